@@ -1,0 +1,56 @@
+# What this lab can do, in one place. `make` alone explains.
+#
+#   PYTHON=python3.12     the interpreter that .venv is made with (3.11 or newer)
+#   PIP_ARGS="..."        more options for pip; PyTorch's CPU index, for instance, to save
+#                         the CUDA libraries on Linux (see pytorch.org/get-started)
+#   FROM=05 or ONLY=05    for walkthrough and notebooks: where to start, or the one to run
+
+PYTHON = python3
+PIP_ARGS =
+FROM =
+ONLY =
+VENV = .venv
+BIN = $(VENV)/bin
+LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
+
+.PHONY: help venv walkthrough test lab doctor notebooks clean
+
+help:
+	@echo "make walkthrough   run the notebooks in order; results in build/walkthrough/index.html"
+	@echo "                   FROM=05 starts at a notebook, ONLY=05 runs one"
+	@echo "make test          run the test suite, notebooks included"
+	@echo "make lab           open JupyterLab on the notebooks"
+	@echo "make doctor        check the installation"
+	@echo "make venv          only make .venv with the pinned packages; the others do it as needed"
+	@echo "make notebooks     run the notebooks in place, to commit their outputs (maintainers)"
+	@echo "make clean         remove build/ and caches; .venv stays"
+	@echo "Variables: PYTHON=python3.12, PIP_ARGS=..., explained in the Makefile."
+
+venv: $(VENV)/.installed
+
+# Made anew when the pins change; otherwise every run reuses the environment.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is missing or older than 3.11; name a newer one: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Installing the pinned packages into $(VENV): once, a few minutes."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[dev]"
+	@touch $@
+
+walkthrough: $(VENV)/.installed
+	@FROM="$(FROM)"; ONLY="$(ONLY)"; $(BIN)/cca-lab walkthrough $(LIMITS)
+
+test: $(VENV)/.installed
+	@$(BIN)/python -m pytest
+
+lab: $(VENV)/.installed
+	@$(BIN)/jupyter lab notebooks
+
+doctor: $(VENV)/.installed
+	@$(BIN)/cca-lab doctor
+
+notebooks: $(VENV)/.installed
+	@FROM="$(FROM)"; ONLY="$(ONLY)"; $(BIN)/cca-lab notebooks $(LIMITS)
+
+clean:
+	rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,17 @@
+"""The one attention primitive, and what goes with it: intervals, pooling, effective attention."""
+
+from cca_lab.attention.effective import effective_attention
+from cca_lab.attention.interval_attention import interval_attention
+from cca_lab.attention.intervals import causal_intervals, check_intervals, count_pairs, visible_mask
+from cca_lab.attention.pooling import pool_groups, pooling_matrix
+
+__all__ = [
+    "causal_intervals",
+    "check_intervals",
+    "count_pairs",
+    "effective_attention",
+    "interval_attention",
+    "pool_groups",
+    "pooling_matrix",
+    "visible_mask",
+]

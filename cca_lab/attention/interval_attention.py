@@ -1,0 +1,88 @@
+"""The one attention primitive of the lab: check the arguments, choose a backend, attend."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from cca_lab.attention.blocked import blocked_attention
+from cca_lab.attention.dense import dense_attention
+from cca_lab.attention.intervals import check_intervals
+
+BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "dense": dense_attention,
+    "blocked": blocked_attention,
+}
+
+
+def interval_attention(
+    q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
+    scale: float | None = None, backend: str = "auto", return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Softmax attention in which each row sees one to four intervals of columns that only move forward.
+
+    out_i = sum_j A_ij v_j,  A_i = softmax over the columns j visible to row i of scale * q_i . k_j.
+
+    A column is a raw token or a pooled one; the primitive does not care. Every mechanism of the lab is a way
+    to pool plus a choice of intervals (CCA-Attention's eq. 5 is one of them).
+
+    Args:
+        q: queries (B, H, L, D).
+        k: keys (B, Hk, N, D), H a multiple of Hk (grouped queries); same floating dtype and device as q.
+        v: values, shaped as k.
+        intervals: int64 (b, h, L, n, 2), b in {1, B}, h in {1, H}, n in 1..4: half-open [start, end) columns
+            of each row, disjoint within the row, never moving back from row to row; an interval may be empty
+            (start == end), a row may not. On the CPU or on q's device.
+        scale: factor on the dot products; D ** -0.5 by default.
+        backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N, forward and
+            backward), or "auto" (blocked).
+        return_lse: also return the log-sum-exp of each row, with which parts of a row merge exactly.
+
+    Returns:
+        out (B, H, L, D) in q's dtype; with `return_lse` the pair (out, lse), lse (B, H, L), natural log, in at
+        least float32. Both carry gradients. Softmax is taken in at least float32.
+
+    Raises:
+        ValueError: naming the argument: bad intervals, shapes, dtypes or devices that do not fit, an unknown
+            backend.
+    """
+    _check_tensors(q, k, v)
+    batch, heads, rows, head_dim = q.shape
+    check_intervals(intervals, batch, heads, rows, k.shape[2])
+    if intervals.device not in (q.device, torch.device("cpu")):
+        raise ValueError(f"intervals is on {intervals.device}, q on {q.device}; move it to {q.device} or to the CPU")
+    attend = _backend(backend)
+    out, lse = attend(q, k, v, intervals, head_dim**-0.5 if scale is None else float(scale))
+    return (out, lse) if return_lse else out
+
+
+def _backend(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    if name == "triton":
+        raise ValueError('backend "triton" is not built yet: the fused kernels come in a later release; '
+                         'use "blocked" (or "auto")')
+    if name == "auto":
+        name = "blocked"
+    if name not in BACKENDS:
+        raise ValueError(f"backend is {name!r}; wanted one of {', '.join(map(repr, BACKENDS))} or 'auto'")
+    return BACKENDS[name]
+
+
+def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dim() != 4:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted four dimensions (batch, head, length, head_dim)")
+        if not x.is_floating_point():
+            raise ValueError(f"{name} has dtype {x.dtype}; wanted a floating dtype")
+        if x.dtype != q.dtype:
+            raise ValueError(f"{name} has dtype {x.dtype} and q {q.dtype}; wanted one dtype, cast them to it")
+        if x.device != q.device:
+            raise ValueError(f"{name} is on {x.device} and q on {q.device}; wanted one device, move them to it")
+        if 0 in x.shape:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, an empty tensor; wanted every dimension at least 1")
+    if v.shape != k.shape:
+        raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
+    if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
+        raise ValueError(f"k has shape {tuple(k.shape)} and q {tuple(q.shape)}; wanted the same batch and head_dim")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"q has {q.shape[1]} heads and k {k.shape[1]}; wanted a multiple: each KV head serves "
+                         "the same number of query heads")

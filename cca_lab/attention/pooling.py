@@ -1,0 +1,151 @@
+"""Pooling groups of keys and values into core tokens (CCA-Attention, eq. 2 and 3; DGA, eq. 14)."""
+
+import torch
+from torch import Tensor
+
+from cca_lab.attention.dense import accumulation_dtype
+
+WEIGHTS = ("softmax", "mean", "max")
+Rotation = tuple[Tensor, Tensor]
+
+
+def pool_groups(
+    q: Tensor, k: Tensor, v: Tensor, group: int, *,
+    count: int | None = None, weights: str = "softmax", per_query_head: bool = False,
+    scale: float | None = None, rotation: Rotation | None = None, return_phi: bool = False,
+) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | None]:
+    """Pool the first `count` complete groups of g tokens, each into one core key and one core value.
+
+    phi_p = softmax over the members t of group p of scale * q_last . k_t,   core_p = sum_t phi_pt x_t
+
+    where q_last is the query of the group's last token (CCA eq. 2) and x is k or v. The weights sum to 1, so
+    pooling projected keys and values equals projecting the pooled inputs of eq. 3, bias included. With
+    grouped queries the logits are averaged over the query heads of a KV head: one core per KV head.
+
+    Args:
+        q: queries (B, H, L, D), as they enter attention (rotated, where positions are rotary).
+        k, v: keys and values (B, Hk, L, D), H a multiple of Hk.
+        group: tokens per group, g.
+        count: number of groups pooled, M; L // g by default. The tail that fills no group is never pooled.
+        weights: "softmax" as above; "mean" (phi = 1/g) or "max" (the largest member, feature by feature), the
+            alternatives of the paper's Table 7.
+        per_query_head: weights, and so a core, for each query head (as the authors' code has it).
+        scale: factor on the logits; D ** -0.5 by default.
+        rotation: rotary tables (cos, sin), (L, D) or (B, L, D), in the half-rotated layout, with which q and k
+            were rotated. Each key is first turned to the middle position p * g + g // 2 of its group (paper's
+            B.2), so that the core key is the pooled unrotated key rotated there. The logits use k as it came.
+        return_phi: also return phi.
+
+    Returns:
+        core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With `return_phi`
+        also phi (B, Hk or H, M, g), in at least float32, or None for "max", which has no weights.
+
+    Raises:
+        ValueError: naming the argument whose shape or value does not fit.
+
+    Differs from the paper: heads are not mentioned there; one weight vector per KV head is this lab's default.
+    """
+    count = _check(q, k, v, group, count, weights, rotation)
+    keys, values = (_groups(x, group, count) for x in (k, v))  # (B, Hk, M, g, D)
+    share = q.shape[1] // k.shape[1] if per_query_head else 1
+    turned = keys if rotation is None else _turn_to_middle(keys, rotation)
+    if weights == "max":
+        phi, cores = None, tuple(x.amax(dim=3).repeat_interleave(share, dim=1) for x in (turned, values))
+    else:
+        phi = _phi(q, keys, weights, per_query_head, k.shape[-1] ** -0.5 if scale is None else scale)
+        cores = tuple(_pool(phi, x) for x in (turned, values))
+        phi = phi.transpose(2, 3).flatten(1, 2)  # (B, Hk * r, M, g)
+    return (*cores, phi) if return_phi else cores
+
+
+def pooling_matrix(phi: Tensor, length: int) -> Tensor:
+    """The rows of the pooling matrix P that pool_groups applies: core p = sum_t P_pt x_t.
+
+    Args:
+        phi: weights (..., M, g) of M consecutive groups from token 0.
+        length: number of tokens L, at least M * g.
+
+    Returns:
+        P (..., M, L), phi_p on the columns of group p and 0 elsewhere.
+
+    Raises:
+        ValueError: if the groups do not fit into `length`.
+    """
+    groups, group = phi.shape[-2:]
+    if groups * group > length:
+        raise ValueError(f"phi has {groups} groups of {group} tokens; they do not fit into length {length}")
+    blocks = torch.diag_embed(phi.transpose(-1, -2), dim1=-3, dim2=-2)  # (..., M, M, g)
+    return torch.nn.functional.pad(blocks.flatten(-2), (0, length - groups * group))
+
+
+def _groups(x: Tensor, group: int, count: int) -> Tensor:
+    """(B, H, L, D) -> (B, H, count, group, D), a view."""
+    return x[:, :, : count * group].unflatten(2, (count, group))
+
+
+def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: float) -> Tensor:
+    """Weights (B, Hk, M, r, g): r is the query heads of a KV head, or 1 where they share their weights."""
+    batch, key_heads, count, group, _ = keys.shape
+    dtype = accumulation_dtype(keys.dtype)
+    share = q.shape[1] // key_heads if per_query_head else 1
+    if weights == "mean":
+        return torch.full((batch, key_heads, count, share, group), 1.0 / group, dtype=dtype, device=keys.device)
+    last = q[:, :, group - 1 : count * group : group].to(dtype)  # (B, H, M, D)
+    last = last.unflatten(1, (key_heads, -1)).transpose(2, 3)  # (B, Hk, M, r, D)
+    if not per_query_head:
+        last = last.mean(dim=3, keepdim=True)  # the mean of the logits is the logit of the mean query
+    return (last @ keys.to(dtype).mT * scale).softmax(dim=-1)
+
+
+def _pool(phi: Tensor, members: Tensor) -> Tensor:
+    """Weighted sums: phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D)."""
+    pooled = phi @ members.to(phi.dtype)  # (B, Hk, M, r, D)
+    return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
+
+
+def _turn_to_middle(keys: Tensor, rotation: Rotation) -> Tensor:
+    """Turn rotated keys (B, Hk, M, g, D) by the angle from their own position to the middle of their group.
+
+    With e = cos + i sin of the tables, the turn is e_mid / e_t: cosines and sines of the difference of the
+    angles. Dividing by |e_t|^2 rather than conjugating keeps it exact for tables that carry a factor.
+    """
+    count, group, head_dim = keys.shape[2:]
+    dtype = accumulation_dtype(keys.dtype)
+    cos, sin = (_position_groups(table.to(keys.device, dtype), count, group) for table in rotation)
+    mid_cos, mid_sin = (x[..., group // 2 : group // 2 + 1, :] for x in (cos, sin))
+    norm = cos.square() + sin.square()
+    turn_cos, turn_sin = (mid_cos * cos + mid_sin * sin) / norm, (mid_sin * cos - mid_cos * sin) / norm
+    keys_up = keys.to(dtype)
+    first, second = keys_up.split(head_dim // 2, dim=-1)
+    half_rotated = torch.cat([-second, first], dim=-1)
+    return (keys_up * turn_cos + half_rotated * turn_sin).to(keys.dtype)
+
+
+def _position_groups(table: Tensor, count: int, group: int) -> Tensor:
+    """(L, D) or (B, L, D) -> (1 or B, 1, count, group, D)."""
+    table = table if table.dim() == 3 else table[None]
+    return table[:, None, : count * group].unflatten(2, (count, group))
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weights: str,
+           rotation: Rotation | None) -> int:
+    """Raise a ValueError that names the first argument that does not fit; return the number of groups."""
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights is {weights!r}; wanted one of {', '.join(map(repr, WEIGHTS))}")
+    if v.shape != k.shape:
+        raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
+    batch, heads, length, head_dim = q.shape
+    if (k.shape[0], *k.shape[2:]) != (batch, length, head_dim) or heads % k.shape[1]:
+        raise ValueError(f"k has shape {tuple(k.shape)}; wanted ({batch}, a divisor of {heads}, {length}, {head_dim}) "
+                         "to go with q: every token needs its query, key and value")
+    if group < 1:
+        raise ValueError(f"group is {group}; wanted at least 1 token")
+    complete = length // group
+    if count is not None and not 0 <= count <= complete:
+        raise ValueError(f"count is {count}; {length} tokens hold {complete} complete groups of {group}")
+    for name, table in zip(("cos", "sin"), rotation or (), strict=False):
+        shapes = ((length, head_dim), (1, length, head_dim), (batch, length, head_dim))
+        if tuple(table.shape) not in shapes or head_dim % 2:
+            raise ValueError(f"rotation's {name} has shape {tuple(table.shape)}; wanted ({length}, {head_dim}) or "
+                             f"({batch}, {length}, {head_dim}), head_dim even, as the tables that rotated k")
+    return complete if count is None else count

@@ -1,0 +1,102 @@
+"""One tile of attention, forward and backward: the only arithmetic that the blocked rung calls.
+
+A tile is softmax attention of a rectangle of rows and columns that also returns its log-sum-exp, and whose
+backward is given the log-sum-exp and the output of the *whole* row, so that each part of a row yields its
+share of the exact gradient:
+
+    p = exp(s - lse_row),  ds = p * (do . v - do . out_row) * scale.
+
+Two implementations: PyTorch's CPU flash operator, and plain matrix products for every other device.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+_ops = torch.ops.aten
+_SCORES_AT_ONCE = 1 << 24  # elements of the score matrix that the plain tile holds at a time
+
+
+class Gradients(NamedTuple):
+    """Gradients of one tile with respect to its queries, keys and values."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+
+
+class Tile(Protocol):
+    """Shapes: q, out, grad (A, U, R, D); k, v (A, U, C, D); lse (A, U, R); mask None or (R, C), 0 or -inf."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
+                scale: float) -> tuple[Tensor, Tensor]: ...
+
+    def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+                 mask: Tensor | None, causal: bool, scale: float) -> Gradients: ...
+
+
+class FlashTile:
+    """PyTorch's CPU flash operator. It reads overlapping and stride-0 views, so windows need no copies.
+
+    Its rules, each of which fails silently or crashes when broken: the mask has q's dtype; at least one
+    column; `causal` is aligned at the top left; a row without any visible column returns lse = 0.
+    """
+
+    def forward(self, q, k, v, mask, causal, scale):
+        return _ops._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
+
+    def backward(self, grad, q, k, v, out, lse, mask, causal, scale):
+        return Gradients(*_ops._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, q, k, v, out, lse, 0.0, causal, attn_mask=mask, scale=scale))
+
+
+class MatmulTile:
+    """Plain matrix products, in chunks of rows so that memory stays linear; any device and floating dtype."""
+
+    def forward(self, q, k, v, mask, causal, scale):
+        out = torch.empty_like(q)
+        lse = q.new_empty(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
+        for rows, scores in self._scores(q, k, mask, causal, scale):
+            part = scores.logsumexp(dim=-1)
+            weights = (scores - part.nan_to_num(neginf=0.0).unsqueeze(-1)).exp()
+            out[:, :, rows] = weights.to(v.dtype) @ v
+            lse[:, :, rows] = part
+        return out, lse
+
+    def backward(self, grad, q, k, v, out, lse, mask, causal, scale):
+        dtype = lse.dtype
+        grads = Gradients(*(torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v)))
+        delta = (grad.to(dtype) * out.to(dtype)).sum(dim=-1, keepdim=True)
+        for rows, scores in self._scores(q, k, mask, causal, scale):
+            weights = (scores - lse[:, :, rows].unsqueeze(-1)).exp()
+            grad_rows = grad[:, :, rows].to(dtype)
+            grad_scores = weights * (grad_rows @ v.to(dtype).mT - delta[:, :, rows]) * scale
+            grads.q[:, :, rows] = grad_scores @ k.to(dtype)
+            grads.k.add_(grad_scores.mT @ q[:, :, rows].to(dtype))
+            grads.v.add_(weights.mT @ grad_rows)
+        return grads
+
+    @staticmethod
+    def _scores(q, k, mask, causal, scale) -> Iterator[tuple[slice, Tensor]]:
+        """Masked logits of successive chunks of rows, in at least float32."""
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        column = torch.arange(k.shape[2], device=q.device)
+        step = max(1, _SCORES_AT_ONCE // (q.shape[0] * q.shape[1] * k.shape[2]))
+        for row in range(0, q.shape[2], step):
+            rows = slice(row, min(row + step, q.shape[2]))
+            scores = q[:, :, rows].to(dtype) @ k.to(dtype).mT * scale
+            if mask is not None:
+                scores = scores + mask[rows]
+            if causal:
+                hidden = column > torch.arange(rows.start, rows.stop, device=q.device)[:, None]
+                scores = scores.masked_fill(hidden, float("-inf"))
+            yield rows, scores
+
+
+def tile_for(device: torch.device, dtype: torch.dtype) -> Tile:
+    """The fastest tile that exists for tensors of this device and dtype."""
+    has_flash = hasattr(_ops, "_scaled_dot_product_flash_attention_for_cpu")
+    floats = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+    return FlashTile() if device.type == "cpu" and dtype in floats and has_flash else MatmulTile()

@@ -1,0 +1,88 @@
+"""`cca-lab evaluate`: perplexity and exact match of a checkpoint under any attention."""
+
+from dataclasses import asdict, dataclass
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import PreTrainedModel
+
+from cca_lab.models.evaluate import POSITIONS, Estimate, exact_match, perplexity
+from cca_lab.models.pretrain import tokenize
+from cca_lab.tasks.corpus import Corpus
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Held-out text and questions for one tokenizer, the same for every attention.
+
+    Attributes:
+        stream: (n,) token ids of the held-out text.
+        task: the questions; None where the tokenizer lacks the names.
+        length: tokens of a window and of a context.
+        windows: windows of text.
+        questions: questions a position.
+    """
+
+    stream: torch.Tensor
+    task: MultiDocumentQA | None
+    length: int
+    windows: int = 64
+    questions: int = 40
+
+    def measure(self, model: PreTrainedModel) -> dict:
+        """Return the perplexity and the exact match by position, as JSON values."""
+        found = {"perplexity": asdict(perplexity(model, self.stream, length=self.length, windows=self.windows))}
+        if self.task is not None:
+            matches = exact_match(model, self.task, length=self.length, questions=self.questions)
+            found["exact_match"] = {str(position): asdict(value) for position, value in matches.items()}
+        return found
+
+
+def context_of(model: PreTrainedModel) -> int:
+    """Return the most tokens a model reads, or 1024 where its configuration does not say."""
+    return getattr(model.config, "max_position_embeddings", 1024)
+
+
+def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length: int | None = None,
+                    windows: int = 64, questions: int = 40) -> Evaluation:
+    """Prepare an evaluation over the held-out side of a corpus.
+
+    Raises:
+        ValueError: if the length is over the model's context.
+    """
+    context = context_of(model)
+    length = min(1024, context) if length is None else length
+    if not 2 <= length <= context:
+        raise ValueError(f"length: got {length}, wanted 2 to {context}, the model's context; give a shorter one")
+    return Evaluation(tokenize(corpus.validation, tokenizer), question_task(tokenizer), length, windows, questions)
+
+
+def question_task(tokenizer) -> MultiDocumentQA | None:
+    """Return the questions in a tokenizer's tokens, None if it lacks the names."""
+    try:
+        return MultiDocumentQA(tokenizer)
+    except ValueError:
+        return None
+
+
+def evaluation_table(rows: dict[str, dict], title: str) -> Table:
+    """Draw measurements as a table, one row a name."""
+    table = Table(title=title)
+    table.add_column("model")
+    table.add_column("perplexity [95 %]", justify="right")
+    for position in POSITIONS:
+        table.add_column(f"at {position:.0%}", justify="right")
+    table.add_column("exact match [95 %]", justify="right")
+    for name, found in rows.items():
+        matches = found.get("exact_match", {})
+        cells = [f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-" for position in POSITIONS]
+        overall = str(Estimate(**matches["all"])) if matches else "-"
+        table.add_row(name, str(Estimate(**found["perplexity"])), *cells, overall)
+    return table
+
+
+def print_evaluations(rows: dict[str, dict], title: str) -> None:
+    """Print measurements as a table."""
+    Console().print(evaluation_table(rows, title))

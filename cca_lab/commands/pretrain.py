@@ -1,0 +1,139 @@
+"""`cca-lab pretrain`: tokenizer, base model, model card."""
+
+import json
+import os
+import platform
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from cca_lab.commands.progress import training_progress
+from cca_lab.models.base import new_model
+from cca_lab.models.evaluate import exact_match, perplexity
+from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
+from cca_lab.models.tokenizer import train_tokenizer
+from cca_lab.tasks.corpus import Corpus, load_corpus
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+from cca_lab.tasks.ngram import KneserNey
+
+CURVE_EVERY = 20  # steps between points of the published loss curve
+NGRAM_ORDERS = (1, 2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class PretrainOptions:
+    """What a base model is made of.
+
+    Attributes:
+        family: "gpt2" or "opt".
+        out: the folder to write.
+        tokens: the budget of training tokens.
+        context: the most tokens the model reads.
+        vocabulary, width, layers, heads: of the model.
+        learning_rate: peak rate.
+        seed: of weights and data.
+        text: a file, a folder or hub:NAME; None for the standard library.
+        threads: CPU threads; 0 leaves torch's choice.
+    """
+
+    family: str
+    out: Path
+    tokens: float = 18e6
+    context: int = 512
+    vocabulary: int = 2048
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+    learning_rate: float = 8e-3
+    seed: int = 0
+    text: str | None = None
+    threads: int = 0
+
+
+def pretrain(options: PretrainOptions) -> dict:
+    """Train a base model, write it with its card, and return the card's data."""
+    logging.set_verbosity_error()
+    if options.out.exists():
+        raise ValueError(f"out: {options.out} is there already; choose another folder or remove it")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    corpus = load_corpus(options.text)
+    tokenizer = train_tokenizer(corpus, options.vocabulary)
+    tokenizer.model_max_length = options.context
+    torch.manual_seed(options.seed)
+    model = new_model(options.family, vocabulary=options.vocabulary, context=options.context,
+                      width=options.width, layers=options.layers, heads=options.heads,
+                      end_of_text=tokenizer.eos_token_id)
+    recipe = Recipe(learning_rate=options.learning_rate)
+    curve, stages = _train(model, tokenizer, corpus, recipe, options)
+    model.half().float()  # judged as it is shipped: with weights rounded to fp16
+    card = {"options": asdict(options) | {"out": options.out.name}, "recipe": asdict(recipe),
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
+            "device": f"CPU, {platform.machine()}, {torch.get_num_threads()} thread(s)",
+            "torch": torch.__version__.split("+")[0], "seconds": curve[-1]["seconds"],
+            "steps": curve[-1]["step"], "tokens": curve[-1]["tokens"], "stages": stages,
+            "results": judge(model, tokenizer, corpus, options.context), "curve": curve}
+    _write(model.half(), tokenizer, card, options.out)
+    return card
+
+
+def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, recipe: Recipe,
+           options: PretrainOptions) -> tuple[list[dict], list[dict]]:
+    """Run the curriculum; return the loss curve and when each stage was reached."""
+    pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
+    curve, stages, record = [], [], {}
+    with training_progress(f"pretraining {options.out.name}", options.tokens) as report:
+        for record in pretrainer.run(curriculum(options.context, options.tokens), options.tokens):
+            if not stages or record["stage"] != stages[-1]["stage"]:
+                stages.append({key: record[key] for key in ("stage", "task", "length", "step", "seconds")})
+            if record["step"] % CURVE_EVERY == 0:
+                curve.append(record)
+            report(record["tokens"], f"{record['task']} {record['length']}  text {record['text_loss']:.2f}  "
+                   f"task {record['task_loss']:.2f}  right {record['running_accuracy']:.2f}")
+    if not curve or curve[-1]["step"] != record["step"]:
+        curve.append(record)
+    return curve, stages
+
+
+def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, context: int) -> dict:
+    """Measure reading (against n-grams) and retrieving (by position and length)."""
+    held_out = tokenize(corpus.validation, tokenizer)
+    training = tokenize(corpus.train, tokenizer).numpy()
+    ngrams = {order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy())
+              for order in NGRAM_ORDERS}
+    task = MultiDocumentQA(tokenizer)
+    lengths = [length for length in (128, 256, 512, 1024) if length < context] + [context]
+    matches = {length: exact_match(model, task, length=length) for length in lengths}
+    return {"perplexity": asdict(perplexity(model, held_out, length=context, windows=160)),
+            "ngram_perplexity": ngrams,
+            "documents": {length: task.documents_in(length) for length in lengths},
+            "exact_match": {length: {str(position): asdict(estimate) for position, estimate in found.items()}
+                            for length, found in matches.items()}}
+
+
+def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dict, out: Path) -> None:
+    from cca_lab.commands.card import model_card
+
+    aside = out.with_name(out.name + ".part")
+    shutil.rmtree(aside, ignore_errors=True)
+    model.save_pretrained(aside)
+    tokenizer.save_pretrained(aside)
+    (aside / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n", encoding="utf-8")
+    (aside / "README.md").write_text(model_card(card), encoding="utf-8")
+    os.replace(aside, out)
+
+
+def _rounded(value, digits: int = 5):
+    """Round every float of a JSON value to so many significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item, digits) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item, digits) for item in value]
+    return value

@@ -1,0 +1,45 @@
+"""One progress bar for every training command; plain lines where there is no terminal."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+@contextmanager
+def training_progress(title: str, total: float) -> Iterator[Callable[[float, str], None]]:
+    """Yield a function report(done, text) that moves the bar.
+
+    Args:
+        title: stands before the bar.
+        total: what `done` runs to (tokens, steps).
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_reporter(console, title, total)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+               TextColumn("{task.fields[text]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(title, total=total, text="")
+        yield lambda done, text: progress.update(bar, completed=done, text=text)
+
+
+def _line_reporter(console: Console, title: str, total: float) -> Callable[[float, str], None]:
+    """Return a reporter that prints a line at most every `SECONDS_BETWEEN_LINES`, and at the end."""
+    start, last = time.monotonic(), float("-inf")
+
+    def report(done: float, text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < SECONDS_BETWEEN_LINES and done < total:
+            return
+        last = now
+        left = (now - start) * (total - done) / done if done else float("nan")
+        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} s, {max(0.0, left):.0f} s left",
+                      highlight=False)
+    return report

@@ -1,0 +1,201 @@
+"""`cca-lab doctor`: is everything here that the lab needs, and if not, what to do.
+
+Each finding is a `Check`: data first, printed last, so that the tests read the same as the user.
+"""
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cca_lab import checksums, paths
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+INSTALL = 'run `make venv`, or `pip install -c constraints.txt -e ".[dev]"` in the clone'
+OLDEST_PYTHON = (3, 11)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: what was looked at.
+        status: "ok", "warn" (the lab works, not exactly as tested) or "fail".
+        message: what was found.
+        advice: what to do about it; empty if there is nothing to do.
+    """
+
+    name: str
+    status: str
+    message: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        line = f"{f'[{self.status}]':<6} {self.name}: {self.message}"
+        return f"{line}\n       -> {self.advice}" if self.advice else line
+
+
+def check_python(found: tuple[int, ...] = sys.version_info[:3]) -> Check:
+    """Look at the Python version."""
+    name = ".".join(map(str, found))
+    if found[:2] < OLDEST_PYTHON:
+        return Check("Python", FAIL, f"{name} is too old",
+                     "install Python 3.11 or newer and make a new environment")
+    isolated = sys.prefix != sys.base_prefix or "CONDA_PREFIX" in os.environ
+    return Check("Python", OK, f"{name}, {'in its own environment' if isolated else 'not in an environment'}")
+
+
+def read_pins(text: str) -> dict[str, Version]:
+    """Read the pins of a constraints file that apply to this platform, by canonical name."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    pins = [Requirement(line) for line in lines if line]
+    return {canonicalize_name(pin.name): Version(next(iter(pin.specifier)).version)
+            for pin in pins if pin.marker is None or pin.marker.evaluate()}
+
+
+def check_package(requirement: Requirement, pin: Version | None, needed: bool = True) -> Check:
+    """Compare an installed package with its range and with its pin.
+
+    Args:
+        requirement: from the project's metadata.
+        pin: the exact version that was tested; None if unknown.
+        needed: False for the tools of the tests only.
+    """
+    worst = FAIL if needed else WARN
+    try:
+        found = version(requirement.name)
+    except PackageNotFoundError:
+        wanted = f"{requirement.specifier}" + ("" if needed else ", for the tests only")
+        return Check(requirement.name, worst, f"not installed, wanted {wanted}", INSTALL)
+    if not requirement.specifier.contains(Version(found).public, prereleases=True):
+        return Check(requirement.name, worst, f"{found}, wanted {requirement.specifier}", INSTALL)
+    if pin is not None and Version(found).public != pin.public:
+        return Check(requirement.name, WARN, f"{found}, tested with {pin}", f"if something fails, {INSTALL}")
+    return Check(requirement.name, OK, found)
+
+
+def check_packages() -> Iterator[Check]:
+    """Look at each package that the project names."""
+    try:
+        pins = read_pins((paths.repository() / "constraints.txt").read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        pins = {}
+        yield Check("pins", WARN, "no constraints.txt: versions are compared with ranges only", INSTALL)
+    try:
+        requirements = [Requirement(text) for text in requires("cca-lab") or []]
+    except PackageNotFoundError:
+        yield Check("cca-lab", FAIL, "is not installed here, only imported", INSTALL)
+        return
+    for requirement in requirements:
+        applies = [extra for extra in ("", "dev")
+                   if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
+        if applies:
+            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)), "" in applies)
+
+
+def check_device() -> Check:
+    """Look for a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check("GPU", OK, f"none; everything runs on the CPU ({torch.get_num_threads()} threads)")
+    device = torch.cuda.get_device_properties(0)
+    return Check("GPU", OK, f"{device.name}, compute capability {device.major}.{device.minor}, "
+                            f"{device.total_memory / 2**30:.0f} GiB")
+
+
+def check_triton() -> Check:
+    """Say in which way Triton kernels can run here."""
+    import torch
+
+    try:
+        import triton  # noqa: F401  (present or not)
+    except ImportError:
+        if sys.platform == "linux":
+            return Check("Triton", WARN, "not importable: no kernels, PyTorch paths only", INSTALL)
+        return Check("Triton", OK, f"not made for {platform.system()}; PyTorch paths only")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): right, but slow")
+    if torch.cuda.is_available():
+        return Check("Triton", OK, "compiles kernels for the GPU")
+    return Check("Triton", OK, "importable, no driver: kernels can be interpreted (TRITON_INTERPRET=1) "
+                               "or compiled offline")
+
+
+def check_kernel() -> Check:
+    """Look whether JupyterLab's `python3` is this interpreter; the walkthrough does not depend on it."""
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    command = KernelSpecManager().get_kernel_spec("python3").argv[0]
+    here = {sys.executable, "python", "python3", Path(sys.executable).name}
+    if command in here or Path(command).absolute() == Path(sys.executable).absolute():
+        return Check("Jupyter kernel", OK, "python3 is this interpreter")
+    return Check("Jupyter kernel", WARN, "python3 in JupyterLab is another interpreter",
+                 "run `python -m ipykernel install --sys-prefix` in this environment")
+
+
+def check_fonts() -> Check:
+    """Look for the font of the figures."""
+    from cca_lab.walkthrough.execution import prepare_fonts
+
+    prepare_fonts()
+    from matplotlib import font_manager
+
+    try:
+        font_manager.findfont("DejaVu Sans", fallback_to_default=False)
+    except ValueError:
+        return Check("fonts", WARN, "DejaVu Sans is not found: figures look different",
+                     "reinstall matplotlib, which brings it")
+    return Check("fonts", OK, "DejaVu Sans")
+
+
+def check_data() -> Iterator[Check]:
+    """Compare the shipped models and results with their checksums."""
+    restore = "restore it with `git checkout -- data`"
+    try:
+        data = paths.data_folder()
+        problems = checksums.problems(data)
+    except ValueError as error:
+        message, _, advice = str(error).partition("; ")
+        yield Check("shipped data", FAIL, message, advice)
+        return
+    for problem in problems:
+        status = WARN if problem.startswith("not listed") else FAIL
+        advice = restore if status == FAIL else "maintainers: `cca-lab checksums --write`"
+        yield Check("shipped data", status, problem, advice)
+    if not problems:
+        files = checksums.covered_files(data)
+        size = sum((data / name).stat().st_size for name in files) / 2**20
+        yield Check("shipped data", OK, f"{len(files)} files, {size:.1f} MiB, as shipped")
+
+
+def examine() -> Iterator[Check]:
+    """Run every check; one that breaks is itself a finding."""
+    probes: list[Callable[[], Check | Iterable[Check]]] = [
+        check_python, check_packages, check_device, check_triton, check_kernel, check_fonts, check_data]
+    for probe in probes:
+        try:
+            findings = probe()
+            yield from [findings] if isinstance(findings, Check) else findings
+        except Exception as error:  # a broken package may raise anything; the other checks still run
+            name = re.sub("^check_", "", probe.__name__)
+            yield Check(name, FAIL, f"{type(error).__name__}: {error}", INSTALL)
+
+
+def run() -> int:
+    """Print every finding and return the exit status: 1 if something fails, else 0."""
+    counts = {OK: 0, WARN: 0, FAIL: 0}
+    for finding in examine():
+        counts[finding.status] += 1
+        print(finding, flush=True)
+    print(f"\n{counts[OK]} ok, {counts[WARN]} to look at, {counts[FAIL]} failed")
+    return 1 if counts[FAIL] else 0

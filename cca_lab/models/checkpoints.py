@@ -1,0 +1,112 @@
+"""Save and load a model together with its choice of attention, which transformers alone forgets."""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from cca_lab.caches.base import CHOICE
+from cca_lab.models.plugin import swap_attention
+
+
+def save_pretrained(model: PreTrainedModel, folder: str | Path,
+                    tokenizer: PreTrainedTokenizerBase | None = None) -> None:
+    """Write model, attention choice and tokenizer to a folder, which appears complete or not at all.
+
+    The choice is the entry "cca_lab_attention" of config.json. transformers can load
+    the folder too, and then attends in full. A checkpoint that is already there is replaced.
+
+    Args:
+        model: as it is, attention included.
+        folder: to write; made with its parents.
+        tokenizer: saved beside the model if given.
+
+    Raises:
+        ValueError: if the folder exists and holds something else than a checkpoint.
+    """
+    folder = Path(folder).expanduser().absolute()
+    empty = folder.is_dir() and not any(folder.iterdir())
+    if folder.exists() and not empty and not (folder / "config.json").is_file():
+        raise ValueError(f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        model.save_pretrained(aside / "new")
+        if tokenizer is not None:
+            tokenizer.save_pretrained(aside / "new")
+        if folder.exists():
+            os.replace(folder, aside / "old")
+        os.replace(aside / "new", folder)
+    except BaseException:
+        if (aside / "old").exists() and not folder.exists():
+            os.replace(aside / "old", folder)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def load_pretrained(
+    path_or_name: str | Path, attention: str | None = None, *, dtype: torch.dtype = torch.float32, **options,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    """Load a causal language model with the attention it was saved with, or with another.
+
+    Args:
+        path_or_name: a folder, or a name on the Hugging Face hub.
+        attention: a mechanism to use instead of the saved one; "full" for the model's own.
+        dtype: of the weights.
+        options: of `attention`, as in `swap_attention`.
+
+    Returns:
+        The model in evaluation mode, and its tokenizer, None if none was saved.
+
+    Raises:
+        ValueError: if there is nothing to load, or the options do not fit the attention.
+    """
+    if options and attention is None:
+        raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, as in "
+                         "load_pretrained(folder, 'cca', group=16, window=256)")
+    source = _source(path_or_name)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    except OSError as error:
+        raise ValueError(f"path_or_name: could not load {source!r}: no folder of that name, and the hub gave "
+                         "no such model; check the spelling, and without a network use a folder") from error
+    saved = getattr(model.config, CHOICE, {"name": "full"})
+    choice = {"name": attention, **options} if attention is not None else dict(saved)
+    return swap_attention(model.eval(), choice.pop("name"), **choice), _tokenizer(source)
+
+
+def _source(path_or_name: str | Path) -> str:
+    """Return a folder's path or a hub name; raise ValueError for a folder that is not there."""
+    path = Path(path_or_name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the folder that "
+                             "save_pretrained wrote")
+        return str(path)
+    name = str(path_or_name)
+    if isinstance(path_or_name, Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:
+        raise ValueError(f"path_or_name: no folder {path}; check the path, or pass a name on the hub such as "
+                         "'gpt2', which needs a network the first time")
+    return name
+
+
+def _tokenizer(source: str) -> PreTrainedTokenizerBase | None:
+    if not Path(source).is_dir():
+        return AutoTokenizer.from_pretrained(source)
+    settings = Path(source) / "tokenizer_config.json"
+    if not settings.is_file():
+        return None
+    # AutoTokenizer would take Qwen2's own class for any tokenizer beside a Qwen2, and read it wrongly
+    generic = json.loads(settings.read_text()).get("tokenizer_class") == PreTrainedTokenizerFast.__name__
+    return (PreTrainedTokenizerFast if generic else AutoTokenizer).from_pretrained(source)

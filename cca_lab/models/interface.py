@@ -1,0 +1,148 @@
+"""What transformers calls while a lab mechanism is on: one attention function, one mask function, two hooks.
+
+All mechanisms share the registered name; which one runs, and with which options, is
+read from the model's config, so models with different choices live side by side.
+transformers hands an attention function neither the cache nor the rotary tables nor
+the wish for attention maps; the hooks pass these on as keyword arguments.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import causal_mask_function
+
+from cca_lab.caches import CACHES, MechanismCache
+from cca_lab.caches.base import CHOICE, IMPLEMENTATION, Rotation, attention_choice
+from cca_lab.caches.padding import check_positions, left_padding, roll_rows
+from cca_lab.mechanisms import MECHANISMS
+
+CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keywords that the hooks add
+
+
+def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
+                      attention_mask: Tensor | None, scaling: float | None = None, dropout: float = 0.0,
+                      **kwargs) -> tuple[Tensor, Tensor | None]:
+    """Attend with the mechanism named in the model's config; the signature is transformers' own.
+
+    Args:
+        query: (B, H, T, D).
+        key, value: (B, Hk, N, D), already rotated, already passed through the cache.
+        attention_mask: (B, tokens), what `padding_mask` returned.
+        scaling: of the logits, taken as it comes: OPT scales its queries itself and passes 1.
+
+    Returns:
+        The output (B, T, H, D), and the effective attention (B, H, T, T) if maps were asked for.
+    """
+    if CACHE not in kwargs:
+        raise ValueError(f"attn_implementation: {IMPLEMENTATION!r} was set by name, wanted "
+                         "swap_attention(model, name, ...), which installs what it needs")
+    if dropout > 0:
+        raise ValueError(f"dropout: got attention dropout {dropout} in training, wanted 0, as pooled "
+                         "attention has none; call cca_lab.models.disable_attention_dropout(model)")
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated ones in float32
+    options = dict(getattr(module.config, CHOICE))
+    name, rotation, cache = options.pop("name"), kwargs.get(ROTATION), kwargs[CACHE]
+    cached = isinstance(cache, MechanismCache)
+    if query.shape[2] != key.shape[2]:
+        raise ValueError(_wrong_cache(cache, name))
+    past = cache.get_seq_length(module.layer_idx) if cached else 0
+    _check_mask(attention_mask, (query.shape[0], past + query.shape[2]))
+    if module.layer_idx == 0:
+        check_positions(kwargs.get("position_ids"), attention_mask, past)
+    attend = partial(_attend_cached, cache, module) if cached else partial(_attend_whole, name, options)
+    return attend(query, key, value, attention_mask, scaling, rotation, maps=kwargs.get(MAPS, False))
+
+
+def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
+    if mask is not None and tuple(mask.shape) != wanted:
+        raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens and "
+                         "0 at padding, for cached tokens too; the mechanism decides itself who sees whom")
+
+
+def _wrong_cache(cache: object, name: str) -> str:
+    own = f"past_key_values={CACHES[name].__name__}(model), or " if name in CACHES else ""
+    return (f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} attention "
+            f"(generate() makes one by itself); pass {own}use_cache=False to recompute")
+
+
+def _attend_cached(cache: MechanismCache, module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
+                   mask: Tensor | None, scale: float, rotation: Rotation | None, *,
+                   maps: bool) -> tuple[Tensor, None]:
+    if maps:
+        raise ValueError("output_attentions: maps need the whole text in one forward, got a cache; call "
+                         "attention_maps(model, input_ids), or the model without past_key_values")
+    choice = attention_choice(module.config)
+    if cache.choice != choice:
+        raise ValueError(f"past_key_values: the cache was made for {cache.choice}, the model now uses "
+                         f"{choice}; make a new cache")
+    layer = cache.layers[module.layer_idx]
+    output = layer.attend(query, key, value, scale=scale, rotation=rotation, mask=mask)
+    return output.transpose(1, 2), None
+
+
+def _attend_whole(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+                  scale: float, rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, Tensor | None]:
+    """Attend within whole rows, each shifted to begin at its first real token."""
+    mechanism = MECHANISMS[name]
+    shift = None
+    if mask is not None:
+        shift = left_padding(mask)  # (B,)
+        if not torch.compiler.is_compiling() and not shift.any():
+            shift = None
+    if shift is not None:
+        query, key, value = (roll_rows(x, shift, 2) for x in (query, key, value))
+        rotation = rotation and tuple(roll_rows(t.expand(len(shift), -1, -1), shift, 1) for t in rotation)
+    if rotation is not None:
+        options = {**options, "rotation": rotation}
+    output = mechanism.attention(query, key, value, scale=scale, **options)  # (B, H, L, D)
+    weights = None
+    if maps:
+        options.pop("backend", None)
+        with torch.no_grad():
+            weights = mechanism.effective(query, key, scale=scale, **options)  # (B, H, L, L)
+    if shift is not None:
+        output = roll_rows(output, -shift, 2)
+        weights = None if weights is None else roll_rows(roll_rows(weights, -shift, 2), -shift, 3)
+    if weights is not None and mask is not None:
+        weights = weights * mask.to(weights)[:, None, :, None]  # a padded row attends to nothing
+    return output.transpose(1, 2), weights
+
+
+def padding_mask(*, attention_mask: Tensor | None = None, mask_function=None, **kwargs) -> Tensor | None:
+    """Return the (B, tokens) padding mask untouched; transformers' own masks would take O(L^2) memory."""
+    # under torch.compile transformers always adds its packed-sequence mask; check_positions covers that case
+    if mask_function is not causal_mask_function and not torch.compiler.is_compiling():
+        raise ValueError("attention_mask: got a mask that is not plain causal (packed sequences, a sliding "
+                         "window or bidirectional attention), wanted causal attention with at most padding")
+    return attention_mask
+
+
+def model_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """Before a model's forward: refuse a foreign cache or mask early; pass on the wish for maps."""
+    choice = attention_choice(module.config)
+    if choice["name"] == "full":
+        return args, kwargs
+    cache = kwargs.get("past_key_values")
+    if cache is not None and not isinstance(cache, MechanismCache):
+        raise ValueError(_wrong_cache(cache, choice["name"]))
+    mask = kwargs.get("attention_mask")
+    if mask is not None and getattr(mask, "ndim", 0) != 2:
+        raise ValueError(f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted (batch, "
+                         "tokens); the mechanism decides itself who sees whom")
+    if kwargs.get("output_attentions"):
+        kwargs[MAPS] = True
+    return args, kwargs
+
+
+def attention_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """Before an attention layer's forward: pass on the cache and the rotary tables."""
+    kwargs[CACHE] = kwargs.get("past_key_values")
+    kwargs[ROTATION] = kwargs.get("position_embeddings")
+    return args, kwargs
+
+
+AttentionInterface.register(IMPLEMENTATION, attention_forward)
+AttentionMaskInterface.register(IMPLEMENTATION, padding_mask)

@@ -1,0 +1,40 @@
+"""The attention maps of a model, whatever its attention is."""
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cca_lab.models.plugin import attention_of
+
+
+def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
+    """Return how strongly each token attends to each earlier one, in every layer and head.
+
+    With full attention these are the softmax weights; with a mechanism that pools,
+    the effective attention E = A P, in which the weight of a pooled token is shared
+    out over its members. Every row sums to 1. Takes O(layers H L^2) memory.
+
+    Args:
+        model: a causal language model; its attention implementation is as before afterwards.
+        input_ids: (L,) or (1, L).
+
+    Returns:
+        (layers, H, L, L) in the model's dtype: [layer, head, row, token].
+    """
+    input_ids = input_ids.view(1, -1) if input_ids.ndim == 1 else input_ids
+    if input_ids.ndim != 2 or len(input_ids) != 1:
+        raise ValueError(f"input_ids: got shape {tuple(input_ids.shape)}, wanted (L,) or (1, L); "
+                         "pass one text at a time")
+    implementation, training = model.config._attn_implementation, model.training
+    full = attention_of(model)[0] == "full"
+    try:
+        model.eval()
+        if full:  # only the eager implementation returns its weights
+            model.set_attn_implementation("eager")
+        with torch.no_grad():
+            outputs = model.base_model(input_ids=input_ids, use_cache=False, output_attentions=True)
+    finally:
+        model.train(training)
+        if full:
+            model.set_attn_implementation(implementation)
+    return torch.cat(outputs.attentions)  # (layers, H, L, L)

@@ -1,0 +1,133 @@
+"""Switch the attention of a transformers model to one of the lab's mechanisms, and back."""
+
+import inspect
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from cca_lab.caches.base import CHOICE, IMPLEMENTATION, attention_choice
+from cca_lab.mechanisms import MECHANISMS
+from cca_lab.models.interface import attention_hook, model_hook
+
+FAMILIES = ("gpt2", "opt", "llama", "qwen2")
+STATE = "_cca_lab_swap"
+
+
+@dataclass
+class Swap:
+    """What a swapped model needs to be restored."""
+
+    previous: str  # transformers' name of the attention that was there
+    handles: list[RemovableHandle]
+
+
+def swap_attention(model: PreTrainedModel, name: str, **options) -> PreTrainedModel:
+    """Make a model attend with a mechanism of the lab, in place.
+
+    Padding to the left or right of the text is honoured: groups begin at the first
+    real token of each row. Generation needs the mechanism's cache, for CCA
+    `generate(..., past_key_values=CCACache(model))`. `output_attentions=True` returns
+    the effective attention (B, H, L, L) of each layer, without gradient. Rotary
+    tables and the scale of the logits are the model's own. Attention dropout is not
+    supported: see `disable_attention_dropout`.
+
+    Args:
+        model: GPT-2, OPT, Llama or Qwen2 of transformers.
+        name: a key of `cca_lab.mechanisms.MECHANISMS`; "full" restores the original attention.
+        options: of the mechanism, such as group=16, window=256 for "cca"; the others keep their defaults.
+
+    Returns:
+        The same model.
+
+    Raises:
+        ValueError: for another model, an unknown mechanism, or an option that the mechanism does not take.
+    """
+    choice = checked_choice(name, options)
+    if name == "full":
+        return restore_attention(model)
+    check_model(model)
+    if getattr(model, STATE, None) is None:
+        handles = [module.register_forward_pre_hook(hook, with_kwargs=True) for module, hook in _hooks(model)]
+        setattr(model, STATE, Swap(model.config._attn_implementation, handles))
+    setattr(model.config, CHOICE, choice)
+    model.set_attn_implementation(IMPLEMENTATION)
+    return model
+
+
+def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
+    """Give a model the attention back that it had before `swap_attention`; without effect if it has it."""
+    swap: Swap | None = getattr(model, STATE, None)
+    if swap is not None:
+        for handle in swap.handles:
+            handle.remove()
+        model.set_attn_implementation(swap.previous)
+        delattr(model, STATE)
+    if hasattr(model.config, CHOICE):
+        delattr(model.config, CHOICE)
+    return model
+
+
+def attention_of(model: PreTrainedModel) -> tuple[str, dict]:
+    """Return name and options of the attention a model uses; ("full", {}) for any of transformers' own."""
+    options = attention_choice(model.config)
+    return options.pop("name"), options
+
+
+def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
+    """Set the dropout on attention weights to 0, in the modules and in the config; other dropout stays.
+
+    Training with a mechanism other than full attention requires it; GPT-2's default is 0.1.
+    """
+    for module in attention_modules(model):
+        if hasattr(module, "attn_dropout"):  # GPT-2
+            module.attn_dropout.p = 0.0
+        for attribute in ("attention_dropout", "dropout"):  # Llama and Qwen2, OPT
+            if isinstance(getattr(module, attribute, None), float):
+                setattr(module, attribute, 0.0)
+    for attribute in ("attn_pdrop", "attention_dropout"):
+        if hasattr(model.config, attribute):
+            setattr(model.config, attribute, 0.0)
+    return model
+
+
+def checked_choice(name: str, options: dict) -> dict:
+    """Return {"name": name, **all options}, or raise ValueError naming what is valid."""
+    if name not in MECHANISMS:
+        raise ValueError(f"name: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
+    mechanism = MECHANISMS[name]
+    parameters = inspect.signature(mechanism.attention).parameters.values()
+    valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("scale", "rotation")]
+    if name == "full":
+        valid = []  # the model's own attention runs, not ours
+    unknown = [option for option in options if option not in valid]
+    if unknown:
+        raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted {', '.join(valid) or 'none'}")
+    options = {**mechanism.defaults, **options}
+    probe = torch.zeros(1, 1, 1, 2)
+    mechanism.attention(probe, probe, probe, **options)  # raises for a value that is out of range
+    return {"name": name, **options}
+
+
+def check_model(model: PreTrainedModel) -> None:
+    """Raise ValueError unless the model is one whose attention the mechanisms can replace."""
+    config: PreTrainedConfig = model.config
+    if config.model_type not in FAMILIES:
+        raise ValueError(f"model: got a {config.model_type!r}, wanted one of {', '.join(FAMILIES)}")
+    if getattr(config, "add_cross_attention", False):
+        raise ValueError("model: has cross-attention (config.add_cross_attention), wanted a decoder alone")
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        raise ValueError("model: has sliding-window layers of its own (config.layer_types), wanted full "
+                         "attention in every layer; load it with use_sliding_window=False")
+
+
+def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
+    """Return the self-attention layers of a model."""
+    return [m for m in model.modules() if hasattr(m, "layer_idx") and type(m).__name__.endswith("Attention")]
+
+
+def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, object]]:
+    models = [(module, model_hook) for module in model.modules() if isinstance(module, PreTrainedModel)]
+    return models + [(module, attention_hook) for module in attention_modules(model)]

@@ -1,0 +1,191 @@
+"""Pretraining of the base models: first to copy, then to find, then to read and find.
+
+A tiny model learns to retrieve in a sudden step. The order that gets it there:
+copying random tokens over a very short context (the induction step, which comes
+sooner the fewer tokens compete), then questions over longer and longer contexts;
+real text is there all along and takes over at the end. A stage ends when it is
+mastered or its tokens are spent.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from cca_lab.tasks.corpus import Corpus
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the curriculum.
+
+    Attributes:
+        task: "copy" or "question".
+        length: tokens of a sequence.
+        text_share: share of a step's sequences that are real text.
+        tokens: the most tokens to spend here.
+        until: leave early once the running accuracy on known tokens reaches this.
+    """
+
+    task: str
+    length: int
+    text_share: float
+    tokens: float
+    until: float = 2.0  # never
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Hyperparameters of a pretraining run."""
+
+    optimizer: str = "muon"
+    step_tokens: int = 8192
+    learning_rate: float = 8e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.02
+    warmup_steps: int = 100
+    decay_share: float = 0.6  # of the last stage, over which the rate falls to zero
+    clip: float = 1.0
+
+
+def curriculum(context: int, tokens: float) -> list[Stage]:
+    """Return the stages for a context and a budget of tokens."""
+    lengths = [length for length in (64, 128, 256, 512) if length < context]
+    return [Stage("copy", 32, 0.25, 0.3 * tokens, 0.8),
+            *(Stage("question", length, 0.5, 0.2 * tokens, 0.9) for length in lengths),
+            Stage("question", context, 0.75, tokens)]  # all that is left
+
+
+def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[int, int], Tensor]:
+    """Return a sampler of (rows, length) windows at random places of a token stream."""
+    def sample(rows: int, length: int) -> Tensor:
+        start = torch.randint(len(corpus_tokens) - length, (rows,), generator=generator)
+        return corpus_tokens[start[:, None] + torch.arange(length)]  # (rows, length)
+    return sample
+
+
+def copy_batch(rows: int, length: int, vocabulary: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw random tokens that repeat with a period of their own in each row.
+
+    The period differs from row to row so that only the content tells where to
+    copy from: with one fixed period a model learns "attend so many tokens back",
+    which answers no question.
+
+    Returns:
+        input_ids (B, L), and a mask (B, L), true from each row's second repetition on.
+    """
+    period = torch.randint(length // 8, length // 2 + 1, (rows, 1), generator=generator)
+    column = torch.arange(length).expand(rows, -1)
+    tokens = torch.randint(1, vocabulary, (rows, length), generator=generator)
+    # the first token of the second repetition cannot be known yet
+    return tokens.gather(1, column % period), column > period
+
+
+def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cross entropy and correctness of the marked tokens, (n,) each.
+
+    Only the marked tokens pass through the output matrix, which is a third of
+    the work of a small model.
+    """
+    hidden = model.base_model(input_ids=input_ids, use_cache=False).last_hidden_state
+    target_mask = known[:, 1:]
+    logits = model.get_output_embeddings()(hidden[:, :-1][target_mask])  # (n, V)
+    target = input_ids[:, 1:][target_mask]  # (n,)
+    return F.cross_entropy(logits, target, reduction="none"), logits.argmax(-1) == target
+
+
+def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Join documents into one stream of token ids, an end-of-text token before each."""
+    encoded = tokenizer(list(documents), add_special_tokens=False, verbose=False)["input_ids"]
+    ids = [token for document in encoded for token in (tokenizer.eos_token_id, *document)]
+    return torch.tensor(ids)
+
+
+def make_optimizers(model: PreTrainedModel, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Return Muon for the blocks' matrices, AdamW for embeddings, biases and norms."""
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in embeddings]
+    tables = [p for p in model.parameters() if id(p) in embeddings]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
+    common = dict(lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+    adamw = [{"params": tables}, {"params": vectors, "weight_decay": 0.0}]
+    if recipe.optimizer == "adamw":
+        adamw.append({"params": matrices})
+        return [torch.optim.AdamW(adamw, betas=recipe.betas, fused=True, **common)]
+    return [torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **common),
+            torch.optim.AdamW(adamw, betas=recipe.betas, fused=True, **common)]
+
+
+class Pretrainer:
+    """Runs a curriculum; yields a progress record after each step.
+
+    Args:
+        model: the model to train, in place.
+        tokenizer: of the model.
+        corpus: real text.
+        recipe: hyperparameters.
+        seed: of every draw.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
+                 recipe: Recipe, seed: int = 0) -> None:
+        self.model, self.recipe = model, recipe
+        self.generator = torch.Generator().manual_seed(seed)
+        self.task = MultiDocumentQA(tokenizer)
+        self.vocabulary = len(tokenizer)
+        self.sample_text = text_stream(tokenize(corpus.train, tokenizer), self.generator)
+        self.optimizers = make_optimizers(model, recipe)
+        self.steps = self.tokens = 0
+
+    def _task_batch(self, stage: Stage, rows: int) -> tuple[Tensor, Tensor]:
+        if stage.task == "copy":
+            return copy_batch(rows, stage.length, self.vocabulary, self.generator)
+        return self.task.training_batch(rows, stage.length, self.generator)
+
+    def _rate(self, stage: Stage, spent: float) -> float:
+        warm = min(1.0, (self.steps + 1) / self.recipe.warmup_steps)
+        last = stage.until > 1.0  # the open-ended stage is the last one
+        left = (1.0 - spent) / self.recipe.decay_share if last else 1.0
+        return self.recipe.learning_rate * warm * min(1.0, left)
+
+    def _step(self, stage: Stage, spent: float) -> dict[str, float]:
+        rows = max(2, self.recipe.step_tokens // stage.length)
+        text_rows = round(stage.text_share * rows)
+        text = self.sample_text(text_rows, stage.length)
+        task, known = self._task_batch(stage, rows - text_rows)
+        input_ids = torch.cat([text, task])  # (rows, length)
+        marked = torch.cat([torch.ones_like(text, dtype=torch.bool), known])
+        loss, correct = token_losses(self.model, input_ids, marked)
+        cut = text_rows * (stage.length - 1)
+        text_loss, task_loss = loss[:cut].mean(), loss[cut:].mean()
+        (stage.text_share * text_loss + (1 - stage.text_share) * task_loss).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self._rate(stage, spent)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.steps += 1
+        self.tokens += input_ids.numel()
+        return {"text_loss": text_loss.item(), "task_loss": task_loss.item(),
+                "accuracy": correct[cut:].float().mean().item()}
+
+    def run(self, stages: list[Stage], tokens: float) -> Iterator[dict]:
+        """Train through the stages until `tokens` are spent; yield one record a step."""
+        self.model.train()
+        start = time.perf_counter()
+        for index, stage in enumerate(stages):
+            last = index == len(stages) - 1
+            begin, running = self.tokens, 0.0
+            budget = tokens - begin if last else min(stage.tokens, tokens - begin)
+            while self.tokens - begin < budget and running < stage.until:
+                record = self._step(stage, (self.tokens - begin) / budget)
+                running = 0.95 * running + 0.05 * record["accuracy"]
+                yield {"step": self.steps, "tokens": self.tokens, "stage": index, "task": stage.task,
+                       "length": stage.length, "running_accuracy": running,
+                       "seconds": time.perf_counter() - start, **record}

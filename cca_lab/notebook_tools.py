@@ -1,0 +1,96 @@
+"""What a notebook says about itself: checks, headline results, and the source of what it uses.
+
+`check` and `result` print a line for the reader and leave the same facts in the
+notebook file for programs: `cca-lab walkthrough` collects them into one summary.
+"""
+
+import inspect
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from IPython.display import Markdown, display
+
+CHECK_TYPE = "application/vnd.cca-lab.check+json"
+RESULT_TYPE = "application/vnd.cca-lab.result+json"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A statement that a notebook verified, or failed to.
+
+    Attributes:
+        name: the statement, in words.
+        passed: whether it held.
+        detail: the evidence, such as an error or a count.
+    """
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+    def __repr__(self) -> str:
+        verdict = "[ok]  " if self.passed else "[fail]"
+        return f"{verdict} {self.name}" + (f": {self.detail}" if self.detail else "")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": repr(self), CHECK_TYPE: asdict(self)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A headline number of a notebook.
+
+    Attributes:
+        name: what was measured.
+        value: the number.
+        unit: its unit; empty for a ratio or a count.
+    """
+
+    name: str
+    value: float | int
+    unit: str = ""
+
+    def __repr__(self) -> str:
+        number = str(self.value) if isinstance(self.value, int) else f"{self.value:.4g}"
+        return f"{self.name} = {number} {self.unit}".rstrip()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": repr(self), RESULT_TYPE: asdict(self)}
+
+
+def check(name: str, passed: Any, detail: Any = "") -> None:
+    """Show whether a statement holds, record it for the summary, and stop the notebook if it does not.
+
+    Args:
+        name: the statement, in words: "blocked equals dense".
+        passed: anything with a truth value, a one-element tensor included.
+        detail: the evidence, shown after the name: f"largest difference {error:.1e}".
+
+    Raises:
+        AssertionError: if the statement does not hold.
+    """
+    outcome = Check(name, bool(passed), str(detail))
+    display(outcome)
+    if not outcome.passed:
+        raise AssertionError(f"{name}: {detail}" if detail else name)
+
+
+def result(name: str, value: Any, unit: str = "") -> None:
+    """Show a headline number and record it for the summary.
+
+    Args:
+        name: what was measured.
+        value: a number, or a tensor or array with one element.
+        unit: its unit, if it has one.
+    """
+    number = value.item() if hasattr(value, "item") else value
+    display(Result(name, number if isinstance(number, int) else float(number), unit))
+
+
+def show_source(thing: Any) -> None:
+    """Show the source of a function, class or module, coloured: what is read is what is tested."""
+    source = inspect.getsource(thing).rstrip()
+    longest = max((len(run) for run in re.findall(r"`+", source)), default=0)
+    fence = "`" * max(3, longest + 1)
+    display(Markdown(f"{fence}python\n{source}\n{fence}"))

@@ -1,0 +1,128 @@
+"""Real text that every reader has: the standard library of their own Python.
+
+The corpus is English and code in one: module docstrings, comments and source.
+Modules, not lines, are dealt to *train* and *validation*, by a hash of the
+module's name, so a module keeps its side from one Python version to the next.
+"""
+
+import hashlib
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+SKIPPED_FOLDERS = frozenset({
+    "site-packages", "dist-packages", "__pycache__", "lib-dynload",  # not the library itself
+    "test", "tests", "idle_test", "encodings",  # fixtures and code-page tables: hardly prose
+})
+SKIPPED_PREFIXES = ("_sysconfigdata", "config-")  # generated for one machine
+VALIDATION_ONE_IN = 20
+SUFFIXES = (".py", ".md", ".rst", ".txt")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents dealt to two sides, and a fingerprint of both.
+
+    Attributes:
+        name: where the text came from, for reports.
+        train: the training documents, in a fixed order.
+        validation: the held-out documents, in a fixed order.
+    """
+
+    name: str
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """First 16 hex digits of the SHA-256 over every document of both sides."""
+        digest = hashlib.sha256()
+        for side in (self.train, self.validation):
+            for document in side:
+                digest.update(document.encode("utf-8"))
+                digest.update(b"\0")
+            digest.update(b"\1")
+        return digest.hexdigest()[:16]
+
+
+def is_validation(module: str) -> bool:
+    """Deal one module in `VALIDATION_ONE_IN` to the held-out side, by the hash of its name."""
+    digest = hashlib.sha256(module.encode("utf-8")).digest()
+    return int.from_bytes(digest[:4], "big") % VALIDATION_ONE_IN == 0
+
+
+def _readable_files(root: Path) -> list[Path]:
+    def wanted(path: Path) -> bool:
+        parts = path.relative_to(root).parts
+        return (path.suffix in SUFFIXES
+                and not SKIPPED_FOLDERS.intersection(parts[:-1])
+                and not parts[0].startswith(SKIPPED_PREFIXES))
+
+    files = [path for path in root.rglob("*") if path.is_file() and wanted(path)]
+    return sorted(files, key=lambda path: path.relative_to(root).as_posix())
+
+
+def _deal(name: str, documents: list[tuple[str, str]]) -> Corpus:
+    """Deal (module, text) pairs to the two sides."""
+    train = tuple(text for module, text in documents if not is_validation(module))
+    validation = tuple(text for module, text in documents if is_validation(module))
+    if not train or not validation:  # a text of one or two files: hold out its last tenth
+        everything = "\n".join(text for _, text in documents)
+        cut = len(everything) * 9 // 10
+        train, validation = (everything[:cut],), (everything[cut:],)
+    return Corpus(name, train, validation)
+
+
+def _folder_documents(root: Path) -> list[tuple[str, str]]:
+    documents = []
+    for path in _readable_files(root):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if text.strip():
+            documents.append((path.relative_to(root).as_posix(), text))
+    return documents
+
+
+def standard_library() -> Corpus:
+    """Return the corpus made of the running Python's standard library."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    version = sysconfig.get_python_version()
+    return _deal(f"Python {version} standard library", _folder_documents(root))
+
+
+def load_corpus(source: str | None = None) -> Corpus:
+    """Return the corpus that `source` names.
+
+    Args:
+        source: None for the standard library; a file or folder of text; or
+            `hub:NAME` for a data set of the `datasets` library with a `text`
+            column (needs a network and `pip install datasets`).
+
+    Raises:
+        ValueError: if the source is neither a path nor `hub:NAME`, or holds no text.
+    """
+    if source is None:
+        return standard_library()
+    if source.startswith("hub:"):
+        return _hub_corpus(source.removeprefix("hub:"))
+    path = Path(source)
+    if path.is_dir():
+        documents = _folder_documents(path)
+    elif path.is_file():
+        documents = [(path.name, path.read_text(encoding="utf-8", errors="replace"))]
+    else:
+        raise ValueError(f"text: {source!r} is no file or folder here; give a path, "
+                         "hub:NAME for a data set, or nothing for the standard library")
+    if sum(len(text) for _, text in documents) < 1000:
+        raise ValueError(f"text: {source!r} holds fewer than 1000 characters of "
+                         f"{', '.join(SUFFIXES)} text; give more")
+    return _deal(path.name, documents)
+
+
+def _hub_corpus(name: str) -> Corpus:
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise ValueError("text: a hub:NAME corpus needs the `datasets` library; "
+                         "run `pip install datasets`") from error
+    rows = load_dataset(name, split="train")
+    return _deal(name, [(str(index), row["text"]) for index, row in enumerate(rows)])

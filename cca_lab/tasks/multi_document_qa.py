@@ -1,0 +1,177 @@
+"""Multi-document question answering, in the manner of *Lost in the Middle*.
+
+Many one-line documents, one of which answers the question at the end:
+
+    A map drawn by Marta Keller.
+    A song written by Omar Lindt.
+    ...
+    A map drawn by Marta            <- the question; the answer is " Keller"
+
+Only the first name tells the documents apart (first names never repeat within
+one context), so a model answers by finding that name again, wherever it stood.
+The position of the answering document is under control, and the score is exact
+match of the greedily decoded surname.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FIRST_NAMES = tuple("""
+Ada Adele Agnes Aldo Alice Alma Amir Anders Anita Anton Arlo Astrid Bela Berta Bianca Boris
+Bruno Carla Carmen Cecil Celia Chen Clara Colin Cora Cyrus Dana Daphne Dario Delia Diego Dora
+Edgar Edith Elena Elias Elsa Emil Enzo Erik Esther Eva Fabio Farah Felix Fiona Flora Franz
+Freya Frida Gemma Gerda Gina Greta Gustav Hamid Hanna Harold Hector Heidi Helga Henrik Hilda Hugo
+Ida Igor Ines Ingrid Irene Iris Ivan Ivo Jaime Janet Jonas Jorge Josef Judith Julia Kamal
+Karim Karla Katja Kenji Kira Klaus Laila Lars Leila Lena Leo Liam Linda Livia Lorenz Lotte
+Lucia Lukas Luna Mabel Magda Malik Marta Mateo Maya Milan Mina Mona Nadia Naomi Nelson Nico
+Nina Nora Olga Omar Oscar Otto Pablo Paula Petra Pierre Quinn Rafael Rosa Ruben Sofia Tamar
+""".split())
+
+SURNAMES = tuple("""
+Abbott Adler Albers Amado Arden Atkins Bach Baker Banks Barlow Becker Bellini Benson Berg Bishop Blake
+Bloch Bolton Bosch Brandt Bright Brooks Burke Burton Caldwell Calvo Carter Castle Chandler Clark Cole Conrad
+Cooper Costa Craig Crane Cruz Curtis Dalton Davies Decker Dixon Doyle Drake Dunn Eaton Ebert Ellis
+Engel Ericson Falk Farmer Ferrara Fischer Fletcher Flores Foster Fowler Fraser Fuchs Gallo Garner Gibbs Glover
+Gordon Graham Gray Griffin Haas Haines Hardy Harper Hayes Heller Herzog Hobbs Holt Horn Howell Huber
+Jensen Jordan Kane Keller Kemp Kerr Klein Knight Koch Kramer Kruger Lamb Lang Larsen Lindt Lopez
+Lowell Lutz Mann Marsh Mendez Meyer Miller Moreno Moss Navarro Nolan Norris Olsen Ortega Page Palmer
+Parker Pratt Quist Ramos Reed Rossi Ryan Sanders Shaw Silva Stark Sutton Thorne Vogel Wagner Zeller
+""".split())
+
+WORKS = ("A map drawn by", "A song written by", "A letter signed by", "A house built by",
+         "A book read by", "A film made by", "A race won by", "A word said by")
+
+
+FEWEST_NAMES = 16
+
+
+@dataclass(frozen=True)
+class QABatch:
+    """A batch of contexts with their answers.
+
+    Attributes:
+        input_ids: (B, L) token ids; the last token of each row is the question's last.
+        answers: (B,) the token id that should come next.
+        positions: (B,) which document answers, as a fraction of the way through, 0 to 1.
+    """
+
+    input_ids: Tensor
+    answers: Tensor
+    positions: Tensor
+
+
+class MultiDocumentQA:
+    """The task in the tokens of one tokenizer.
+
+    It uses the names that are one token each (with their leading space) and the
+    phrases of one common length, so that every context of a batch has the same
+    length; the lab's own tokenizer is trained to have them all.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+
+    Raises:
+        ValueError: if fewer than `FEWEST_NAMES` first names or surnames are one token.
+    """
+
+    def __init__(self, tokenizer) -> None:
+        def encode(text: str) -> list[int]:
+            return tokenizer.encode(text, add_special_tokens=False)
+
+        def single_tokens(words: tuple[str, ...], kind: str) -> Tensor:
+            encoded = [encode(" " + word) for word in words]
+            ids = [tokens[0] for tokens in encoded if len(tokens) == 1]
+            if len(ids) < FEWEST_NAMES:
+                raise ValueError(f"tokenizer: {len(ids)} of {len(words)} {kind} are one token, wanted "
+                                 f"{FEWEST_NAMES} or more; use a tokenizer trained by `cca-lab pretrain`")
+            return torch.tensor(ids)
+
+        self.first = single_tokens(FIRST_NAMES, "first names")
+        self.last = single_tokens(SURNAMES, "surnames")
+        works = [encode(text) for text in WORKS]
+        lengths = [len(ids) for ids in works]
+        common = max(set(lengths), key=lengths.count)
+        self.works = torch.tensor([ids for ids in works if len(ids) == common])  # (n, W)
+        self.end = torch.tensor(encode(".\n"))
+
+    @property
+    def document_length(self) -> int:
+        """Tokens of one document: the work, two names, the full stop and line end."""
+        return self.works.shape[1] + 2 + len(self.end)
+
+    @property
+    def question_length(self) -> int:
+        """Tokens of the question: a document up to its first name."""
+        return self.works.shape[1] + 1
+
+    def documents_in(self, length: int) -> int:
+        """How many documents fit before one question in a context of `length` tokens."""
+        count = (length - self.question_length) // self.document_length
+        return max(1, min(count, len(self.first)))
+
+    def _documents(self, count: int, rows: int, generator: torch.Generator):
+        """Draw documents: token ids (B, n, document_length) and the surname of each (B, n)."""
+        # a random permutation a row: argsort of uniform numbers
+        order = torch.rand(rows, len(self.first), generator=generator).argsort(dim=1)[:, :count]
+        first = self.first[order]  # (B, n)
+        last = self.last[torch.randint(len(self.last), (rows, count), generator=generator)]
+        works = self.works[torch.randint(len(self.works), (rows, count), generator=generator)]
+        end = self.end.expand(rows, count, -1)
+        documents = torch.cat([works, first[..., None], last[..., None], end], dim=-1)
+        return documents, last
+
+    def batch(self, rows: int, length: int, generator: torch.Generator,
+              position: float | None = None) -> QABatch:
+        """Draw contexts of at most `length` tokens that end in one question.
+
+        Args:
+            rows: B, contexts to draw.
+            length: the longest context, in tokens.
+            generator: the source of all randomness.
+            position: where the answering document stands, 0 (first) to 1 (last);
+                None draws it uniformly for each row.
+
+        Returns:
+            A `QABatch` of contexts of equal length.
+        """
+        count = self.documents_in(length)
+        documents, last = self._documents(count, rows, generator)
+        if position is None:
+            chosen = torch.randint(count, (rows,), generator=generator)
+        else:
+            chosen = torch.full((rows,), round(position * (count - 1)))
+        index = torch.arange(rows)
+        question = documents[index, chosen, :self.question_length]  # (B, question_length)
+        input_ids = torch.cat([documents.flatten(1), question], dim=1)  # (B, L)
+        return QABatch(input_ids, last[index, chosen], chosen / max(1, count - 1))
+
+    def training_batch(self, rows: int, length: int, generator: torch.Generator,
+                       questions_share: float = 0.25) -> tuple[Tensor, Tensor]:
+        """Draw contexts of exactly `length` tokens: documents, then many questions with answers.
+
+        Several questions a sequence give more signal for the same attention;
+        the questions are documents of this context, repeated in another order.
+
+        Returns:
+            input_ids (B, L) and a mask (B, L), true where the token is an answer.
+        """
+        asked = max(1, int(length * questions_share) // self.document_length)
+        count = min(max(1, length // self.document_length - asked), len(self.first))
+        documents, _ = self._documents(count, rows, generator)
+        asked = -(-(length - count * self.document_length) // self.document_length)
+        chosen = torch.randint(count, (rows, asked), generator=generator)
+        questions = torch.take_along_dim(documents, chosen[..., None], dim=1)
+        input_ids = torch.cat([documents, questions], dim=1).flatten(1)[:, :length]  # (B, L)
+        is_answer = torch.zeros(count + asked, self.document_length, dtype=torch.bool)
+        is_answer[count:, self.question_length] = True
+        return input_ids, is_answer.flatten()[:length].expand(rows, -1)
+
+
+def sample_text(documents: int, generator: torch.Generator) -> str:
+    """Write documents as text, to train a tokenizer on."""
+    def draw(words):
+        return words[int(torch.randint(len(words), (1,), generator=generator))]
+
+    return "".join(f"{draw(WORKS)} {draw(FIRST_NAMES)} {draw(SURNAMES)}.\n" for _ in range(documents))

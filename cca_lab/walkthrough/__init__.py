@@ -1,0 +1,1 @@
+"""`cca-lab walkthrough`: run the notebooks in order, and leave pages and a summary behind."""

@@ -1,0 +1,125 @@
+"""Whether a notebook that was run again says what the committed one says.
+
+Words must be the same. Integers are counts and must be the same too. Decimals
+may differ by 1 %, by one unit of the last digit shown, or by 1e-5, whichever is
+most: machines differ in the order of a sum, and an error of 3e-7 that becomes
+5e-7 is the same finding. Pictures must be there. A cell can ask for less with a
+tag: `trained` (it reports on a model trained in the notebook: every number, counts
+included, within 25 % or 0.05) or `volatile` (timings, facts about the machine: only
+the kind of output).
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from nbformat import NotebookNode
+
+# Not inside a name or after a dot, so gpt2 and 3.11.7 do not count as one number each.
+NUMBER = re.compile(r"(?<![A-Za-z_\d.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a number may be from the committed one.
+
+    Attributes:
+        relative: share of the committed number.
+        absolute: below this a difference never counts.
+        counts: whether integers may differ as well.
+    """
+
+    relative: float
+    absolute: float
+    counts: bool
+
+    def accepts(self, committed: str, fresh: str) -> bool:
+        """Tell whether two numbers, as printed, agree."""
+        if not self.counts and is_count(committed) and is_count(fresh):
+            return committed == fresh
+        allowed = max(self.relative * abs(float(committed)), self.absolute, last_place(committed))
+        return abs(float(fresh) - float(committed)) <= allowed * (1 + 1e-9)
+
+
+EXACT = Tolerance(relative=0.01, absolute=1e-5, counts=False)
+TRAINED = Tolerance(relative=0.25, absolute=0.05, counts=True)
+
+
+def is_count(number: str) -> bool:
+    """Tell whether a number is printed as an integer."""
+    return number.lstrip("+-").isdigit()
+
+
+def last_place(number: str) -> float:
+    """Return the value of one unit in the last digit printed: 0.01 for "2.35", 1e-08 for "3.1e-7"."""
+    if is_count(number):
+        return 0.0
+    mantissa, _, exponent = number.lower().partition("e")
+    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+def compare_text(committed: str, fresh: str, tolerance: Tolerance = EXACT) -> str | None:
+    """Compare two texts, numbers by tolerance and the rest word for word.
+
+    Returns:
+        None if they agree, else the first difference in words.
+    """
+    committed, fresh = (ADDRESS.sub("<address>", text) for text in (committed, fresh))
+    words, fresh_words = (NUMBER.sub(" # ", text).split() for text in (committed, fresh))
+    for word, fresh_word in zip_longest(words, fresh_words, fillvalue="(nothing)"):
+        if word != fresh_word:
+            return f"{word!r} became {fresh_word!r}"
+    for number, fresh_number in zip(NUMBER.findall(committed), NUMBER.findall(fresh), strict=True):
+        if not tolerance.accepts(number, fresh_number):
+            return f"{number} became {fresh_number}"
+    return None
+
+
+def _content(output: NotebookNode) -> dict[str, str]:
+    """Return what an output holds: text by its kind; pictures and errors as a mark that they are there."""
+    if output.output_type == "stream":
+        return {output.name: output.text}
+    if output.output_type == "error":
+        return {"error": ""}
+    return {kind: "" if kind.startswith("image/") else
+            value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+            for kind, value in output.data.items()}
+
+
+def compare_cells(committed: NotebookNode, fresh: NotebookNode) -> str | None:
+    """Compare the outputs of one code cell, as strictly as its tags ask.
+
+    Returns:
+        None if they agree, else the first difference in words.
+    """
+    tags = committed.metadata.get("tags", [])
+    outputs, fresh_outputs = ([_content(output) for output in cell.outputs] for cell in (committed, fresh))
+    kinds, fresh_kinds = ([sorted(content) for content in both] for both in (outputs, fresh_outputs))
+    if kinds != fresh_kinds:
+        return f"outputs {kinds} became {fresh_kinds}"
+    if "volatile" in tags:
+        return None
+    tolerance = TRAINED if "trained" in tags else EXACT
+    for content, fresh_content in zip(outputs, fresh_outputs, strict=True):
+        for kind in sorted(content):
+            difference = compare_text(content[kind], fresh_content[kind], tolerance)
+            if difference:
+                return f"{kind}: {difference}"
+    return None
+
+
+def compare_notebooks(committed: NotebookNode, fresh: NotebookNode) -> list[str]:
+    """Compare a notebook that was run again with the committed one.
+
+    Returns:
+        One line for each code cell whose outputs differ; empty if the two agree.
+    """
+    cells, fresh_cells = ([cell for cell in notebook.cells if cell.cell_type == "code"]
+                          for notebook in (committed, fresh))
+    if [cell.source for cell in cells] != [cell.source for cell in fresh_cells]:
+        return ["the cells themselves differ"]
+    differences = ((cell.execution_count, compare_cells(cell, fresh_cell))
+                   for cell, fresh_cell in zip(cells, fresh_cells, strict=True))
+    return [f"cell {count}: {difference}" for count, difference in differences if difference]

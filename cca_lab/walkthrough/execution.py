@@ -1,0 +1,142 @@
+"""Run one notebook, cell by cell, in a kernel of this very environment."""
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+
+CELL_TIMEOUT = 600  # seconds
+TRACEBACK_LINES = 14
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+KERNEL_SETTINGS = {
+    "HF_HUB_OFFLINE": "1",  # a hub name fails at once instead of after a minute
+    "TOKENIZERS_PARALLELISM": "false",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "PYTHONHASHSEED": "0",
+}
+
+OnCell = Callable[[int], None]  # called with the number of the code cell that starts, from 1
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a notebook stopped.
+
+    Attributes:
+        cell: number of the code cell, from 1; it is also the cell's `In [n]`.
+        line: the first line of that cell.
+        error: the error in one line.
+        traceback: the end of the traceback, without colours.
+    """
+
+    cell: int
+    line: str
+    error: str
+    traceback: str
+
+
+def is_run(cell: NotebookNode) -> bool:
+    """Tell whether a cell is one that the kernel runs: code, and not empty."""
+    return cell.cell_type == "code" and bool(cell.source.strip())
+
+
+def prepare_fonts() -> None:
+    """Let matplotlib build its font cache now, so that its message lands in no notebook."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        import matplotlib.font_manager  # noqa: F401  (builds or reads the cache)
+    finally:
+        logger.setLevel(level)
+
+
+def kernel_manager(connections: Path) -> AsyncKernelManager:
+    """Return a manager whose `python3` kernel is the interpreter that runs this.
+
+    A kernel named `python3` in the user's own Jupyter folders may belong to
+    another environment; with no kernel folders to search, ipykernel's own is taken.
+
+    Args:
+        connections: an existing folder for the connection file; a short path, as it names sockets.
+    """
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    manager.connection_file = str(connections / "kernel.json")
+    if os.name == "posix":
+        manager.transport = "ipc"  # sockets in a private folder instead of open TCP ports
+    return manager
+
+
+def clear(notebook: NotebookNode) -> None:
+    """Remove every output and execution count, in place."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+
+
+def execute(notebook: NotebookNode, on_cell: OnCell = lambda number: None,
+            cell_timeout: int = CELL_TIMEOUT) -> Failure | None:
+    """Run the cells of a notebook in order, and stop at the first that fails.
+
+    The kernel works in an empty scratch folder, so a notebook reaches data
+    through the package only.
+
+    Args:
+        notebook: filled in place with the outputs; what had run before a failure
+            or an interruption stays, what had not is empty.
+        on_cell: called before each cell that is run.
+        cell_timeout: the longest a cell may take, in seconds.
+
+    Returns:
+        None if every cell ran, else where and why it stopped.
+    """
+    clear(notebook)
+    prepare_fonts()
+    with tempfile.TemporaryDirectory(prefix="lab", ignore_cleanup_errors=True) as scratch:
+        working, private = Path(scratch, "work"), Path(scratch, "jupyter")
+        working.mkdir()
+        private.mkdir()
+        client = NotebookClient(notebook, km=kernel_manager(private), timeout=cell_timeout,
+                                startup_timeout=120, record_timing=False, coalesce_streams=True)
+        environment = os.environ | KERNEL_SETTINGS | {"IPYTHONDIR": str(private / "ipython")}
+        log = private / "kernel.log"  # what the kernel itself says, not what the cells print
+        with log.open("wb") as messages, client.setup_kernel(
+                cleanup_kc=True, cwd=str(working), env=environment, stdout=messages, stderr=messages):
+            runnable = [index for index, cell in enumerate(notebook.cells) if is_run(cell)]
+            for number, index in enumerate(runnable, start=1):
+                on_cell(number)
+                failure = _run_cell(client, index, number, log)
+                if failure:
+                    return failure
+    return None
+
+
+def _run_cell(client: NotebookClient, index: int, number: int, log: Path) -> Failure | None:
+    cell = client.nb.cells[index]
+    try:
+        client.execute_cell(cell, index)
+    except CellExecutionError as error:
+        traceback = next((output.traceback for output in cell.outputs
+                          if output.output_type == "error"), [])
+        return _failure(number, cell, f"{error.ename}: {error.evalue}", "\n".join(traceback))
+    except CellTimeoutError:
+        return _failure(number, cell, f"the cell took longer than {client.timeout} s")
+    except DeadKernelError:
+        return _failure(number, cell, "the kernel died; most often the memory ran out",
+                        log.read_text(encoding="utf-8", errors="replace"))
+    return None
+
+
+def _failure(number: int, cell: NotebookNode, error: str, traceback: str = "") -> Failure:
+    lines = ANSI.sub("", traceback).splitlines()
+    return Failure(number, cell.source.strip().splitlines()[0], error.splitlines()[0],
+                   "\n".join(lines[-TRACEBACK_LINES:]))

@@ -1,0 +1,51 @@
+"""For maintainers: run the notebooks in place, so that the committed outputs are those of the code."""
+
+import time
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from rich.console import Console
+
+from cca_lab.walkthrough.execution import execute
+from cca_lab.walkthrough.progress import Display, duration
+from cca_lab.walkthrough.run import choose, planned, read
+
+KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+
+def tidy(notebook: NotebookNode, seconds: float) -> None:
+    """Keep, in place, only metadata that is the same on every machine, and the time the notebook took.
+
+    The time is what `cca-lab walkthrough` estimates from.
+    """
+    notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"},
+                                            "cca_lab": {"seconds": round(seconds)}})
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags")
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+
+
+def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
+            console: Console | None = None) -> int:
+    """Run notebooks and write their outputs back into their files; a notebook that fails is left as it was.
+
+    Returns:
+        The exit status: 0, or 1 if a notebook failed.
+    """
+    console = console or Console()
+    _, chosen = choose(folder, start, only)
+    with Display([planned(path) for path in chosen], console) as display:
+        for index, path in enumerate(chosen):
+            display.notebook(index)
+            notebook, began = read(path), time.monotonic()
+            failure = execute(notebook, display.on_cell)
+            seconds = time.monotonic() - began
+            if failure:
+                display.done(f"failed in cell {failure.cell}: {failure.line}\n{failure.traceback}\n"
+                             f"{failure.error}\nThe file was left as it was.")
+                return 1
+            tidy(notebook, seconds)
+            nbformat.write(notebook, path)
+            display.done(f"written, {duration(seconds)}")
+    return 0

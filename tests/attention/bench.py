@@ -1,0 +1,150 @@
+"""What an interval attention must satisfy, as checks that take an implementation.
+
+An implementation is anything called as attend(q, k, v, intervals, scale) -> (out, lse), which all backends are.
+A check returns nothing, or raises AssertionError with the largest error and its ratio.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from cca_lab.attention.dense import dense_attention
+from cca_lab.attention.intervals import visible_mask
+from tests.mechanisms.bench import assert_close
+from tests.strategies import Case, random_table
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+
+
+# ---------------------------------------------------------------- inputs
+
+def case_of(intervals: Tensor, columns: int, *, batch: int = 1, heads: int = 2, key_heads: int = 1,
+            head_dim: int = 4, scale: float = 0.5, seed: int = 0) -> Case:
+    """Random float64 inputs for given intervals (b, h, L, n, 2)."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = intervals.shape[2]
+    q, k, v = (torch.randn(batch, n, length, head_dim, generator=generator, dtype=torch.float64)
+               for n, length in ((heads, rows), (key_heads, columns), (key_heads, columns)))
+    return Case(q, k, v, intervals, scale)
+
+
+def ragged_case(**sizes: int) -> Case:
+    """Two ragged intervals that differ per head: 9 rows, 12 columns, four heads on two KV heads."""
+    generator = torch.Generator().manual_seed(3)
+    intervals = torch.stack([random_table(9, 12, 2, generator) for _ in range(4)])[None]
+    return case_of(intervals, 12, heads=4, key_heads=2, **sizes)
+
+
+def window_table(rows: int, window: int, step: int, cores: bool) -> Tensor:
+    """(L, n, 2): a window of raw tokens that slides `step` rows at a time, and the cores it leaves behind."""
+    row = torch.arange(rows)
+    left = torch.div((row + 1 - window).clamp(min=0), step, rounding_mode="floor")
+    first = int(left[-1]) if cores else 0
+    raw = torch.stack([first + left * step, first + row + 1], dim=-1)
+    return torch.stack([torch.stack([torch.zeros_like(left), left], dim=-1), raw], dim=1) if cores else raw[:, None]
+
+
+def window_case(rows: int = 60, window: int = 8, step: int = 4, cores: bool = True, **sizes: int) -> Case:
+    """Sliding window, with cores as in CCA attention if asked: enough rows for parts of several blocks."""
+    table = window_table(rows, window, step, cores)
+    return case_of(table[None, None], int(table.max()), **sizes)
+
+
+# ---------------------------------------------------------------- the specification
+
+def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Interval attention in plain Python, one number at a time."""
+    batch, heads, rows, head_dim = q.shape
+    table = intervals.expand(batch, heads, -1, -1, -1).tolist()
+    queries, keys, values = q.tolist(), k.tolist(), v.tolist()
+    out, lse = torch.zeros_like(q, memory_format=torch.contiguous_format), q.new_zeros(q.shape[:3])
+    for b in range(batch):
+        for h in range(heads):
+            kv = h // (heads // k.shape[1])
+            for i in range(rows):
+                seen = [j for start, end in table[b][h][i] for j in range(start, end)]
+                logits = [scale * sum(x * y for x, y in zip(queries[b][h][i], keys[b][kv][j], strict=True))
+                          for j in seen]
+                top = max(logits)
+                total = math.fsum(math.exp(logit - top) for logit in logits)
+                lse[b, h, i] = top + math.log(total)
+                for d in range(head_dim):
+                    parts = (math.exp(logit - top) * values[b][kv][j][d] for logit, j in zip(logits, seen, strict=True))
+                    out[b, h, i, d] = math.fsum(parts) / total
+    return out, lse
+
+
+# ---------------------------------------------------------------- checks
+
+def check_same(attend: Attend, case: Case, reference: Attend = dense_attention, tolerance: float = 1e-12) -> None:
+    """Output and log-sum-exp equal the reference's."""
+    got, wanted = (form(*case.tensors, case.intervals, case.scale) for form in (attend, reference))
+    assert_close(got[0], wanted[0], "output", tolerance)
+    assert_close(got[1], wanted[1], "lse", tolerance)
+
+
+def check_gradients(attend: Attend, case: Case, through_lse: bool = False, tolerance: float = 1e-12) -> None:
+    """Gradients of q, k and v, taken through the output or also through the log-sum-exp, equal the dense ones."""
+    generator = torch.Generator().manual_seed(1)
+    grad_out = torch.randn(case.q.shape, generator=generator, dtype=torch.float64)
+    grad_lse = torch.randn(case.q.shape[:3], generator=generator, dtype=torch.float64) * through_lse
+
+    def gradients(form: Attend) -> tuple[Tensor, ...]:
+        inputs = [x.detach().requires_grad_() for x in case.tensors]
+        out, lse = form(*inputs, case.intervals, case.scale)
+        objective = (out * grad_out).sum() + ((lse * grad_lse).sum() if through_lse else 0.0)
+        return torch.autograd.grad(objective, inputs)
+
+    for name, got, wanted in zip("qkv", gradients(attend), gradients(dense_attention), strict=True):
+        assert_close(got, wanted, f"gradient of {name}", tolerance)
+
+
+def check_matrix(attend: Attend, case: Case) -> None:
+    """V = identity shows A: rows sum to 1, positive on exactly the declared columns."""
+    columns = case.k.shape[2]
+    # One feature per column; zeros appended to q and k leave the logits alone.
+    widen = (0, max(0, columns - case.q.shape[3]))
+    q, k = (torch.nn.functional.pad(x, widen) for x in (case.q, case.k))
+    identity = torch.eye(columns, k.shape[3], dtype=q.dtype).expand(k.shape)
+    matrix, _ = attend(q, k, identity, case.intervals, case.scale)
+    matrix = matrix[..., :columns]
+    assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]), "row sums of A")
+    declared = visible_mask(case.intervals, columns).expand(matrix.shape)
+    wrong = ((matrix > 0) != declared).nonzero()
+    assert len(wrong) == 0, f"A differs from the declared support at (b, h, row, column) {wrong[:3].tolist()}"
+
+
+def check_hidden_columns(attend: Attend, case: Case) -> None:
+    """Finite edits of a column's key and value leave every row that does not see it bit-equal, and move the others."""
+    before, _ = attend(*case.tensors, case.intervals, case.scale)
+    for column in range(case.k.shape[2]):
+        k, v = case.k.clone(), case.v.clone()
+        k[:, :, column] += 3.0
+        v[:, :, column] -= 5.0
+        after, _ = attend(case.q, k, v, case.intervals, case.scale)
+        sees = visible_mask(case.intervals, k.shape[2])[..., column].expand(before.shape[:3])
+        moved = (after != before).any(-1)
+        assert torch.equal(moved, sees), f"edits of column {column} move rows {(moved != sees).nonzero()[:3].tolist()}"
+
+
+def check_large_logits(attend: Attend, case: Case, size: float = 1e5) -> None:
+    """Logits of +-1e5, far out of exp's range, give finite results: one-hot rows wherever one logit leads."""
+    for sign in (1.0, -1.0):
+        q, k = torch.full_like(case.q, 1.0), torch.full_like(case.k, sign * size / case.q.shape[3])
+        k[..., ::3, :] *= 0.5
+        large = Case(q, k, case.v, case.intervals, 1.0)
+        check_same(attend, large, tolerance=1e-9)  # logits of 1e5 carry errors of 1e5 * D * 2^-52 = 1e-10
+        check_gradients(attend, large, tolerance=1e-6)
+
+
+def check_row_layouts(attend: Attend, case: Case) -> None:
+    """Views give what their copies give, the views being of stride 0 or with the features outside."""
+    views = [x[:, :, :1].expand(x.shape) for x in case.tensors], [x.mT.contiguous().mT for x in case.tensors]
+    for q, k, v in views:
+        view, copy = Case(q, k, v, case.intervals, case.scale), [x.contiguous() for x in (q, k, v)]
+        got, _ = attend(*view.tensors, case.intervals, case.scale)
+        wanted, _ = attend(*copy, case.intervals, case.scale)
+        assert_close(got, wanted, "view against copy")
+        check_gradients(attend, view)

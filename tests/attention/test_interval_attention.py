@@ -1,0 +1,208 @@
+"""The public op: the dense reference against plain Python, what both backends promise, and every refusal."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from torch.autograd import gradcheck
+
+from cca_lab.attention import causal_intervals, count_pairs, interval_attention, visible_mask
+from cca_lab.attention.blocked import blocked_attention
+from cca_lab.attention.dense import dense_attention
+from tests import strategies
+from tests.attention import bench
+
+BACKENDS = {"dense": dense_attention, "blocked": blocked_attention}
+every_backend = pytest.mark.parametrize("attend", BACKENDS.values(), ids=BACKENDS)
+CASES = {
+    "ragged": bench.ragged_case(batch=2),
+    "window": bench.window_case(24, 5, 3),
+    "one row": bench.case_of(torch.tensor([[[[[2, 4]]]]]), 5),
+    "one column": bench.case_of(torch.tensor([0, 1]).expand(1, 1, 3, 1, 2), 1),
+    "more columns than rows": bench.case_of(causal_intervals(4, 9), 9, heads=4, key_heads=2),
+}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+# ---------------------------------------------------------------- the reference
+
+@settings(max_examples=30)
+@given(case=strategies.cases(most_rows=6, most_columns=7))
+def test_dense_equals_plain_python(case):
+    bench.check_same(dense_attention, case, bench.loops)
+
+
+def test_full_causal_intervals_are_pytorchs_causal_attention():
+    case = bench.case_of(causal_intervals(9), 9, heads=4, key_heads=2)
+    wanted = torch.nn.functional.scaled_dot_product_attention(*case.tensors, is_causal=True, enable_gqa=True, scale=0.5)
+    for backend in (*BACKENDS, "auto"):
+        got = interval_attention(*case.tensors, case.intervals, scale=0.5, backend=backend)
+        bench.assert_close(got, wanted, f"{backend} against scaled_dot_product_attention")
+
+
+def test_scale_is_one_over_the_root_of_the_head_dim_by_default():
+    case = bench.ragged_case()
+    got = interval_attention(*case.tensors, case.intervals)
+    bench.assert_close(got, interval_attention(*case.tensors, case.intervals, scale=0.5), "default scale, D = 4")
+
+
+# ---------------------------------------------------------------- both backends
+
+@every_backend
+@every_case
+@pytest.mark.parametrize("check", [bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits,
+                                   bench.check_row_layouts], ids=lambda check: check.__name__)
+def test_backends_pass_the_bench(attend, case, check):
+    check(attend, case)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["ragged", "window"])
+def test_gradients_of_output_and_lse_against_finite_differences(backend, name):
+    case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case()
+    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale, backend=backend, return_lse=True)
+    assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
+
+
+@every_backend
+def test_parts_of_a_row_merge_by_their_lse(attend):
+    """What decode caches rely on: two buffers attended apart and merged equal one softmax over both."""
+    case = bench.ragged_case()
+    whole, lse = attend(*case.tensors, case.intervals, case.scale)
+    pieces = [torch.tensor(span).expand(1, 1, 9, 1, 2) for span in ([0, 5], [5, 12])]
+    full = torch.tensor([0, 12]).expand(1, 1, 9, 1, 2)
+    whole, lse = attend(*case.tensors, full, case.scale)
+    (one, lse_one), (other, lse_other) = (attend(*case.tensors, piece, case.scale) for piece in pieces)
+    bench.assert_close(torch.logaddexp(lse_one, lse_other), lse, "merged lse")
+    merged = one * (lse_one - lse).exp().unsqueeze(-1) + other * (lse_other - lse).exp().unsqueeze(-1)
+    bench.assert_close(merged, whole, "merged output")
+
+
+@every_backend
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["ragged", "window"])
+def test_low_precision_stays_within_its_rounding(attend, dtype, name):
+    case = CASES[name]
+    q, k, v = (x.to(dtype) for x in case.tensors)
+    out, lse = attend(q, k, v, case.intervals, case.scale)
+    wanted, wanted_lse = dense_attention(q.double(), k.double(), v.double(), case.intervals, case.scale)
+    assert out.dtype == dtype and lse.dtype == torch.float32
+    # A logit is a sum of D products in float32: error at most D * 2^-24 of the largest sum of magnitudes.
+    # It moves lse by as much, and every weight by twice that; weights, partial outputs and the output are each
+    # rounded once to dtype, which adds three half-units of the largest value.
+    head_dim, key = q.shape[3], k.double().abs().amax()
+    logits = head_dim * 2.0**-24 * abs(case.scale) * head_dim * q.double().abs().amax() * key
+    outputs = (2 * logits + 3 * torch.finfo(dtype).eps / 2 + 1e-6) * v.double().abs().amax()
+    bench.assert_close(lse.double(), wanted_lse, "lse", (logits + 1e-6).item())
+    bench.assert_close(out.double(), wanted, "output", outputs.item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_low_precision_gradients(dtype):
+    """Blocked against float64 dense: dtype's rounding of each factor, of do . out, and of each part's gradient."""
+    case = bench.window_case(60, 8, 4)
+    inputs = [x.to(dtype) for x in case.tensors]
+
+    def gradients(attend, tensors):
+        leaves = [x.detach().clone().requires_grad_() for x in tensors]
+        return torch.autograd.grad(attend(*leaves, case.intervals, case.scale)[0].square().sum(), leaves)
+
+    wanted = gradients(dense_attention, [x.double() for x in inputs])
+    for name, got, want in zip("qkv", gradients(blocked_attention, inputs), wanted, strict=True):
+        assert got.dtype == dtype
+        # Ten roundings of half a unit, relative to the largest gradient: do, out, v, p, do.v, delta, ds, the
+        # part's gradient, their sum and the final cast; float32 also sums tens of products (1e-6).
+        bench.assert_close(got.double(), want, f"gradient of {name}", 5 * torch.finfo(dtype).eps + 1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradient_checkpointing_and_compile(backend):
+    case = bench.window_case(12, 5, 3)
+    attend = partial(interval_attention, intervals=case.intervals, backend=backend)
+
+    def gradients(form):
+        leaves = [x.detach().requires_grad_() for x in case.tensors]
+        return torch.autograd.grad(form(*leaves).square().sum(), leaves)
+
+    wanted = gradients(attend)
+    forms = {"checkpoint": partial(torch.utils.checkpoint.checkpoint, attend, use_reentrant=False),
+             "compile": torch.compile(attend, backend="eager")}
+    for name, form in forms.items():
+        for got, want in zip(gradients(form), wanted, strict=True):
+            bench.assert_close(got, want, f"gradient under {name}")
+
+
+# ---------------------------------------------------------------- intervals
+
+def test_masks_and_pairs_of_intervals():
+    table = torch.tensor([[[0, 1], [1, 1]], [[0, 1], [2, 4]]])[None, None]
+    assert visible_mask(table, 4)[0, 0].tolist() == [[True, False, False, False], [True, False, True, True]]
+    assert count_pairs(table) == 4 and count_pairs(causal_intervals(5)) == 15
+    assert causal_intervals(2, 5)[0, 0, :, 0].tolist() == [[0, 4], [0, 5]]
+
+
+# ---------------------------------------------------------------- refusals
+
+def rows_of(*rows):
+    return torch.tensor(rows)[None, None]
+
+
+TABLE = rows_of([[0, 1]], [[0, 2]], [[1, 3]])
+BAD_INTERVALS = {
+    "overlap": (rows_of([[0, 2], [1, 3]], [[0, 2], [2, 3]], [[0, 2], [2, 3]]), r"\[0, 0, 0\].*overlapping.*disjoint"),
+    "one inside the other": (rows_of([[1, 2], [0, 3]], [[1, 2], [2, 3]], [[1, 2], [2, 3]]), "overlapping"),
+    "a start moves back": (rows_of([[1, 2]], [[0, 2]], [[0, 3]]), r"\[0, 0, 1, 0\] = \[0, 2\] moves back"),
+    "an end moves back": (rows_of([[0, 2]], [[0, 1]], [[0, 3]]), r"\[0, 0, 1, 0\] = \[0, 1\] moves back"),
+    "an empty interval moves back": (rows_of([[0, 2], [3, 3]], [[0, 2], [2, 2]], [[0, 2], [2, 3]]), "moves back"),
+    "past the last column": (rows_of([[0, 1]], [[0, 2]], [[0, 4]]), r"\[0, 0, 2, 0\] = \[0, 4\] is out of range for 3"),
+    "below zero": (rows_of([[-1, 1]], [[0, 2]], [[0, 3]]), "out of range"),
+    "start after end": (rows_of([[2, 1]], [[2, 2]], [[2, 3]]), "starts after it ends"),
+    "empty row": (rows_of([[0, 0]], [[0, 2]], [[0, 3]]), r"\[0, 0, 0\].*sees no column"),
+    "float": (TABLE.float(), "dtype torch.float32.*int64"),
+    "a list": (TABLE.tolist(), "dtype list.*int64"),
+    "four dimensions": (TABLE[0], r"shape \(1, 3, 1, 2\)"),
+    "other heads": (TABLE.expand(1, 3, -1, -1, -1), r"\(1, 3, 3, 1, 2\).*1 or 2"),
+    "other batch": (TABLE.expand(3, 1, -1, -1, -1), r"\(3, 1, 3, 1, 2\).*1 or 1"),
+    "other rows": (TABLE[:, :, :2], r"\(1, 1, 2, 1, 2\).*, 3, "),
+    "five intervals": (torch.cat([TABLE, TABLE[..., 1:].expand(-1, -1, -1, 4, 2)], dim=3), r"1\.\.4"),
+    "no interval": (TABLE[:, :, :, :0], r"1\.\.4"),
+}
+
+
+@pytest.mark.parametrize(("table", "message"), BAD_INTERVALS.values(), ids=BAD_INTERVALS)
+def test_bad_intervals_are_named(table, message):
+    case = bench.case_of(TABLE, 3)
+    with pytest.raises(ValueError, match="intervals.*" + message):
+        interval_attention(*case.tensors, table)
+
+
+Q = torch.zeros(1, 2, 3, 4)
+BAD_TENSORS = {
+    "three dimensions": ((Q[0], Q, Q), "q has shape"),
+    "integers": ((Q, Q.long(), Q), "k has dtype torch.int64"),
+    "dtypes": ((Q, Q, Q.double()), "v has dtype torch.float64 and q torch.float32"),
+    "devices": ((Q, Q.to("meta"), Q), "k is on meta and q on cpu"),
+    "empty": ((Q, Q[:, :, :0], Q[:, :, :0]), "k has shape .* empty"),
+    "v unlike k": ((Q, Q, Q[:, :, :2]), "v has shape .* and k"),
+    "head_dim": ((Q, Q[..., :3], Q[..., :3]), "k has shape .* same batch and head_dim"),
+    "batch": ((Q, Q.expand(2, -1, -1, -1), Q.expand(2, -1, -1, -1)), "k has shape .* same batch"),
+    "heads": ((Q, Q[:, [0, 1, 1]], Q[:, [0, 1, 1]]), "q has 2 heads and k 3"),
+}
+
+
+@pytest.mark.parametrize(("tensors", "message"), BAD_TENSORS.values(), ids=BAD_TENSORS)
+def test_bad_tensors_are_named(tensors, message):
+    with pytest.raises(ValueError, match=message):
+        interval_attention(*tensors, TABLE)
+
+
+@pytest.mark.parametrize(("backend", "message"), [("triton", "come in a later release"), ("flash", "'flash'; wanted")])
+def test_backends_that_do_not_exist_are_refused(backend, message):
+    with pytest.raises(ValueError, match=message):
+        interval_attention(Q, Q, Q, TABLE, backend=backend)
+
+
+def test_causal_intervals_need_a_column_per_row():
+    with pytest.raises(ValueError, match="columns is 3"):
+        causal_intervals(4, 3)

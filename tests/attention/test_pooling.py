@@ -1,0 +1,199 @@
+"""Pooling groups into cores: against plain Python, its rotation, its gradients, its refusals and its mutants."""
+
+import math
+from functools import partial
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from cca_lab.attention import pool_groups, pooling_matrix
+from tests.mechanisms.bench import assert_close, inputs
+from tests.mutants import attention as wrong
+
+GQA = {"length": 11, "batch": 2, "heads": 4, "kv_heads": 2}
+
+
+# ---------------------------------------------------------------- the specification
+
+def loops(q, k, v, group, *, count=None, weights="softmax", per_query_head=False, scale=None):
+    """pool_groups in plain Python for unrotated keys: core_k, core_v (B, heads of cores, M, D)."""
+    batch, heads, length, head_dim = q.shape
+    share, count = heads // k.shape[1], length // group if count is None else count
+    scale = head_dim**-0.5 if scale is None else scale
+    cores = heads if per_query_head else k.shape[1]
+    out = [x.new_zeros(batch, cores, count, head_dim) for x in (k, v)]
+    for b in range(batch):
+        for h in range(cores):
+            kv = h // share if per_query_head else h
+            judges = [h] if per_query_head else range(h * share, (h + 1) * share)
+            for p in range(count):
+                members = range(p * group, (p + 1) * group)
+                phi = judged([[dot(q[b, j, members[-1]], k[b, kv, t]) * scale for t in members] for j in judges])
+                for core, x in zip(out, (k, v), strict=True):
+                    rows = [x[b, kv, t].tolist() for t in members]
+                    core[b, h, p] = torch.tensor([combine(weights, phi, feature) for feature in zip(*rows, strict=True)])
+    return tuple(out)
+
+
+def dot(x: Tensor, y: Tensor) -> float:
+    return sum(a * b for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def judged(logits: list[list[float]]) -> list[float]:
+    """Softmax of the mean over judges."""
+    mean = [sum(column) / len(logits) for column in zip(*logits, strict=True)]
+    exps = [math.exp(x - max(mean)) for x in mean]
+    return [x / sum(exps) for x in exps]
+
+
+def combine(weights: str, phi: list[float], values: list[float]) -> float:
+    if weights == "max":
+        return max(values)
+    return sum(values) / len(values) if weights == "mean" else sum(map(lambda w, x: w * x, phi, values))
+
+
+# ---------------------------------------------------------------- checks
+
+def check_loops(pool=pool_groups, *, group: int = 3, sizes: dict | None = None, **options) -> None:
+    q, k, v = inputs(**(sizes or GQA))
+    for name, got, wanted in zip(("keys", "values"), pool(q, k, v, group, **options), loops(q, k, v, group, **options),
+                                 strict=True):
+        assert_close(got, wanted, f"core {name}")
+
+
+def tables(length: int, head_dim: int, factor: float = 1.0, first: int = 0) -> tuple[Tensor, Tensor]:
+    """RoPE tables (cos, sin), (L, D) each, of positions first, first + 1, ..., times `factor`."""
+    positions = torch.arange(first, first + length, dtype=torch.float64)
+    angles = positions[:, None] * 10.0 ** -torch.arange(head_dim // 2)
+    angles = torch.cat([angles, angles], dim=-1)
+    return factor * angles.cos(), factor * angles.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def check_rotation(pool=pool_groups, group: int = 3, factor: float = 1.0, batched: bool = False) -> None:
+    """Core key = the pooled *unrotated* key rotated at the middle position, with phi from the rotated logits."""
+    q, k, v = inputs(**GQA)
+    length, head_dim = k.shape[2:]
+    cos, sin = tables(length, head_dim, factor)
+    if batched:  # each sequence at positions of its own
+        other = tables(length, head_dim, factor, first=5)
+        cos, sin = torch.stack([cos, other[0]]), torch.stack([sin, other[1]])
+    wide = [x if x.dim() == 2 else x[:, None] for x in (cos, sin)]
+    q, rotated = rotate(q, *wide), rotate(k, *wide)
+    core_k, core_v, phi = pool(q, rotated, v, group, rotation=(cos, sin), return_phi=True)
+    _, wanted_v, wanted_phi = pool(q, rotated, v, group, return_phi=True)
+    members = k[:, :, : phi.shape[2] * group].unflatten(2, (-1, group))
+    pooled = (wanted_phi.unsqueeze(-1) * members).sum(3)
+    middle = [x[..., group // 2 :: group, :][..., : phi.shape[2], :] for x in wide]
+    assert_close(core_k, rotate(pooled, *middle), "core keys at the middle")
+    assert_close(core_v, wanted_v, "core values, which no rotation touches")
+
+
+# ---------------------------------------------------------------- tests
+
+@pytest.mark.parametrize("weights", ["softmax", "mean", "max"])
+@pytest.mark.parametrize("per_query_head", [False, True])
+@pytest.mark.parametrize("group", [1, 3, 11])
+def test_pooling_equals_plain_python(weights, per_query_head, group):
+    check_loops(weights=weights, per_query_head=per_query_head, group=group)
+
+
+@pytest.mark.parametrize("options", [{"count": 2}, {"scale": 1.7}, {"count": 0}, {"group": 12},
+                                     {"sizes": {"length": 1}, "group": 1}], ids=str)
+def test_options_of_pooling(options):
+    check_loops(**options)
+
+
+def test_no_group_gives_empty_cores():
+    q, k, v = inputs(**GQA)
+    core_k, core_v, phi = pool_groups(q, k, v, 3, count=0, return_phi=True, rotation=tables(11, 4))
+    assert core_k.shape == core_v.shape == (2, 2, 0, 4) and phi.shape == (2, 2, 0, 3)
+
+
+@pytest.mark.parametrize("options", [{}, {"group": 4}, {"factor": 1.3}, {"batched": True}], ids=str)
+def test_rotated_keys_are_pooled_unrotated_and_put_at_the_middle(options):
+    check_rotation(**options)
+
+
+@pytest.mark.parametrize("weights", ["softmax", "mean", "max"])
+def test_gradients_against_finite_differences(weights):
+    q, k, v = (x.requires_grad_() for x in inputs(7, heads=2))
+    pool = partial(pool_groups, group=3, weights=weights, rotation=tables(7, 4))
+    assert gradcheck(lambda *x: pool(*x), (q, k, v))
+
+
+def test_pooling_projected_keys_equals_projecting_pooled_inputs():
+    """What lets K and V be pooled in place of the layer's input (eq. 3): phi sums to 1, so biases pass too."""
+    q, x, _ = inputs(**GQA)
+    weight, bias = torch.randn(4, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
+    _, projected_then_pooled, phi = pool_groups(q, x, x @ weight + bias, 3, return_phi=True)
+    pooled = pooling_matrix(phi, 11) @ x
+    assert_close(projected_then_pooled, pooled @ weight + bias, "order of pooling and projecting")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_low_precision_rounds_once(dtype):
+    """Weights and sums are taken in float32 (error of tens of 2^-24, so 1e-5); only the result is rounded."""
+    q, k, v = (x.to(dtype) for x in inputs(**GQA))
+    wanted = pool_groups(q.double(), k.double(), v.double(), 3)
+    for got, want in zip(pool_groups(q, k, v, 3), wanted, strict=True):
+        assert got.dtype == dtype
+        assert_close(got.double(), want, "cores", torch.finfo(dtype).eps / 2 + 1e-5)
+
+
+def test_pooling_matrix_rows():
+    q, k, v = inputs(**GQA)
+    _, core_v, phi = pool_groups(q, k, v, 3, return_phi=True)
+    matrix = pooling_matrix(phi, 11)
+    assert matrix.shape == (2, 2, 3, 11)
+    assert_close(matrix.sum(-1), torch.ones(2, 2, 3, dtype=torch.float64), "row sums of P")
+    assert_close(matrix @ v, core_v, "P v against the cores")
+    assert pooling_matrix(phi[:, :, :0], 11).shape == (2, 2, 0, 11)
+    with pytest.raises(ValueError, match="3 groups of 3 tokens; they do not fit into length 8"):
+        pooling_matrix(phi, 8)
+
+
+Q, K = torch.zeros(2, 4, 6, 4), torch.zeros(2, 2, 6, 4)
+BAD = {
+    "weights": (dict(weights="median"), "weights is 'median'"),
+    "group": (dict(group=0), "group is 0"),
+    "negative count": (dict(count=-1), "count is -1"),
+    "count": (dict(count=4), "count is 4; 6 tokens hold 3 complete groups of 2"),
+    "v": (dict(v=K[:, :1]), "v has shape"),
+    "length": (dict(k=K[:, :, :5], v=K[:, :, :5]), "k has shape .*every token needs"),
+    "heads": (dict(k=K[:, [0, 1, 1]], v=K[:, [0, 1, 1]]), "k has shape .*divisor of 4"),
+    "rotation": (dict(rotation=(K[0, 0], K[0, 0, :5])), r"rotation's sin has shape \(5, 4\)"),
+    "odd features": (dict(q=Q[..., :3], k=K[..., :3], v=K[..., :3], rotation=(K[0, 0, :, :3],) * 2), "head_dim even"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=BAD)
+def test_what_cannot_be_pooled_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        pool_groups(**{"q": Q, "k": K, "v": K, "group": 2, **options})
+
+
+# ---------------------------------------------------------------- mutants
+
+MUTANTS = [  # (mutant, the check that kills it, what the check says)
+    (wrong.first_query_judges, check_loops, "core keys"),
+    (wrong.weights_averaged, check_loops, "core keys"),
+    (wrong.scale_forgotten, check_loops, "core keys"),
+    (wrong.turned_to_first, check_rotation, "core keys at the middle"),
+    (wrong.keys_left_turned, check_rotation, "core keys at the middle"),
+    (wrong.conjugated, partial(check_rotation, factor=1.3), "core keys at the middle"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "check", "message"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
+def test_mutants_die(mutant, check, message):
+    check()
+    with mock.patch.object(*wrong.MUTANTS[mutant], mutant), pytest.raises(AssertionError, match=message):
+        check()

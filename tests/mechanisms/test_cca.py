@@ -1,0 +1,199 @@
+"""CCA attention: its index arithmetic by brute force, its pooling, its rotation, and a row worked by hand."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cca_lab.mechanisms import cca, full
+from tests.mechanisms import bench
+
+RUNGS = {"loops": cca.loops, "dense": partial(cca.attention, backend="dense"),
+         "blocked": partial(cca.attention, backend="blocked")}
+every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
+sizes_of_groups = pytest.mark.parametrize(("group", "window"), [(2, 4), (3, 4), (4, 2), (3, 1)])
+small = st.integers(1, 12)
+
+
+# ---------------------------------------------------------------- which columns a row reads
+
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(1, 40), group=small, window=small)
+def test_intervals_read_each_past_token_once(length, group, window):
+    """White box, any g, s, L: raw or in one core, never twice, never the future; the s nearest are raw."""
+    count = cca.core_count(length, group, window)
+    token = torch.arange(length)
+    held_by_core = (token // group == torch.arange(count)[:, None]).long()       # (C, L)
+    held = torch.cat([held_by_core, torch.eye(length, dtype=torch.long)])        # (C + L, L)
+    column = torch.arange(count + length)
+    starts, ends = cca.intervals(length, group, window)[0, 0].unbind(-1)         # (L, 2) each
+    visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)  # (L, C + L)
+    past = (token <= token[:, None]).long()
+    assert torch.equal(visible @ held, past)
+    assert torch.equal((visible[:, count:] * past).sum(1), visible[:, count:].sum(1))
+    nearest = (token > token[:, None] - window) & past.bool()
+    assert visible[:, count:][nearest].all()
+    assert int(visible.sum()) == cca.pairs(length, group, window)
+
+
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(1, 40), group=small, window=small)
+def test_visible_cores_are_the_complete_groups_older_than_the_window(length, group, window):
+    """n(i) without a floor: the groups that end within the i + 1 - s tokens before the window."""
+    wanted = [sum((p + 1) * group <= i + 1 - window for p in range(length)) for i in range(length)]
+    assert cca.visible_cores(length, group, window).tolist() == wanted
+    assert cca.core_count(length, group, window) == wanted[-1] <= length // group
+
+
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(0, 60), group=small, window=small)
+def test_cache_tokens_by_decoding_one_token_after_the_other(length, group, window):
+    """Append, pool each group as it closes, drop a raw token once no later row reads it."""
+    cores, raw = 0, []
+    for seen in range(1, length + 1):
+        raw.append(seen - 1)
+        cores += seen % group == 0
+        next_row = cca.visible_cores(seen + 1, group, window)[-1].item()
+        raw = [token for token in raw if token >= group * next_row]
+    assert cca.cache_tokens(length, group, window) == cores + len(raw)
+    assert len(raw) <= window + group - 2 + (length < window)
+
+
+def test_the_published_sizes():
+    """Table 9's setting at 128K: the paper's 4.5 GB of LLaMA2-7B's 64 GB (0.5 MiB a token)."""
+    kept = cca.cache_tokens(131072, 16, 1024)
+    assert 0.5 * kept / 1024 == pytest.approx(4.5, abs=0.05)
+
+
+# ---------------------------------------------------------------- a row worked by hand
+
+@every_rung
+def test_a_row_worked_by_hand(rung):
+    """g = 2, s = 1, L = 3: the last row sees one core, of tokens 0 and 1 judged by 1, and its own token."""
+    q = torch.tensor([[0.0], [2.0], [3.0]], dtype=torch.float64)[None, None]
+    k = torch.tensor([[1.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
+    v = torch.tensor([[1.0], [0.0], [5.0]], dtype=torch.float64)[None, None]
+    phi = 1 / (1 + math.exp(-2))           # token 0 in the core: logits 2 * 1 and 2 * 0, so key = value = phi
+    own = 1 / (1 + math.exp(3 * phi - 3))  # token 2 in the row: logits 3 * 1 and 3 * phi
+    got = rung(q, k, v, group=2, window=1)[0, 0, 2, 0].item()
+    assert got == pytest.approx((1 - own) * phi + own * 5, abs=1e-12)
+
+
+# ---------------------------------------------------------------- the bench's checks of pooling mechanisms
+
+@every_rung
+@sizes_of_groups
+@pytest.mark.parametrize("check", [bench.check_window, bench.check_pooling_weights, bench.check_judge,
+                                   bench.check_rope_middle, bench.check_rope_translation],
+                         ids=lambda check: check.__name__.removeprefix("check_"))
+def test_pooling_checks(check, group, window, rung):
+    check(rung, {"group": group, "window": window})
+
+
+@every_rung
+@pytest.mark.parametrize("check", [bench.check_pooling_weights, bench.check_judge, bench.check_rope_middle,
+                                   bench.check_rope_translation],
+                         ids=lambda check: check.__name__.removeprefix("check_"))
+def test_pooling_checks_with_a_core_per_query_head(check, rung):
+    check(rung, {"group": 3, "window": 2, "per_query_head": True})
+
+
+@pytest.mark.parametrize("option", [{}, {"pooling": "mean"}, {"pooling": "max"}, {"per_query_head": True}],
+                         ids=lambda option: "-".join(map(str, option.values())) or "softmax")
+@pytest.mark.parametrize("shape", ["LD", "1LD", "BLD"])
+def test_rungs_agree_under_rotation(option, shape):
+    q, k, v = bench.inputs(10, batch=2, heads=4, kv_heads=2)
+    here, there = bench.rope_tables(10, 4), bench.rope_tables(10, 4, offset=3)
+    tables = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
+    tables = {"LD": [t[0] for t in tables], "1LD": [t[:1] for t in tables], "BLD": tables}[shape]
+    turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q, k)]
+    options = {"group": 3, "window": 2, "rotation": tuple(tables), **option}
+    for backend in ("dense", "blocked"):
+        got = cca.attention(*turned, v, **options, backend=backend)
+        bench.assert_close(got, cca.loops(*turned, v, **options), f"{backend} under rotation")
+
+
+def test_tables_that_carry_a_scale_are_inverted_exactly():
+    """Some RoPE extensions multiply cos and sin by a factor; a core key must carry it once, like any key."""
+    q, k, v = bench.inputs(10)
+    cos, sin = bench.rope_tables(10, 4)
+    wanted = cca.attention(1.3 * bench.rotate(q, cos, sin), 1.3 * bench.rotate(k, cos, sin), v,
+                           group=3, window=2, rotation=(cos, sin))
+    for rung in RUNGS.values():
+        got = rung(bench.rotate(q, 1.3 * cos, 1.3 * sin), bench.rotate(k, 1.3 * cos, 1.3 * sin), v,
+                   group=3, window=2, rotation=(1.3 * cos, 1.3 * sin))
+        bench.assert_close(got, wanted, "scaled tables")
+
+
+def test_effective_and_gradients_under_rotation():
+    cos, sin = bench.rope_tables(6, 2)
+    options = {"group": 2, "window": 1, "rotation": (cos, sin)}
+    bench.check_effective(cca.loops, options, cca.effective, length=6, head_dim=2, heads=4, kv_heads=2)
+    bench.check_gradients(cca.attention, options, length=6, head_dim=2)
+
+
+def test_pooling_keys_and_values_is_pooling_tokens():
+    """Algorithm 1 line 7 with biases: (phi X) W + b = phi (X W + b), because phi sums to 1."""
+    generator = torch.Generator().manual_seed(0)
+    x, w_q, w_k, w_v, bias = (torch.randn(*shape, generator=generator, dtype=torch.float64)
+                              for shape in ((9, 4), (4, 4), (4, 4), (4, 4), (3, 4)))
+    q, k, v = x @ w_q + bias[0], x @ w_k + bias[1], x @ w_v + bias[2]
+    g, s, i = 3, 2, 8
+    core_x = torch.stack([torch.softmax(k[t : t + g] @ q[t + g - 1] / 2, 0) @ x[t : t + g] for t in (0, g)])
+    seen = torch.cat([core_x, x[2 * g :]])  # the paper's C above the raw tokens that row 8 sees
+    wanted = torch.softmax((seen @ w_k + bias[1]) @ q[i] / 2, 0) @ (seen @ w_v + bias[2])
+    got = cca.loops(q[None, None], k[None, None], v[None, None], group=g, window=s)[0, 0, i]
+    bench.assert_close(got, wanted, "pooled tokens, then projected")
+
+
+def test_half_precision_stays_close_to_the_reference():
+    """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings."""
+    q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
+    wanted = cca.loops(q.double(), k.double(), v.double(), group=3, window=4)
+    for backend in ("dense", "blocked"):
+        got = cca.attention(q, k, v, group=3, window=4, backend=backend)
+        assert got.dtype == torch.bfloat16
+        bench.assert_close(got.double(), wanted, backend, tolerance=8 * 2**-8)
+
+
+# ---------------------------------------------------------------- refusals
+
+def effective_of(q, k, v, **options):
+    return cca.effective(q, k, **options)
+
+
+@pytest.mark.parametrize(("wrong", "named"), [
+    ({"group": 0}, "group"), ({"group": 2.0}, "group"), ({"window": 0}, "window"),
+    ({"window": True}, "window"), ({"pooling": "median"}, "pooling"),
+    ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
+    ({"rotation": bench.rope_tables(11, 2)}, "rotation"),
+])
+@pytest.mark.parametrize("form", [cca.loops, cca.attention, effective_of],
+                         ids=["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(form, wrong, named):
+    with pytest.raises(ValueError, match=named):
+        form(*bench.inputs(), **{"group": 3, "window": 2, **wrong})
+
+
+def test_shapes_and_backends_that_do_not_fit_are_refused():
+    q, k, v = bench.inputs()
+    with pytest.raises(ValueError, match="as many queries as keys"):
+        cca.attention(q[:, :, -1:], k, v, group=3, window=2)
+    with pytest.raises(ValueError, match="backend"):
+        cca.attention(q, k, v, group=3, window=2, backend="fast")
+    with pytest.raises(ValueError, match="length"):
+        cca.visible_cores(0, 3, 2)
+
+
+def test_a_maximum_has_no_effective_matrix():
+    q, k, _ = bench.inputs()
+    with pytest.raises(ValueError, match="'max'"):
+        cca.effective(q, k, group=3, window=2, pooling="max")
+
+
+def test_a_window_of_everything_needs_no_core():
+    assert cca.intervals(5, 2, 5).tolist() == [[[[[0, 0], [0, i + 1]] for i in range(5)]]]
+    assert cca.pairs(5, 2, 5) == full.pairs(5)

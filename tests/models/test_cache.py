@@ -1,0 +1,332 @@
+"""CCACache: decoding with it is the forward over the whole text, in the bytes that the closed form says."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import DynamicCache
+
+from cca_lab.attention import pool_groups
+from cca_lab.caches import CCACache, cca, cca_cache_bytes
+from cca_lab.caches.cca import CCAState
+from cca_lab.mechanisms import cca as mechanism
+from cca_lab.models import attention_maps, restore_attention, swap_attention
+from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+from tests.mutants import models as mutants
+
+TOLERANCE = 1e-10  # float64; logits are of order 1
+SHAPES = [(4, 8), (4, 7), (5, 3), (3, 1), (1, 4), (16, 20)]  # also s < g, and s no multiple of g
+
+
+def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOLERANCE) -> None:
+    error = (got - wanted).abs().max().item()
+    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
+
+
+def in_chunks(model, ids: torch.Tensor, sizes: list[int], **kwargs) -> torch.Tensor:
+    """Read a text through a cache, `sizes` tokens at a time; return all logits."""
+    cache, done = CCACache(model), []
+    for chunk in ids.split(sizes, dim=1):
+        done.append(logits(model, chunk, past_key_values=cache, **kwargs))
+    assert cache.get_seq_length() == ids.shape[1]
+    return torch.cat(done, dim=1)
+
+
+# ---- exactness
+
+
+def check_decoding(family: str, group: int, window: int) -> None:
+    model, ids = swap_attention(tiny(family), "cca", group=group, window=window), text(35, rows=2)
+    assert_equal(in_chunks(model, ids, [1] * 35), logits(model, ids))
+
+
+@pytest.mark.parametrize(("group", "window"), SHAPES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_decoding_equals_one_forward(family, group, window):
+    check_decoding(family, group, window)
+
+
+def test_decoding_kills_an_eviction_of_one_too_many(monkeypatch):
+    monkeypatch.setattr(CCAState, "_evict", mutants.evict_one_too_many)
+    with pytest.raises(ValueError, match="intervals"):  # the token that is missing leaves a hole
+        check_decoding("gpt2", 4, 7)
+
+
+def test_decoding_kills_a_core_that_is_late(monkeypatch):
+    monkeypatch.setattr(CCAState, "visible", mutants.visible_one_late)
+    with pytest.raises(AssertionError, match="max error"):
+        check_decoding("gpt2", 4, 7)
+
+
+def check_chunks(family: str, sizes: list[int], **options) -> None:
+    model, ids = swap_attention(tiny(family), "cca", **options), text(sum(sizes))
+    assert_equal(in_chunks(model, ids, sizes), logits(model, ids))
+
+
+@pytest.mark.parametrize("sizes", [[40], [30, 1, 1, 1, 7], [1, 39], [7] * 6, [3, 20, 2, 15]], ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_chunks_equal_one_forward(family, sizes):
+    check_chunks(family, sizes, group=4, window=6)
+
+
+def test_chunks_kill_a_judge_in_the_wrong_place(monkeypatch):
+    monkeypatch.setattr(CCAState, "close_groups_as_written", CCAState._close_groups, raising=False)
+    monkeypatch.setattr(CCAState, "_close_groups", mutants.judge_first_of_chunk)
+    with pytest.raises(AssertionError, match="max error"):
+        check_chunks("gpt2", [7] * 6, group=4, window=6)
+
+
+@pytest.mark.parametrize("options", [dict(per_query_head=True), dict(pooling="mean"), dict(pooling="max")],
+                         ids=str)
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_chunks_equal_one_forward_with_every_option(family, options):
+    check_chunks(family, [9, 1, 1, 13, 1, 10], group=4, window=6, **options)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_state_equals_the_mechanism_for_any_chunks(data):
+    """CCAState against mechanisms.cca.attention, without a model."""
+    group, window = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 14))
+    sizes = data.draw(st.lists(st.integers(1, 17), min_size=1, max_size=6))
+    kv_heads, share, batch = (data.draw(st.integers(1, 2)) for _ in range(3))
+    options = dict(group=group, window=window, per_query_head=data.draw(st.booleans()))
+    length = sum(sizes)
+    torch.manual_seed(length)
+    q = torch.randn(batch, kv_heads * share, length, 4, dtype=torch.float64)
+    k, v = torch.randn(2, batch, kv_heads, length, 4, dtype=torch.float64)
+    angle = torch.arange(length)[:, None] * torch.tensor([1.0, 0.1, 1.0, 0.1], dtype=torch.float64)
+    rotation = (angle.cos()[None], angle.sin()[None]) if data.draw(st.booleans()) else None
+    wanted = mechanism.attention(q, k, v, scale=0.7, rotation=rotation, **options)
+    state, start = CCAState(**options), 0
+    for size in sizes:
+        now = slice(start, start + size)
+        tables = rotation and tuple(table[:, now] for table in rotation)
+        got = state.step(q[:, :, now], k[:, :, now], v[:, :, now], scale=0.7, rotation=tables)
+        assert_equal(got, wanted[:, :, now], 1e-12)
+        start += size
+        assert state.raw_key.shape[2] == start - state.first <= max(window + group - 2, start)
+
+
+# ---- generate()
+
+
+def generate(model, ids, **kwargs):
+    settings = dict(max_new_tokens=20, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    outputs = model.generate(ids, **settings | kwargs)
+    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
+
+
+@pytest.mark.parametrize("prompt", [1, 6, 31])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_generation_equals_recomputation(family, prompt):
+    model, ids = swap_attention(tiny(family), "cca", group=4, window=7), text(prompt, rows=2)
+    tokens, scores = generate(model, ids, past_key_values=CCACache(model))
+    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
+    assert torch.equal(tokens, wanted_tokens)
+    assert_equal(scores, wanted_scores)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_beam_search_equals_recomputation(family):
+    model, ids = swap_attention(tiny(family), "cca", group=3, window=5), text(13, rows=2)
+    beams = dict(num_beams=3, num_return_sequences=3, output_logits=False)
+    tokens, _ = generate(model, ids, past_key_values=CCACache(model), **beams)
+    wanted, _ = generate(model, ids, use_cache=False, **beams)
+    assert torch.equal(tokens, wanted)
+    assert len(set(map(tuple, tokens.tolist()))) == 6
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generation_in_prefill_chunks(family):
+    model, ids = swap_attention(tiny(family), "cca", group=4, window=7), text(31)
+    tokens, scores = generate(model, ids, past_key_values=CCACache(model), prefill_chunk_size=6)
+    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
+    assert torch.equal(tokens, wanted_tokens)
+    assert_equal(scores, wanted_scores)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_left_padded_generation_equals_each_prompt_alone(family):
+    model = swap_attention(tiny(family), "cca", group=4, window=7)
+    prompts = [text(n, seed=n)[0] for n in (3, 16, 21)]
+    ids, mask, _ = left_padded(prompts)
+    for chunks in (None, 4):
+        tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=CCACache(model),
+                                  prefill_chunk_size=chunks)
+        for row, prompt in enumerate(prompts):
+            wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=CCACache(model))
+            assert torch.equal(tokens[row, -20:], wanted_tokens[0, -20:])
+            assert_equal(scores[row], wanted_scores[0])
+
+
+def test_left_padded_beam_search():
+    model = swap_attention(tiny("llama"), "cca", group=4, window=7)
+    ids, mask, _ = left_padded([text(9, seed=1)[0], text(14, seed=2)[0]])
+    beams = dict(num_beams=2, num_return_sequences=2, output_logits=False, attention_mask=mask)
+    tokens, _ = generate(model, ids, past_key_values=CCACache(model), **beams)
+    wanted, _ = generate(model, ids, use_cache=False, **beams)
+    assert torch.equal(tokens, wanted)
+
+
+def test_the_same_padding_in_every_row_keeps_one_state():
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=7)
+    ids, mask, positions = left_padded([text(12)[0], text(12, seed=1)[0]], holes=3)
+    cache = CCACache(model)
+    got = logits(model, ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
+    assert len(cache.layers[0].states) == 1
+    assert_equal(got[:, 3:], logits(model, ids[:, 3:]))
+
+
+# ---- size
+
+
+def fill(model, length: int, rows: int = 1, step: int = 9) -> CCACache:
+    cache, ids = CCACache(model), text(length, rows=rows)
+    for chunk in ids.split(step, dim=1):
+        logits(model, chunk, past_key_values=cache)
+    return cache
+
+
+def check_bytes(family: str, **options) -> None:
+    model = swap_attention(tiny(family), "cca", group=4, window=7, **options)
+    for rows in (1, 3):
+        cache, ids = CCACache(model), text(60, rows=rows)
+        done = 0
+        for size in (1, 1, 1, 1, 20, 1, 1, 1, 7, 1, 25):
+            logits(model, ids[:, done:done + size], past_key_values=cache)
+            done += size
+            wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
+            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+
+
+@pytest.mark.parametrize("options", [{}, dict(per_query_head=True)], ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bytes_equal_the_closed_form(family, options):
+    check_bytes(family, **options)
+
+
+def test_bytes_kill_an_eviction_that_frees_nothing(monkeypatch):
+    monkeypatch.setattr(CCAState, "_evict", mutants.evict_without_clone)
+    with pytest.raises(AssertionError, match="closed form"):
+        check_bytes("gpt2")
+
+
+def test_bytes_are_length_over_group_plus_window():
+    size = dict(group=16, window=64, layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
+    for length in range(1, 5000, 7):
+        entries = cca_cache_bytes(length, **size) / entry
+        assert entries == mechanism.cache_tokens(length, 16, 64)
+        assert entries <= length / 16 + 64 + 16 - 2
+        if length >= 64:
+            assert entries >= length // 16 + 63
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=8)
+    full = DynamicCache()
+    logits(restore_attention(tiny("gpt2")), text(120), past_key_values=full)
+    assert fill(model, 120).nbytes() < 0.4 * sum(2 * layer.keys.nbytes for layer in full.layers)
+
+
+# ---- misuse
+
+
+def test_generating_without_the_cache_says_what_to_pass():
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=7)
+    for ids in (text(1), text(12)):
+        with pytest.raises(ValueError, match=r"past_key_values=CCACache\(model\)"):
+            model.generate(ids, max_new_tokens=2)
+    logits(model, text(12))  # a forward over the whole text needs none
+    with pytest.raises(ValueError, match=r"past_key_values=CCACache\(model\)"):
+        past = model(text(12)).past_key_values
+        model.base_model.h[0].attn(torch.zeros(1, 1, 32, dtype=torch.float64), past_key_values=past)
+
+
+def test_cache_wants_a_swapped_model():
+    model = tiny("gpt2")
+    with pytest.raises(ValueError, match="'full' attention, wanted 'cca'.*swap_attention"):
+        CCACache(model)
+    cache = CCACache(swap_attention(model, "cca", group=4, window=7))
+    restore_attention(model)
+    logits(model, text(5), past_key_values=cache)
+    with pytest.raises(ValueError, match="does not read this cache"):
+        logits(model, text(1), past_key_values=cache)
+
+
+def test_cache_wants_the_options_it_was_made_for():
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=7)
+    cache = CCACache(model)
+    swap_attention(model, "cca", group=2, window=7)
+    with pytest.raises(ValueError, match="make a new cache"):
+        logits(model, text(5), past_key_values=cache)
+
+
+def test_tokens_cannot_be_taken_back():
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=7)
+    cache = fill(model, 20)
+    assert not cache.is_croppable
+    with pytest.raises(ValueError, match="assisted"):
+        cache.crop(-1)
+    with pytest.raises(ValueError, match="assisted"):
+        model.generate(text(8), max_new_tokens=6, past_key_values=CCACache(model), prompt_lookup_num_tokens=2)
+
+
+@pytest.mark.parametrize(("mask", "message"), [
+    ([1, 1, 1, 0], "with a cache"), ([1, 0, 1, 1], "with a cache"), ([1, 1, 1], "for cached tokens too"),
+])
+def test_padding_that_a_cache_cannot_honour_is_refused(mask, message):
+    model = swap_attention(tiny("gpt2"), "cca", group=2, window=3)
+    with pytest.raises(ValueError, match=message):
+        logits(model, text(4), attention_mask=torch.tensor([mask]), past_key_values=CCACache(model))
+
+
+def test_padding_after_tokens_is_refused():
+    model, cache = swap_attention(tiny("gpt2"), "cca", group=2, window=3), None
+    cache = CCACache(model)
+    logits(model, text(4), past_key_values=cache)
+    with pytest.raises(ValueError, match="after tokens that the cache holds"):
+        logits(model, text(2), attention_mask=torch.tensor([[1, 1, 1, 1, 0, 1]]), past_key_values=cache)
+
+
+def test_maps_with_a_cache_are_refused():
+    model = swap_attention(tiny("gpt2"), "cca", group=2, window=3)
+    with pytest.raises(ValueError, match="attention_maps"):
+        logits(model, text(4), past_key_values=CCACache(model), output_attentions=True)
+    assert attention_maps(model, text(4)).shape == (2, 4, 4, 4)
+
+
+# ---- rows and reuse
+
+
+def test_reset_makes_a_new_cache():
+    model, ids = swap_attention(tiny("llama"), "cca", group=4, window=7), text(20)
+    cache = fill(model, 33)
+    cache.reset()
+    assert cache.get_seq_length() == cache.nbytes() == 0
+    assert_equal(logits(model, ids, past_key_values=cache), logits(model, ids))
+
+
+def test_rows_can_be_repeated_and_chosen():
+    model, ids = swap_attention(tiny("llama"), "cca", group=4, window=7), text(25, rows=2)
+    wanted = logits(model, ids)[:, 21:]
+    cache = CCACache(model)
+    logits(model, ids[:, :21], past_key_values=cache)
+    cache.batch_repeat_interleave(3)
+    cache.batch_select_indices(torch.tensor([5, 0, 4]))
+    rows = torch.tensor([1, 0, 1])
+    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows])
+
+
+def test_a_copied_prompt_serves_several_continuations():
+    model, prompt = swap_attention(tiny("opt"), "cca", group=4, window=7), text(22)
+    cache = CCACache(model)
+    logits(model, prompt, past_key_values=cache)
+    for seed in (1, 2):
+        ids = torch.cat([prompt, text(6, seed=seed)], dim=1)
+        got = logits(model, ids[:, 22:], past_key_values=copy.deepcopy(cache))
+        assert_equal(got, logits(model, ids)[:, 22:])
+
+
+def test_the_state_pools_with_the_primitive():
+    assert cca.pool_groups is pool_groups

@@ -1,0 +1,113 @@
+"""save_pretrained and load_pretrained: the attention comes back, and folders are whole or absent."""
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from cca_lab.models import attention_of, checkpoints, load_pretrained, save_pretrained, swap_attention
+from tests.models.tiny import FAMILIES, logits, text, tiny
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """A hub name fails at once instead of after the network's timeout."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = Tokenizer(models.WordLevel({"<pad>": 0, "one": 1, "two": 2}, unk_token="<pad>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_attention_comes_back(family, tmp_path):
+    model, ids = swap_attention(tiny(family).float(), "cca", group=4, window=6, pooling="mean"), text(30)
+    save_pretrained(model, tmp_path / "new" / "model", tokenizer())
+    again, words = load_pretrained(tmp_path / "new" / "model")
+    assert attention_of(again) == attention_of(model) == ("cca", {"group": 4, "window": 6, "pooling": "mean"})
+    assert torch.equal(logits(again, ids), logits(model, ids))
+    assert not again.training and words("one two")["input_ids"] == [1, 2]
+    config = json.loads((tmp_path / "new" / "model" / "config.json").read_text())
+    assert config["cca_lab_attention"] == {"name": "cca", "group": 4, "window": 6, "pooling": "mean"}
+
+
+def test_another_attention_can_be_asked_for(tmp_path):
+    model, ids = tiny("gpt2").float(), text(30)
+    full = logits(model, ids)
+    save_pretrained(swap_attention(model, "cca", group=4, window=6), tmp_path / "model")
+    again, words = load_pretrained(str(tmp_path / "model"), "full")
+    assert words is None and attention_of(again) == ("full", {})
+    assert torch.equal(logits(again, ids), full)
+    assert not hasattr(again.config, "cca_lab_attention")
+    again, _ = load_pretrained(tmp_path / "model", "cca", group=2, window=9)
+    assert attention_of(again) == ("cca", {"group": 2, "window": 9})
+
+
+def test_full_attention_stays_full(tmp_path):
+    save_pretrained(tiny("opt"), tmp_path / "model")
+    again, _ = load_pretrained(tmp_path / "model", dtype=torch.float64)
+    assert attention_of(again) == ("full", {}) and again.dtype is torch.float64
+    assert torch.equal(logits(again, text(9)), logits(tiny("opt"), text(9)))
+
+
+def test_transformers_alone_loads_it_and_attends_in_full(tmp_path):
+    model = tiny("llama").float()
+    full = logits(model, text(30))
+    save_pretrained(swap_attention(model, "cca", group=4, window=6), tmp_path / "model")
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
+    assert attention_of(plain) == ("full", {})
+    assert torch.equal(logits(plain, text(30)), full)
+
+
+def test_a_checkpoint_is_replaced(tmp_path):
+    for window in (6, 9):
+        save_pretrained(swap_attention(tiny("gpt2"), "cca", group=4, window=window), tmp_path / "model")
+    assert attention_of(load_pretrained(tmp_path / "model")[0])[1]["window"] == 9
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=6)
+    save_pretrained(model, tmp_path / "model")
+    swap_attention(model, "cca", group=4, window=9)
+    words = tokenizer()
+
+    def fail(*args, **kwargs):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(words, "save_pretrained", fail)
+    with pytest.raises(OSError, match="no space"):
+        save_pretrained(model, tmp_path / "model", words)
+    monkeypatch.setattr(checkpoints.os, "replace", lambda source, target: fail() if "new" in str(source) else
+                        source.rename(target))
+    with pytest.raises(OSError, match="no space"):
+        save_pretrained(model, tmp_path / "model")
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert attention_of(load_pretrained(tmp_path / "model")[0])[1]["window"] == 6
+
+
+def test_something_else_is_not_overwritten(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    for folder in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(ValueError, match="is not a checkpoint"):
+            save_pretrained(tiny("gpt2"), folder)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_what_cannot_be_loaded_is_explained(tmp_path):
+    with pytest.raises(ValueError, match="no folder .*nowhere"):
+        load_pretrained(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="no config.json"):
+        load_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="without a network use a folder"):
+        load_pretrained("no-such-model-anywhere")
+    save_pretrained(tiny("gpt2"), tmp_path / "model")
+    with pytest.raises(ValueError, match="window: given without attention"):
+        load_pretrained(tmp_path / "model", window=5)
+    with pytest.raises(ValueError, match="windows: not an option"):
+        load_pretrained(tmp_path / "model", "cca", windows=5)

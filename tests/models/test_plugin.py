@@ -1,0 +1,375 @@
+"""swap_attention: full attention where it must be, padding, gradients, maps, and clear errors."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from transformers import AttentionInterface, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from cca_lab.mechanisms import MECHANISMS, cca
+from cca_lab.models import (
+    CCACache,
+    attention_maps,
+    attention_of,
+    disable_attention_dropout,
+    interface,
+    plugin,
+    restore_attention,
+    swap_attention,
+)
+from tests.models.tiny import FAMILIES, PAD, left_padded, logits, text, tiny
+from tests.mutants import models as mutants
+
+TOLERANCE = 1e-10  # float64; logits are of order 1
+ROTARY = ("llama", "qwen2")
+
+
+def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOLERANCE) -> None:
+    error = (got - wanted).abs().max().item()
+    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
+
+
+# ---- the limit case, and the way back
+
+
+def check_wide_window(family: str) -> None:
+    model, ids = tiny(family), text(33, rows=2)
+    wanted = logits(model, ids)
+    swap_attention(model, "cca", group=4, window=33)
+    assert_equal(logits(model, ids), wanted)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_wide_window_is_full(family):
+    check_wide_window(family)
+
+
+def test_wide_window_kills_recomputed_scaling(monkeypatch):
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "cca_lab", mutants.scaling_recomputed)
+    with pytest.raises(AssertionError, match="max error"):
+        check_wide_window("opt")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_swap_and_back_is_bit_equal(family):
+    model, ids = tiny(family), text(30)
+    wanted, implementation = logits(model, ids), model.config._attn_implementation
+    swap_attention(model, "cca", group=4, window=6)
+    changed = logits(model, ids)
+    assert (changed - wanted).abs().max() > 1e-3, "the swap changed nothing"
+    assert swap_attention(model, "full") is model
+    assert torch.equal(logits(model, ids), wanted)
+    assert attention_of(model) == ("full", {}) and model.config._attn_implementation == implementation
+    assert not hasattr(model.config, "cca_lab_attention")
+    assert not any(module._forward_pre_hooks for module in model.modules()), "hooks are left"
+    assert torch.equal(logits(restore_attention(model), ids), wanted)
+    assert torch.equal(logits(swap_attention(model, "cca", group=4, window=6), ids), changed)
+
+
+# ---- against the specification
+
+
+def check_against_loops(family: str, monkeypatch) -> None:
+    """The model's logits with the mechanism's loops in place of its vectorised form."""
+    def loops(q, k, v, **options):
+        assert ("rotation" in options) == (family in ROTARY), "rotary tables: missing or too many"
+        return cca.loops(q, k, v, **options)
+
+    model, ids = swap_attention(tiny(family), "cca", group=3, window=5), text(23)
+    got = logits(model, ids)
+    monkeypatch.setitem(MECHANISMS, "cca", dataclasses.replace(MECHANISMS["cca"], attention=loops))
+    assert_equal(got, logits(model, ids))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_model_equals_the_loops(family, monkeypatch):
+    check_against_loops(family, monkeypatch)
+
+
+@pytest.mark.parametrize("family", ROTARY)
+def test_loops_kill_rotary_tables_that_are_dropped(family, monkeypatch):
+    monkeypatch.setattr(plugin, "attention_hook", mutants.rotation_dropped)
+    with pytest.raises(AssertionError, match="rotary tables"):
+        check_against_loops(family, monkeypatch)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_later_tokens_do_not_matter(family):
+    model, ids, edit = swap_attention(tiny(family), "cca", group=4, window=6), text(30), text(30, seed=1)
+    before = logits(model, ids)
+    for keep in (1, 9, 16, 29):
+        after = logits(model, torch.cat([ids[:, :keep], edit[:, keep:]], dim=1))
+        assert torch.equal(after[:, :keep], before[:, :keep]), f"tokens from {keep} on changed the past"
+        assert not torch.equal(after[:, keep:], before[:, keep:])
+
+
+# ---- padding
+
+
+def check_padding(family: str) -> None:
+    model = swap_attention(tiny(family), "cca", group=4, window=6)
+    rows = [text(n, seed=n)[0] for n in (29, 26, 24, 3)]  # padding 2, 5, 7, 28
+    ids, mask, positions = left_padded(rows, holes=2)
+    got = logits(model, ids, attention_mask=mask, position_ids=positions)
+    assert got.isfinite().all()
+    for row, tokens in enumerate(rows):
+        assert_equal(got[row, -len(tokens):], logits(model, tokens[None])[0])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padding_changes_nothing(family):
+    check_padding(family)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padding_kills_a_mask_that_is_ignored(family, monkeypatch):
+    monkeypatch.setattr(interface, "left_padding", mutants.padding_ignored)
+    with pytest.raises(AssertionError, match="max error"):
+        check_padding(family)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padding_on_the_right_and_on_both_sides(family):
+    model, tokens = swap_attention(tiny(family), "cca", group=4, window=6), text(21)[0]
+    wanted = logits(model, tokens[None])[0]
+    for left, right in ((0, 5), (3, 6)):
+        column = torch.arange(left + 21 + right)
+        mask = ((column >= left) & (column < left + 21)).long()[None]
+        ids = torch.full_like(mask, PAD)
+        ids[0, left:left + 21] = tokens
+        got = logits(model, ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
+        assert got.isfinite().all()
+        assert_equal(got[0, left:left + 21], wanted)
+
+
+def test_padded_gradients_are_finite_and_equal():
+    model, tokens = swap_attention(tiny("llama"), "cca", group=4, window=6), text(21)[0]
+    (wanted,) = torch.autograd.grad(model(tokens[None]).logits.square().sum(), model.lm_head.weight)
+    ids, mask, positions = left_padded([tokens], holes=3)
+    real = model(ids, attention_mask=mask, position_ids=positions).logits[:, 3:]
+    (got,) = torch.autograd.grad(real.square().sum(), model.lm_head.weight)
+    assert_equal(got, wanted, 1e-10 * wanted.abs().max().item())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("kwargs", "message"), [
+    (dict(attention_mask=torch.tensor([[1, 1, 0, 1, 1, 1, 1, 1]])), "between real tokens"),
+    (dict(attention_mask=torch.ones(1, 1, 8, 8, dtype=torch.bool)), "attention_mask: got shape"),
+    (dict(position_ids=torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]])), "packed sequences"),
+    (dict(position_ids=torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]]), use_cache=False), "packed sequences"),
+])
+def test_what_cannot_be_honoured_is_refused(family, kwargs, message):
+    model = swap_attention(tiny(family), "cca", group=2, window=3)
+    with pytest.raises(ValueError, match=message):
+        logits(model, text(8), **kwargs)
+
+
+# ---- training
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradient_checkpointing_changes_no_gradient(family):
+    def gradients(model):
+        model.zero_grad()
+        model(ids, labels=ids).loss.backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    model, ids = swap_attention(tiny(family), "cca", group=4, window=6).train(), text(24, rows=2)
+    wanted = gradients(model)
+    model.activation_checkpointing_enable()
+    got = gradients(model)
+    assert any(g.abs().max() > 0 for g in got)
+    assert all(torch.equal(g, w) for g, w in zip(got, wanted, strict=True))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_attention_dropout_is_refused_in_training_only(family):
+    model, ids = swap_attention(tiny(family, dropout=0.1), "cca", group=4, window=6), text(12)
+    logits(model, ids)
+    with pytest.raises(ValueError, match="disable_attention_dropout"):
+        model.train()(ids)
+    disable_attention_dropout(model)(ids)
+
+
+@pytest.mark.parametrize("family", ("llama", "qwen2"))
+def test_autocast_runs_in_the_lower_precision(family):
+    model, ids = swap_attention(tiny(family).float(), "cca", group=4, window=6), text(24)
+    wanted = logits(model, ids)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = logits(model, ids)
+    assert 0 < (got - wanted).abs().max() < 0.2
+
+
+def test_compiled_model_gives_the_same_logits():
+    torch.compiler.reset()
+    model = swap_attention(tiny("llama", num_hidden_layers=1), "cca", group=4, window=6)
+    ids = text(24)
+    padded, mask, positions = left_padded([text(20)[0], text(23)[0]], holes=1)
+    plain = dict(use_cache=False)
+    padding = dict(attention_mask=mask, position_ids=positions, use_cache=False)
+    wanted = logits(model, ids, **plain), logits(model, padded, **padding)
+    compiled = torch.compile(model, backend="aot_eager")
+    assert_equal(logits(compiled, ids, **plain), wanted[0])
+    assert_equal(logits(compiled, padded, **padding), wanted[1])
+    mask[1, 9] = 0
+    with pytest.raises((ValueError, RuntimeError), match="between real tokens"):
+        logits(compiled, padded, **padding)
+    positions[1, 12] = 0
+    with pytest.raises((ValueError, RuntimeError), match="packed sequences"):
+        logits(compiled, padded, **padding | dict(attention_mask=torch.ones_like(mask)))
+    torch.compiler.reset()
+
+
+# ---- maps
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_maps_of_full_attention_are_the_softmax_weights(family):
+    model, ids = tiny(family), text(17)
+    full, implementation = attention_maps(model, ids), model.config._attn_implementation
+    assert full.shape == (2, 4, 17, 17) and implementation == "sdpa"
+    single = 1e-6  # transformers' eager softmax is in float32
+    assert_equal(full.sum(-1), torch.ones(2, 4, 17, dtype=torch.float64), single)
+    swap_attention(model, "cca", group=4, window=17)
+    assert_equal(attention_maps(model, ids[0]), full, single)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_output_attentions_is_the_effective_attention(family, monkeypatch):
+    calls = []
+
+    def attention(q, k, v, *, group, window, **options):
+        calls.append((v, cca.attention(q, k, v, group=group, window=window, **options)))
+        return calls[-1][1]
+
+    model, ids = swap_attention(tiny(family), "cca", group=4, window=6), text(22)
+    monkeypatch.setitem(MECHANISMS, "cca", dataclasses.replace(MECHANISMS["cca"], attention=attention))
+    with torch.no_grad():
+        outputs = model(ids, output_attentions=True)
+    maps = torch.cat(outputs.attentions)  # (layers, H, L, L)
+    assert torch.equal(maps, attention_maps(model, ids))
+    assert torch.equal(outputs.logits, logits(model, ids))
+    assert_equal(maps.sum(-1), torch.ones(2, 4, 22, dtype=torch.float64))
+    assert maps.triu(1).abs().max() == 0 and maps.tril().gt(0).sum() == 2 * 4 * 22 * 23 / 2
+    assert len(calls) == 6  # two layers in each of three forwards
+    for layer, (value, output) in enumerate(calls[:2]):
+        value = value.repeat_interleave(4 // value.shape[1], dim=1)
+        assert_equal(maps[layer] @ value[0], output[0])
+
+
+def test_maps_of_padded_rows():
+    model, tokens = swap_attention(tiny("llama"), "cca", group=4, window=6), text(18)[0]
+    ids, mask, positions = left_padded([tokens], holes=3)
+    with torch.no_grad():
+        outputs = model(ids, attention_mask=mask, position_ids=positions, output_attentions=True)
+    got = torch.cat(outputs.attentions)
+    assert_equal(got[:, :, 3:, 3:], attention_maps(model, tokens))
+    assert got[:, :, :3].abs().max() == 0 and got[:, :, :, :3].abs().max() == 0
+
+
+def test_maps_are_computed_only_when_asked_for(monkeypatch):
+    calls = []
+
+    def effective(*args, **options):
+        calls.append(1)
+        return cca.effective(*args, **options)
+
+    monkeypatch.setitem(MECHANISMS, "cca", dataclasses.replace(MECHANISMS["cca"], effective=effective))
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=6)
+    logits(model, text(12))
+    logits(model, text(12), output_attentions=False)
+    assert calls == []
+    logits(model, text(12), output_attentions=True)
+    assert len(calls) == 2
+
+
+def test_maps_take_one_text():
+    with pytest.raises(ValueError, match="input_ids: got shape"):
+        attention_maps(tiny("gpt2"), text(5, rows=2))
+
+
+# ---- bookkeeping
+
+
+def test_two_models_with_different_options_in_one_process():
+    ids = text(30)
+    narrow, wide = tiny("llama"), tiny("llama")
+    full = logits(wide, ids)
+    swap_attention(narrow, "cca", group=4, window=6)
+    alone = logits(narrow, ids)
+    swap_attention(wide, "cca", group=2, window=64)
+    assert_equal(logits(wide, ids), full)
+    assert torch.equal(logits(narrow, ids), alone)
+    assert attention_of(narrow) == ("cca", {"group": 4, "window": 6})
+
+
+def test_swapping_twice_changes_the_options_and_keeps_the_way_back():
+    model, ids = tiny("gpt2"), text(30)
+    wanted = logits(model, ids)
+    swap_attention(model, "cca", group=4, window=6)
+    swap_attention(model, "cca", group=2, window=64)
+    assert_equal(logits(model, ids), wanted)
+    assert torch.equal(logits(restore_attention(model), ids), wanted)
+
+
+def test_defaults_are_filled_in():
+    assert attention_of(swap_attention(tiny("gpt2"), "cca", group=2)) == (
+        "cca", MECHANISMS["cca"].defaults | {"group": 2})
+
+
+def test_a_copy_can_be_restored_alone():
+    model, ids = swap_attention(tiny("gpt2"), "cca", group=4, window=6), text(30)
+    changed = logits(model, ids)
+    other = copy.deepcopy(model)
+    assert torch.equal(logits(other, ids), changed)
+    restore_attention(other)
+    assert torch.equal(logits(other, ids), logits(tiny("gpt2"), ids))
+    assert torch.equal(logits(model, ids), changed)
+
+
+def test_base_model_alone_attends_the_same():
+    model, ids = swap_attention(tiny("opt"), "cca", group=4, window=6), text(30)
+    with torch.no_grad():
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        assert torch.equal(model.lm_head(hidden), logits(model, ids))
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("ccca", {}, "name: got 'ccca', wanted one of full, cca"),
+    ("cca", {"groups": 4}, "groups: not an option of 'cca', wanted group, window"),
+    ("cca", {"scale": 1.0}, "scale: not an option"),
+    ("cca", {"group": 0}, "group: got 0"),
+    ("cca", {"window": 2.5}, "window: got 2.5"),
+    ("cca", {"pooling": "median"}, "pooling: got 'median'"),
+    ("full", {"group": 4}, "group: not an option of 'full', wanted none"),
+])
+def test_wrong_options_are_named(name, options, message):
+    model = tiny("gpt2")
+    with pytest.raises(ValueError, match=message):
+        swap_attention(model, name, **options)
+    assert attention_of(model) == ("full", {})
+
+
+def test_other_models_are_refused():
+    neox = GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=61, hidden_size=32, num_hidden_layers=1,
+                                            num_attention_heads=4, intermediate_size=48))
+    with pytest.raises(ValueError, match="'gpt_neox', wanted one of gpt2, opt, llama, qwen2"):
+        swap_attention(neox, "cca")
+    with pytest.raises(ValueError, match="cross-attention"):
+        swap_attention(tiny("gpt2", add_cross_attention=True), "cca")
+    with pytest.raises(ValueError, match="sliding-window"):
+        swap_attention(tiny("qwen2", use_sliding_window=True, sliding_window=8, max_window_layers=1), "cca")
+
+
+def test_setting_the_implementation_by_name_is_refused():
+    assert "cca_lab" in AttentionInterface().valid_keys()
+    model = tiny("gpt2")
+    model.set_attn_implementation("cca_lab")
+    with pytest.raises(ValueError, match="swap_attention"):
+        logits(model, text(5))
+
+
+def test_cache_is_exported():
+    assert CCACache.mechanism == "cca"

@@ -1,0 +1,88 @@
+"""What every committed notebook keeps to, as one function that lists what breaks it."""
+
+import json
+import re
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from cca_lab.notebook_tools import CHECK_TYPE
+from cca_lab.walkthrough import pages, report
+from cca_lab.walkthrough.execution import is_run
+
+KNOWN_TAGS = {"volatile", "trained"}  # see cca_lab/walkthrough/comparison.py
+MOST_IMAGE_BYTES = 150_000
+MOST_SECONDS = 180
+MACHINE_PATH = re.compile(r"(?<![\w.~])/(?:home|root|tmp|work|Users|mnt|var|private|opt)/\w|\b[A-Z]:\\+\w")
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # a colon means a scheme
+
+
+def rule_breaks(notebook: NotebookNode, folder: Path) -> list[str]:
+    """List in words what is wrong with a committed notebook.
+
+    Args:
+        notebook: as committed.
+        folder: where it stands, to follow its links.
+    """
+    return [*_form(notebook), *_run_through(notebook), *_outputs(notebook), *_text(notebook, folder)]
+
+
+def _form(notebook: NotebookNode) -> list[str]:
+    breaks = []
+    if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
+        breaks.append("the kernel is not named python3")
+    if not notebook.cells or notebook.cells[0].cell_type != "markdown" or not notebook.cells[0].source.startswith("# "):
+        breaks.append("the first cell is not a Markdown title")
+    for cell in notebook.cells:
+        unknown = set(cell.metadata.get("tags", [])) - KNOWN_TAGS
+        if unknown:
+            breaks.append(f"unknown tags {sorted(unknown)}; known are {sorted(KNOWN_TAGS)}")
+    seconds = notebook.metadata.get("cca_lab", {}).get("seconds")
+    if seconds is None or seconds > MOST_SECONDS:
+        breaks.append(f"records {seconds} seconds, wanted at most {MOST_SECONDS}; run `make notebooks`")
+    return breaks
+
+
+def _run_through(notebook: NotebookNode) -> list[str]:
+    breaks = []
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if not all(map(is_run, code)):
+        breaks.append("an empty code cell")
+    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
+        breaks.append("cells were not run once, in order, from a fresh kernel")
+    if not report.collect(notebook, CHECK_TYPE):
+        breaks.append("nothing is checked with cca_lab.notebook_tools.check")
+    return breaks
+
+
+def _outputs(notebook: NotebookNode) -> list[str]:
+    breaks = []
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    for output in outputs:
+        if output.output_type == "error":
+            breaks.append(f"an error output: {output.ename}")
+        if output.get("name") == "stderr":
+            breaks.append(f"an output on stderr: {output.text[:60]!r}")
+        data = output.get("data", {"text/plain": output.get("text", "")})
+        for kind, value in data.items():
+            if kind.startswith("image/"):
+                size = len(value) * 3 // 4 if kind != "image/svg+xml" else len(value)
+                if size > MOST_IMAGE_BYTES:
+                    breaks.append(f"a picture of {size // 1000} kB, at most {MOST_IMAGE_BYTES // 1000}")
+            elif kind == "application/javascript" or "widget" in kind:
+                breaks.append(f"an output that needs scripts: {kind}")
+            else:
+                path = MACHINE_PATH.search(value if isinstance(value, str) else json.dumps(value))
+                if path:
+                    breaks.append(f"a path of one machine: {path.group()!r}")
+    return breaks
+
+
+def _text(notebook: NotebookNode, folder: Path) -> list[str]:
+    breaks = []
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    breaks += [f"a link to {target}, which is not there" for target in LINK.findall(text)
+               if not (folder / target).exists()]
+    breaks += [f"a formula that does not become MathML: {formula}" for formula in
+               re.findall(r'<code class="formula"[^>]*>([^<]*)', pages.notebook_body(notebook, folder, folder))]
+    return breaks

@@ -1,0 +1,72 @@
+"""The questions: one answer each, where it was asked for, and told apart by the first name alone."""
+
+import pytest
+import torch
+
+from cca_lab.tasks.multi_document_qa import FIRST_NAMES, SURNAMES, MultiDocumentQA
+from tests.training import small
+
+
+@pytest.fixture(scope="module")
+def task():
+    return MultiDocumentQA(small.tokenizer())
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def parse(text):
+    """Return the documents (first name -> surname) and the first name asked for."""
+    *lines, question = text.split("\n")
+    facts = [line.rstrip(".").split()[-2:] for line in lines]
+    return facts, question.split()[-1]
+
+
+def test_names_are_distinct():
+    assert len(set(FIRST_NAMES)) == len(FIRST_NAMES) == 128
+    assert len(set(SURNAMES)) == len(SURNAMES) == 128
+    assert not set(FIRST_NAMES) & set(SURNAMES)
+
+
+@pytest.mark.parametrize("position", [0.0, 0.5, 1.0])
+def test_the_answer_stands_where_it_was_asked_for(task, position):
+    batch = task.batch(8, 120, generator(), position)
+    for ids, answer in zip(batch.input_ids, batch.answers, strict=True):
+        facts, asked = parse(small.tokenizer().decode(ids))
+        names = [first for first, _ in facts]
+        assert len(set(names)) == len(names) == task.documents_in(120)
+        assert names.index(asked) == round(position * (len(names) - 1))
+        assert small.tokenizer().decode(answer).strip() == dict(facts)[asked]
+
+
+def test_contexts_fit(task):
+    for length in (10, 64, 100, 128, 2000):
+        assert task.batch(2, length, generator()).input_ids.shape[1] <= max(length, task.document_length * 2)
+
+
+def test_training_batch_marks_answers_that_the_context_holds(task):
+    ids, is_answer = task.training_batch(4, 128, generator())
+    assert ids.shape == is_answer.shape == (4, 128)
+    assert is_answer.any(dim=1).all()
+    for row, marks in zip(ids, is_answer, strict=True):
+        for place in marks.nonzero().flatten().tolist():
+            first, answer = row[place - 1], row[place]
+            earlier = (row[:place - 1] == first).nonzero().flatten()
+            assert len(earlier) >= 1
+            assert (row[earlier + 1] == answer).all()
+
+
+def test_tokenized_text_equals_the_tokens(task):
+    """The token-level generator writes what the tokenizer would read from the text."""
+    ids = task.batch(1, 100, generator()).input_ids[0].tolist()
+    assert small.tokenizer().encode(small.tokenizer().decode(ids)) == ids
+
+
+def test_a_tokenizer_without_the_names_is_refused():
+    class Bytes:
+        def encode(self, text, add_special_tokens=False):
+            return list(text.encode())
+
+    with pytest.raises(ValueError, match="first names are one token"):
+        MultiDocumentQA(Bytes())

@@ -1,0 +1,159 @@
+"""The committed notebooks: their form, and that running them again says the same.
+
+How close "the same" is stands in `cca_lab/walkthrough/comparison.py`. The mutants
+in this file are wrong outputs and ill-formed notebooks that must be noticed.
+"""
+
+import copy
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_output
+
+from cca_lab import paths
+from cca_lab.walkthrough.comparison import compare_notebooks, compare_text
+from cca_lab.walkthrough.execution import execute
+from cca_lab.walkthrough.refresh import tidy
+from tests.notebook_rules import MOST_IMAGE_BYTES, rule_breaks
+from tests.small_notebooks import notebook, printed
+
+NOTEBOOKS = sorted(paths.notebooks_folder().glob("*.ipynb"))
+
+
+def test_there_are_notebooks_and_their_numbers_order_them():
+    numbers = [path.stem.partition("_")[0] for path in NOTEBOOKS]
+    assert numbers and all(number.isdigit() and len(number) == 2 for number in numbers)
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_well_formed(path: Path):
+    assert rule_breaks(nbformat.read(path, as_version=4), path.parent) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_again_with_the_same_outputs(path: Path):
+    committed = nbformat.read(path, as_version=4)
+    fresh = copy.deepcopy(committed)
+    failure = execute(fresh)
+    assert failure is None, f"cell {failure.cell}: {failure.line}\n{failure.traceback}"
+    differences = compare_notebooks(committed, fresh)
+    assert not differences, "\n".join([*differences, "if this is right, run `make notebooks` and commit"])
+
+
+# The comparison
+
+
+@pytest.mark.parametrize("committed, fresh", [
+    ("loss 2.310", "loss 2.319"),  # within 1 %
+    ("share 0.03", "share 0.04"),  # one unit of the last digit
+    ("error 2.2e-16", "error 8.9e-16"),  # rounding is rounding
+    ("error 0", "error 3e-17"), ("ratio 1", "ratio 0.999"),
+    ("a   1.50 |", "a 1.5 |"),  # widths follow the numbers
+    ("object at 0x7f0000001234", "object at 0x7f0000005678"),
+])
+def test_what_counts_as_the_same(committed, fresh):
+    assert compare_text(committed, fresh) is None
+
+
+@pytest.mark.parametrize("committed, fresh", [
+    ("loss 2.31", "loss 2.36"), ("1024 tokens", "1025 tokens"), ("error 1.0e-3", "error 2.0e-3"),
+    ("gpt2", "gpt3"), ("equal: True", "equal: False"), ("a b", "a b c"), ("a b c", "a b"),
+    ("1.0 2.0", "1.0"), ("value 1.0", "value nan"), ("shape (2, 3)", "shape (3, 2)"), ("-0.5", "0.5"),
+])
+def test_what_counts_as_different(committed, fresh):
+    assert compare_text(committed, fresh) is not None
+    assert compare_text(fresh, committed) is not None
+
+
+MUTATIONS = {
+    "changed number": lambda cell: cell.outputs[0].update(text="accuracy 0.71 of 64\n"),
+    "changed count": lambda cell: cell.outputs[0].update(text="accuracy 0.81 of 65\n"),
+    "changed word": lambda cell: cell.outputs[0].update(text="precision 0.81 of 64\n"),
+    "missing output": lambda cell: cell.outputs.clear(),
+    "additional output": lambda cell: cell.outputs.append(new_output("stream", name="stderr", text="warning")),
+    "picture instead of text": lambda cell: cell.update(
+        outputs=[new_output("display_data", data={"image/png": "AA"})]),
+    "changed source": lambda cell: cell.update(source="print(1)"),
+}
+
+
+@pytest.mark.parametrize("tags, noticed", [
+    ((), set(MUTATIONS)),
+    (("trained",), set(MUTATIONS) - {"changed number", "changed count"}),
+    (("volatile",), set(MUTATIONS) - {"changed number", "changed count", "changed word"}),
+], ids=["plain", "trained", "volatile"])
+def test_comparison_notices_each_mutation_that_the_tag_does_not_excuse(tags, noticed):
+    committed = printed("accuracy 0.81 of 64\n", tags)
+    assert compare_notebooks(committed, copy.deepcopy(committed)) == []
+    found = set()
+    for name, mutate in MUTATIONS.items():
+        fresh = copy.deepcopy(committed)
+        mutate(fresh.cells[1])
+        if compare_notebooks(committed, fresh):
+            found.add(name)
+    assert found == noticed
+
+
+def test_pictures_are_compared_for_presence_only():
+    committed, fresh = printed(""), printed("")
+    for made, pixels in ((committed, "AAAA"), (fresh, "BBBB")):
+        made.cells[1].outputs = [new_output("display_data", data={"image/png": pixels, "text/plain": "<Figure>"})]
+    assert compare_notebooks(committed, fresh) == []
+
+
+def test_a_trained_cell_has_its_limit():
+    assert compare_notebooks(printed("0.80", ("trained",)), printed("0.55", ("trained",)))
+
+
+# The rules
+
+
+def well_formed():
+    """A committed notebook that keeps to every rule."""
+    made = notebook("# Title\n\nSee [this](note.md), $x$.", "check('a', True)", "1 + 1")
+    for number, cell in enumerate(made.cells[1:], start=1):
+        cell.execution_count = number
+    data = {"text/plain": "[ok] a", "application/vnd.cca-lab.check+json": {"name": "a"}}
+    made.cells[1].outputs = [new_output("display_data", data=data)]
+    tidy(made, seconds=3)
+    return made
+
+
+def _shown(**data: str):
+    return [new_output("display_data", data={key.replace("_", "/"): value for key, value in data.items()})]
+
+
+BROKEN_RULES = {
+    "kernel": lambda made: made.metadata.kernelspec.update(name=".venv"),
+    "title": lambda made: made.cells[0].update(source="Title"),
+    "unknown tags": lambda made: made.cells[1].metadata.update(tags=["slow"]),
+    "records None seconds": lambda made: made.metadata.cca_lab.clear(),
+    "records 999 seconds": lambda made: made.metadata.cca_lab.update(seconds=999),
+    "empty code cell": lambda made: made.cells[2].update(source=" "),
+    "in order": lambda made: made.cells[2].update(execution_count=5),
+    "nothing is checked": lambda made: made.cells[1].update(outputs=[]),
+    "error output": lambda made: made.cells[2].update(outputs=[new_output("error", ename="E", evalue="", traceback=[])]),
+    "stderr": lambda made: made.cells[2].update(outputs=[new_output("stream", name="stderr", text="w")]),
+    "picture": lambda made: made.cells[2].update(outputs=_shown(image_png="A" * MOST_IMAGE_BYTES * 2)),
+    "scripts": lambda made: made.cells[2].update(outputs=_shown(application_javascript="1")),
+    "path of one machine": lambda made: made.cells[2].update(outputs=_shown(text_plain="in /" + "home/me/x.py")),
+    "path of one machine: 'C": lambda made: made.cells[2].update(outputs=_shown(text_html="C:\\Users\\me")),
+    "link": lambda made: made.cells[0].update(source="# T\n[that](nowhere.md)"),
+    "MathML": lambda made: made.cells[0].update(source="# T\n$\\mystery$"),
+}
+
+
+def test_a_well_formed_notebook_breaks_no_rule(tmp_path):
+    (tmp_path / "note.md").touch()
+    assert rule_breaks(well_formed(), tmp_path) == []
+
+
+@pytest.mark.parametrize("rule", BROKEN_RULES)
+def test_each_rule_notices_what_breaks_it(rule, tmp_path):
+    (tmp_path / "note.md").touch()
+    made = well_formed()
+    BROKEN_RULES[rule](made)
+    breaks = rule_breaks(made, tmp_path)
+    assert len(breaks) == 1 and rule in breaks[0], breaks

@@ -1,0 +1,203 @@
+"""The project around the code: pins, environments, make targets, and the manners of the package."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cca_lab import paths
+
+ROOT = paths.repository()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODULES = sorted((ROOT / "cca_lab").rglob("*.py"))
+MOST_MODULE_LINES = 250
+MOST_FUNCTION_LINES = 60
+MACHINE_PATH = re.compile(r"/(?:home|root|tmp|work|Users)/[A-Za-z.]|\b[A-Z]:\\\\?[A-Z]")
+# What torch pins itself in its CUDA build, and what only the installer uses.
+NOT_OURS_TO_PIN = re.compile(r"^(nvidia|cuda)-|^(pip|wheel)$")
+
+
+def requirements(*groups: str) -> list[Requirement]:
+    """Return the project's requirements, those of the named extras included."""
+    texts = [*PROJECT["dependencies"], *(text for group in groups
+                                         for text in PROJECT["optional-dependencies"][group])]
+    return [Requirement(text) for text in texts]
+
+
+def pins() -> dict[str, Requirement]:
+    """Return the lines of constraints.txt by canonical name."""
+    lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines())
+    found = [Requirement(line) for line in lines if line]
+    assert len({canonicalize_name(pin.name) for pin in found}) == len(found), "a package is pinned twice"
+    return {canonicalize_name(pin.name): pin for pin in found}
+
+
+def exact(pin: Requirement) -> str:
+    """Return the version of a pin, or fail if it is not one exact public version."""
+    (specifier,) = pin.specifier
+    assert specifier.operator == "==" and re.fullmatch(r"[0-9a-z.]+", specifier.version), f"not exact: {pin}"
+    return specifier.version
+
+
+def needed_here() -> dict[str, str]:
+    """Return every installed package that the project leads to, with its version."""
+    found: dict[str, str] = {}
+    seen: set[tuple[str, frozenset[str]]] = set()
+    todo = requirements("dev")
+    while todo:
+        requirement = todo.pop()
+        name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        if (name, extras) in seen or (requirement.marker and not requirement.marker.evaluate()):
+            continue
+        seen.add((name, extras))
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:
+            pytest.fail(f"{requirement} is not installed; run `make venv`")
+        found[name] = installed.version
+        below = [Requirement(text) for text in installed.requires or []]
+        for child in below:
+            marker, child.marker = child.marker, None
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras}):
+                todo.append(child)
+    return found
+
+
+def test_each_direct_dependency_is_pinned_within_its_range():
+    for requirement in requirements("dev"):
+        pin = pins().get(canonicalize_name(requirement.name))
+        assert pin is not None, f"{requirement} has no pin in constraints.txt"
+        assert requirement.specifier.contains(exact(pin)), f"{pin} is outside of {requirement}"
+
+
+def test_everything_installed_for_the_project_is_pinned_to_that_version():
+    pinned = pins()
+    unpinned = {name for name in needed_here() if name not in pinned and not NOT_OURS_TO_PIN.match(name)}
+    assert not unpinned, f"add to constraints.txt: {sorted(unpinned)}"
+    other = {name: version for name, version in needed_here().items()
+             if name in pinned and version.split("+")[0] != exact(pinned[name])}
+    assert not other, f"installed versions that are not the pinned ones: {other}; run `make venv`"
+
+
+def test_the_pins_that_torch_needs_on_linux():
+    assert exact(pins()["torch"]) == "2.13.0"
+    triton = pins()["triton"]
+    assert exact(triton) == "3.7.1" and str(triton.marker) == 'sys_platform == "linux"'
+
+
+def test_conda_environment_installs_the_same():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    conda = [entry for entry in environment["dependencies"] if isinstance(entry, str)]
+    (pip,) = (entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
+    names = {re.split("[=<>]", entry)[0] for entry in conda}
+    assert names == {"python", "pip"}, "packages come from pip, with the pins"
+    (python,) = (entry.partition("=")[2] for entry in conda if entry.startswith("python"))
+    assert SpecifierSet(PROJECT["requires-python"]).contains(f"{python}.0")
+    options = {line.split()[0]: line.split()[1] for line in pip}
+    assert options == {"-c": "constraints.txt", "-e": ".[dev]"}, "the same line as in the Makefile"
+    assert '-c constraints.txt -e ".[dev]"' in (ROOT / "Makefile").read_text()
+    assert environment["name"] == PROJECT["name"]
+
+
+def test_imports_are_declared():
+    declared = {canonicalize_name(requirement.name) for requirement in requirements()} | {"cca-lab"}
+    for module in MODULES:
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else \
+                [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for top in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names):
+                assert canonicalize_name(top) in declared, f"{module.name} imports {top}; name it in pyproject.toml"
+
+
+def test_make_alone_explains_every_target():
+    if not shutil.which("make"):
+        pytest.skip("make is not installed; README gives the same commands without it")
+    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in set(targets.split()) - {"help"}:
+        assert re.search(rf"^make {target}\b", shown, re.MULTILINE), f"`make` does not explain {target}"
+        subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=True)
+
+
+def test_make_walkthrough_hands_on_where_to_start():
+    if not shutil.which("make"):
+        pytest.skip("make is not installed; README gives the same commands without it")
+    command = ["make", "-n", "-o", ".venv/.installed", "walkthrough", "FROM=05"]
+    line = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    shell = line.replace(".venv/bin/cca-lab", "echo cca-lab")
+    printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["cca-lab", "walkthrough", "--from", "05"]
+
+
+def test_continuous_integration_runs_make_test():
+    script = ROOT / ".ci" / "run"
+    assert script.read_text().splitlines()[-1] == "make test"
+    assert sys.platform == "win32" or script.stat().st_mode & 0o111, ".ci/run is not executable"
+
+
+def test_help_is_quick_because_nothing_heavy_is_imported():
+    heavy = "{'torch', 'transformers', 'matplotlib', 'nbclient', 'numpy'}"
+    program = ("import sys\nfrom cca_lab.cli import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+               f"sys.exit(', '.join({heavy} & set(sys.modules)))")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.stderr.strip() == "", f"`cca-lab --help` imports {run.stderr}"
+    for command in ("doctor", "walkthrough", "bench"):
+        assert command in run.stdout
+
+
+def test_ruff_has_nothing_to_say():
+    run = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], cwd=ROOT,
+                         capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+
+
+def committed_text() -> list[tuple[str, str]]:
+    """Return (path, text) of each text file that is or would be committed."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                            capture_output=True, check=True).stdout.decode().split("\0")
+    found = []
+    for name in filter(None, listed):
+        path = ROOT / name
+        content = path.read_bytes() if path.is_file() else b""
+        if b"\0" not in content:
+            found.append((name, content.decode("utf-8", errors="replace")))
+    return found
+
+
+def test_no_file_names_a_path_of_one_machine():
+    if not shutil.which("git") or not (ROOT / ".git").exists():
+        pytest.skip("not a git clone: the committed files cannot be listed")
+    for name, text in committed_text():
+        found = MACHINE_PATH.search(text)
+        assert not found, f"{name}: {text[max(found.start() - 40, 0):found.end() + 40]!r}"
+
+
+@pytest.mark.parametrize("text", ["/" + "home/me/x", "/" + "tmp/.cache", "C:" + "\\Users\\me"])
+def test_paths_of_one_machine_are_noticed(text):
+    assert MACHINE_PATH.search(text) and not MACHINE_PATH.search("cca_lab/attention/tiles.py")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_modules_are_short_and_documented(module: Path):
+    source = module.read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= MOST_MODULE_LINES
+    tree = ast.parse(source)
+    assert not tree.body or ast.get_docstring(tree), "the module has no docstring"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, f"{node.name} is too long"
+    public = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    public += [method for node in public if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+               for method in node.body if isinstance(method, ast.FunctionDef)]
+    for node in public:
+        assert node.name.startswith("_") or ast.get_docstring(node), f"{node.name} has no docstring"

@@ -1,0 +1,242 @@
+"""The walkthrough on tiny notebooks: what it shows, what it keeps, and what it does when a cell fails."""
+
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cca_lab.cli import app
+from cca_lab.walkthrough import pages
+from cca_lab.walkthrough.execution import execute
+from cca_lab.walkthrough.progress import Display, Planned, duration, seconds_left
+from cca_lab.walkthrough.refresh import refresh
+from cca_lab.walkthrough.run import choose
+from tests import small_notebooks
+
+GOOD = "from cca_lab.notebook_tools import check, result\ncheck('two is two', 2 == 2, 'n = 2')\nresult('pi', 3.14159, 'rad')"
+FLAG = "import os\nassert os.environ.get('LAB_TEST_REPAIRED'), 'not repaired yet'"
+
+
+class _Resources(HTMLParser):
+    """Collects what a page would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = {"src", "href"} if tag in {"link", "script", "img", "iframe", "use"} else {"src"}
+        self.loaded += [value or "" for name, value in attrs if name in names]
+
+
+def loads_from_elsewhere(html: str) -> list[str]:
+    """List the addresses that a page loads and that are not inside it."""
+    parser = _Resources()
+    parser.feed(html)
+    styled = re.findall(r"url\(([^)]*)\)|@import\s+(\S+)", html)
+    return [address for address in parser.loaded if not address.startswith("data:")] + styled
+
+
+@pytest.fixture(scope="module")
+def broken_then_repaired(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list]:
+    """Run three notebooks of which the second fails, then repair it and run from there, by the command."""
+    base = tmp_path_factory.mktemp("walkthrough")
+    folder, out = base / "notebooks", base / "out"
+    small_notebooks.write(folder, "00_first", "# First $x_i$\n\n$$\\frac{a}{b} < c$$\n\n[on](01_second.ipynb)", GOOD)
+    small_notebooks.write(folder, "01_second", "# Second", "kept = 7\nprint('kept', kept)", FLAG, "print('after')")
+    small_notebooks.write(folder, "02_third", "# Third", "print('third')")
+    command = ["walkthrough", "--folder", str(folder), "--out", str(out)]
+    runs = []
+    for extra, environment in (([], {}), (["--from", "01"], {"LAB_TEST_REPAIRED": "1"})):
+        outcome = CliRunner().invoke(app, command + extra, env=environment)
+        runs.append((outcome, json.loads((out / "summary.json").read_text()),
+                     {path.name: path.read_text() for path in out.iterdir()}))
+    return out, runs
+
+
+def states(summary: dict) -> list[str]:
+    return [record["state"] for record in summary["notebooks"]]
+
+
+def test_failing_cell_is_named_with_its_error_and_how_to_go_on(broken_then_repaired):
+    outcome, summary, _ = broken_then_repaired[1][0]
+    assert outcome.exit_code == 1
+    for part in ("01_second.ipynb failed in cell 2: import os", "AssertionError: not repaired yet",
+                 "make walkthrough FROM=01"):
+        assert part in outcome.stdout, outcome.stdout
+    assert summary["notebooks"][1]["failure"]["cell"] == 2
+
+
+def test_failing_cell_keeps_what_had_run_and_stops_there(broken_then_repaired):
+    _, summary, files = broken_then_repaired[1][0]
+    assert states(summary) == ["ok", "failed", "not run"]
+    assert "02_third.ipynb" not in files and "Not run yet" in files["02_third.html"]
+    partial = nbformat.reads(files["01_second.ipynb"], as_version=4)
+    assert partial.cells[1].outputs[0].text == "kept 7\n"
+    assert partial.cells[2].outputs[0].output_type == "error"
+    assert partial.cells[3].outputs == [] and partial.cells[3].execution_count is None
+    assert "kept 7" in files["01_second.html"] and "two is two" in files["summary.md"]
+
+
+def test_resuming_runs_the_rest_and_keeps_the_earlier_results(broken_then_repaired):
+    outcome, summary, files = broken_then_repaired[1][1]
+    assert outcome.exit_code == 0, outcome.stdout
+    assert "00_first" not in outcome.stdout.split("\n\n")[0]
+    assert states(summary) == ["ok", "ok", "ok"]
+    assert {"00_first.ipynb", "01_second.ipynb", "02_third.ipynb"} <= files.keys()
+    assert "3 of 3 notebooks ran to their end, 1 of 1 checks passed" in summary["headline"]
+
+
+def test_summary_has_each_check_and_result(broken_then_repaired):
+    _, summary, files = broken_then_repaired[1][1]
+    first = summary["notebooks"][0]
+    assert first["checks"] == [{"name": "two is two", "passed": True, "detail": "n = 2"}]
+    assert first["results"] == [{"name": "pi", "value": 3.14159, "unit": "rad"}]
+    assert "* ok: two is two (n = 2)" in files["summary.md"] and "* pi = 3.142 rad" in files["summary.md"]
+    assert "pi = 3.142 rad" in files["index.html"]
+
+
+def test_pages_open_offline_and_lead_to_each_other(broken_then_repaired):
+    _, _, files = broken_then_repaired[1][1]
+    html = {name: text for name, text in files.items() if name.endswith(".html")}
+    assert set(html) == {"index.html", "00_first.html", "01_second.html", "02_third.html"}
+    for name, text in html.items():
+        assert loads_from_elsewhere(text) == [], name
+        for address in re.findall(r'<a [^>]*href="([^"#]+)', text):
+            assert address in files, f"{name} leads to {address}, which is not there"
+    assert 'href="02_third.html"' in html["01_second.html"]
+
+
+def test_formulas_are_mathml(broken_then_repaired):
+    first = broken_then_repaired[1][1][2]["00_first.html"]
+    assert first.count("<math") == 2 and "<mfrac>" in first and "$" not in first.split("<main>")[1]
+
+
+def test_loader_check_sees_what_a_page_loads():
+    """Mutants of an offline page: each way of loading something is noticed."""
+    for loading in ('<script src="https://example.org/a.js"></script>', '<img src="figure.png">',
+                    '<link rel="stylesheet" href="style.css">', "<style>@import x.css;</style>",
+                    "<style>a { background: url(https://example.org/a.png) }</style>"):
+        assert loads_from_elsewhere(loading), loading
+    assert loads_from_elsewhere('<img src="data:image/png;base64,AA"><a href="https://example.org/">x</a>') == []
+
+
+def test_interruption_keeps_what_had_run_and_exits_130(tmp_path):
+    small_notebooks.write(tmp_path / "notebooks", "00_slow", "# Slow", "print('before')",
+                          "import os, signal, time\nos.kill(os.getppid(), signal.SIGINT)\ntime.sleep(300)")
+    command = [sys.executable, "-c", "from cca_lab.cli import app; app()", "walkthrough", "--no-html",
+               "--folder", str(tmp_path / "notebooks"), "--out", str(tmp_path / "out")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    assert run.returncode == 130, run.stdout + run.stderr
+    assert "was interrupted" in run.stdout and "FROM=00" in run.stdout
+    assert states(json.loads((tmp_path / "out" / "summary.json").read_text())) == ["interrupted"]
+    assert nbformat.read(tmp_path / "out" / "00_slow.ipynb", 4).cells[1].outputs[0].text == "before\n"
+    assert not list((tmp_path / "out").glob("*.html"))
+
+
+def test_kernel_is_this_interpreter_in_an_empty_folder_and_offline():
+    source = ("import os, sys\nprint(sys.executable, os.listdir(), os.environ['HF_HUB_OFFLINE'], "
+              "os.environ['PYTHONHASHSEED'], 'inline' in os.environ['MPLBACKEND'])")
+    notebook = small_notebooks.notebook("# Where", source)
+    assert execute(notebook) is None
+    assert notebook.cells[1].outputs[0].text == f"{sys.executable} [] 1 0 True\n"
+
+
+def test_dead_kernel_is_a_failure_that_names_the_cell():
+    notebook = small_notebooks.notebook("# Dies", "import os\nos._exit(9)", "print('after')")
+    failure = execute(notebook)
+    assert failure is not None and failure.cell == 1 and "kernel died" in failure.error
+
+
+def test_refresh_writes_portable_outputs_and_leaves_a_failing_notebook_alone(tmp_path):
+    good = small_notebooks.write(tmp_path, "00_good", "# Good", "print('hello')")
+    notebook = nbformat.read(good, 4)
+    notebook.cells[1].metadata = {"tags": ["volatile"], "execution": {"iopub.status.busy": "2026-01-01"}}
+    nbformat.write(notebook, good)
+    bad = small_notebooks.write(tmp_path, "01_bad", "# Bad", "1 / 0")
+    before = bad.read_bytes()
+    console = Console(file=io.StringIO())
+    assert refresh(tmp_path, console=console) == 1
+    assert bad.read_bytes() == before and "ZeroDivisionError" in console.file.getvalue()
+    written = nbformat.read(good, 4)
+    assert written.cells[1].metadata == {"tags": ["volatile"]}
+    assert written.cells[1].outputs[0].text == "hello\n"
+    assert written.metadata.kernelspec.name == "python3" and "version" not in written.metadata.language_info
+    assert isinstance(written.metadata.cca_lab.seconds, int)
+
+
+@pytest.mark.parametrize("limits, names", [
+    ({}, ["00_a", "01_b", "02_c"]), ({"start": "01"}, ["01_b", "02_c"]), ({"only": "01"}, ["01_b"]),
+    ({"start": "02_c"}, ["02_c"])])
+def test_choosing_notebooks(tmp_path, limits, names):
+    for name in ("02_c", "00_a", "01_b"):
+        small_notebooks.write(tmp_path, name, "# T")
+    assert [path.stem for path in choose(tmp_path, **limits)[1]] == names
+
+
+@pytest.mark.parametrize("limits, words", [({"start": "09"}, "choose among 00_a"), ({"only": "x"}, "only"),
+                                           ({"start": "00", "only": "00"}, "leave one out")])
+def test_choosing_what_is_not_there_says_what_is(tmp_path, limits, words):
+    small_notebooks.write(tmp_path, "00_a", "# T")
+    with pytest.raises(ValueError, match=words):
+        choose(tmp_path, **limits)
+
+
+def test_the_notebooks_themselves_are_not_overwritten(tmp_path):
+    small_notebooks.write(tmp_path, "00_a", "# T")
+    outcome = CliRunner().invoke(app, ["walkthrough", "--folder", str(tmp_path), "--out", str(tmp_path)])
+    assert outcome.exit_code == 2 and "choose another" in outcome.output
+
+
+def test_estimate_of_what_is_left_learns_from_what_is_done():
+    plan = [Planned("a", 2, 10), Planned("b", 2, 20), Planned("c", 2, 30)]
+    assert seconds_left(plan, 0, elapsed=0, in_notebook=0) == 60
+    # the first took twice its time: the rest is expected to as well
+    assert seconds_left(plan, 1, elapsed=20, in_notebook=0) == 2 * (20 + 30)
+    assert seconds_left(plan, 1, elapsed=35, in_notebook=15) == 2 * (20 + 30) - 15
+    assert seconds_left(plan, 2, elapsed=500, in_notebook=440) == 0  # longer than expected: never negative
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_names_notebook_cell_time_and_what_is_left(terminal):
+    now = iter(range(0, 1000, 20))  # the clock: 20 seconds at each look
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=200)
+    with Display([Planned("05_core", 9, 120)], console, clock=lambda: next(now)) as display:
+        display.notebook(0)
+        display.on_cell(3)
+        if terminal:
+            display.live.refresh()
+        display.done("ok")
+    shown = console.file.getvalue()
+    assert re.search(r"\[1/1\] 05_core: cell 3 of 9, .*s so far, about .*left", shown), shown
+    assert "05_core: ok" in shown
+
+
+def test_duration_reads_well():
+    assert [duration(seconds) for seconds in (0.4, 59.6, 125)] == ["0 s", "1 min 00 s", "2 min 05 s"]
+
+
+def test_unknown_command_in_a_formula_is_reported_and_shown_as_source(tmp_path):
+    with pytest.raises(ValueError, match="mystery"):
+        pages.to_mathml(r"\mystery{x}", "inline")
+    with pytest.raises(ValueError, match="parse"):
+        pages.to_mathml(r"\frac{", "inline")
+    body = pages.notebook_body(small_notebooks.notebook(r"$\mystery{x}$"), tmp_path, tmp_path)
+    assert 'class="formula"' in body and "<math" not in body
+
+
+def test_relative_links_still_lead_to_the_files(tmp_path):
+    text = "[a](../README.md) [b](01_x.ipynb#part) [c](https://example.org/x) [d](#here)"
+    body = pages.notebook_body(small_notebooks.notebook(text), tmp_path / "notebooks", tmp_path / "build/walkthrough")
+    assert re.findall(r'href="([^"]*)"', body) == ["../../README.md", "01_x.html#part",
+                                                   "https://example.org/x", "#here"]
