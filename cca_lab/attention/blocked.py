@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.plan import Part, plan_of
@@ -51,8 +50,9 @@ class _BlockedAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad_out, grad_lse):
+        if torch.is_grad_enabled():  # asked to build a graph of the backward
+            raise RuntimeError("blocked attention has no second derivative: use backend=\"dense\" with create_graph=True")
         q, k, v, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
             return None, None, None, None, None, None

@@ -1,15 +1,19 @@
 """`cca-lab evaluate`: perplexity and exact match of a checkpoint under any attention."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
+from cca_lab.bench.report import write_json
+from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.evaluate import POSITIONS, Estimate, exact_match, perplexity
 from cca_lab.models.pretrain import tokenize
-from cca_lab.tasks.corpus import Corpus
+from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 
@@ -86,3 +90,23 @@ def evaluation_table(rows: dict[str, dict], title: str) -> Table:
 def print_evaluations(rows: dict[str, dict], title: str) -> None:
     """Print measurements as a table."""
     Console().print(evaluation_table(rows, title))
+
+
+def evaluate(model_name: str, attention: str | None, options: dict, *, length: int | None = None,
+             windows: int = 64, questions: int = 40, text: str | None = None, out: Path | None = None) -> dict:
+    """Load a model, measure it, print the table, write the JSON if asked; return the measurement."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    model, tokenizer = load_pretrained(model_name, attention, **options)
+    corpus = load_corpus(text)
+    evaluation = make_evaluation(model, tokenizer, corpus, length=length, windows=windows, questions=questions)
+    name, options = attention_of(model)
+    label = ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
+    found = evaluation.measure(model)
+    result = {"model": Path(model_name).name, "attention": name, "options": options,
+              "length": evaluation.length, "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
+              "questions": questions, **found}
+    if out is not None:
+        write_json(out, result)
+    print_evaluations({label: found}, f"{result['model']}, {evaluation.length} tokens, {corpus.name}")
+    return result

@@ -135,9 +135,8 @@ def test_a_second_derivative_is_refused():
     case = bench.window_case(12, 5, 3)
     q = case.q.requires_grad_()
     out, _ = blocked_attention(q, case.k, case.v, case.intervals, case.scale)
-    (grad,) = torch.autograd.grad(out.sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+    with pytest.raises(RuntimeError, match="no second derivative.*dense"):
+        torch.autograd.grad(out.sum(), q, create_graph=True)
 
 
 def test_nan_is_not_hidden_by_the_merge():
@@ -151,6 +150,7 @@ def test_nan_is_not_hidden_by_the_merge():
 
 WINDOW = bench.window_case(60, 8, 4, heads=4, key_heads=2)
 RAGGED = bench.ragged_case(batch=2)
+GROUPED = bench.case_of(causal_intervals(4, 9), 9, heads=4, key_heads=2)
 in_blocks = partial(blocked_attention, block=8)
 through_lse = partial(bench.check_gradients, through_lse=True)
 
@@ -178,7 +178,7 @@ MUTANTS = [  # (mutant, the check that kills it, the case, what the check says)
     (wrong.blind_rows_kept, bench.check_matrix, WINDOW, "row sums"),
     (wrong.local_statistics, bench.check_gradients, WINDOW, "gradient of q"),
     (wrong.local_output, bench.check_gradients, WINDOW, "gradient of q"),
-    (wrong.one_query_head_counts, bench.check_gradients, RAGGED, "gradient of k"),
+    (wrong.one_query_head_counts, bench.check_gradients, GROUPED, "gradient of k"),
     (wrong.overlaps_overwritten, bench.check_gradients, WINDOW, "gradient of k"),
     (wrong.lse_gradient_dropped, through_lse, WINDOW, "gradient of q"),
     (wrong.heads_interleaved, bench.check_same, RAGGED, "output: max error"),

@@ -1,0 +1,158 @@
+"""Matrices whose rows are queries: attention weights, visibility, and how often each token is read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.figure import Figure
+
+from cca_lab.figures.style import (
+    CORE,
+    EMPTY,
+    FAINT,
+    MISSING,
+    RAW,
+    WEIGHTS,
+    WRONG,
+    as_array,
+    legend_below,
+    styled,
+    tick_labels,
+)
+
+HIDDEN_CELL, CORE_CELL, RAW_CELL = range(3)
+_PAST, _FUTURE, _TOO_RARELY, _TOO_OFTEN = range(4)
+_CELL, _LEAST_SIDE, _MOST_SIDE = 0.33, 2.0, 4.6  # inches
+_ROOM = 1.15  # inches for labels and colour bar
+_WIDEST = 9.5  # inches; more panels go into the next line
+
+
+@styled
+def heatmaps(
+    matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None, columns: Sequence[Any] | None = None,
+    row_name: str = "query", column_name: str = "key", numbers: str | None = None,
+    smallest: float = 0.0, largest: float | None = None, colours: Colormap = WEIGHTS, bar: str = "weight",
+) -> Figure:
+    """Draw matrices of one shape side by side, on one scale of colours.
+
+    Args:
+        matrices: (R, C) each, by title.
+        rows, columns: labels, such as the tokens; shown up to 32 of them.
+        row_name, column_name: what rows and columns are.
+        numbers: a format such as ".2f" to write each value into its cell; None for colours only.
+        smallest, largest: ends of the scale; the largest value of all matrices by default.
+        colours: the scale.
+        bar: what the scale shows.
+
+    Raises:
+        ValueError: if there is no matrix, they differ in shape, or a label list does not fit.
+    """
+    arrays = {title: as_array(matrix).astype(float) for title, matrix in matrices.items()}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) != 1 or len(shape := shapes.pop()) != 2:
+        raise ValueError(f"matrices: got shapes {[array.shape for array in arrays.values()]}, wanted one or more "
+                         "of one shape (rows, columns); index batch and head away first")
+    largest = max(array.max() for array in arrays.values()) if largest is None else largest
+    figure, panels = _panels(len(arrays), *shape)
+    for axes, (title, array) in zip(panels, arrays.items(), strict=True):
+        seaborn.heatmap(array, ax=axes, cmap=colours, vmin=smallest, vmax=largest, square=True, cbar=False,
+                        annot=numbers is not None, fmt=numbers or "", annot_kws={"size": 8}, **_grid(array))
+        _label(axes, shape, rows, columns, row_name, column_name)
+        axes.set_title(title)
+    bar_axes = figure.colorbar(panels[0].collections[0], ax=panels, shrink=0.8, aspect=24, pad=0.015, label=bar)
+    bar_axes.outline.set_visible(False)
+    return figure
+
+
+def heatmap(matrix: Any, *, title: str = "", **options: Any) -> Figure:
+    """Draw one matrix; see `heatmaps` for the options."""
+    return heatmaps({title: matrix}, **options)
+
+
+@styled
+def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None, core_names: Sequence[Any] | None = None,
+               tokens: Sequence[Any] | None = None, title: str = "") -> Figure:
+    """Draw which columns each row sees: core tokens first, then raw tokens.
+
+    Args:
+        mask: bool (L, cores + L), True where the row sees the column.
+        cores: how many of the columns, from the left, are core tokens.
+        rows: labels of the rows; `tokens` by default.
+        core_names: labels of the core tokens.
+        tokens: labels of the raw tokens.
+        title: of the figure.
+    """
+    mask = as_array(mask).astype(bool)
+    kinds = np.where(np.arange(mask.shape[1]) < cores, CORE_CELL, RAW_CELL)
+    cells = np.where(mask, kinds, HIDDEN_CELL)
+    figure, (axes,) = _panels(1, *mask.shape)
+    seaborn.heatmap(cells, ax=axes, cmap=ListedColormap([EMPTY, CORE, RAW]), vmin=0, vmax=2, square=True, cbar=False,
+                    **_grid(cells))
+    names = [f"core {p}" for p in range(cores)] if core_names is None else list(core_names)
+    raw_names = list(range(mask.shape[1] - cores)) if tokens is None else list(tokens)
+    _label(axes, mask.shape, tokens if rows is None else rows, names + raw_names, "query", "key")
+    if cores:
+        axes.axvline(cores, color="white", linewidth=7)
+    axes.set_title(title)
+    legend_below(axes, {"core token": CORE, "raw token": RAW, "not visible": EMPTY})
+    return figure
+
+
+@styled
+def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None) -> Figure:
+    """Draw how often each row reads each token; right is once for the past and never for the future.
+
+    Args:
+        counts: integers (L, L) by title: row i reads token t so many times, raw or inside a core.
+        tokens: labels of rows and columns.
+    """
+    arrays = {title: as_array(matrix).astype(int) for title, matrix in counts.items()}
+    length = len(next(iter(arrays.values())))
+    past = np.tri(length, dtype=bool)
+    figure, panels = _panels(len(arrays), length, length)
+    colours = ListedColormap(["#D6E8F4", EMPTY, MISSING, WRONG])
+    for axes, (title, count) in zip(panels, arrays.items(), strict=True):
+        cells = np.where(count == past, np.where(past, _PAST, _FUTURE),
+                         np.where(count < past, _TOO_RARELY, _TOO_OFTEN))
+        shown = np.where((count == 0) & ~past, "", count.astype(str))
+        seaborn.heatmap(cells, ax=axes, cmap=colours, vmin=0, vmax=3, square=True, cbar=False, annot=shown, fmt="",
+                        annot_kws={"size": 8}, **_grid(cells))
+        _label(axes, (length, length), tokens, tokens, "query", "token")
+        axes.set_title(title)
+    legend_below(panels[0], {"past, read once": "#D6E8F4", "future, never read": EMPTY,
+                             "past, not read": MISSING, "read twice, or future": WRONG}, columns=4)
+    return figure
+
+
+def _panels(count: int, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
+    """Make axes side by side, in lines if need be, each sized for a matrix of square cells."""
+    width, height = (min(max(_CELL * side, _LEAST_SIDE), _MOST_SIDE) for side in (columns, rows))
+    in_line = min(count, max(1, int(_WIDEST // width)))
+    lines = -(-count // in_line)
+    figure, axes = plt.subplots(lines, in_line, squeeze=False,
+                                figsize=(in_line * width + _ROOM, lines * (height + 0.85 * _ROOM) + 0.3))
+    for unused in axes.flat[count:]:
+        unused.axis("off")
+    return figure, list(axes.flat[:count])
+
+
+def _grid(array: np.ndarray) -> dict[str, Any]:
+    """Lines between cells, as long as the cells are large enough to need them."""
+    return {"linewidths": 0.6, "linecolor": "#D0D0D0"} if max(array.shape) <= 40 else {"rasterized": True}
+
+
+def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None, columns: Sequence[Any] | None,
+           row_name: str, column_name: str) -> None:
+    """Name the axes, and label the ticks where the labels can be read."""
+    row_labels, column_labels = tick_labels(rows, shape[0]), tick_labels(columns, shape[1])
+    axes.set_yticks(np.arange(len(row_labels)) + 0.5, row_labels, rotation=0)
+    wide = any(len(label) > 2 for label in column_labels)
+    axes.set_xticks(np.arange(len(column_labels)) + 0.5, column_labels, rotation=90 if wide else 0)
+    axes.tick_params(length=0, colors="#222222")
+    axes.set_ylabel(row_name if axes.get_subplotspec().is_first_col() else "")
+    axes.set_xlabel(column_name, color=FAINT)
+    axes.yaxis.label.set_color(FAINT)

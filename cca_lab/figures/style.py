@@ -1,0 +1,107 @@
+"""One look for every figure of the lab, in colours that colour-blind readers can tell apart."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
+
+# The colours of Okabe and Ito (2008), by what they stand for here.
+RAW = "#0072B2"      # blue: raw tokens
+CORE = "#E69F00"     # orange: core tokens
+GOOD = "#009E73"     # green
+WRONG = "#D55E00"    # vermilion: what should not be there
+MISSING = "#CC79A7"  # purple: what should be there and is not
+SKY = "#56B4E9"
+SERIES = (RAW, CORE, GOOD, MISSING, SKY, WRONG)
+
+INK, FAINT, EMPTY = "#222222", "#8A8A8A", "#EFEFEF"
+
+WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#FFFFFF", "#D6E8F4", "#6DB0DA", RAW, "#00324F"])
+DIFFERENCES = LinearSegmentedColormap.from_list("differences", ["#8C3600", WRONG, "#FFFFFF", RAW, "#00324F"])
+
+MOST_LABELS = 32  # more tick labels than this cannot be read
+
+_RC: dict[str, Any] = {
+    "figure.dpi": 100,
+    "figure.constrained_layout.use": True,
+    "font.family": "DejaVu Sans",
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.labelsize": 9.5,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.6,
+}
+
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw a figure in the lab's style, whatever style the caller has, and take it off pyplot's list.
+
+    Off the list, a notebook shows the figure once: where it is the value of a cell.
+    """
+    @wraps(draw)
+    def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with matplotlib.rc_context(seaborn.axes_style("white") | _RC):
+            figure = draw(*args, **kwargs)
+        plt.close(figure)
+        return figure
+
+    return draw_in_style
+
+
+def as_array(data: Any) -> np.ndarray:
+    """Return data (a tensor, an array, nested lists) as a NumPy array."""
+    return np.asarray(data.detach().cpu() if hasattr(data, "detach") else data)
+
+
+def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
+    """Return one label a tick: those given, or 0, 1, 2 ...; none if there are too many to read.
+
+    Args:
+        labels: one for each of `count` ticks, or None.
+        count: number of ticks.
+
+    Raises:
+        ValueError: if there are labels, but not one for each tick.
+    """
+    if labels is not None and len(labels) != count:
+        raise ValueError(f"labels: got {len(labels)} for {count} rows or columns, wanted one for each; "
+                         "pass as many words as tokens")
+    if count > MOST_LABELS:
+        return []
+    return [str(label) for label in (range(count) if labels is None else labels)]
+
+
+def legend_below(axes: Axes, entries: dict[str, ColorType], columns: int = 3) -> None:
+    """Explain patches of colour under an axes.
+
+    Args:
+        axes: to put the legend under.
+        entries: colour by meaning, in order.
+        columns: entries in one line.
+    """
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=FAINT, linewidth=0.5)
+               for colour in entries.values()]
+    axes.figure.legend(handles, list(entries), loc="outside lower center", ncols=columns,
+                       handlelength=1.1, handleheight=1.1, columnspacing=1.6)

@@ -1,0 +1,113 @@
+"""How the L x L square of queries and keys is cut: FlashAttention's tiles, and the parts of the blocked rung."""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from cca_lab.attention.plan import Part
+from cca_lab.figures.style import CORE, EMPTY, FAINT, RAW, SERIES, legend_below, styled, tick_labels
+
+
+class Tile(Enum):
+    """What a causal row-and-key tile needs."""
+
+    SKIPPED = "in the future: never read"
+    MASKED = "on the diagonal: computed with a mask"
+    WHOLE = "in the past: computed whole"
+
+
+_PALE = "#8FC1E0"
+_TILE_COLOURS = {Tile.WHOLE: "#6DB0DA", Tile.MASKED: CORE, Tile.SKIPPED: EMPTY}
+
+
+def tile_kinds(length: int, query_tile: int, key_tile: int) -> list[list[Tile]]:
+    """Say for each tile of the causal square what it needs.
+
+    Args:
+        length: L, rows and keys.
+        query_tile, key_tile: rows and keys of a tile; the last ones may be cut off.
+
+    Returns:
+        One list for each row of tiles, one entry for each tile of keys.
+    """
+    def kind(first_row: int, first_key: int) -> Tile:
+        last_row, last_key = (min(first + size, length) - 1
+                              for first, size in ((first_row, query_tile), (first_key, key_tile)))
+        if first_key > last_row:
+            return Tile.SKIPPED
+        return Tile.WHOLE if last_key <= first_row else Tile.MASKED
+
+    return [[kind(row, key) for key in range(0, length, key_tile)] for row in range(0, length, query_tile)]
+
+
+@styled
+def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] | None = None,
+          title: str = "") -> Figure:
+    """Draw which tiles of causal attention are computed, masked and skipped.
+
+    Args:
+        length: L, rows and keys.
+        query_tile, key_tile: rows and keys of a tile.
+        labels: the tokens.
+        title: of the figure.
+    """
+    figure, axes = _square(length, length, labels, title)
+    for row, kinds in enumerate(tile_kinds(length, query_tile, key_tile)):
+        for column, kind in enumerate(kinds):
+            corner = (column * key_tile, row * query_tile)
+            size = (min(key_tile, length - corner[0]), min(query_tile, length - corner[1]))
+            axes.add_patch(Rectangle(corner, *size, facecolor=_TILE_COLOURS[kind], edgecolor="white", linewidth=2.5))
+    if length <= 40:
+        cells = [(t, i) for i in range(length) for t in range(i + 1)]
+        axes.scatter(*(np.array(cells).T + 0.5), s=5, color="#222222", linewidths=0)
+    legend_below(axes, {kind.value: colour for kind, colour in _TILE_COLOURS.items()}, columns=1)
+    return figure
+
+
+@styled
+def parts(plan: Iterable[Part], rows: int, columns: int, *, cores: int = 0, title: str = "") -> Figure:
+    """Draw the parts into which the blocked rung cuts the visible pairs.
+
+    Args:
+        plan: from `cca_lab.attention.plan.plan_of`. Blocks of one part have one colour.
+        rows: L.
+        columns: N.
+        cores: how many columns, from the left, are core tokens; they are marked off.
+        title: of the figure.
+    """
+    figure, axes = _square(rows, columns, None, title)
+    for number, part in enumerate(plan):
+        colour = SERIES[number % len(SERIES)]
+        for block in range(part.count):
+            corner = (part.column + block * part.step, part.row + block * part.rows)
+            masked = part.causal or part.edges is not None
+            axes.add_patch(Rectangle(corner, part.columns, part.rows, facecolor=colour, alpha=0.45 if masked else 0.9,
+                                     edgecolor="white", linewidth=0.8, hatch="////" if masked else None))
+    if cores:
+        axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+    axes.set_xlabel(f"columns: {cores} core tokens, then raw tokens" if cores else "key")
+    legend_below(axes, {"one colour: one call, computed whole": RAW, "paler and hatched: computed with a mask": _PALE},
+                 columns=1)
+    return figure
+
+
+def _square(rows: int, columns: int, labels: Sequence[str] | None, title: str) -> tuple[Figure, Axes]:
+    figure, axes = plt.subplots(figsize=(4.2 * max(1.0, min(columns / rows, 1.6)), 4.9))
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
+    axes.set_aspect("equal")
+    axes.set_title(title)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    axes.spines[:].set_visible(False)
+    row_labels = tick_labels(labels, rows)
+    if row_labels:
+        axes.set_yticks(np.arange(rows) + 0.5, row_labels)
+        axes.set_xticks(np.arange(columns) + 0.5, tick_labels(labels, columns),
+                        rotation=90 if labels is not None else 0)
+    return figure, axes

@@ -1,0 +1,103 @@
+"""The two numbers: perplexity and exact match, against their definitions and on models with known scores."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cca_lab.models.evaluate import bootstrap_mean, exact_match, perplexity
+from cca_lab.models.pretrain import tokenize
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+from tests.training import small
+
+
+class Rule(nn.Module):
+    """A language model whose logits for the token after each position come from a function of the ids."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, rule):
+        super().__init__()
+        self.rule = rule
+
+    def forward(self, input_ids, use_cache=False, logits_to_keep=0):
+        logits = self.rule(input_ids)  # (B, L, V)
+        return SimpleNamespace(logits=logits[:, -logits_to_keep:])
+
+
+def look_up(ids):
+    """Predict what followed the latest earlier occurrence of the current token: perfect retrieval."""
+    logits = torch.zeros(*ids.shape, len(small.tokenizer()))
+    for row, line in enumerate(ids.tolist()):
+        followed = {}
+        for place, token in enumerate(line):
+            if token in followed:
+                logits[row, place, followed[token]] = 1.0
+            if place:
+                followed[line[place - 1]] = token
+    return logits
+
+
+def test_uniform_predictions_have_the_vocabulary_as_perplexity():
+    stream = torch.randint(50, (400,))
+    found = perplexity(Rule(lambda ids: torch.zeros(*ids.shape, 50)), stream, length=40)
+    assert found.value == pytest.approx(50.0, rel=1e-6)
+    assert found.samples == 10
+
+
+def test_perplexity_is_exp_of_the_mean_loss():
+    model, stream = small.model(), tokenize(small.corpus().validation, small.tokenizer())
+    found = perplexity(model, stream, length=64, windows=3, batch=2)
+    losses = []
+    for start in torch.linspace(0, len(stream) - 64, 3).long().tolist():
+        ids = stream[start:start + 64]
+        log_p = model(ids[None]).logits[0].log_softmax(-1)
+        losses += [-log_p[place - 1, ids[place]].item() for place in range(1, 64)]
+    assert found.value == pytest.approx(math.exp(np.mean(losses)), rel=1e-4)
+    assert found.low <= found.value <= found.high
+
+
+def test_a_model_that_looks_up_answers_everything_at_every_position():
+    task = MultiDocumentQA(small.tokenizer())
+    found = exact_match(Rule(look_up), task, length=120, questions=5)
+    assert {key: estimate.value for key, estimate in found.items()} == dict.fromkeys(found, 1.0)
+
+
+def test_a_model_that_sees_the_last_documents_only_answers_the_last_position_only():
+    task = MultiDocumentQA(small.tokenizer())
+
+    def short_sighted(ids):
+        visible = ids.clone()
+        visible[:, :-3 * task.document_length] = 0
+        return look_up(visible)
+
+    found = exact_match(Rule(short_sighted), task, length=120, questions=5)
+    assert found[1.0].value == 1.0 and found[0.0].value == found[0.5].value == 0.0
+
+
+def test_questions_are_the_same_for_every_model():
+    seen = []
+    task = MultiDocumentQA(small.tokenizer())
+    for _ in range(2):
+        exact_match(Rule(lambda ids: seen.append(ids) or look_up(ids)), task, length=64, questions=3, positions=(0.5,))
+    assert torch.equal(seen[0], seen[1])
+
+
+def test_the_model_keeps_its_mode():
+    model = small.model().train()
+    perplexity(model, torch.randint(50, (200,)), length=64)
+    assert model.training
+
+
+def test_bootstrap_interval_covers_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(0)
+    covered = [(lambda e: e.low <= 0.0 <= e.high)(bootstrap_mean(draws.normal(size=60))) for _ in range(100)]
+    assert 88 <= sum(covered) <= 100  # 95 expected, sd 2.2; percentile intervals are a little short
+
+
+def test_a_stream_shorter_than_a_window_is_named():
+    with pytest.raises(ValueError, match="stream: 10 tokens"):
+        perplexity(small.model(), torch.zeros(10, dtype=torch.long), length=64)

@@ -1,0 +1,81 @@
+"""Pretraining: the curriculum's batches, repeatability, and what the command leaves behind."""
+
+import json
+
+import pytest
+import torch
+
+from cca_lab.commands.pretrain import PretrainOptions, pretrain
+from cca_lab.models import load_pretrained
+from cca_lab.models.base import new_model, sinusoids
+from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
+from tests.training import small
+
+
+def test_copies_repeat_with_a_period_of_their_own():
+    ids, known = copy_batch(32, 32, 500, torch.Generator().manual_seed(0))
+    periods = set()
+    for row, marks in zip(ids, known, strict=True):
+        period = int(marks.float().argmax()) - 1  # the first known token is the second of the second repetition
+        assert torch.equal(row[period:], row[:-period])
+        periods.add(period)
+    assert len(periods) > 5 and min(periods) >= 4 and max(periods) <= 16
+
+
+def test_losses_of_the_marked_tokens_equal_the_model_s_own():
+    model = small.model()
+    ids = torch.randint(1, 100, (3, 20))
+    loss, correct = token_losses(model, ids, torch.ones_like(ids, dtype=torch.bool))
+    assert loss.mean().item() == pytest.approx(model(ids, labels=ids).loss.item(), rel=1e-5)
+    assert loss.shape == correct.shape == (3 * 19,)
+
+
+def test_the_position_table_starts_as_sinusoids():
+    table = sinusoids(40, 16)
+    assert torch.allclose(table.square().sum(-1), torch.full((40,), 8.0))
+    near, far = (table[0] @ table[1]).item(), (table[0] @ table[20]).item()
+    assert near > far  # neighbours are alike
+    assert torch.allclose(small.model("opt").model.decoder.embed_positions.weight, 0.1 * sinusoids(130, 32))
+
+
+def test_the_curriculum_ends_at_the_context():
+    stages = curriculum(256, 1e6)
+    assert [stage.task for stage in stages] == ["copy", "question", "question", "question"]
+    assert [stage.length for stage in stages] == [32, 64, 128, 256]
+
+
+def run(seed, tokens=6000):
+    model = small.model(seed=seed)
+    trainer = Pretrainer(model, small.tokenizer(), small.corpus(), Recipe(step_tokens=1024), seed)
+    stages = [Stage("copy", 32, 0.5, 2000), Stage("question", 64, 0.5, 1e9)]
+    return [(record["stage"], record["text_loss"]) for record in trainer.run(stages, tokens)], model
+
+
+def test_a_run_repeats_bit_for_bit():
+    (first, model), (second, twin), (third, _) = run(0), run(0), run(1)
+    assert first == second != third
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    assert [stage for stage, _ in first] == sorted(stage for stage, _ in first) and first[-1][0] == 1
+
+
+@pytest.mark.parametrize("family", ["gpt2", "opt"])
+def test_the_command_writes_a_model_and_its_card(tmp_path, family):
+    text = tmp_path / "text.txt"
+    text.write_text(small.corpus().train[0] * 3)
+    out = tmp_path / f"{family}-small"
+    card = pretrain(PretrainOptions(family, out, tokens=2e4, context=128, vocabulary=1200, width=16, layers=1,
+                                    heads=2, text=str(text)))
+    model, tokenizer = load_pretrained(out)
+    assert tokenizer.decode(tokenizer.encode("the keys é\n")) == "the keys é\n"
+    stored = json.loads((out / "pretraining.json").read_text())
+    assert stored["results"]["perplexity"]["value"] == pytest.approx(card["results"]["perplexity"]["value"], rel=1e-4)
+    assert f"{card['results']['perplexity']['value']:.1f}" in (out / "README.md").read_text()
+    assert stored["steps"] * 8000 < stored["tokens"] < stored["steps"] * 8400
+    assert not list(tmp_path.glob("*.part"))
+    with pytest.raises(ValueError, match="is there already"):
+        pretrain(PretrainOptions(family, out))
+
+
+def test_a_wrong_family_is_named():
+    with pytest.raises(ValueError, match="'gpt2' or 'opt'"):
+        new_model("bert", vocabulary=10, context=8)
