@@ -195,3 +195,29 @@ def recover(
 def _given(**options) -> dict:
     """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+@app.command(hidden=True)
+def readme() -> None:
+    """Write the README's tables from data/ (for maintainers)."""
+    from cca_lab.commands.readme import write
+
+    with door():
+        typer.echo(f"written: {write()}")
+
+
+@bench.command("attention")
+def bench_attention(
+    out: Annotated[Path | None, typer.Option(help="JSON file to write.", show_default="none")] = None,
+    length: Annotated[list[int] | None, typer.Option(help="A length; may be given several times.",
+                                                     show_default="2048 to 32768")] = None,
+    window: Annotated[list[int] | None, typer.Option(help="A local window; may be given several times.",
+                                                     show_default="256 and 1024")] = None,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds behind every median.")] = 5,
+    memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Measure the peak memory too.")] = True,
+) -> None:
+    """Measure blocked CCA against PyTorch's full attention: time, pairs, memory."""
+    from cca_lab.bench.attention import LENGTHS, WINDOWS, run
+
+    with door():
+        run(length or LENGTHS, window or WINDOWS, rounds, out, memory)

@@ -15,8 +15,6 @@ from torch import Tensor
 from transformers import Cache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
-from cca_lab.caches.padding import require
-
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function
 CHOICE = "cca_lab_attention"  # where a config keeps the mechanism's name and options
 
@@ -77,7 +75,6 @@ class StateLayer(CacheLayerMixin):
         self.is_initialized = self.unread = True
         return key_states, value_states
 
-    @torch.compiler.disable
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
                rotation: Rotation | None = None, mask: Tensor | None = None) -> Tensor:
         """Read a chunk of T tokens after what the cache holds.
@@ -115,9 +112,9 @@ class StateLayer(CacheLayerMixin):
         real = mask[:, self.columns:].bool()
         padding = chunk - real.sum(dim=-1)  # (B,)
         column = torch.arange(chunk, device=mask.device)
-        require((real == (column >= padding[:, None])).all(),
-                "attention_mask: with a cache, padding may stand only before the first token of a row; "
-                "pad on the left (tokenizer.padding_side = 'left')")
+        if not torch.equal(real, column >= padding[:, None]):
+            raise ValueError("attention_mask: with a cache, padding may stand only before the first token of a "
+                             "row; pad on the left (tokenizer.padding_side = 'left')")
         padding = padding.tolist()
         seen = [state.seen for state in self.states] * (batch // len(self.states))
         if any(pad and past for pad, past in zip(padding, seen, strict=True)):

@@ -4,14 +4,6 @@ import torch
 from torch import Tensor
 
 
-def require(condition: Tensor, message: str) -> None:
-    """Raise ValueError unless a boolean scalar is true; inside torch.compile it is a runtime assertion."""
-    if torch.compiler.is_compiling():
-        torch._assert_async(condition, message)
-    elif not bool(condition):
-        raise ValueError(message)
-
-
 def left_padding(mask: Tensor) -> Tensor:
     """Count the padding tokens before the first real token of each row.
 
@@ -29,9 +21,9 @@ def left_padding(mask: Tensor) -> Tensor:
     column = torch.arange(mask.shape[-1], device=mask.device)
     length = real.sum(dim=-1)
     block = (column >= first[:, None]) & (column < (first + length)[:, None])  # (B, L)
-    require((block == real).all(),
-            "attention_mask: padding stands between real tokens, wanted it only before or after them; "
-            "remove the hole (groups are counted over neighbouring tokens)")
+    if not torch.equal(block, real):
+        raise ValueError("attention_mask: padding stands between real tokens, wanted it only before or after "
+                         "them; remove the hole (groups are counted over neighbouring tokens)")
     return first
 
 
@@ -63,6 +55,6 @@ def check_positions(position_ids: Tensor | None, mask: Tensor | None, past: int 
     if mask is not None:
         real = mask[:, past:].bool()
         rises = rises | ~(real[:, 1:] & real[:, :-1])
-    require(rises.all(),
-            "position_ids: wanted positions that rise by one along each row, got a jump or a restart; "
-            "packed sequences are not supported: give every sequence its own row")
+    if not rises.all():
+        raise ValueError("position_ids: wanted positions that rise by one along each row, got a jump or a "
+                         "restart; packed sequences are not supported: give every sequence its own row")

@@ -4,12 +4,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from cca_lab.bench.report import write_json
+from cca_lab.bench.report import print_table, write_json
 from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.evaluate import POSITIONS, Estimate, exact_match, perplexity
 from cca_lab.models.pretrain import tokenize
@@ -71,25 +69,17 @@ def question_task(tokenizer) -> MultiDocumentQA | None:
         return None
 
 
-def evaluation_table(rows: dict[str, dict], title: str) -> Table:
-    """Draw measurements as a table, one row a name."""
-    table = Table(title=title)
-    table.add_column("model")
-    table.add_column("perplexity [95 %]", justify="right")
-    for position in POSITIONS:
-        table.add_column(f"at {position:.0%}", justify="right")
-    table.add_column("exact match [95 %]", justify="right")
-    for name, found in rows.items():
-        matches = found.get("exact_match", {})
+def print_evaluations(found: dict[str, dict], title: str) -> None:
+    """Print measurements as a table, one row a name."""
+    rows = []
+    for name, measured in found.items():
+        matches = measured.get("exact_match", {})
         cells = [f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-" for position in POSITIONS]
         overall = str(Estimate(**matches["all"])) if matches else "-"
-        table.add_row(name, str(Estimate(**found["perplexity"])), *cells, overall)
-    return table
-
-
-def print_evaluations(rows: dict[str, dict], title: str) -> None:
-    """Print measurements as a table."""
-    Console().print(evaluation_table(rows, title))
+        rows.append([name, str(Estimate(**measured["perplexity"])), *cells, overall])
+    columns = ["attention", "perplexity [95 %]", *(f"answer at {position:.0%}" for position in POSITIONS),
+               "exact match [95 %]"]
+    print_table(title, columns, rows)
 
 
 def evaluate(model_name: str, attention: str | None, options: dict, *, length: int | None = None,

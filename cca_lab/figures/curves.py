@@ -28,8 +28,8 @@ def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, y
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
     for (name, values), colour in zip(series.items(), SERIES, strict=False):
         axes.plot(lengths, values, color=colour, linewidth=2, marker="o", markersize=3.5)
-        axes.annotate(name, (lengths[-1], values[-1]), xytext=(7, 0), textcoords="offset points", color=colour,
-                      va="center", fontsize=9, annotation_clip=False)
+        axes.annotate(name, (lengths[-1], values[-1]), xytext=(7, 0), textcoords="offset points",
+                      color=colour, va="center", fontsize=9, annotation_clip=False)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xlabel(xlabel)
@@ -53,8 +53,8 @@ def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: 
     """
     figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.38 * len(values)))
     drawn = axes.barh(list(values), list(values.values()), color=SERIES[0], height=0.62)
-    axes.bar_label(drawn, labels=[format(value, numbers) for value in values.values()], padding=4, fontsize=8.5,
-                   color=INK)
+    axes.bar_label(drawn, labels=[format(value, numbers) for value in values.values()], padding=4,
+                   fontsize=8.5, color=INK)
     axes.invert_yaxis()
     if logarithmic:
         axes.set_xscale("log")

@@ -27,6 +27,7 @@ from cca_lab.figures.style import (
 )
 
 _THICKEST = 9.0  # points, for a weight of 1
+_ON_LINE = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 
 
 @styled
@@ -49,11 +50,11 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequen
     figure, axes = plt.subplots(figsize=(max(3.6, 0.95 * width), 2.5))
     for row, top in zip(weights, above, strict=True):
         for token in np.flatnonzero(row):
-            axes.plot([below[token], top], [0, 1], color=FAINT, alpha=0.55, linewidth=_THICKEST * row[token], zorder=1,
-                      solid_capstyle="butt")
+            axes.plot([below[token], top], [0, 1], color=FAINT, alpha=0.55, linewidth=_THICKEST * row[token],
+                      zorder=1, solid_capstyle="butt")
             if numbers and row[token] != 1:
                 axes.text(below[token] + 0.4 * (top - below[token]), 0.4, f"{row[token]:.2g}", fontsize=8.5,
-                          ha="center", va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+                          ha="center", va="center", bbox=_ON_LINE)
     _nodes(axes, above, 1, tick_labels(outputs, count), CORE)
     _nodes(axes, below, 0, tick_labels(inputs, length), RAW)
     axes.set_xlim(-0.6, width - 0.4)
@@ -89,7 +90,8 @@ def lab_map(columns: Mapping[str, Mapping[str, bool]], links: Iterable[tuple[str
 
 
 @styled
-def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Iterable[str] = (), title: str = "") -> Figure:
+def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Iterable[str] = (),
+                      title: str = "") -> Figure:
     """Draw vectors of the plane from the origin, with the unit circle around it.
 
     Args:
@@ -100,8 +102,8 @@ def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Itera
     bold = set(bold)
     figure, axes = plt.subplots(figsize=(5.6, 3.6))
     axes.add_patch(plt.Circle((0, 0), 1, fill=False, color="#D0D0D0", linewidth=1))
-    colours = dict(zip(sorted(vectors, key=lambda name: name not in bold), (CORE, GOOD, RAW, SKY, MISSING, WRONG),
-                       strict=False))
+    bold_first = sorted(vectors, key=lambda name: name not in bold)
+    colours = dict(zip(bold_first, (CORE, GOOD, RAW, SKY, MISSING, WRONG), strict=False))
     for name in sorted(vectors, key=lambda name: -np.hypot(*vectors[name])):  # the shorter ones on top
         width = 3.2 if name in bold else 1.6
         axes.plot(*zip((0, 0), vectors[name], strict=True), color=colours[name], linewidth=width, label=name)
@@ -124,14 +126,14 @@ def _in_order(axes: Axes, names: Iterable[str]) -> tuple[list[Artist], list[str]
 def _nodes(axes: Axes, places: Iterable[float], height: float, names: Sequence[str], colour: str) -> None:
     """Draw named boxes in one line; nothing if there are too many to name."""
     for place, name in zip(places, names, strict=False):
-        axes.text(place, height, name, ha="center", va="center", fontsize=9, color="white" if colour == RAW else INK,
-                  bbox={"boxstyle": "round,pad=0.32", "facecolor": colour, "edgecolor": "white", "linewidth": 1.5},
-                  zorder=3)
+        box = {"boxstyle": "round,pad=0.32", "facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
+        axes.text(place, height, name, ha="center", va="center", fontsize=9, zorder=3, bbox=box,
+                  color="white" if colour == RAW else INK)
 
 
 def _box(axes: Axes, name: str, x: float, y: float, *, colour: str, exists: bool) -> None:
-    axes.add_patch(FancyBboxPatch((x - 0.38, y - 0.24), 0.76, 0.48, boxstyle="round,pad=0.02,rounding_size=0.08",
-                                  facecolor=(*to_rgb(colour), 0.16 if exists else 0.0),
-                                  edgecolor=colour if exists else FAINT, linewidth=1.4 if exists else 1.0,
-                                  linestyle="-" if exists else (0, (3, 2)), zorder=2))
+    look = ({"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4} if exists else
+            {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0, "linestyle": (0, (3, 2))})
+    axes.add_patch(FancyBboxPatch((x - 0.38, y - 0.24), 0.76, 0.48, zorder=2, **look,
+                                  boxstyle="round,pad=0.02,rounding_size=0.08"))
     axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if exists else FAINT, zorder=3)

@@ -54,8 +54,8 @@ def heatmaps(
     arrays = {title: as_array(matrix).astype(float) for title, matrix in matrices.items()}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) != 1 or len(shape := shapes.pop()) != 2:
-        raise ValueError(f"matrices: got shapes {[array.shape for array in arrays.values()]}, wanted one or more "
-                         "of one shape (rows, columns); index batch and head away first")
+        raise ValueError(f"matrices: got shapes {[array.shape for array in arrays.values()]}, wanted one or "
+                         "more of one shape (rows, columns); index batch and head away first")
     largest = max(array.max() for array in arrays.values()) if largest is None else largest
     figure, panels = _panels(len(arrays), *shape)
     for axes, (title, array) in zip(panels, arrays.items(), strict=True):
@@ -63,8 +63,8 @@ def heatmaps(
                         annot=numbers is not None, fmt=numbers or "", annot_kws={"size": 8}, **_grid(array))
         _label(axes, shape, rows, columns, row_name, column_name)
         axes.set_title(title)
-    bar_axes = figure.colorbar(panels[0].collections[0], ax=panels, shrink=0.8, aspect=24, pad=0.015, label=bar)
-    bar_axes.outline.set_visible(False)
+    scale = figure.colorbar(panels[0].collections[0], ax=panels, shrink=0.8, aspect=24, pad=0.015, label=bar)
+    scale.outline.set_visible(False)
     return figure
 
 
@@ -74,8 +74,9 @@ def heatmap(matrix: Any, *, title: str = "", **options: Any) -> Figure:
 
 
 @styled
-def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None, core_names: Sequence[Any] | None = None,
-               tokens: Sequence[Any] | None = None, title: str = "") -> Figure:
+def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
+               core_names: Sequence[Any] | None = None, tokens: Sequence[Any] | None = None,
+               title: str = "") -> Figure:
     """Draw which columns each row sees: core tokens first, then raw tokens.
 
     Args:
@@ -90,8 +91,8 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None, core
     kinds = np.where(np.arange(mask.shape[1]) < cores, CORE_CELL, RAW_CELL)
     cells = np.where(mask, kinds, HIDDEN_CELL)
     figure, (axes,) = _panels(1, *mask.shape)
-    seaborn.heatmap(cells, ax=axes, cmap=ListedColormap([EMPTY, CORE, RAW]), vmin=0, vmax=2, square=True, cbar=False,
-                    **_grid(cells))
+    seaborn.heatmap(cells, ax=axes, cmap=ListedColormap([EMPTY, CORE, RAW]), vmin=0, vmax=2, square=True,
+                    cbar=False, **_grid(cells))
     names = [f"core {p}" for p in range(cores)] if core_names is None else list(core_names)
     raw_names = list(range(mask.shape[1] - cores)) if tokens is None else list(tokens)
     _label(axes, mask.shape, tokens if rows is None else rows, names + raw_names, "query", "key")
@@ -119,8 +120,8 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
         cells = np.where(count == past, np.where(past, _PAST, _FUTURE),
                          np.where(count < past, _TOO_RARELY, _TOO_OFTEN))
         shown = np.where((count == 0) & ~past, "", count.astype(str))
-        seaborn.heatmap(cells, ax=axes, cmap=colours, vmin=0, vmax=3, square=True, cbar=False, annot=shown, fmt="",
-                        annot_kws={"size": 8}, **_grid(cells))
+        seaborn.heatmap(cells, ax=axes, cmap=colours, vmin=0, vmax=3, square=True, cbar=False, annot=shown,
+                        fmt="", annot_kws={"size": 8}, **_grid(cells))
         _label(axes, (length, length), tokens, tokens, "query", "token")
         axes.set_title(title)
     legend_below(panels[0], {"past, read once": "#D6E8F4", "future, never read": EMPTY,

@@ -32,7 +32,8 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
         moved = step > 0 and maxima[step] != maxima[step - 1]
         axes.bar(np.arange(steps), np.ones(steps), color=EMPTY, width=0.8)
         axes.bar(np.arange(step + 1), shares[step], color=[CORE if moved else RAW] * step + [RAW], width=0.8)
-        axes.set_title(f"key {step + 1}: max {maxima[step]:g}\nsum {sums[step]:.4g}", fontsize=9, fontweight="normal")
+        axes.set_title(f"key {step + 1}: max {maxima[step]:g}\nsum {sums[step]:.4g}", fontsize=9,
+                       fontweight="normal")
         axes.set_xticks(np.arange(steps), tick_labels(labels, steps), rotation=90 if labels else 0)
         axes.set_ylim(0, 1.05)
         axes.spines["left"].set_visible(False)

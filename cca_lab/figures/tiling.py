@@ -1,4 +1,4 @@
-"""How the L x L square of queries and keys is cut: FlashAttention's tiles, and the parts of the blocked rung."""
+"""How the square of queries and keys is cut: FlashAttention's tiles, and the parts of the blocked rung."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -61,7 +61,8 @@ def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] 
         for column, kind in enumerate(kinds):
             corner = (column * key_tile, row * query_tile)
             size = (min(key_tile, length - corner[0]), min(query_tile, length - corner[1]))
-            axes.add_patch(Rectangle(corner, *size, facecolor=_TILE_COLOURS[kind], edgecolor="white", linewidth=2.5))
+            axes.add_patch(Rectangle(corner, *size, facecolor=_TILE_COLOURS[kind], edgecolor="white",
+                                     linewidth=2.5))
     if length <= 40:
         cells = [(t, i) for i in range(length) for t in range(i + 1)]
         axes.scatter(*(np.array(cells).T + 0.5), s=5, color="#222222", linewidths=0)
@@ -86,13 +87,14 @@ def parts(plan: Iterable[Part], rows: int, columns: int, *, cores: int = 0, titl
         for block in range(part.count):
             corner = (part.column + block * part.step, part.row + block * part.rows)
             masked = part.causal or part.edges is not None
-            axes.add_patch(Rectangle(corner, part.columns, part.rows, facecolor=colour, alpha=0.45 if masked else 0.9,
-                                     edgecolor="white", linewidth=0.8, hatch="////" if masked else None))
+            axes.add_patch(Rectangle(corner, part.columns, part.rows, facecolor=colour, edgecolor="white",
+                                     linewidth=0.8, alpha=0.45 if masked else 0.9,
+                                     hatch="////" if masked else None))
     if cores:
         axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
     axes.set_xlabel(f"columns: {cores} core tokens, then raw tokens" if cores else "key")
-    legend_below(axes, {"one colour: one call, computed whole": RAW, "paler and hatched: computed with a mask": _PALE},
-                 columns=1)
+    legend_below(axes, {"one colour: one call, computed whole": RAW,
+                        "paler and hatched: computed with a mask": _PALE}, columns=1)
     return figure
 
 

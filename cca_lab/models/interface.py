@@ -21,10 +21,13 @@ from cca_lab.mechanisms import MECHANISMS
 CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keywords that the hooks add
 
 
+@torch.compiler.disable(reason="its checks and its plan of blocks read values")
 def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
                       attention_mask: Tensor | None, scaling: float | None = None, dropout: float = 0.0,
                       **kwargs) -> tuple[Tensor, Tensor | None]:
     """Attend with the mechanism named in the model's config; the signature is transformers' own.
+
+    In a compiled model this function runs uncompiled between the graphs.
 
     Args:
         query: (B, H, T, D).
@@ -90,8 +93,7 @@ def _attend_whole(name: str, options: dict, query: Tensor, key: Tensor, value: T
     shift = None
     if mask is not None:
         shift = left_padding(mask)  # (B,)
-        if not torch.compiler.is_compiling() and not shift.any():
-            shift = None
+        shift = shift if shift.any() else None
     if shift is not None:
         query, key, value = (roll_rows(x, shift, 2) for x in (query, key, value))
         rotation = rotation and tuple(roll_rows(t.expand(len(shift), -1, -1), shift, 1) for t in rotation)

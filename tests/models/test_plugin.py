@@ -214,10 +214,10 @@ def test_compiled_model_gives_the_same_logits():
     assert_equal(logits(compiled, ids, **plain), wanted[0])
     assert_equal(logits(compiled, padded, **padding), wanted[1])
     mask[1, 9] = 0
-    with pytest.raises((ValueError, RuntimeError), match="between real tokens"):
+    with pytest.raises(ValueError, match="between real tokens"):
         logits(compiled, padded, **padding)
     positions[1, 12] = 0
-    with pytest.raises((ValueError, RuntimeError), match="packed sequences"):
+    with pytest.raises(ValueError, match="packed sequences"):
         logits(compiled, padded, **padding | dict(attention_mask=torch.ones_like(mask)))
     torch.compiler.reset()
 

@@ -1,0 +1,51 @@
+"""Peak memory of one call, each measured in a process of its own."""
+
+import multiprocessing
+import resource
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int:
+    """Bytes by which `prepare(*args)()` raises the resident memory at its highest point.
+
+    A fresh process calls prepare(*args), whose memory does not count, and then what it returned.
+
+    Args:
+        prepare: a function at a module's top level (it is sent to the process by name).
+        args: its arguments.
+
+    Returns:
+        Peak extra bytes.
+    """
+    spawn = multiprocessing.get_context("spawn")  # a fork would start from this process's memory
+    with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
+        return pool.submit(measure_peak, prepare, *args).result()
+
+
+def measure_peak(prepare: Callable[..., Callable[[], object]], *args: object) -> int:
+    """`peak_of`, in this process; only exact in a fresh one."""
+    call = prepare(*args)
+    if _CLEAR.exists():
+        try:
+            _CLEAR.write_text("5")  # Linux: the high-water mark starts again at what is resident now
+        except OSError:
+            pass  # without that right the mark is that of `prepare`
+    before = _peak()
+    call()
+    return max(0, _peak() - before)
+
+
+def _peak() -> int:
+    """The highest resident memory so far, in bytes."""
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

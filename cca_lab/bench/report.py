@@ -1,0 +1,66 @@
+"""What a measurement ran on, and how results are written and shown."""
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+
+def machine() -> dict[str, Any]:
+    """The device, its threads and the versions that a measurement depends on."""
+    return {
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "measured": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def cpu_name() -> str:
+    """The CPU's model as the system calls it, or its architecture."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def write_json(path: str | Path, data: Any) -> None:
+    """Write `data` as indented JSON, beside its place first and then renamed: never half a file.
+
+    Folders that are missing are made.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False,
+                                     encoding="utf-8") as file:
+        file.write(text)
+    try:
+        os.chmod(file.name, 0o644)  # a temporary file is private
+        os.replace(file.name, path)
+    except OSError:
+        os.unlink(file.name)
+        raise
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
+                console: Console | None = None) -> None:
+    """Print rows of text and numbers; every column but the first is aligned at its right."""
+    table = Table(title=title)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*map(str, row))
+    (console or Console()).print(table)

@@ -1,0 +1,90 @@
+"""The README's tables, made from the committed results so that they cannot drift from them."""
+
+import json
+import re
+from pathlib import Path
+
+from cca_lab.paths import models_folder, repository, results_folder
+
+MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
+PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
+
+
+def _read(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def models() -> str:
+    """Return what the shipped base models are and can do."""
+    rows = []
+    for path in sorted(models_folder().glob("*/pretraining.json")):
+        card = _read(path)
+        found = card["results"]
+        match = found["exact_match"][str(card["options"]["context"])]
+        rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
+                     str(card["options"]["context"]), f"{found['perplexity']['value']:.1f}",
+                     f"{min(found['ngram_perplexity'].values()):.1f}", _percent(match["all"]["value"]),
+                     f"{card['seconds'] / 60:.0f} min, {card['device']}"])
+    return _table(["model", "parameters", "context", "perplexity", "best n-gram", "exact match", "trained in"], rows)
+
+
+def recovery() -> str:
+    """Return what the swap to CCA costs, and what finetuning brings back."""
+    rows = []
+    for path in sorted(results_folder().glob("recovery-*.json")):
+        found = _read(path)
+        for name, row in found["rows"].items():
+            perplexity, matches = row["perplexity"], row["exact_match"]
+            overall = matches["all"]
+            rows.append([f"`{found['model']}`", name,
+                         f"{perplexity['value']:.1f} [{perplexity['low']:.1f}, {perplexity['high']:.1f}]",
+                         f"{_percent(overall['value'])} [{100 * overall['low']:.0f}, {100 * overall['high']:.0f}]",
+                         *(_percent(matches[position]["value"]) for position in PLACES)])
+    return _table(["model", "attention", "perplexity", "exact match", *PLACES.values()], rows)
+
+
+def attention() -> str:
+    """Return blocked CCA against full attention on a CPU, as measured."""
+    found = _read(results_folder() / "attention-cpu.json")
+    rows = [[row["pass"], str(row["length"]), str(row["window"]), f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}",
+             _percent(row["share"]), f"{row['full_peak'] / 2**20:.0f}", f"{row['cca_peak'] / 2**20:.0f}"]
+            for row in found["rows"]]
+    rows.sort(key=lambda row: row[0])
+    where = f"{found['machine']['cpu']}, {found['machine']['threads']} threads, torch {found['machine']['torch']}"
+    shape = ", ".join(f"{name} {value}" for name, value in found["shape"].items())
+    header = ["pass", "L", "window", "full time / CCA time", "full pairs / CCA pairs", "share", "full MiB", "CCA MiB"]
+    return _table(header, rows) + f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds.\n"
+
+
+TABLES = {"models": models, "recovery": recovery, "attention": attention}
+
+
+def updated(text: str) -> str:
+    """Return a text with every marked table written anew.
+
+    Raises:
+        ValueError: for a mark whose table is unknown.
+    """
+    def fill(mark: re.Match) -> str:
+        name = mark["name"]
+        if name not in TABLES:
+            raise ValueError(f"table: got {name!r}, wanted one of {', '.join(TABLES)}")
+        return mark[1] + TABLES[name]() + mark[4]
+
+    return MARKED.sub(fill, text)
+
+
+def write() -> Path:
+    """Write the README's tables anew; return its path."""
+    path = repository() / "README.md"
+    path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return path

@@ -1,0 +1,192 @@
+"""How few tokens attention rests on: maps of every head, sorted weights, numbers by head and by position."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+
+from cca_lab.figures.style import EMPTY, FAINT, INK, SERIES, WEIGHTS, as_array, styled
+
+SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still to be seen beside one of 100 %
+LEAST_WEIGHT = 1e-6  # what a logarithmic axis shows of a weight of 0
+
+
+@styled
+def head_maps(maps: Any, *, title: str = "") -> Figure:
+    """Draw the attention map of every head, a row of panels for each layer (CCA, Figure 5).
+
+    The darkness grows with the weight to the power 0.4, so that small weights are seen too.
+
+    Args:
+        maps: (layers, H, L, L), rows are queries.
+        title: of the figure.
+
+    Raises:
+        ValueError: unless the maps have four axes.
+    """
+    maps = as_array(maps)
+    if maps.ndim != 4:
+        raise ValueError(f"maps: got shape {maps.shape}, wanted (layers, heads, L, L); see attention_maps")
+    layers, heads = maps.shape[:2]
+    figure, panels = plt.subplots(layers, heads, squeeze=False,
+                                  figsize=(1.75 * heads + 0.7, 1.75 * layers + 0.4))
+    for (layer, head), axes in np.ndenumerate(panels):
+        image = axes.imshow(maps[layer, head], cmap=WEIGHTS, norm=PowerNorm(SHADE, 0, 1),
+                            interpolation="nearest")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_visible(True)
+        axes.spines[:].set_color("#D0D0D0")
+        if layer == 0:
+            axes.set_title(f"head {head}", loc="center", fontweight="normal", fontsize=9, pad=4)
+        if head == 0:
+            axes.set_ylabel(f"layer {layer}", fontsize=9)
+    bar = figure.colorbar(image, ax=panels, shrink=0.5, aspect=28, pad=0.02, ticks=[0, 0.01, 0.1, 0.5, 1])
+    bar.ax.set_yticklabels(["0", "0.01", "0.1", "0.5", "1"])
+    bar.set_label("weight")
+    bar.outline.set_visible(False)
+    figure.supxlabel("key", fontsize=9, color=FAINT)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    return figure
+
+
+@styled
+def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "") -> Figure:
+    """Draw the weights of rows from the heaviest key on, and what the heaviest keys hold (DGA, Figure 2a).
+
+    Args:
+        rows: (n, L) by name, n rows of attention each, all of length L; a name is one colour.
+        mass: the share that is marked where each row reaches it.
+        title: of the left panel.
+
+    Raises:
+        ValueError: if the rows differ in length.
+    """
+    arrays = {name: np.atleast_2d(as_array(weights)).astype(float) for name, weights in rows.items()}
+    lengths = {array.shape[-1] for array in arrays.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"rows: got lengths {sorted(lengths)}, wanted one; take the same row of every map")
+    length = lengths.pop()
+    rank = np.arange(1, length + 1)
+    figure, (weight_axes, mass_axes) = plt.subplots(1, 2, figsize=(8.4, 3.6))
+    for (name, array), colour in zip(arrays.items(), SERIES, strict=False):
+        for number, row in enumerate(-np.sort(-array)):
+            style = {"color": colour, "linewidth": 1.3, "alpha": 0.85,
+                     "label": name if number == 0 else None}
+            weight_axes.plot(rank, np.maximum(row, LEAST_WEIGHT), **style)
+            held = row.cumsum()
+            mass_axes.plot(rank, held, **style)
+            reached = int((held < mass - 1e-6).sum())
+            mass_axes.plot(rank[reached], held[reached], "o", color=colour, markersize=5,
+                           markeredgecolor="white")
+    even = {"color": FAINT, "linewidth": 1.2, "linestyle": (0, (5, 3))}
+    weight_axes.axhline(1 / length, **even)
+    weight_axes.annotate("even", (length, 1 / length), xytext=(0, 4), textcoords="offset points", ha="right",
+                         color=FAINT, fontsize=8.5)
+    mass_axes.plot(rank, rank / length, **even)
+    mass_axes.axhline(mass, color=INK, linewidth=0.8)
+    mass_axes.annotate(f"{mass:.0%} of the mass", (1, mass), xytext=(0, 4), textcoords="offset points",
+                       fontsize=8.5)
+    weight_axes.set(xscale="log", yscale="log", ylabel="weight", xlabel="key, the heaviest first",
+                    ylim=(LEAST_WEIGHT, 1.3))
+    mass_axes.set(xscale="log", ylabel="held by the heaviest keys", xlabel="number of keys", ylim=(0, 1.03))
+    weight_axes.set_title(title)
+    _grid_lines(weight_axes, mass_axes)
+    mass_axes.legend(loc="lower right")
+    return figure
+
+
+@styled
+def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = None) -> Figure:
+    """Draw numbers of every head side by side, layers down and heads across, each panel with its own scale.
+
+    Args:
+        values: (layers, H) by title.
+        numbers: the format of a panel's numbers, ".2f" unless given.
+    """
+    arrays = {title: as_array(array).astype(float) for title, array in values.items()}
+    layers, heads = next(iter(arrays.values())).shape
+    figure, panels = plt.subplots(1, len(arrays), squeeze=False,
+                                  figsize=((0.62 * heads + 0.6) * len(arrays) + 0.2, 0.5 * layers + 0.9))
+    for place, (axes, (title, array)) in enumerate(zip(panels[0], arrays.items(), strict=True)):
+        seaborn.heatmap(array, ax=axes, cmap=WEIGHTS, vmin=0, vmax=max(array.max(), 1e-9), cbar=False,
+                        annot=True, fmt=(numbers or {}).get(title, ".2f"), annot_kws={"size": 9},
+                        linewidths=1, linecolor="white")
+        axes.set_title(title)
+        axes.set_xlabel("head")
+        axes.set_ylabel("layer" if place == 0 else "")
+        axes.tick_params(length=0, rotation=0)
+    return figure
+
+
+@styled
+def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smoothing: int = 16,
+                title: str = "") -> Figure:
+    """Draw a statistic of the rows against the row's place in the text.
+
+    Args:
+        curves: (L,) by name, one value a row.
+        ylabel: what the values are.
+        even: (L,), what the value would be if the rows were even; None to leave it out.
+        smoothing: rows averaged into one point.
+        title: of the figure.
+    """
+    figure, axes = plt.subplots(figsize=(6.4, 3.6))
+    if even is not None:
+        axes.plot(*_blocks(even, smoothing), color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), label="even")
+    for (name, values), colour in zip(curves.items(), SERIES, strict=False):
+        axes.plot(*_blocks(values, smoothing), color=colour, linewidth=2, label=name)
+    axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None))
+    axes.set_title(title)
+    _grid_lines(axes)
+    axes.legend(loc="upper left")
+    return figure
+
+
+@styled
+def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
+    """Draw how much attention each token receives, one line of bars for each layer (CCA, Appendix C.4).
+
+    Args:
+        values: (layers, L) in units of an even share; NaN leaves a gap.
+        tokens: (L,) texts under the bars.
+        title: of the figure.
+
+    Raises:
+        ValueError: unless there is one text for each token.
+    """
+    values = as_array(values).astype(float)
+    if len(tokens) != values.shape[1]:
+        raise ValueError(f"tokens: got {len(tokens)} for {values.shape[1]} columns, wanted one for each")
+    layers, length = values.shape
+    figure, panels = plt.subplots(layers, 1, sharex=True, sharey=True, squeeze=False,
+                                  figsize=(max(4.0, 0.27 * length), 1.0 * layers + 0.9))
+    for layer, axes in enumerate(panels[:, 0]):
+        axes.bar(np.arange(length), np.nan_to_num(values[layer]), color=SERIES[0], width=0.72)
+        axes.axhline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.set_ylabel(f"layer {layer}", fontsize=9)
+        axes.set_xlim(-0.6, length - 0.4)
+        axes.tick_params(axis="x", length=0)
+        _grid_lines(axes)
+    panels[-1, 0].set_xticks(np.arange(length), tokens, rotation=90, family="monospace")
+    panels[0, 0].set_title(title)
+    return figure
+
+
+def _blocks(values: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Average neighbouring rows: the middle of each block of rows, and the mean over it."""
+    values = as_array(values).astype(float)
+    starts = range(0, len(values), size)
+    middles = [start + (min(size, len(values) - start) - 1) / 2 for start in starts]
+    return np.array(middles), np.array([values[start:start + size].mean() for start in starts])
+
+
+def _grid_lines(*panels: Axes) -> None:
+    for axes in panels:
+        axes.grid(color=EMPTY, linewidth=0.8)
+        axes.set_axisbelow(True)
