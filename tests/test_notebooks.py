@@ -134,12 +134,13 @@ BROKEN_RULES = {
     "empty code cell": lambda made: made.cells[2].update(source=" "),
     "in order": lambda made: made.cells[2].update(execution_count=5),
     "nothing is checked": lambda made: made.cells[1].update(outputs=[]),
-    "error output": lambda made: made.cells[2].update(outputs=[new_output("error", ename="E", evalue="", traceback=[])]),
+    "error output": lambda made: made.cells[2].update(
+        outputs=[new_output("error", ename="E", evalue="", traceback=[])]),
     "stderr": lambda made: made.cells[2].update(outputs=[new_output("stream", name="stderr", text="w")]),
     "picture": lambda made: made.cells[2].update(outputs=_shown(image_png="A" * MOST_IMAGE_BYTES * 2)),
     "scripts": lambda made: made.cells[2].update(outputs=_shown(application_javascript="1")),
     "path of one machine": lambda made: made.cells[2].update(outputs=_shown(text_plain="in /" + "home/me/x.py")),
-    "path of one machine: 'C": lambda made: made.cells[2].update(outputs=_shown(text_html="C:\\Users\\me")),
+    "path of one machine: 'C": lambda made: made.cells[2].update(outputs=_shown(text_html="C:" + "\\Users\\me")),
     "link": lambda made: made.cells[0].update(source="# T\n[that](nowhere.md)"),
     "MathML": lambda made: made.cells[0].update(source="# T\n$\\mystery$"),
 }

@@ -99,7 +99,7 @@ class StateLayer(CacheLayerMixin):
         self.unread = False
         if len(self.states) == 1 and min(padding) == max(padding):
             return _step(self.states[0], query, key, value, rotation, scale, slice(None), padding[0])
-        if len(self.states) != batch:
+        if len(self.states) == 1:  # nothing is in it yet: padding comes before all tokens
             self.states = [self.new_state() for _ in range(batch)]
         parts = [_step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
                  for row, (state, pad) in enumerate(zip(self.states, padding, strict=True))]
@@ -113,8 +113,8 @@ class StateLayer(CacheLayerMixin):
         padding = chunk - real.sum(dim=-1)  # (B,)
         column = torch.arange(chunk, device=mask.device)
         if not torch.equal(real, column >= padding[:, None]):
-            raise ValueError("attention_mask: with a cache, padding may stand only before the first token of a "
-                             "row; pad on the left (tokenizer.padding_side = 'left')")
+            raise ValueError("attention_mask: with a cache, padding may stand only before the first token of "
+                             "a row; pad on the left (tokenizer.padding_side = 'left')")
         padding = padding.tolist()
         seen = [state.seen for state in self.states] * (batch // len(self.states))
         if any(pad and past for pad, past in zip(padding, seen, strict=True)):

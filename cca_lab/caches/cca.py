@@ -6,6 +6,8 @@ A group is pooled when its last token arrives, because that token's query, the j
 of eq. 2, is at hand then and need not be stored; its core waits until it is visible.
 """
 
+from copy import copy
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -102,9 +104,7 @@ class CCAState:
 
     def select(self, rows: Tensor) -> "CCAState":
         """Return a new state made of the given batch rows, int64, repetition allowed."""
-        new = CCAState(group=self.group, window=self.window, pooling=self.pooling["weights"],
-                       per_query_head=self.pooling["per_query_head"], backend=self.backend)
-        new.seen, new.first, new.rotation = self.seen, self.first, self.rotation
+        new = copy(self)  # the rotary tables are the same for all rows
         for name in ("core_key", "core_value", "raw_key", "raw_value"):
             tensor = getattr(self, name)
             setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
@@ -151,8 +151,10 @@ def cca_cache_bytes(length: int, *, group: int, window: int, layers: int, kv_hea
 
         2 B D (Hc floor(t/g) + Hk (t - g n(t))) + 2 D (t mod g) [rotary]
 
-    entries a layer, with n(t) = max(0, floor((t + 1 - s) / g)). The paper counts
-    L/g + s entries (section 3.3); the cores that wait inside the window come on top.
+    numbers a layer, with n(t) = max(0, floor((t + 1 - s) / g)).
+
+    Differs from the paper, which counts O(L/g + s) (section 3.6): cores that wait inside
+    the window, and the rotary tables of the open group, are counted too.
 
     Args:
         length: tokens read, t.

@@ -13,7 +13,7 @@ context {context} tokens; weights in fp16 |
 | text | {corpus}, fingerprint `{fingerprint}`, dealt to train and validation by module |
 | task | multi-document question answering (`cca_lab/tasks/multi_document_qa.py`) |
 | training | {steps:,} steps, {tokens:.1f} million tokens, seed {seed}, {minutes:.0f} minutes on {device}, torch {torch} |
-| optimizer | {optimizer}, peak rate {rate:g}, curriculum below |
+| optimizer | Muon for the blocks' matrices, AdamW for the rest, peak rate {rate:g}, curriculum below |
 
 ## Does it read?
 
@@ -59,7 +59,7 @@ def model_card(card: dict) -> str:
         name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]], command=_command(options),
         parameters=card["parameters"], corpus=card["corpus"]["name"], fingerprint=card["corpus"]["fingerprint"],
         steps=card["steps"], tokens=card["tokens"] / 1e6, minutes=card["seconds"] / 60, device=card["device"],
-        torch=card["torch"], optimizer=card["recipe"]["optimizer"], rate=card["recipe"]["learning_rate"],
+        torch=card["torch"], rate=card["recipe"]["learning_rate"],
         reading="\n".join(reading), retrieving="\n".join(retrieving), stages="\n".join(stages),
         positions=" | ".join(_place(float(position)) for position in positions), dashes="---|" * len(positions),
         **{key: options[key] for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})

@@ -40,7 +40,7 @@ def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, y
 
 
 @styled
-def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: str = ".3g",
+def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: str | None = None,
          logarithmic: bool = False) -> Figure:
     """Draw one horizontal bar for each value, in the order given.
 
@@ -48,12 +48,12 @@ def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: 
         values: by name, not negative.
         xlabel: what the values are, with their unit.
         title: of the figure.
-        numbers: format of the number at the end of each bar.
+        numbers: format of the number at the end of each bar; three digits by default.
         logarithmic: whether the axis is; then every value must be positive.
     """
     figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.38 * len(values)))
     drawn = axes.barh(list(values), list(values.values()), color=SERIES[0], height=0.62)
-    axes.bar_label(drawn, labels=[format(value, numbers) for value in values.values()], padding=4,
+    axes.bar_label(drawn, labels=[_written(value, numbers) for value in values.values()], padding=4,
                    fontsize=8.5, color=INK)
     axes.invert_yaxis()
     if logarithmic:
@@ -65,3 +65,10 @@ def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: 
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     return figure
+
+
+def _written(value: float, form: str | None) -> str:
+    """Write a number in a format, or with three digits and without an exponent."""
+    if form is not None:
+        return format(value, form)
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

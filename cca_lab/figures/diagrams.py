@@ -47,7 +47,8 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequen
     width = max(count, length)
     below = np.linspace(0, width - 1, length) if length > 1 else np.array([(width - 1) / 2])
     above = [float(below[np.flatnonzero(row)].mean()) for row in weights] if count < length else range(count)
-    figure, axes = plt.subplots(figsize=(max(3.6, 0.95 * width), 2.5))
+    longest = max(map(len, tick_labels(outputs, count) + tick_labels(inputs, length)), default=0)
+    figure, axes = plt.subplots(figsize=(max(3.6, max(0.95, 0.1 * longest + 0.25) * width), 2.5))
     for row, top in zip(weights, above, strict=True):
         for token in np.flatnonzero(row):
             axes.plot([below[token], top], [0, 1], color=FAINT, alpha=0.55, linewidth=_THICKEST * row[token],

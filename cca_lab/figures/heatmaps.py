@@ -1,6 +1,6 @@
 """Matrices whose rows are queries: attention weights, visibility, and how often each token is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,8 @@ from cca_lab.figures.style import (
 
 HIDDEN_CELL, CORE_CELL, RAW_CELL = range(3)
 _PAST, _FUTURE, _TOO_RARELY, _TOO_OFTEN = range(4)
-_CELL, _LEAST_SIDE, _MOST_SIDE = 0.33, 2.0, 4.6  # inches
+_CELL, _NUMBER_CELL, _LEAST_SIDE, _MOST_SIDE = 0.33, 0.42, 2.0, 4.6  # inches
+_LETTER = 0.09  # inches that a letter of a title takes
 _ROOM = 1.15  # inches for labels and colour bar
 _WIDEST = 9.5  # inches; more panels go into the next line
 
@@ -43,7 +44,7 @@ def heatmaps(
         matrices: (R, C) each, by title.
         rows, columns: labels, such as the tokens; shown up to 32 of them.
         row_name, column_name: what rows and columns are.
-        numbers: a format such as ".2f" to write each value into its cell; None for colours only.
+        numbers: a format such as ".2f" to write each value into its cell, except an exact 0.
         smallest, largest: ends of the scale; the largest value of all matrices by default.
         colours: the scale.
         bar: what the scale shows.
@@ -57,10 +58,11 @@ def heatmaps(
         raise ValueError(f"matrices: got shapes {[array.shape for array in arrays.values()]}, wanted one or "
                          "more of one shape (rows, columns); index batch and head away first")
     largest = max(array.max() for array in arrays.values()) if largest is None else largest
-    figure, panels = _panels(len(arrays), *shape)
+    figure, panels = _panels(arrays, shape, _CELL if numbers is None else _NUMBER_CELL)
     for axes, (title, array) in zip(panels, arrays.items(), strict=True):
+        written = numbers and [[format(x, numbers) if x else "" for x in line] for line in array]
         seaborn.heatmap(array, ax=axes, cmap=colours, vmin=smallest, vmax=largest, square=True, cbar=False,
-                        annot=numbers is not None, fmt=numbers or "", annot_kws={"size": 8}, **_grid(array))
+                        annot=written, fmt="", annot_kws={"size": 8}, **_grid(array))
         _label(axes, shape, rows, columns, row_name, column_name)
         axes.set_title(title)
     scale = figure.colorbar(panels[0].collections[0], ax=panels, shrink=0.8, aspect=24, pad=0.015, label=bar)
@@ -90,7 +92,7 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
     mask = as_array(mask).astype(bool)
     kinds = np.where(np.arange(mask.shape[1]) < cores, CORE_CELL, RAW_CELL)
     cells = np.where(mask, kinds, HIDDEN_CELL)
-    figure, (axes,) = _panels(1, *mask.shape)
+    figure, (axes,) = _panels([title], mask.shape)
     seaborn.heatmap(cells, ax=axes, cmap=ListedColormap([EMPTY, CORE, RAW]), vmin=0, vmax=2, square=True,
                     cbar=False, **_grid(cells))
     names = [f"core {p}" for p in range(cores)] if core_names is None else list(core_names)
@@ -114,7 +116,7 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
     arrays = {title: as_array(matrix).astype(int) for title, matrix in counts.items()}
     length = len(next(iter(arrays.values())))
     past = np.tri(length, dtype=bool)
-    figure, panels = _panels(len(arrays), length, length)
+    figure, panels = _panels(arrays, (length, length))
     colours = ListedColormap(["#D6E8F4", EMPTY, MISSING, WRONG])
     for axes, (title, count) in zip(panels, arrays.items(), strict=True):
         cells = np.where(count == past, np.where(past, _PAST, _FUTURE),
@@ -129,9 +131,12 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
     return figure
 
 
-def _panels(count: int, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
-    """Make axes side by side, in lines if need be, each sized for a matrix of square cells."""
-    width, height = (min(max(_CELL * side, _LEAST_SIDE), _MOST_SIDE) for side in (columns, rows))
+def _panels(titles: Collection[str], shape: tuple[int, int],
+            cell: float = _CELL) -> tuple[Figure, list[Axes]]:
+    """Make axes side by side, in lines if need be, each sized for its title and a matrix of square cells."""
+    height, width = (min(max(cell * side, _LEAST_SIDE), _MOST_SIDE) for side in shape)
+    width = max(width, _LETTER * max(map(len, titles)))
+    count = len(titles)
     in_line = min(count, max(1, int(_WIDEST // width)))
     lines = -(-count // in_line)
     figure, axes = plt.subplots(lines, in_line, squeeze=False,

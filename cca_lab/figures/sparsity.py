@@ -95,6 +95,8 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
     weight_axes.set(xscale="log", yscale="log", ylabel="weight", xlabel="key, the heaviest first",
                     ylim=(LEAST_WEIGHT, 1.3))
     mass_axes.set(xscale="log", ylabel="held by the heaviest keys", xlabel="number of keys", ylim=(0, 1.03))
+    for axes in (weight_axes, mass_axes):
+        axes.xaxis.set_major_formatter("{x:g}")
     weight_axes.set_title(title)
     _grid_lines(weight_axes, mass_axes)
     mass_axes.legend(loc="lower right")
@@ -136,7 +138,7 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
         smoothing: rows averaged into one point.
         title: of the figure.
     """
-    figure, axes = plt.subplots(figsize=(6.4, 3.6))
+    figure, axes = plt.subplots(figsize=(7.2, 3.4))
     if even is not None:
         axes.plot(*_blocks(even, smoothing), color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), label="even")
     for (name, values), colour in zip(curves.items(), SERIES, strict=False):
@@ -144,7 +146,7 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
     axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None))
     axes.set_title(title)
     _grid_lines(axes)
-    axes.legend(loc="upper left")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
 
 
@@ -167,12 +169,13 @@ def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
     figure, panels = plt.subplots(layers, 1, sharex=True, sharey=True, squeeze=False,
                                   figsize=(max(4.0, 0.27 * length), 1.0 * layers + 0.9))
     for layer, axes in enumerate(panels[:, 0]):
-        axes.bar(np.arange(length), np.nan_to_num(values[layer]), color=SERIES[0], width=0.72)
+        axes.bar(np.arange(length), np.nan_to_num(values[layer]), color=SERIES[0], width=0.72, linewidth=0)
         axes.axhline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.set_ylabel(f"layer {layer}", fontsize=9)
         axes.set_xlim(-0.6, length - 0.4)
         axes.tick_params(axis="x", length=0)
         _grid_lines(axes)
+        axes.grid(visible=False, axis="x")
     panels[-1, 0].set_xticks(np.arange(length), tokens, rotation=90, family="monospace")
     panels[0, 0].set_title(title)
     return figure

@@ -76,7 +76,7 @@ def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] 
         for index in line:
             text = printed(tokens[index])
             axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.88, facecolor=WEIGHTS(shade[index]),
-                                     edgecolor="none"))
+                                     edgecolor="white", linewidth=0.8))
             if index in marked:
                 axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.88, facecolor="none",
                                          edgecolor=WRONG, linewidth=1.8, zorder=3))
@@ -106,9 +106,10 @@ def rows_by_group(rows: Mapping[str, Any], *, group: int, cores: int, marked: in
         for p in range(cores):
             axes.axvspan(p * group - 0.5, (p + 1) * group - 0.5, color=CORE, linewidth=0,
                          alpha=0.10 if p % 2 else 0.22)
-        axes.bar(np.arange(length), row, width=1.0, color=RAW)
+        width = max(1.0, length / 250)  # a bar that can be seen
+        axes.bar(np.arange(length), row, width=width, color=RAW, linewidth=0)
         if marked is not None:
-            axes.bar([marked], row[[marked]], width=max(1.0, length / 160), color=WRONG)
+            axes.bar([marked], row[[marked]], width=1.6 * width, color=WRONG, linewidth=0)
             axes.annotate(f"{row[marked]:.2f}", (marked, row[marked]), xytext=(6, 0), color=WRONG,
                           textcoords="offset points", fontsize=9, va="bottom", fontweight="bold")
         axes.set_title(title)

@@ -61,7 +61,7 @@ def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tens
 
 def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
     if mask is not None and tuple(mask.shape) != wanted:
-        raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens and "
+        raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens, "
                          "0 at padding, for cached tokens too; the mechanism decides itself who sees whom")
 
 

@@ -43,7 +43,6 @@ class Stage:
 class Recipe:
     """Hyperparameters of a pretraining run."""
 
-    optimizer: str = "muon"
     step_tokens: int = 8192
     learning_rate: float = 8e-3
     betas: tuple[float, float] = (0.9, 0.98)
@@ -106,19 +105,56 @@ def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> 
     return torch.tensor(ids)
 
 
+class MatrixMuon(torch.optim.Muon):
+    """Muon that treats GPT-2's fused c_attn as the three matrices it is.
+
+    Muon orthogonalises the update of a matrix as a whole. Over W^Q, W^K and W^V
+    together the update of W^V crowds out the other two, and the model does not
+    learn to match; each on its own, it does.
+
+    Args:
+        model: whose matrices, embeddings aside, are to be updated.
+        options: of `torch.optim.Muon`.
+    """
+
+    def __init__(self, model: PreTrainedModel, **options) -> None:
+        self.pieces: list[tuple[nn.Parameter, nn.Parameter, slice]] = []  # piece, whole, columns
+        whole_matrices = []
+        for name, matrix in block_matrices(model):
+            width = matrix.shape[1] // 3
+            if not name.endswith("c_attn.weight"):
+                whole_matrices.append(matrix)
+                continue
+            for index in range(3):
+                columns = slice(index * width, (index + 1) * width)
+                self.pieces.append((nn.Parameter(matrix.detach()[:, columns]), matrix, columns))  # a view
+        super().__init__([*whole_matrices, *(piece for piece, _, _ in self.pieces)], **options)
+
+    def step(self, closure=None):
+        """Take a step; the pieces get their columns of the whole matrix's gradient first."""
+        for piece, whole, columns in self.pieces:
+            piece.grad = whole.grad[:, columns]
+        loss = super().step(closure)
+        for _, whole, _ in self.pieces:
+            whole.grad = None
+        return loss
+
+
+def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
+    """Return names and weights of every matrix but the embeddings."""
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    return [(name, p) for name, p in model.named_parameters() if p.ndim == 2 and id(p) not in embeddings]
+
+
 def make_optimizers(model: PreTrainedModel, recipe: Recipe) -> list[torch.optim.Optimizer]:
     """Return Muon for the blocks' matrices, AdamW for embeddings, biases and norms."""
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in embeddings]
-    tables = [p for p in model.parameters() if id(p) in embeddings]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
     common = dict(lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
-    adamw = [{"params": tables}, {"params": vectors, "weight_decay": 0.0}]
-    if recipe.optimizer == "adamw":
-        adamw.append({"params": matrices})
-        return [torch.optim.AdamW(adamw, betas=recipe.betas, fused=True, **common)]
-    return [torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **common),
-            torch.optim.AdamW(adamw, betas=recipe.betas, fused=True, **common)]
+    matrices = {id(matrix) for _, matrix in block_matrices(model)}
+    tables = [p for p in model.parameters() if p.ndim == 2 and id(p) not in matrices]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
+    return [MatrixMuon(model, adjust_lr_fn="match_rms_adamw", **common),
+            torch.optim.AdamW([{"params": tables}, {"params": vectors, "weight_decay": 0.0}],
+                              betas=recipe.betas, fused=True, **common)]
 
 
 class Pretrainer:

@@ -289,6 +289,15 @@ def test_padding_after_tokens_is_refused():
         logits(model, text(2), attention_mask=torch.tensor([[1, 1, 1, 1, 0, 1]]), past_key_values=cache)
 
 
+def test_another_number_of_rows_is_refused():
+    model = swap_attention(tiny("llama"), "cca", group=4, window=7)
+    ids, mask, positions = left_padded([text(5)[0], text(9)[0]])
+    cache = CCACache(model)
+    logits(model, ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
+    with pytest.raises(ValueError):
+        logits(model, text(1, rows=3), past_key_values=cache)
+
+
 def test_maps_with_a_cache_are_refused():
     model = swap_attention(tiny("gpt2"), "cca", group=2, window=3)
     with pytest.raises(ValueError, match="attention_maps"):

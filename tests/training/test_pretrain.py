@@ -8,7 +8,16 @@ import torch
 from cca_lab.commands.pretrain import PretrainOptions, pretrain
 from cca_lab.models import load_pretrained
 from cca_lab.models.base import new_model, sinusoids
-from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
+from cca_lab.models.pretrain import (
+    MatrixMuon,
+    Pretrainer,
+    Recipe,
+    Stage,
+    block_matrices,
+    copy_batch,
+    curriculum,
+    token_losses,
+)
 from tests.training import small
 
 
@@ -74,6 +83,26 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family):
     assert not list(tmp_path.glob("*.part"))
     with pytest.raises(ValueError, match="is there already"):
         pretrain(PretrainOptions(family, out))
+
+
+def test_the_fused_projections_of_gpt2_are_three_matrices_to_the_optimizer():
+    """The mutant, Muon over the fused matrix, takes another step."""
+    options = dict(lr=0.1, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    model = small.model()
+    fused = model.transformer.h[0].attn.c_attn.weight
+    pieces = [torch.nn.Parameter(piece.clone()) for piece in fused.detach().chunk(3, dim=1)]
+    whole = torch.nn.Parameter(fused.detach().clone())
+    optimizers = MatrixMuon(model, **options), torch.optim.Muon(pieces, **options), torch.optim.Muon([whole], **options)
+    for _ in range(3):
+        for _, matrix in block_matrices(model):
+            matrix.grad = torch.randn_like(matrix)
+        whole.grad = fused.grad.clone()
+        for piece, gradient in zip(pieces, fused.grad.chunk(3, dim=1), strict=True):
+            piece.grad = gradient.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.allclose(fused, torch.cat(pieces, dim=1), atol=1e-4)
+    assert not torch.allclose(fused, whole, atol=1e-2)
 
 
 def test_a_wrong_family_is_named():
