@@ -77,5 +77,6 @@ def cases(draw: st.DrawFn, most_rows: int = 20, most_columns: int = 20) -> Case:
             for _ in range(2))
     of_batch, of_heads = draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, heads]))
     count = draw(st.integers(1, 4))
-    intervals = torch.stack([random_table(rows, columns, count, generator) for _ in range(of_batch * of_heads)])
-    return Case(q, k, v, intervals.unflatten(0, (of_batch, of_heads)), draw(st.sampled_from([0.3, 1.0, -0.5])))
+    each = [random_table(rows, columns, count, generator) for _ in range(of_batch * of_heads)]
+    intervals = torch.stack(each).unflatten(0, (of_batch, of_heads))
+    return Case(q, k, v, intervals, draw(st.sampled_from([0.3, 1.0, -0.5])))

@@ -25,7 +25,10 @@ def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale:
     """Interval attention in linear memory, differentiable once in q, k, v through out and lse.
 
     Args:
-        q: (B, H, L, D); k, v: (B, Hk, N, D); intervals: int64 (b, h, L, n, 2); scale: factor on the dot products.
+        q: (B, H, L, D).
+        k, v: (B, Hk, N, D).
+        intervals: int64 (b, h, L, n, 2), checked already.
+        scale: factor on the dot products.
         block: query rows of a block; None lets the planner choose. Any number gives the same result.
 
     Returns:
@@ -52,7 +55,7 @@ class _BlockedAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out, grad_lse):
         if torch.is_grad_enabled():  # asked to build a graph of the backward
-            raise RuntimeError("blocked attention has no second derivative: use backend=\"dense\" with create_graph=True")
+            raise RuntimeError('blocked attention has no second derivative: use backend="dense" for that')
         q, k, v, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
             return None, None, None, None, None, None
@@ -101,8 +104,8 @@ class _Problem:
             mask, blind = part.mask(q.dtype, q.device), part.blind_rows(q.device)
             keys, values = _blocks_of_columns(k, part, self.share), _blocks_of_columns(v, part, self.share)
             for head in _passes(part, self.share):
-                part_out, part_lse = tile.forward(_blocks_of_rows(q, part, head), keys, values, mask, part.causal,
-                                                  scale)
+                queries = _blocks_of_rows(q, part, head)
+                part_out, part_lse = tile.forward(queries, keys, values, mask, part.causal, scale)
                 if blind is not None:
                     part_lse = part_lse.masked_fill(blind, float("-inf"))
                 _merge(_blocks_of_rows(out, part, head), _blocks_of_rows(lse, part, head), part_out, part_lse)
@@ -119,7 +122,8 @@ class _Problem:
             keys, values = _blocks_of_columns(k, part, self.share), _blocks_of_columns(v, part, self.share)
             for head in _passes(part, self.share):
                 grad_rows, q_rows, out_rows, lse_rows = (_blocks_of_rows(x, part, head) for x in by_row)
-                pieces = tile.backward(grad_rows, q_rows, keys, values, out_rows, lse_rows, mask, part.causal, scale)
+                pieces = tile.backward(grad_rows, q_rows, keys, values, out_rows, lse_rows, mask,
+                                       part.causal, scale)
                 _blocks_of_rows(grad_q, part, head).add_(pieces.q)
                 _add_columns(grad_k, part, pieces.k)
                 _add_columns(grad_v, part, pieces.v)
@@ -146,8 +150,8 @@ def _problems(intervals: Tensor, share: int, block: int | None) -> list[_Problem
             if heads == 1:
                 found.append(_Problem(of_batch, every, every, share, plan))
             else:
-                key_head = head // share
-                found.append(_Problem(of_batch, slice(head, head + 1), slice(key_head, key_head + 1), 1, plan))
+                one, of_keys = slice(head, head + 1), slice(head // share, head // share + 1)
+                found.append(_Problem(of_batch, one, of_keys, 1, plan))
     return found
 
 
@@ -182,7 +186,8 @@ def _add_columns(total: Tensor, part: Part, pieces: Tensor) -> None:
         width = min(part.step, part.columns - first)
         span = width + (part.count - 1) * part.step
         column = part.column + first
-        total[:, column : column + span].unfold(1, width, part.step).mT.add_(pieces[:, :, first : first + width])
+        apart = total[:, column : column + span].unfold(1, width, part.step).mT  # (G, U, width, D)
+        apart.add_(pieces[:, :, first : first + width])
 
 
 def _merge(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:

@@ -34,11 +34,15 @@ def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor, scale: float) -> t
     return (scores - lse.unsqueeze(-1)).exp(), lse
 
 
-def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Reference of `interval_attention`: out = A v with the explicit matrix A, differentiable any number of times.
+def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
+                    scale: float) -> tuple[Tensor, Tensor]:
+    """Reference of `interval_attention`: out = A v with the explicit matrix A, differentiable at will.
 
     Args:
-        q: (B, H, L, D); k, v: (B, Hk, N, D); intervals: int64 (b, h, L, n, 2); scale: factor on the dot products.
+        q: (B, H, L, D).
+        k, v: (B, Hk, N, D).
+        intervals: int64 (b, h, L, n, 2), checked already.
+        scale: factor on the dot products.
 
     Returns:
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32.

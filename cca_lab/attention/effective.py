@@ -17,8 +17,8 @@ def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor
         q: queries (B, H, L, D).
         k: keys of the columns (B, Hk, N, D), pooled ones included.
         intervals: int64 (b, h, L, n, 2), as in `interval_attention`.
-        pooling: P (b, h, N, L), b in {1, B}, h in {1, Hk, H}: identity rows for raw tokens, weights for pooled
-            ones (`pooling_matrix` makes those).
+        pooling: P (b, h, N, L), b in {1, B}, h in {1, Hk, H}: identity rows for raw tokens, weights for
+            pooled ones (`pooling_matrix` makes those).
         scale: factor on the dot products; D ** -0.5 by default.
 
     Returns:
@@ -30,11 +30,12 @@ def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor
     batch, heads, rows, head_dim = q.shape
     key_heads, columns = k.shape[1:3]
     check_intervals(intervals, batch, heads, rows, columns)
-    fits = (pooling.dim() == 4 and pooling.shape[0] in (1, batch) and pooling.shape[1] in (1, key_heads, heads)
-            and tuple(pooling.shape[2:]) == (columns, rows))
+    shape = tuple(pooling.shape)
+    fits = (len(shape) == 4 and shape[0] in (1, batch) and shape[1] in (1, key_heads, heads)
+            and shape[2:] == (columns, rows))
     if not fits:
-        raise ValueError(f"pooling has shape {tuple(pooling.shape)}; wanted (1 or {batch}, 1, {key_heads} or {heads}, "
-                         f"{columns}, {rows}): one row for each column, one entry for each raw token")
+        raise ValueError(f"pooling has shape {shape}; wanted (1 or {batch}, 1, {key_heads} or {heads}, {columns}, "
+                         f"{rows}): one row for each column, one entry for each raw token")
     weights, _ = attention_matrix(q, k, intervals, head_dim**-0.5 if scale is None else scale)
     if pooling.shape[1] == key_heads:
         pooling = pooling.repeat_interleave(heads // key_heads, dim=1)

@@ -35,12 +35,12 @@ def interval_attention(
             (start == end), a row may not. On the CPU or on q's device.
         scale: factor on the dot products; D ** -0.5 by default.
         backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N, forward and
-            backward), or "auto" (blocked).
+            backward), or "auto": blocked, but dense for a single row, where that is linear and quicker.
         return_lse: also return the log-sum-exp of each row, with which parts of a row merge exactly.
 
     Returns:
-        out (B, H, L, D) in q's dtype; with `return_lse` the pair (out, lse), lse (B, H, L), natural log, in at
-        least float32. Both carry gradients. Softmax is taken in at least float32.
+        out (B, H, L, D) in q's dtype; with `return_lse` the pair (out, lse), lse (B, H, L), natural log, in
+        at least float32. Both carry gradients. Softmax is taken in at least float32.
 
     Raises:
         ValueError: naming the argument: bad intervals, shapes, dtypes or devices that do not fit, an unknown
@@ -50,18 +50,19 @@ def interval_attention(
     batch, heads, rows, head_dim = q.shape
     check_intervals(intervals, batch, heads, rows, k.shape[2])
     if intervals.device not in (q.device, torch.device("cpu")):
-        raise ValueError(f"intervals is on {intervals.device}, q on {q.device}; move it to {q.device} or to the CPU")
-    attend = _backend(backend)
+        raise ValueError(f"intervals is on {intervals.device}, q on {q.device}; move it to either q's device "
+                         "or the CPU")
+    attend = _backend(backend, rows)
     out, lse = attend(q, k, v, intervals, head_dim**-0.5 if scale is None else float(scale))
     return (out, lse) if return_lse else out
 
 
-def _backend(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
+def _backend(name: str, rows: int) -> Callable[..., tuple[Tensor, Tensor]]:
     if name == "triton":
         raise ValueError('backend "triton" is not built yet: the fused kernels come in a later release; '
                          'use "blocked" (or "auto")')
     if name == "auto":
-        name = "blocked"
+        name = "dense" if rows == 1 else "blocked"
     if name not in BACKENDS:
         raise ValueError(f"backend is {name!r}; wanted one of {', '.join(map(repr, BACKENDS))} or 'auto'")
     return BACKENDS[name]
@@ -70,19 +71,20 @@ def _backend(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.dim() != 4:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted four dimensions (batch, head, length, head_dim)")
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted (batch, head, length, head_dim)")
         if not x.is_floating_point():
             raise ValueError(f"{name} has dtype {x.dtype}; wanted a floating dtype")
         if x.dtype != q.dtype:
-            raise ValueError(f"{name} has dtype {x.dtype} and q {q.dtype}; wanted one dtype, cast them to it")
+            raise ValueError(f"{name} has dtype {x.dtype} and q {q.dtype}; cast them to one dtype")
         if x.device != q.device:
-            raise ValueError(f"{name} is on {x.device} and q on {q.device}; wanted one device, move them to it")
+            raise ValueError(f"{name} is on {x.device} and q on {q.device}; move them to one device")
         if 0 in x.shape:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}, an empty tensor; wanted every dimension at least 1")
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, which is empty; wanted at least 1 everywhere")
     if v.shape != k.shape:
         raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
     if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
-        raise ValueError(f"k has shape {tuple(k.shape)} and q {tuple(q.shape)}; wanted the same batch and head_dim")
+        raise ValueError(f"k has shape {tuple(k.shape)} and q {tuple(q.shape)}; wanted the same batch and "
+                         "head_dim")
     if q.shape[1] % k.shape[1]:
-        raise ValueError(f"q has {q.shape[1]} heads and k {k.shape[1]}; wanted a multiple: each KV head serves "
-                         "the same number of query heads")
+        raise ValueError(f"q has {q.shape[1]} heads and k {k.shape[1]}; wanted a multiple, so that each KV head "
+                         "serves as many query heads")

@@ -13,7 +13,8 @@ from torch import Tensor
 MAX_INTERVALS = 4
 
 
-def causal_intervals(length: int, columns: int | None = None, *, device: torch.device | str = "cpu") -> Tensor:
+def causal_intervals(length: int, columns: int | None = None, *,
+                     device: torch.device | str = "cpu") -> Tensor:
     """Intervals of full causal attention: row i sees every column up to its own.
 
     With more columns than rows the rows are the last ones (a chunk after a cache), so row i sees
@@ -32,8 +33,8 @@ def causal_intervals(length: int, columns: int | None = None, *, device: torch.d
     """
     columns = length if columns is None else columns
     if columns < length:
-        raise ValueError(f"columns is {columns}, fewer than the {length} rows: the first rows would see nothing; "
-                         "pass columns >= length")
+        raise ValueError(f"columns is {columns}, fewer than the {length} rows: the first rows would see "
+                         "nothing; pass columns >= length")
     ends = torch.arange(columns - length + 1, columns + 1, device=device)
     return torch.stack([torch.zeros_like(ends), ends], dim=-1)[None, None, :, None]  # (1, 1, L, 1, 2)
 
@@ -81,8 +82,9 @@ def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, column
     _refuse((ends <= starts).all(dim=-1), table, "sees no column (every interval is empty)",
             "give each row at least one column: a softmax over nothing is NaN")
     for one, other in combinations(range(table.shape[3]), 2):
-        shared = torch.minimum(ends[..., one], ends[..., other]) - torch.maximum(starts[..., one], starts[..., other])
-        _refuse(shared > 0, table, f"has overlapping intervals {one} and {other}",
+        shared_start = torch.maximum(starts[..., one], starts[..., other])
+        shared_end = torch.minimum(ends[..., one], ends[..., other])
+        _refuse(shared_start < shared_end, table, f"has overlapping intervals {one} and {other}",
                 "a column may be counted once only; make the intervals of a row disjoint")
     back = (starts[:, :, 1:] < starts[:, :, :-1]) | (ends[:, :, 1:] < ends[:, :, :-1])
     _refuse(torch.nn.functional.pad(back, (0, 0, 1, 0)), table, "moves back from the row before",

@@ -67,7 +67,7 @@ class Part:
         return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
 
     def blind_rows(self, device: torch.device) -> Tensor | None:
-        """bool (rows,), True for rows of a block that see none of the part's columns; None if there are none."""
+        """bool (rows,), True for rows of a block that see none of the part's columns; None if none is."""
         if self.edges is None:
             return None
         blind = self.edges[:, 0] >= self.edges[:, 1]
@@ -91,7 +91,8 @@ def plan_of(table: Tensor, block: int | None = None) -> tuple[Part, ...]:
 @lru_cache(maxsize=32)
 def _cached_plan(table: bytes, intervals: int, block: int | None) -> tuple[Part, ...]:
     columns = torch.frombuffer(bytearray(table), dtype=torch.int64).view(-1, intervals, 2)
-    return tuple(part for index in range(intervals) for part in _gather(_plan_interval(columns[:, index], block)))
+    plans = (_gather(_plan_interval(columns[:, index], block)) for index in range(intervals))
+    return tuple(part for plan in plans for part in plan)
 
 
 def _plan_interval(table: Tensor, block: int | None) -> Iterator[Part]:
@@ -118,7 +119,7 @@ def _stretches(table: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 def _causal_parts(row: int, rows: int, start: int, end: int) -> Iterator[Part]:
-    """Rows that share a start and each see one column more than the row before; the first sees [start, end)."""
+    """Rows that share a start and see one column more than the row before; the first sees [start, end)."""
     for first in range(0, rows if end - 1 > start else 0, _ROWS_AT_ONCE):
         yield Part(row + first, min(_ROWS_AT_ONCE, rows - first), 1, start, end - 1 - start)
     yield Part(row, rows, 1, end - 1, rows, causal=True)

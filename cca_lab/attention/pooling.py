@@ -31,9 +31,10 @@ def pool_groups(
             alternatives of the paper's Table 7.
         per_query_head: weights, and so a core, for each query head (as the authors' code has it).
         scale: factor on the logits; D ** -0.5 by default.
-        rotation: rotary tables (cos, sin), (L, D) or (B, L, D), in the half-rotated layout, with which q and k
-            were rotated. Each key is first turned to the middle position p * g + g // 2 of its group (paper's
-            B.2), so that the core key is the pooled unrotated key rotated there. The logits use k as it came.
+        rotation: rotary tables (cos, sin), (L, D) or (B, L, D), in the half-rotated layout, with which q and
+            k were rotated. Each key is first turned to the middle position p * g + g // 2 of its group (the
+            paper's B.2), so that the core key is the pooled unrotated key rotated there. The logits use k as
+            it came.
         return_phi: also return phi.
 
     Returns:
@@ -43,7 +44,7 @@ def pool_groups(
     Raises:
         ValueError: naming the argument whose shape or value does not fit.
 
-    Differs from the paper: heads are not mentioned there; one weight vector per KV head is this lab's default.
+    Differs from the paper: it does not speak of heads; one weight vector per KV head is the lab's default.
     """
     count = _check(q, k, v, group, count, weights, rotation)
     keys, values = (_groups(x, group, count) for x in (k, v))  # (B, Hk, M, g, D)
@@ -89,7 +90,8 @@ def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: flo
     dtype = accumulation_dtype(keys.dtype)
     share = q.shape[1] // key_heads if per_query_head else 1
     if weights == "mean":
-        return torch.full((batch, key_heads, count, share, group), 1.0 / group, dtype=dtype, device=keys.device)
+        shape = (batch, key_heads, count, share, group)
+        return torch.full(shape, 1.0 / group, dtype=dtype, device=keys.device)
     last = q[:, :, group - 1 : count * group : group].to(dtype)  # (B, H, M, D)
     last = last.unflatten(1, (key_heads, -1)).transpose(2, 3)  # (B, Hk, M, r, D)
     if not per_query_head:
@@ -136,8 +138,8 @@ def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weigh
         raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
     batch, heads, length, head_dim = q.shape
     if (k.shape[0], *k.shape[2:]) != (batch, length, head_dim) or heads % k.shape[1]:
-        raise ValueError(f"k has shape {tuple(k.shape)}; wanted ({batch}, a divisor of {heads}, {length}, {head_dim}) "
-                         "to go with q: every token needs its query, key and value")
+        raise ValueError(f"k has shape {tuple(k.shape)}; wanted ({batch}, a divisor of {heads}, {length}, "
+                         f"{head_dim}) to go with q: every token needs its query, key and value")
     if group < 1:
         raise ValueError(f"group is {group}; wanted at least 1 token")
     complete = length // group
@@ -146,6 +148,6 @@ def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weigh
     for name, table in zip(("cos", "sin"), rotation or (), strict=False):
         shapes = ((length, head_dim), (1, length, head_dim), (batch, length, head_dim))
         if tuple(table.shape) not in shapes or head_dim % 2:
-            raise ValueError(f"rotation's {name} has shape {tuple(table.shape)}; wanted ({length}, {head_dim}) or "
-                             f"({batch}, {length}, {head_dim}), head_dim even, as the tables that rotated k")
+            raise ValueError(f"rotation's {name} has shape {tuple(table.shape)}; wanted ({length}, {head_dim}) "
+                             f"or ({batch}, {length}, {head_dim}), head_dim even: the tables that rotated k")
     return complete if count is None else count

@@ -45,7 +45,8 @@ class FlashTile:
     """
 
     def forward(self, q, k, v, mask, causal, scale):
-        return _ops._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
+        return _ops._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
 
     def backward(self, grad, q, k, v, out, lse, mask, causal, scale):
         return Gradients(*_ops._scaled_dot_product_flash_attention_for_cpu_backward(

@@ -128,17 +128,15 @@ def _measure(length: int, windows: Sequence[int], kind: str, rounds: int) -> lis
 
 def show(result: dict[str, Any]) -> None:
     """Print the rows of `run`, forward before forward+backward."""
-    where = result["machine"]
-    shape = ", ".join(f"{name} {value}" for name, value in result["shape"].items())
-    title = f"{where['cpu']}, {where['threads']} threads; {shape}"
-    columns = ("L, window", "full ms", "CCA ms", "full / CCA", "range", "pairs", "share", "full MiB", "CCA MiB")
+    where, shape = result["machine"], result["shape"]
+    print_table(f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}", list(shape), [shape.values()])
+    columns = ("L", "s", "full ms", "CCA ms", "ratio", "range", "pairs", "share", "MiB")
     for kind in PASSES:
-        rows = [(f"{row['length']}, {row['window']}", f"{row['full_seconds'] * 1e3:.1f}",
-                 f"{row['cca_seconds'] * 1e3:.1f}", f"{row['ratio']:.2f}",
-                 "{:.2f} .. {:.2f}".format(*row["ratio_range"]), f"{row['pair_ratio']:.2f}", f"{row['share']:.0%}",
-                 _mib(row.get("full_peak")), _mib(row.get("cca_peak")))
+        rows = [(row["length"], row["window"], f"{row['full_seconds'] * 1e3:.1f}", f"{row['cca_seconds'] * 1e3:.1f}",
+                 f"{row['ratio']:.2f}", "{:.2f}-{:.2f}".format(*row["ratio_range"]), f"{row['pair_ratio']:.2f}",
+                 f"{row['share']:.0%}", _mib(row.get("full_peak")) + " / " + _mib(row.get("cca_peak")))
                 for row in result["rows"] if row["pass"] == kind]
-        print_table(f"{kind}; {title}", columns, rows)
+        print_table(f"{kind}: full / CCA, beside the ratio of pairs", columns, rows)
 
 
 def _mib(size: int | None) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -57,10 +58,10 @@ def write_json(path: str | Path, data: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
                 console: Console | None = None) -> None:
-    """Print rows of text and numbers; every column but the first is aligned at its right."""
-    table = Table(title=title)
+    """Print rows of text and numbers, aligned at their right but for the first column."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*map(str, row))
     (console or Console()).print(table)

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from cca_lab.figures.style import INK, SERIES, styled
 
+
+@styled
 def convergence(curves: Mapping[str, Sequence[float]], reference: float | None = None, *,
                 smoothing: int = 5, ylabel: str = "loss") -> Figure:
     """Draw loss against step, a thin line of what was seen and a thick running mean (CCA Figure 6).
@@ -16,36 +20,33 @@ def convergence(curves: Mapping[str, Sequence[float]], reference: float | None =
         smoothing: steps of the running mean.
         ylabel: what the vertical axis shows.
     """
-    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
-    axes = figure.subplots()
-    for index, (name, losses) in enumerate(curves.items()):
+    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    for (name, losses), colour in zip(curves.items(), SERIES, strict=False):
         steps = np.arange(1, len(losses) + 1)
-        axes.plot(steps, losses, color=f"C{index}", alpha=0.3, linewidth=1)
+        axes.plot(steps, losses, color=colour, alpha=0.3, linewidth=1)
         width = min(smoothing, len(losses))
         means = np.convolve(losses, np.ones(width) / width, mode="valid")
-        axes.plot(steps[width - 1:], means, color=f"C{index}", linewidth=2, label=name)
+        axes.plot(steps[width - 1:], means, color=colour, linewidth=2, label=name)
     if reference is not None:
-        axes.axhline(reference, color="0.3", linestyle="--", linewidth=1, label="before the swap")
+        axes.axhline(reference, color=INK, linestyle="--", linewidth=1, label="before the swap")
     axes.set(xlabel="step", ylabel=ylabel)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend()
     return figure
 
 
+@styled
 def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
     """Draw exact match against the position of the answer, one line a model.
 
     Args:
         matches: for each model, position (0 first, 1 last) -> share answered, 0 to 1.
     """
-    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
-    axes = figure.subplots()
-    for index, (name, by_position) in enumerate(matches.items()):
+    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    for (name, by_position), colour, marker in zip(matches.items(), SERIES, "osD^v*", strict=False):
         positions = sorted(by_position)
-        axes.plot(positions, [100 * by_position[position] for position in positions],
-                  marker="osD^v"[index % 5], label=name)
+        axes.plot(positions, [100 * by_position[position] for position in positions], color=colour,
+                  marker=marker, label=name)
     axes.set(xlabel="position of the answering document (0 first, 1 last)", ylabel="exact match, %",
              ylim=(-4, 104), xticks=positions)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend()
     return figure

@@ -1,7 +1,7 @@
 """What an interval attention must satisfy, as checks that take an implementation.
 
-An implementation is anything called as attend(q, k, v, intervals, scale) -> (out, lse), which all backends are.
-A check returns nothing, or raises AssertionError with the largest error and its ratio.
+An implementation is anything called as attend(q, k, v, intervals, scale) -> (out, lse), as all backends
+are. A check returns nothing, or raises AssertionError with the largest error and its ratio.
 """
 
 import math
@@ -38,16 +38,18 @@ def ragged_case(**sizes: int) -> Case:
 
 
 def window_table(rows: int, window: int, step: int, cores: bool) -> Tensor:
-    """(L, n, 2): a window of raw tokens that slides `step` rows at a time, and the cores it leaves behind."""
+    """(L, n, 2): a raw window that slides `step` rows at a time, and the cores of what it leaves behind."""
     row = torch.arange(rows)
     left = torch.div((row + 1 - window).clamp(min=0), step, rounding_mode="floor")
     first = int(left[-1]) if cores else 0
     raw = torch.stack([first + left * step, first + row + 1], dim=-1)
-    return torch.stack([torch.stack([torch.zeros_like(left), left], dim=-1), raw], dim=1) if cores else raw[:, None]
+    if not cores:
+        return raw[:, None]
+    return torch.stack([torch.stack([torch.zeros_like(left), left], dim=-1), raw], dim=1)
 
 
 def window_case(rows: int = 60, window: int = 8, step: int = 4, cores: bool = True, **sizes: int) -> Case:
-    """Sliding window, with cores as in CCA attention if asked: enough rows for parts of several blocks."""
+    """Sliding window, with cores as in CCA attention if asked; enough rows for parts of several blocks."""
     table = window_table(rows, window, step, cores)
     return case_of(table[None, None], int(table.max()), **sizes)
 
@@ -71,22 +73,25 @@ def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> t
                 total = math.fsum(math.exp(logit - top) for logit in logits)
                 lse[b, h, i] = top + math.log(total)
                 for d in range(head_dim):
-                    parts = (math.exp(logit - top) * values[b][kv][j][d] for logit, j in zip(logits, seen, strict=True))
+                    parts = (math.exp(logit - top) * values[b][kv][j][d]
+                             for logit, j in zip(logits, seen, strict=True))
                     out[b, h, i, d] = math.fsum(parts) / total
     return out, lse
 
 
 # ---------------------------------------------------------------- checks
 
-def check_same(attend: Attend, case: Case, reference: Attend = dense_attention, tolerance: float = 1e-12) -> None:
+def check_same(attend: Attend, case: Case, reference: Attend = dense_attention,
+               tolerance: float = 1e-12) -> None:
     """Output and log-sum-exp equal the reference's."""
     got, wanted = (form(*case.tensors, case.intervals, case.scale) for form in (attend, reference))
     assert_close(got[0], wanted[0], "output", tolerance)
     assert_close(got[1], wanted[1], "lse", tolerance)
 
 
-def check_gradients(attend: Attend, case: Case, through_lse: bool = False, tolerance: float = 1e-12) -> None:
-    """Gradients of q, k and v, taken through the output or also through the log-sum-exp, equal the dense ones."""
+def check_gradients(attend: Attend, case: Case, through_lse: bool = False,
+                    tolerance: float = 1e-12) -> None:
+    """Gradients of q, k, v, through the output and if asked through the log-sum-exp, equal the dense ones."""
     generator = torch.Generator().manual_seed(1)
     grad_out = torch.randn(case.q.shape, generator=generator, dtype=torch.float64)
     grad_lse = torch.randn(case.q.shape[:3], generator=generator, dtype=torch.float64) * through_lse
@@ -117,7 +122,7 @@ def check_matrix(attend: Attend, case: Case) -> None:
 
 
 def check_hidden_columns(attend: Attend, case: Case) -> None:
-    """Finite edits of a column's key and value leave every row that does not see it bit-equal, and move the others."""
+    """Finite edits of a column leave every row that does not see it bit-equal, and move the others."""
     before, _ = attend(*case.tensors, case.intervals, case.scale)
     for column in range(case.k.shape[2]):
         k, v = case.k.clone(), case.v.clone()
@@ -126,7 +131,8 @@ def check_hidden_columns(attend: Attend, case: Case) -> None:
         after, _ = attend(case.q, k, v, case.intervals, case.scale)
         sees = visible_mask(case.intervals, k.shape[2])[..., column].expand(before.shape[:3])
         moved = (after != before).any(-1)
-        assert torch.equal(moved, sees), f"edits of column {column} move rows {(moved != sees).nonzero()[:3].tolist()}"
+        wrong = (moved != sees).nonzero()[:3].tolist()
+        assert torch.equal(moved, sees), f"edits of column {column} move or spare (b, h, row) {wrong}"
 
 
 def check_large_logits(attend: Attend, case: Case, size: float = 1e5) -> None:

@@ -1,4 +1,4 @@
-"""The blocked rung: its plan by brute force, and itself against the dense rung on whatever it may be given."""
+"""The blocked rung: its plan by brute force, and itself against the dense rung on all it may be given."""
 
 from contextlib import contextmanager
 from functools import partial
@@ -9,8 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.attention import causal_intervals, visible_mask
-from cca_lab.attention import blocked, plan, tiles
+from cca_lab.attention import blocked, causal_intervals, plan, tiles, visible_mask
 from cca_lab.attention.blocked import blocked_attention
 from tests import strategies
 from tests.attention import bench
@@ -46,7 +45,8 @@ def check_plan(table: torch.Tensor, columns: int, block: int | None) -> None:
         seen = torch.ones(part.rows, part.columns, dtype=torch.int64) if mask is None else (mask == 0).long()
         seen = seen.tril() if part.causal else seen
         blind = part.blind_rows(torch.device("cpu"))
-        assert torch.equal(seen.sum(1) == 0, torch.zeros(part.rows, dtype=torch.bool) if blind is None else blind)
+        blind = torch.zeros(part.rows, dtype=torch.bool) if blind is None else blind
+        assert torch.equal(seen.sum(1) == 0, blind)
         for u in range(part.count):
             row, column = part.row + u * part.rows, part.column + u * part.step
             held[row : row + part.rows, column : column + part.columns] += seen
@@ -71,7 +71,8 @@ LONG = {
     "short blocks": torch.stack([torch.arange(800) // 50 * 50, torch.arange(1, 801)], dim=-1)[:, None],
     "sinks and window": torch.cat([torch.tensor([0, 4]).expand(900, 1, 2),
                                    bench.window_table(900, 40, 1, cores=False).clamp(min=4)], dim=1)[4:],
-    "late start": torch.stack([torch.zeros(900, dtype=torch.int64), (torch.arange(900) - 500).clamp(min=0)], dim=-1)[:, None],
+    "late start": torch.stack([torch.zeros(900, dtype=torch.int64),
+                               (torch.arange(900) - 500).clamp(min=0)], dim=-1)[:, None],
 }
 
 
@@ -96,7 +97,8 @@ def test_causal_attention_becomes_one_part():
 
 # ---------------------------------------------------------------- against the dense rung
 
-@given(case=strategies.cases(), block=blocks, split=st.booleans(), plain=st.booleans(), through_lse=st.booleans())
+@given(case=strategies.cases(), block=blocks, split=st.booleans(), plain=st.booleans(),
+       through_lse=st.booleans())
 def test_blocked_equals_dense_on_any_case(case, block, split, plain, through_lse):
     attend = partial(blocked_attention, block=block)
     with cheap_merges() if split else mock.MagicMock(), plain_tiles() if plain else mock.MagicMock():

@@ -3,8 +3,14 @@
 import pytest
 import torch
 
-from cca_lab.attention import (causal_intervals, effective_attention, interval_attention, pool_groups, pooling_matrix,
-                               visible_mask)
+from cca_lab.attention import (
+    causal_intervals,
+    effective_attention,
+    interval_attention,
+    pool_groups,
+    pooling_matrix,
+    visible_mask,
+)
 from tests.attention import bench
 from tests.mechanisms.bench import assert_close, inputs
 
@@ -12,11 +18,12 @@ LENGTH, GROUP, WINDOW = 23, 4, 6
 
 
 def pooled_inputs(per_query_head: bool):
-    """q, raw v, and the columns [cores ; raw tokens] of a CCA attention: keys, values, P and intervals."""
+    """q, raw v, and the columns [cores ; raw] of a CCA attention: keys, values, P and intervals."""
     q, k, v = inputs(LENGTH, batch=2, heads=4, kv_heads=2)
     table = bench.window_table(LENGTH, WINDOW, GROUP, cores=True)
     count = int(table[-1, 0, 1])
-    core_k, core_v, phi = pool_groups(q, k, v, GROUP, count=count, per_query_head=per_query_head, return_phi=True)
+    core_k, core_v, phi = pool_groups(q, k, v, GROUP, count=count, per_query_head=per_query_head,
+                                      return_phi=True)
     if per_query_head:
         k, v = (x.repeat_interleave(2, dim=1) for x in (k, v))
     identity = torch.eye(LENGTH, dtype=q.dtype).expand(2, k.shape[1], -1, -1)

@@ -35,7 +35,8 @@ def test_dense_equals_plain_python(case):
 
 def test_full_causal_intervals_are_pytorchs_causal_attention():
     case = bench.case_of(causal_intervals(9), 9, heads=4, key_heads=2)
-    wanted = torch.nn.functional.scaled_dot_product_attention(*case.tensors, is_causal=True, enable_gqa=True, scale=0.5)
+    wanted = torch.nn.functional.scaled_dot_product_attention(*case.tensors, is_causal=True, enable_gqa=True,
+                                                              scale=0.5)
     for backend in (*BACKENDS, "auto"):
         got = interval_attention(*case.tensors, case.intervals, scale=0.5, backend=backend)
         bench.assert_close(got, wanted, f"{backend} against scaled_dot_product_attention")
@@ -51,8 +52,9 @@ def test_scale_is_one_over_the_root_of_the_head_dim_by_default():
 
 @every_backend
 @every_case
-@pytest.mark.parametrize("check", [bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits,
-                                   bench.check_row_layouts], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [
+    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits, bench.check_row_layouts,
+], ids=lambda check: check.__name__)
 def test_backends_pass_the_bench(attend, case, check):
     check(attend, case)
 
@@ -61,7 +63,8 @@ def test_backends_pass_the_bench(attend, case, check):
 @pytest.mark.parametrize("name", ["ragged", "window"])
 def test_gradients_of_output_and_lse_against_finite_differences(backend, name):
     case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case()
-    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale, backend=backend, return_lse=True)
+    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale, backend=backend,
+                     return_lse=True)
     assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
 
 
@@ -69,7 +72,6 @@ def test_gradients_of_output_and_lse_against_finite_differences(backend, name):
 def test_parts_of_a_row_merge_by_their_lse(attend):
     """What decode caches rely on: two buffers attended apart and merged equal one softmax over both."""
     case = bench.ragged_case()
-    whole, lse = attend(*case.tensors, case.intervals, case.scale)
     pieces = [torch.tensor(span).expand(1, 1, 9, 1, 2) for span in ([0, 5], [5, 12])]
     full = torch.tensor([0, 12]).expand(1, 1, 9, 1, 2)
     whole, lse = attend(*case.tensors, full, case.scale)
@@ -89,9 +91,9 @@ def test_low_precision_stays_within_its_rounding(attend, dtype, name):
     wanted, wanted_lse = dense_attention(q.double(), k.double(), v.double(), case.intervals, case.scale)
     assert out.dtype == dtype and lse.dtype == torch.float32
     # A logit is a sum of D products in float32: error at most D * 2^-24 of the largest sum of magnitudes.
-    # It moves lse by as much, and every weight by twice that; weights, partial outputs and the output are each
-    # rounded once to dtype, which adds three half-units of the largest value. Below float32 PyTorch's operator
-    # takes exp with a relative error of up to 2^-13.
+    # It moves lse by as much, and every weight by twice that; weights, partial outputs and the output are
+    # each rounded once to dtype, which adds three half-units of the largest value. Below float32 PyTorch's
+    # operator takes exp with a relative error of up to 2^-13.
     head_dim, key = q.shape[3], k.double().abs().amax()
     logits = head_dim * 2.0**-24 * abs(case.scale) * head_dim * q.double().abs().amax() * key
     exp = 1e-6 if dtype == torch.float32 else 2.0**-13
@@ -102,7 +104,7 @@ def test_low_precision_stays_within_its_rounding(attend, dtype, name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision_gradients(dtype):
-    """Blocked against float64 dense: dtype's rounding of each factor, of do . out, and of each part's gradient."""
+    """Blocked against float64 dense: roundings of each factor, of do . out, and of each part's gradient."""
     case = bench.window_case(60, 8, 4)
     inputs = [x.to(dtype) for x in case.tensors]
 
@@ -152,12 +154,15 @@ def rows_of(*rows):
 
 TABLE = rows_of([[0, 1]], [[0, 2]], [[1, 3]])
 BAD_INTERVALS = {
-    "overlap": (rows_of([[0, 2], [1, 3]], [[0, 2], [2, 3]], [[0, 2], [2, 3]]), r"\[0, 0, 0\].*overlapping.*disjoint"),
+    "overlap": (rows_of([[0, 2], [1, 3]], [[0, 2], [2, 3]], [[0, 2], [2, 3]]),
+                r"\[0, 0, 0\].*overlapping.*disjoint"),
     "one inside the other": (rows_of([[1, 2], [0, 3]], [[1, 2], [2, 3]], [[1, 2], [2, 3]]), "overlapping"),
     "a start moves back": (rows_of([[1, 2]], [[0, 2]], [[0, 3]]), r"\[0, 0, 1, 0\] = \[0, 2\] moves back"),
     "an end moves back": (rows_of([[0, 2]], [[0, 1]], [[0, 3]]), r"\[0, 0, 1, 0\] = \[0, 1\] moves back"),
-    "an empty interval moves back": (rows_of([[0, 2], [3, 3]], [[0, 2], [2, 2]], [[0, 2], [2, 3]]), "moves back"),
-    "past the last column": (rows_of([[0, 1]], [[0, 2]], [[0, 4]]), r"\[0, 0, 2, 0\] = \[0, 4\] is out of range for 3"),
+    "an empty interval moves back": (rows_of([[0, 2], [3, 3]], [[0, 2], [2, 2]], [[0, 2], [2, 3]]),
+                                     "moves back"),
+    "past the last column": (rows_of([[0, 1]], [[0, 2]], [[0, 4]]),
+                             r"\[0, 0, 2, 0\] = \[0, 4\] is out of range for 3"),
     "below zero": (rows_of([[-1, 1]], [[0, 2]], [[0, 3]]), "out of range"),
     "start after end": (rows_of([[2, 1]], [[2, 2]], [[2, 3]]), "starts after it ends"),
     "empty row": (rows_of([[0, 0]], [[0, 2]], [[0, 3]]), r"\[0, 0, 0\].*sees no column"),
@@ -199,7 +204,8 @@ def test_bad_tensors_are_named(tensors, message):
         interval_attention(*tensors, TABLE)
 
 
-@pytest.mark.parametrize(("backend", "message"), [("triton", "come in a later release"), ("flash", "'flash'; wanted")])
+@pytest.mark.parametrize(("backend", "message"), [("triton", "come in a later release"),
+                                                  ("flash", "'flash'; wanted")])
 def test_backends_that_do_not_exist_are_refused(backend, message):
     with pytest.raises(ValueError, match=message):
         interval_attention(Q, Q, Q, TABLE, backend=backend)

@@ -1,4 +1,4 @@
-"""Pooling groups into cores: against plain Python, its rotation, its gradients, its refusals and its mutants."""
+"""Pooling groups into cores: against plain Python, its rotation, gradients, refusals and mutants."""
 
 import math
 from functools import partial
@@ -31,11 +31,11 @@ def loops(q, k, v, group, *, count=None, weights="softmax", per_query_head=False
             judges = [h] if per_query_head else range(h * share, (h + 1) * share)
             for p in range(count):
                 members = range(p * group, (p + 1) * group)
-                phi = judged([[dot(q[b, j, members[-1]], k[b, kv, t]) * scale for t in members] for j in judges])
+                last = members[-1]
+                phi = judged([[scale * dot(q[b, j, last], k[b, kv, t]) for t in members] for j in judges])
                 for core, x in zip(out, (k, v), strict=True):
-                    rows = [x[b, kv, t].tolist() for t in members]
-                    core[b, h, p] = torch.tensor([combine(weights, phi, feature) for feature in zip(*rows, strict=True)],
-                                                 dtype=x.dtype)
+                    features = zip(*(x[b, kv, t].tolist() for t in members), strict=True)
+                    core[b, h, p] = x.new_tensor([combine(weights, phi, feature) for feature in features])
     return tuple(out)
 
 
@@ -60,9 +60,9 @@ def combine(weights: str, phi: list[float], values: list[float]) -> float:
 
 def check_loops(pool=pool_groups, *, group: int = 3, sizes: dict | None = None, **options) -> None:
     q, k, v = inputs(**(sizes or GQA))
-    for name, got, wanted in zip(("keys", "values"), pool(q, k, v, group, **options), loops(q, k, v, group, **options),
-                                 strict=True):
-        assert_close(got, wanted, f"core {name}")
+    got, wanted = pool(q, k, v, group, **options), loops(q, k, v, group, **options)
+    assert_close(got[0], wanted[0], "core keys")
+    assert_close(got[1], wanted[1], "core values")
 
 
 def tables(length: int, head_dim: int, factor: float = 1.0, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -79,7 +79,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def check_rotation(pool=pool_groups, group: int = 3, factor: float = 1.0, batched: bool = False) -> None:
-    """Core key = the pooled *unrotated* key rotated at the middle position, with phi from the rotated logits."""
+    """Core key = the pooled *unrotated* key, rotated at the middle; phi is from the rotated logits."""
     q, k, v = inputs(**GQA)
     length, head_dim = k.shape[2:]
     cos, sin = tables(length, head_dim, factor)
@@ -135,7 +135,7 @@ def test_gradients_against_finite_differences(weights):
 
 
 def test_pooling_projected_keys_equals_projecting_pooled_inputs():
-    """What lets K and V be pooled in place of the layer's input (eq. 3): phi sums to 1, so biases pass too."""
+    """Why K and V may be pooled in place of the layer's input (eq. 3): phi sums to 1, so biases pass too."""
     q, x, _ = inputs(**GQA)
     weight, bias = torch.randn(4, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
     _, projected_then_pooled, phi = pool_groups(q, x, x @ weight + bias, 3, return_phi=True)
@@ -166,16 +166,17 @@ def test_pooling_matrix_rows():
 
 
 Q, K = torch.zeros(2, 4, 6, 4), torch.zeros(2, 2, 6, 4)
+ODD = {"q": Q[..., :3], "k": K[..., :3], "v": K[..., :3], "rotation": (K[0, 0, :, :3],) * 2}
 BAD = {
-    "weights": (dict(weights="median"), "weights is 'median'"),
-    "group": (dict(group=0), "group is 0"),
-    "negative count": (dict(count=-1), "count is -1"),
-    "count": (dict(count=4), "count is 4; 6 tokens hold 3 complete groups of 2"),
-    "v": (dict(v=K[:, :1]), "v has shape"),
-    "length": (dict(k=K[:, :, :5], v=K[:, :, :5]), "k has shape .*every token needs"),
-    "heads": (dict(k=K[:, [0, 1, 1]], v=K[:, [0, 1, 1]]), "k has shape .*divisor of 4"),
-    "rotation": (dict(rotation=(K[0, 0], K[0, 0, :5])), r"rotation's sin has shape \(5, 4\)"),
-    "odd features": (dict(q=Q[..., :3], k=K[..., :3], v=K[..., :3], rotation=(K[0, 0, :, :3],) * 2), "head_dim even"),
+    "weights": ({"weights": "median"}, "weights is 'median'"),
+    "group": ({"group": 0}, "group is 0"),
+    "negative count": ({"count": -1}, "count is -1"),
+    "count": ({"count": 4}, "count is 4; 6 tokens hold 3 complete groups of 2"),
+    "v": ({"v": K[:, :1]}, "v has shape"),
+    "length": ({"k": K[:, :, :5], "v": K[:, :, :5]}, "k has shape .*every token needs"),
+    "heads": ({"k": K[:, [0, 1, 1]], "v": K[:, [0, 1, 1]]}, "k has shape .*divisor of 4"),
+    "rotation": ({"rotation": (K[0, 0], K[0, 0, :5])}, r"rotation's sin has shape \(5, 4\)"),
+    "odd features": (ODD, "head_dim even"),
 }
 
 
