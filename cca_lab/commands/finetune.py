@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 from cca_lab.commands.evaluate import context_of, question_task
 from cca_lab.commands.progress import training_progress
-from cca_lab.models import load_pretrained, swap_attention
+from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.finetune import FinetuneConfig, Finetuner
 from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.corpus import Corpus, load_corpus
@@ -52,6 +52,8 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
              out: Path, *, text: str | None = None, resume: bool = False) -> list[dict]:
     """Load, swap, train and save; return the records of the steps taken.
 
+    Dropout on attention weights, which pooled attention does not have, is switched off.
+
     Raises:
         ValueError: if `out` already holds a run and `resume` was not asked for.
     """
@@ -61,6 +63,7 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
         raise ValueError(f"out: {out} is there already; continue it with --resume, or choose another folder")
     torch.manual_seed(reading.seed)
     model, tokenizer = load_pretrained(model_name)
+    disable_attention_dropout(model)
     swap_attention(model, attention, **options)
     finetuner = Finetuner(model, reading.mixture(model, tokenizer, load_corpus(text)), config, out, tokenizer)
     if resume:

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM, PreTrainedModel
 
 POSITION_SCALE = 0.1
@@ -24,6 +24,8 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
     With the usual initialisation (a random position table) a model this small
     does not find the induction step within millions of tokens; with neighbouring
     positions already alike, it does. The table is trained like any other weight.
+    The GPT-2 takes OPT's activation (ReLU) and initialisation too, so that the two
+    families differ in their code and not in what they learn.
 
     Args:
         family: "gpt2" or "opt".
@@ -42,8 +44,12 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
     ids = dict(bos_token_id=end_of_text, eos_token_id=end_of_text, pad_token_id=end_of_text)
     if family == "gpt2":
         config = GPT2Config(vocab_size=vocabulary, n_positions=context, n_embd=width, n_layer=layers,
-                            n_head=heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **ids)
+                            n_head=heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                            activation_function="relu", **ids)
         model = GPT2LMHeadModel(config)
+        for name, weight in model.named_parameters():
+            if name.endswith("c_proj.weight"):  # transformers starts these smaller, by sqrt(2 * layers)
+                nn.init.normal_(weight, std=config.initializer_range)
         tables = model.transformer.wte.weight, model.transformer.wpe.weight
     elif family == "opt":
         config = OPTConfig(vocab_size=vocabulary, max_position_embeddings=context, hidden_size=width,
