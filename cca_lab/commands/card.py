@@ -12,7 +12,8 @@ A small {family} that reads and retrieves, so that long-context attention can be
 context {context} tokens; weights in fp16 |
 | text | {corpus}, fingerprint `{fingerprint}`, dealt to train and validation by module |
 | task | multi-document question answering (`cca_lab/tasks/multi_document_qa.py`) |
-| training | {steps:,} steps, {tokens:.1f} million tokens, seed {seed}, {minutes:.0f} minutes on {device}, torch {torch} |
+| training | {steps:,} steps, {tokens:.1f} million tokens, seed {seed}, {minutes:.0f} minutes on {device}, \
+torch {torch} |
 | optimizer | Muon for the blocks' matrices, AdamW for the rest, peak rate {rate:g}, curriculum below |
 
 ## Does it read?

@@ -1,7 +1,6 @@
 """`cca-lab finetune`: swap the attention of a model, and train it on text and questions."""
 
-import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch

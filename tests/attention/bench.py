@@ -30,11 +30,11 @@ def case_of(intervals: Tensor, columns: int, *, batch: int = 1, heads: int = 2, 
     return Case(q, k, v, intervals, scale)
 
 
-def ragged_case(**sizes: int) -> Case:
-    """Two ragged intervals that differ per head: 9 rows, 12 columns, four heads on two KV heads."""
+def ragged_case(rows: int = 9, columns: int = 12, **sizes: int) -> Case:
+    """Two ragged intervals that differ per head, four heads on two KV heads."""
     generator = torch.Generator().manual_seed(3)
-    intervals = torch.stack([random_table(9, 12, 2, generator) for _ in range(4)])[None]
-    return case_of(intervals, 12, heads=4, key_heads=2, **sizes)
+    intervals = torch.stack([random_table(rows, columns, 2, generator) for _ in range(4)])[None]
+    return case_of(intervals, columns, heads=4, key_heads=2, **sizes)
 
 
 def window_table(rows: int, window: int, step: int, cores: bool) -> Tensor:

@@ -1,0 +1,67 @@
+"""What each row of CCA-Attention sees: how many cores, which raw tokens, and what that costs.
+
+Rows, tokens and groups count from 0; g is the group size, s the local window. Row i sees the
+cores [0, n(i)) and the raw tokens [g n(i), i], with n(i) = max(0, floor((i + 1 - s) / g)) (Eq. 3).
+"""
+
+import torch
+from torch import Tensor
+
+from cca_lab.mechanisms.full import check_positive
+
+
+def core_count(length: int, group: int, window: int) -> int:
+    """n(L-1): the cores that the last row sees, which no other row exceeds."""
+    return max(0, (length - window) // group)
+
+
+def visible_cores(length: int, group: int, window: int, device: torch.device | str | None = None) -> Tensor:
+    """How many cores each row sees (Eq. 3): n(i) = max(0, floor((i + 1 - s) / g)), int64 (L,)."""
+    check_positive(length=length, group=group, window=window)
+    older = torch.arange(1, length + 1, device=device) - window  # tokens older than the s nearest
+    return torch.div(older.clamp(min=0), group, rounding_mode="floor")
+
+
+def intervals(length: int, group: int, window: int, device: torch.device | str | None = None) -> Tensor:
+    """The columns of [cores ; raw tokens] that each row sees.
+
+    Args:
+        length: L, tokens.
+        group: g.
+        window: s.
+        device: where to build the result.
+
+    Returns:
+        int64 (1, 1, L, 2, 2): row i sees the half-open intervals [0, n(i)) and [C + g n(i), C + i + 1),
+        where the first C = n(L-1) columns are cores and column C + t is raw token t.
+    """
+    n = visible_cores(length, group, window, device)                      # (L,)
+    raw = core_count(length, group, window)                               # the column of raw token 0
+    starts = torch.stack([torch.zeros_like(n), raw + group * n], dim=-1)  # (L, 2)
+    ends = torch.stack([n, raw + torch.arange(1, length + 1, device=device)], dim=-1)
+    return torch.stack([starts, ends], dim=-1)[None, None]
+
+
+def pairs(length: int, group: int, window: int) -> int:
+    """Query-key pairs that are scored: the visible columns of all rows, in closed form.
+
+    Row i reads n(i) cores and i + 1 - g n(i) raw tokens, so the sum is L(L+1)/2 - (g-1) sum_i n(i). The
+    judges' logits, at most one for each token, are not counted.
+    """
+    check_positive(length=length, group=group, window=window)
+    a, b = divmod(max(0, length - window), group)          # sum of floor(t / g) over t = 1 .. ag + b
+    cores_read = group * a * (a - 1) // 2 + a * (b + 1)
+    return length * (length + 1) // 2 - (group - 1) * cores_read
+
+
+def cache_tokens(length: int, group: int, window: int) -> int:
+    """Entries (a key and a value each) that a decoder keeps for one KV head after L tokens.
+
+    floor(L/g) cores, made when their group closes, so that no query has to be stored, plus the raw tokens
+    [g n(L), L) that row L, the next one, still reads. The paper counts only the cores that are already
+    visible; the floor(L/g) - n(L) others, whose tokens are still raw, number at most ceil((s-1)/g).
+    With `per_query_head` there is a core for every query head.
+    """
+    check_positive(group=group, window=window)
+    next_row_cores = max(0, (length + 1 - window) // group)
+    return length // group + length - group * next_row_cores
