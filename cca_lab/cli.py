@@ -103,6 +103,8 @@ def pretrain(
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     text: Text = None,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's choice.")] = 0,
+    start: Annotated[Path | None, typer.Option(help="A model of this command to train on.",
+                                               show_default="none")] = None,
 ) -> None:
     """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
     from cca_lab.commands.pretrain import PretrainOptions
@@ -110,7 +112,7 @@ def pretrain(
 
     with door():
         run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
-                            seed, text, threads))
+                            seed, text, threads, start))
     typer.echo(f"written: {out}")
 
 

@@ -16,7 +16,7 @@ context {context} tokens; weights in fp16 |
 torch {torch} |
 | optimizer | Muon for the blocks' matrices, AdamW for the rest, peak rate {rate:g}, curriculum below |
 
-## Does it read?
+{before}## Does it read?
 
 Perplexity per token on the held-out modules, against interpolated Kneser-Ney n-grams trained on the same tokens.
 The model is read in windows of {context} tokens that start without context; the n-grams read the whole stream.
@@ -45,6 +45,9 @@ The perplexity is of the standard library of the Python named above; another Pyt
 """
 
 
+SHOWN = ("family", "tokens", "context", "learning_rate", "seed", "threads")  # options in the printed command
+
+
 def model_card(card: dict) -> str:
     """Return the Markdown card for what `cca-lab pretrain` measured."""
     options, results = card["options"], card["results"]
@@ -56,8 +59,10 @@ def model_card(card: dict) -> str:
                   for length in lengths]
     stages = [f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | {stage['seconds'] / 60:.1f} min |"
               for stage in card["stages"]]
+    before = "" if card.get("before") is None else _before(card["before"])
     return CARD.format(
-        name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]], command=_command(options),
+        before=before, name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
+        command=_command(options),
         parameters=card["parameters"], corpus=card["corpus"]["name"], fingerprint=card["corpus"]["fingerprint"],
         steps=card["steps"], tokens=card["tokens"] / 1e6, minutes=card["seconds"] / 60, device=card["device"],
         torch=card["torch"], rate=card["recipe"]["learning_rate"],
@@ -66,10 +71,22 @@ def model_card(card: dict) -> str:
         **{key: options[key] for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})
 
 
-def _command(options: dict) -> str:
-    given = [f"--{key} {value:g}" if isinstance(value, float) else f"--{key} {value}"
-             for key, value in options.items() if key in ("family", "tokens", "context", "seed", "threads")]
-    return f"cca-lab pretrain {' '.join(given)} --out data/models/{options['out']}"
+def _before(first: dict) -> str:
+    """Say what the run that this one started from had reached."""
+    options, results = first["options"], first["results"]
+    match = results["exact_match"][str(options["context"])]["all"]
+    return (f"It was trained in two runs. The first, `{_command(options, 'runs')}`, spent "
+            f"{first['tokens'] / 1e6:.1f} million tokens in {first['seconds'] / 60:.0f} minutes, and reached "
+            f"perplexity {results['perplexity']['value']:.1f} and exact match {100 * match['value']:.0f} %; "
+            "the second, in the table, went on over half text and half questions.\n\n")
+
+
+def _command(options: dict, folder: str = "data/models") -> str:
+    given = [f"--{key.replace('_', '-')} {value:g}" if isinstance(value, float) else f"--{key} {value}"
+             for key, value in options.items() if key in SHOWN]
+    if options.get("start"):
+        given.append(f"--start runs/{options['start']}")
+    return f"cca-lab pretrain {' '.join(given)} --out {folder}/{options['out']}"
 
 
 def _place(position: float) -> str:

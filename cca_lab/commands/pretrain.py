@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from cca_lab.commands.progress import training_progress
+from cca_lab.models import load_pretrained
 from cca_lab.models.base import new_model
 from cca_lab.models.evaluate import exact_match, perplexity
 from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
@@ -38,6 +39,8 @@ class PretrainOptions:
         seed: of weights and data.
         text: a file, a folder or hub:NAME; None for the standard library.
         threads: CPU threads; 0 leaves torch's choice.
+        start: a model of this command to train on, over half text and half questions;
+            family, vocabulary and sizes are then its own.
     """
 
     family: str
@@ -52,6 +55,7 @@ class PretrainOptions:
     seed: int = 0
     text: str | None = None
     threads: int = 0
+    start: Path | None = None
 
 
 def pretrain(options: PretrainOptions) -> dict:
@@ -62,33 +66,62 @@ def pretrain(options: PretrainOptions) -> dict:
     if options.threads:
         torch.set_num_threads(options.threads)
     corpus = load_corpus(options.text)
-    tokenizer = train_tokenizer(corpus, options.vocabulary)
-    tokenizer.model_max_length = options.context
     torch.manual_seed(options.seed)
-    model = new_model(options.family, vocabulary=options.vocabulary, context=options.context,
-                      width=options.width, layers=options.layers, heads=options.heads,
-                      end_of_text=tokenizer.eos_token_id)
+    model, tokenizer, before = _new(corpus, options) if options.start is None else _started(options)
+    options = replace(options, **_sizes(model))
     recipe = Recipe(learning_rate=options.learning_rate)
     curve, stages = _train(model, tokenizer, corpus, recipe, options)
     model.half().float()  # judged as it is shipped: with weights rounded to fp16
-    card = {"options": asdict(options) | {"out": options.out.name}, "recipe": asdict(recipe),
+    names = {"out": options.out.name, "start": options.start and options.start.name}
+    card = {"options": asdict(options) | names, "recipe": asdict(recipe),
             "parameters": sum(p.numel() for p in model.parameters()),
             "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
             "device": f"CPU, {platform.machine()}, {torch.get_num_threads()} thread(s)",
             "torch": torch.__version__.split("+")[0], "seconds": curve[-1]["seconds"],
             "steps": curve[-1]["step"], "tokens": curve[-1]["tokens"], "stages": stages,
-            "results": judge(model, tokenizer, corpus, options.context), "curve": curve}
+            "results": judge(model, tokenizer, corpus, options.context), "before": before, "curve": curve}
     _write(model.half(), tokenizer, card, options.out)
     return card
+
+
+def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, None]:
+    tokenizer = train_tokenizer(corpus, options.vocabulary)
+    tokenizer.model_max_length = options.context
+    model = new_model(options.family, vocabulary=options.vocabulary, context=options.context,
+                      width=options.width, layers=options.layers, heads=options.heads,
+                      end_of_text=tokenizer.eos_token_id)
+    return model, tokenizer, None
+
+
+def _started(options: PretrainOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, dict]:
+    """Load the model to train on, and what its own pretraining recorded (without the curve)."""
+    record = options.start / "pretraining.json"
+    if not record.is_file():
+        raise ValueError(f"start: {options.start} holds no pretraining.json; give a folder that "
+                         "`cca-lab pretrain` wrote")
+    model, tokenizer = load_pretrained(options.start, "full")
+    before = json.loads(record.read_text(encoding="utf-8"))
+    return model, tokenizer, {key: value for key, value in before.items() if key != "curve"}
+
+
+def _sizes(model: PreTrainedModel) -> dict:
+    """Return the options that describe a model."""
+    config = model.config
+    return {"family": config.model_type, "vocabulary": config.vocab_size, "width": config.hidden_size,
+            "context": config.max_position_embeddings, "layers": config.num_hidden_layers,
+            "heads": config.num_attention_heads}
 
 
 def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, recipe: Recipe,
            options: PretrainOptions) -> tuple[list[dict], list[dict]]:
     """Run the curriculum; return the loss curve and when each stage was reached."""
     pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
+    plan = curriculum(options.context, options.tokens)
+    if options.start is not None:
+        plan = [replace(plan[-1], text_share=0.5)]
     curve, stages, record = [], [], {}
     with training_progress(f"pretraining {options.out.name}", options.tokens) as report:
-        for record in pretrainer.run(curriculum(options.context, options.tokens), options.tokens):
+        for record in pretrainer.run(plan, options.tokens):
             if not stages or record["stage"] != stages[-1]["stage"]:
                 stages.append({key: record[key] for key in ("stage", "task", "length", "step", "seconds")})
             if record["step"] % CURVE_EVERY == 0:

@@ -73,10 +73,10 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
         raise ValueError(f"rows: got lengths {sorted(lengths)}, wanted one; take the same row of every map")
     length = lengths.pop()
     rank = np.arange(1, length + 1)
-    figure, (weight_axes, mass_axes) = plt.subplots(1, 2, figsize=(8.4, 3.6))
+    figure, (weight_axes, mass_axes) = plt.subplots(1, 2, figsize=(7.8, 3.3))
     for (name, array), colour in zip(arrays.items(), SERIES, strict=False):
         for number, row in enumerate(-np.sort(-array)):
-            style = {"color": colour, "linewidth": 1.3, "alpha": 0.85,
+            style = {"color": colour, "linewidth": 1.2,
                      "label": name if number == 0 else None}
             weight_axes.plot(rank, np.maximum(row, LEAST_WEIGHT), **style)
             held = row.cumsum()
@@ -90,14 +90,13 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
                          color=FAINT, fontsize=8.5)
     mass_axes.plot(rank, rank / length, **even)
     mass_axes.axhline(mass, color=INK, linewidth=0.8)
-    mass_axes.annotate(f"{mass:.0%} of the mass", (1, mass), xytext=(0, 4), textcoords="offset points",
-                       fontsize=8.5)
     weight_axes.set(xscale="log", yscale="log", ylabel="weight", xlabel="key, the heaviest first",
                     ylim=(LEAST_WEIGHT, 1.3))
     mass_axes.set(xscale="log", ylabel="held by the heaviest keys", xlabel="number of keys", ylim=(0, 1.03))
     for axes in (weight_axes, mass_axes):
         axes.xaxis.set_major_formatter("{x:g}")
     weight_axes.set_title(title)
+    mass_axes.set_title(f"dots: {mass:.0%} is held", fontweight="normal")
     _grid_lines(weight_axes, mass_axes)
     mass_axes.legend(loc="lower right")
     return figure

@@ -96,10 +96,11 @@ def rows_by_group(rows: Mapping[str, Any], *, group: int, cores: int, marked: in
         group: tokens of a group.
         cores: how many groups, from the left, the row reads as one core token each.
         marked: a token whose bar is coloured.
-        most: upper end of the axis.
+        most: upper end of the axis; a little over the largest weight by default.
     """
     arrays = {title: as_array(row).astype(float) for title, row in rows.items()}
     length = len(next(iter(arrays.values())))
+    most = 1.15 * max(row.max() for row in arrays.values()) if most is None else most
     figure, panels = plt.subplots(len(arrays), 1, sharex=True, sharey=True, squeeze=False,
                                   figsize=(8.4, 1.35 * len(arrays) + 0.7))
     for axes, (title, row) in zip(panels[:, 0], arrays.items(), strict=True):

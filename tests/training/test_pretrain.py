@@ -81,6 +81,10 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family):
     assert f"{card['results']['perplexity']['value']:.1f}" in (out / "README.md").read_text()
     assert stored["steps"] * 8000 < stored["tokens"] < stored["steps"] * 8400
     assert not list(tmp_path.glob("*.part"))
+    more = pretrain(PretrainOptions("", tmp_path / "more", tokens=1e4, text=str(text), start=out))
+    assert more["options"]["family"] == family and more["options"]["width"] == 16
+    assert more["before"]["steps"] == card["steps"]
+    assert "It was trained in two runs" in (tmp_path / "more" / "README.md").read_text()
     with pytest.raises(ValueError, match="is there already"):
         pretrain(PretrainOptions(family, out))
 
