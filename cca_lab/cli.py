@@ -147,7 +147,9 @@ def finetune(
             run(model, attention, _given(group=group, window=window), config,
                 Reading(length, rows, text_share, seed), out, text=text, resume=resume)
         except KeyboardInterrupt:
-            typer.echo(f"stopped; saved in {out}, continue with --resume", err=True)
+            saved = (out / "state").exists()
+            typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",
+                       err=True)
             raise typer.Exit(130) from None
 
 

@@ -1,7 +1,6 @@
 """Peak memory of one call, each measured in a process of its own."""
 
 import multiprocessing
-import resource
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -11,7 +10,7 @@ _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 
 
-def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int:
+def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
     """Bytes by which `prepare(*args)()` raises the resident memory at its highest point.
 
     A fresh process calls prepare(*args), whose memory does not count, and then what it returned.
@@ -21,14 +20,14 @@ def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int:
         args: its arguments.
 
     Returns:
-        Peak extra bytes.
+        Peak extra bytes; None on a system that does not tell (Windows).
     """
     spawn = multiprocessing.get_context("spawn")  # a fork would start from this process's memory
     with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
         return pool.submit(measure_peak, prepare, *args).result()
 
 
-def measure_peak(prepare: Callable[..., Callable[[], object]], *args: object) -> int:
+def measure_peak(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
     """`peak_of`, in this process; only exact in a fresh one."""
     call = prepare(*args)
     if _CLEAR.exists():
@@ -38,14 +37,18 @@ def measure_peak(prepare: Callable[..., Callable[[], object]], *args: object) ->
             pass  # without that right the mark is that of `prepare`
     before = _peak()
     call()
-    return max(0, _peak() - before)
+    return None if before is None else max(0, _peak() - before)
 
 
-def _peak() -> int:
-    """The highest resident memory so far, in bytes."""
+def _peak() -> int | None:
+    """The highest resident memory so far, in bytes; None where the system does not tell."""
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

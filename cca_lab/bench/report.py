@@ -29,6 +29,18 @@ def machine() -> dict[str, Any]:
     }
 
 
+def device() -> torch.device:
+    """The GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_name() -> str:
+    """What `device` stands for, in words: the GPU's name, or the CPU's with its threads."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{cpu_name()}, {torch.get_num_threads()} thread(s)"
+
+
 def cpu_name() -> str:
     """The CPU's model as the system calls it, or its architecture."""
     info = Path("/proc/cpuinfo")

@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from rich.console import Console
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from cca_lab.bench.report import print_table, write_json
+from cca_lab.bench.report import device, device_name, print_table, write_json
 from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.evaluate import POSITIONS, Estimate, exact_match, perplexity
 from cca_lab.models.pretrain import tokenize
@@ -21,7 +22,8 @@ class Evaluation:
 
     Attributes:
         stream: (n,) token ids of the held-out text.
-        task: the questions; None where the tokenizer lacks the names.
+        task: the questions; None where the tokenizer lacks the names. A context holds at most as many
+            documents as there are first names, which the measurement records as "documents".
         length: tokens of a window and of a context.
         windows: windows of text.
         questions: questions a position.
@@ -36,7 +38,8 @@ class Evaluation:
     def measure(self, model: PreTrainedModel) -> dict:
         """Return the perplexity and the exact match by position, as JSON values."""
         found = {"perplexity": asdict(perplexity(model, self.stream, length=self.length, windows=self.windows))}
-        if self.task is not None:
+        if self.task is not None and self.questions:
+            found["documents"] = self.task.documents_in(self.length)
             matches = exact_match(model, self.task, length=self.length, questions=self.questions)
             found["exact_match"] = {str(position): asdict(value) for position, value in matches.items()}
         return found
@@ -62,10 +65,11 @@ def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length
 
 
 def question_task(tokenizer) -> MultiDocumentQA | None:
-    """Return the questions in a tokenizer's tokens, None if it lacks the names."""
+    """Return the questions in a tokenizer's tokens; None, and a line that says so, if it lacks the names."""
     try:
         return MultiDocumentQA(tokenizer)
-    except ValueError:
+    except ValueError as error:
+        Console(stderr=True).print(f"no questions, text only: {error}", highlight=False)
         return None
 
 
@@ -90,12 +94,13 @@ def evaluate(model_name: str, attention: str | None, options: dict, *, length: i
     model, tokenizer = load_pretrained(model_name, attention, **options)
     corpus = load_corpus(text)
     evaluation = make_evaluation(model, tokenizer, corpus, length=length, windows=windows, questions=questions)
+    model.to(device())
     name, options = attention_of(model)
     label = ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
     found = evaluation.measure(model)
     result = {"model": Path(model_name).name, "attention": name, "options": options,
               "length": evaluation.length, "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-              "questions": questions, **found}
+              "questions": questions, "device": device_name(), **found}
     if out is not None:
         write_json(out, result)
     print_evaluations({label: found}, f"{result['model']}, {evaluation.length} tokens, {corpus.name}")

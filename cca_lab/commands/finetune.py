@@ -54,12 +54,12 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
     Dropout on attention weights, which pooled attention does not have, is switched off.
 
     Raises:
-        ValueError: if `out` already holds a run and `resume` was not asked for.
+        ValueError: if `out` already holds a saved run and `resume` was not asked for.
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    if out.exists() and not resume:
-        raise ValueError(f"out: {out} is there already; continue it with --resume, or choose another folder")
+    if (out / "state").exists() and not resume:
+        raise ValueError(f"out: {out} holds a run already; continue it with --resume, or choose another folder")
     torch.manual_seed(reading.seed)
     model, tokenizer = load_pretrained(model_name)
     disable_attention_dropout(model)
@@ -67,6 +67,8 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
     finetuner = Finetuner(model, reading.mixture(model, tokenizer, load_corpus(text)), config, out, tokenizer)
     if resume:
         finetuner.resume()
+    elif finetuner.accelerator.is_main_process:
+        (out / "log.jsonl").unlink(missing_ok=True)  # of a run that never came to its first checkpoint
     return run_with_progress(finetuner, f"finetuning {Path(model_name).name}, {attention}, {config.strategy}")
 
 
@@ -76,5 +78,9 @@ def run_with_progress(finetuner: Finetuner, title: str) -> list[dict]:
         return finetuner.run()
     with training_progress(title, finetuner.config.steps) as report:
         return finetuner.run(lambda record: report(
-            record["step"], f"text {record['text_loss']:.2f}  questions {record['task_loss']:.2f}  "
+            record["step"], f"text {_loss(record['text_loss'])}  questions {_loss(record['task_loss'])}  "
                             f"{record['tokens_per_second']:.0f} tokens/s"))
+
+
+def _loss(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -2,20 +2,22 @@
 
 import json
 import os
-import platform
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from cca_lab.bench.report import device, device_name
+from cca_lab.commands.card import model_card
+from cca_lab.commands.pretrain_options import PretrainOptions
 from cca_lab.commands.progress import training_progress
 from cca_lab.models import load_pretrained
 from cca_lab.models.base import new_model
 from cca_lab.models.evaluate import exact_match, perplexity
-from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
+from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize, training_on
 from cca_lab.models.tokenizer import train_tokenizer
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
@@ -23,39 +25,6 @@ from cca_lab.tasks.ngram import KneserNey
 
 CURVE_EVERY = 20  # steps between points of the published loss curve
 NGRAM_ORDERS = (1, 2, 3, 4, 5)
-
-
-@dataclass(frozen=True)
-class PretrainOptions:
-    """What a base model is made of.
-
-    Attributes:
-        family: "gpt2" or "opt".
-        out: the folder to write.
-        tokens: the budget of training tokens.
-        context: the most tokens the model reads.
-        vocabulary, width, layers, heads: of the model.
-        learning_rate: peak rate.
-        seed: of weights and data.
-        text: a file, a folder or hub:NAME; None for the standard library.
-        threads: CPU threads; 0 leaves torch's choice.
-        start: a model of this command to train on, over half text and half questions;
-            family, vocabulary and sizes are then its own.
-    """
-
-    family: str
-    out: Path
-    tokens: float = 18e6
-    context: int = 512
-    vocabulary: int = 2048
-    width: int = 128
-    layers: int = 4
-    heads: int = 4
-    learning_rate: float = 8e-3
-    seed: int = 0
-    text: str | None = None
-    threads: int = 0
-    start: Path | None = None
 
 
 def pretrain(options: PretrainOptions) -> dict:
@@ -69,6 +38,7 @@ def pretrain(options: PretrainOptions) -> dict:
     torch.manual_seed(options.seed)
     model, tokenizer, before = _new(corpus, options) if options.start is None else _started(options)
     options = replace(options, **_sizes(model))
+    model.to(device())
     recipe = Recipe(learning_rate=options.learning_rate)
     curve, stages = _train(model, tokenizer, corpus, recipe, options)
     model.half().float()  # judged as it is shipped: with weights rounded to fp16
@@ -76,7 +46,7 @@ def pretrain(options: PretrainOptions) -> dict:
     card = {"options": asdict(options) | names, "recipe": asdict(recipe),
             "parameters": sum(p.numel() for p in model.parameters()),
             "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-            "device": f"CPU, {platform.machine()}, {torch.get_num_threads()} thread(s)",
+            "device": device_name(),
             "torch": torch.__version__.split("+")[0], "seconds": curve[-1]["seconds"],
             "steps": curve[-1]["step"], "tokens": curve[-1]["tokens"], "stages": stages,
             "results": judge(model, tokenizer, corpus, options.context), "before": before, "curve": curve}
@@ -116,9 +86,7 @@ def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: C
            options: PretrainOptions) -> tuple[list[dict], list[dict]]:
     """Run the curriculum; return the loss curve and when each stage was reached."""
     pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
-    plan = curriculum(options.context, options.tokens)
-    if options.start is not None:
-        plan = [replace(plan[-1], text_share=0.5)]
+    plan = (curriculum if options.start is None else training_on)(options.context, options.tokens)
     curve, stages, record = [], [], {}
     with training_progress(f"pretraining {options.out.name}", options.tokens) as report:
         for record in pretrainer.run(plan, options.tokens):
@@ -137,12 +105,12 @@ def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Co
     """Measure reading (against n-grams) and retrieving (by position and length)."""
     held_out = tokenize(corpus.validation, tokenizer)
     training = tokenize(corpus.train, tokenizer).numpy()
-    ngrams = {order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy())
-              for order in NGRAM_ORDERS}
+    orders = [order for order in NGRAM_ORDERS if KneserNey.fits(order, len(tokenizer))]
+    ngrams = {order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy()) for order in orders}
     task = MultiDocumentQA(tokenizer)
     lengths = [length for length in (128, 256, 512, 1024) if length < context] + [context]
     matches = {length: exact_match(model, task, length=length) for length in lengths}
-    return {"perplexity": asdict(perplexity(model, held_out, length=context, windows=160)),
+    return {"perplexity": asdict(perplexity(model, held_out, length=min(context, len(held_out)), windows=160)),
             "ngram_perplexity": ngrams,
             "documents": {length: task.documents_in(length) for length in lengths},
             "exact_match": {length: {str(position): asdict(estimate) for position, estimate in found.items()}
@@ -150,8 +118,6 @@ def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Co
 
 
 def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dict, out: Path) -> None:
-    from cca_lab.commands.card import model_card
-
     aside = out.with_name(out.name + ".part")
     shutil.rmtree(aside, ignore_errors=True)
     model.save_pretrained(aside)

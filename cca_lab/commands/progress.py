@@ -31,15 +31,20 @@ def training_progress(title: str, total: float) -> Iterator[Callable[[float, str
 
 def _line_reporter(console: Console, title: str, total: float) -> Callable[[float, str], None]:
     """Return a reporter that prints a line at most every `SECONDS_BETWEEN_LINES`, and at the end."""
-    start, last = time.monotonic(), float("-inf")
+    start, last, first = time.monotonic(), float("-inf"), None
 
     def report(done: float, text: str) -> None:
-        nonlocal last
+        nonlocal last, first
+        first = done if first is None else first  # a resumed run does not begin at 0
         now = time.monotonic()
         if now - last < SECONDS_BETWEEN_LINES and done < total:
             return
         last = now
-        left = (now - start) * (total - done) / done if done else float("nan")
-        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} s, {max(0.0, left):.0f} s left",
+        left = (now - start) * (total - done) / (done - first) if done > first else float("nan")
+        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} s{_left(left)}",
                       highlight=False)
     return report
+
+
+def _left(seconds: float) -> str:
+    return f", {max(0.0, seconds):.0f} s left" if seconds == seconds else ""

@@ -2,17 +2,16 @@
 
 import copy
 import json
-import platform
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from transformers.utils import logging
 
-from cca_lab.bench.report import write_json
+from cca_lab.bench.report import device, device_name, write_json
 from cca_lab.commands.evaluate import make_evaluation, print_evaluations
 from cca_lab.commands.finetune import Reading, run_with_progress
-from cca_lab.models import load_pretrained, swap_attention
+from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.finetune import FinetuneConfig, Finetuner
 from cca_lab.tasks.corpus import load_corpus
 
@@ -35,16 +34,23 @@ def recover(model_name: str, options: dict, steps: int, rate: float, reading: Re
 
     Returns:
         What was written: settings, and one measurement a row.
+
+    Raises:
+        ValueError: for no steps.
     """
+    if steps < 1:
+        raise ValueError(f"steps: got {steps}, wanted 1 or more; `cca-lab evaluate` measures without finetuning")
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     corpus = load_corpus(text)
     base, tokenizer = load_pretrained(model_name, "full")
+    disable_attention_dropout(base).to(device())
     evaluation = make_evaluation(base, tokenizer, corpus, length=reading.length)
     mixture = reading.mixture(base, tokenizer, corpus)
     rows: dict[str, dict] = {}
 
     def measure(name: str, attention: str, strategy: str) -> None:
+        torch.manual_seed(reading.seed)
         model = copy.deepcopy(base)
         swap_attention(model, attention, **(options if attention == "cca" else {}))
         config = FinetuneConfig(steps=steps, learning_rate=rate, strategy=strategy)
@@ -63,7 +69,7 @@ def recover(model_name: str, options: dict, steps: int, rate: float, reading: Re
     result = {"model": Path(model_name).name, "options": options, "steps": steps, "learning_rate": rate,
               "reading": asdict(reading), "length": evaluation.length, "questions": evaluation.questions,
               "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-              "device": f"CPU, {platform.machine()}, {torch.get_num_threads()} threads", "rows": rows}
+              "device": device_name(), "rows": rows}
     write_json(out, result)
     print_evaluations(rows, f"{result['model']}, {evaluation.length} tokens, {json.dumps(options)}")
     return result

@@ -63,6 +63,8 @@ def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: 
     Raises:
         ValueError: if the stream is shorter than one window.
     """
+    if windows < 1:
+        raise ValueError(f"windows: got {windows}, wanted 1 or more")
     if len(stream) < length:
         raise ValueError(f"stream: {len(stream)} tokens, wanted at least one window of {length}; "
                          "give more text or a shorter length")
@@ -106,7 +108,13 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, q
 
     Returns:
         One estimate for each position, and one under "all".
+
+    Raises:
+        ValueError: for no questions, or a context too short for one document.
     """
+    if questions < 1 or length < task.document_length + task.question_length:
+        raise ValueError(f"questions, length: got {questions} and {length}, wanted at least 1 question and "
+                         f"{task.document_length + task.question_length} tokens (one document and the question)")
     hits: dict[float | str, np.ndarray] = {}
     for position in positions:
         generator = torch.Generator().manual_seed(seed)

@@ -15,6 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.models.checkpoints import save_pretrained
+from cca_lab.models.interrupt import deferred_interrupt
+from cca_lab.models.plugin import attention_of
 from cca_lab.tasks.mixture import Mixture
 
 STRATEGIES = ("full", "qkv", "none")
@@ -39,7 +41,7 @@ class FinetuneConfig:
 
     steps: int = 100
     strategy: str = "full"
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     warmup: int = 10
     accumulation: int = 1
     weight_decay: float = 0.01
@@ -52,6 +54,8 @@ class FinetuneConfig:
         for name in ("steps", "warmup", "save_every"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: got {getattr(self, name)}, wanted 0 or more")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate: got {self.learning_rate}, wanted more than 0")
         if self.accumulation < 1:
             raise ValueError(f"accumulation: got {self.accumulation}, wanted 1 or more")
 
@@ -143,21 +147,24 @@ class Finetuner:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad()
-        losses = self.accelerator.reduce(losses, reduction="mean").tolist()
         self.step += 1
-        return {"step": self.step, "text_loss": losses[0], "task_loss": losses[1], "rate": rate,
-                "gradient_norm": float(norm)}
+        losses = self.accelerator.reduce(losses, reduction="mean").tolist()
+        mixture = self.mixture
+        return {"step": self.step, "text_loss": losses[0] if mixture.text_rows else None,
+                "task_loss": losses[1] if mixture.text_rows < mixture.rows else None,
+                "rate": rate, "gradient_norm": float(norm)}
 
     def run(self, on_step: Callable[[dict], None] | None = None) -> list[dict]:
         """Train to the last step; return one record a step taken in this call.
 
-        A Ctrl-C saves a checkpoint before it leaves.
+        Raises:
+            KeyboardInterrupt: after Ctrl-C, once the step is finished and saved.
         """
         records, start, first = [], time.perf_counter(), self.step
         tokens = self.mixture.rows * self.mixture.length * self.config.accumulation
         tokens *= self.accelerator.num_processes
         steps = self.config.steps if self.trained else 0
-        try:
+        with deferred_interrupt() as pressed:
             while self.step < steps:
                 record = self._step()
                 seconds = time.perf_counter() - start
@@ -167,13 +174,19 @@ class Finetuner:
                 self._log(record)
                 if on_step is not None:
                     on_step(record)
-                if self.config.save_every and self.step % self.config.save_every == 0:
+                if self._anywhere(pressed()):
                     self.save()
-        except KeyboardInterrupt:
-            self.save()
-            raise
+                    raise KeyboardInterrupt
+                if self.config.save_every and self.step % self.config.save_every == 0 and self.step < steps:
+                    self.save()
         self.save()
         return records
+
+    def _anywhere(self, flag: bool) -> bool:
+        """Whether the flag is set in any process: all of them must stop at the same step."""
+        if self.accelerator.num_processes == 1:
+            return flag
+        return bool(self.accelerator.reduce(torch.tensor(float(flag), device=self.accelerator.device)) > 0)
 
     def _log(self, record: dict) -> None:
         if self.folder is not None and self.accelerator.is_main_process:
@@ -185,20 +198,27 @@ class Finetuner:
         """Write the model and the state to resume from, each aside first and then renamed."""
         if self.folder is None:
             return
-        accelerator, aside, state = self.accelerator, self.folder / "state.part", self.folder / "state"
+        accelerator, aside = self.accelerator, self.folder / "state.part"
         if accelerator.is_main_process:
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir(parents=True)
         accelerator.wait_for_everyone()
         if self.optimizer is not None:
             accelerator.save_state(str(aside))
+        accelerator.wait_for_everyone()  # every process has written its own random state
         if accelerator.is_main_process:
-            progress = {"step": self.step, "config": asdict(self.config)}
+            progress = {"step": self.step, "run": self._run_identity()}
             (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
-            shutil.rmtree(state, ignore_errors=True)
-            aside.rename(state)
+            _replace(aside, self.folder / "state")
             save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model", self.tokenizer)
         accelerator.wait_for_everyone()
+
+    def _run_identity(self) -> dict:
+        """What must be the same for a resumed run to equal an uninterrupted one, as JSON values."""
+        name, options = attention_of(self.accelerator.unwrap_model(self.model))
+        identity = {**asdict(self.config), **self.mixture.identity(), "attention": name, **options,
+                    "processes": self.accelerator.num_processes}
+        return json.loads(json.dumps(identity))
 
     def resume(self) -> int:
         """Continue from the folder's state; return the step it stands at.
@@ -210,8 +230,9 @@ class Finetuner:
         if state is None or not (state / "progress.json").is_file():
             raise ValueError(f"resume: no state in {self.folder}; start without --resume")
         progress = json.loads((state / "progress.json").read_text(encoding="utf-8"))
-        if progress["config"] != asdict(self.config):
-            differing = [key for key, value in asdict(self.config).items() if progress["config"][key] != value]
+        saved, now = progress["run"], self._run_identity()
+        if saved != now:
+            differing = [key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)]
             raise ValueError(f"resume: {', '.join(differing)} differ from the run in {self.folder}; "
                              "give the same options, or another folder")
         if self.optimizer is not None:
@@ -227,6 +248,16 @@ class Finetuner:
             kept = [line for line in log.read_text(encoding="utf-8").splitlines()
                     if json.loads(line)["step"] <= self.step]
             log.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+
+def _replace(new: Path, place: Path) -> None:
+    """Put a folder in another's place; at every moment one of them is there."""
+    old = place.with_name(place.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def read_log(folder: Path) -> Iterator[dict]:

@@ -30,6 +30,7 @@ class Stage:
         text_share: share of a step's sequences that are real text.
         tokens: the most tokens to spend here.
         until: leave early once the running accuracy on known tokens reaches this.
+        asked: share of a question context that is questions, drawn between these two for each step.
     """
 
     task: str
@@ -37,6 +38,7 @@ class Stage:
     text_share: float
     tokens: float
     until: float = 2.0  # never
+    asked: tuple[float, float] = (0.25, 0.25)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,16 @@ def curriculum(context: int, tokens: float) -> list[Stage]:
     return [Stage("copy", 32, 0.25, 0.3 * tokens, 0.8),
             *(Stage("question", length, 0.5, 0.2 * tokens, 0.9) for length in lengths),
             Stage("question", context, 0.75, tokens)]  # all that is left
+
+
+def training_on(context: int, tokens: float) -> list[Stage]:
+    """Return the one stage of a run that goes on from a trained model.
+
+    Half text, half questions, and in each step another share of questions. In the
+    curriculum the last quarter of a context is always questions, so a document there
+    is never asked for, and the model learns not to look for one.
+    """
+    return [Stage("question", context, 0.5, tokens, asked=(0.02, 0.25))]
 
 
 def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[int, int], Tensor]:
@@ -99,7 +111,14 @@ def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor) -> tu
 
 
 def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Join documents into one stream of token ids, an end-of-text token before each."""
+    """Join documents into one stream of token ids, an end-of-text token before each.
+
+    Raises:
+        ValueError: without a tokenizer, or for one without an end-of-text token.
+    """
+    if tokenizer is None or tokenizer.eos_token_id is None:
+        raise ValueError(f"tokenizer: got {'none' if tokenizer is None else 'one without eos_token'}, wanted one "
+                         "with an end-of-text token; save the tokenizer beside the model")
     encoded = tokenizer(list(documents), add_special_tokens=False, verbose=False)["input_ids"]
     ids = [token for document in encoded for token in (tokenizer.eos_token_id, *document)]
     return torch.tensor(ids)
@@ -181,7 +200,9 @@ class Pretrainer:
     def _task_batch(self, stage: Stage, rows: int) -> tuple[Tensor, Tensor]:
         if stage.task == "copy":
             return copy_batch(rows, stage.length, self.vocabulary, self.generator)
-        return self.task.training_batch(rows, stage.length, self.generator)
+        low, high = stage.asked
+        asked = low + (high - low) * torch.rand((), generator=self.generator).item() if high > low else low
+        return self.task.training_batch(rows, stage.length, self.generator, asked)
 
     def _rate(self, stage: Stage, spent: float) -> float:
         warm = min(1.0, (self.steps + 1) / self.recipe.warmup_steps)
@@ -194,8 +215,8 @@ class Pretrainer:
         text_rows = round(stage.text_share * rows)
         text = self.sample_text(text_rows, stage.length)
         task, known = self._task_batch(stage, rows - text_rows)
-        input_ids = torch.cat([text, task])  # (rows, length)
-        marked = torch.cat([torch.ones_like(text, dtype=torch.bool), known])
+        input_ids = torch.cat([text, task]).to(self.model.device)  # (rows, length)
+        marked = torch.cat([torch.ones_like(text, dtype=torch.bool), known]).to(self.model.device)
         loss, correct = token_losses(self.model, input_ids, marked)
         cut = text_rows * (stage.length - 1)
         text_loss, task_loss = loss[:cut].mean(), loss[cut:].mean()

@@ -1,5 +1,6 @@
 """What finetuning reads: windows of real text and question contexts, drawn by step number."""
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,18 @@ class Mixture:
     rows: int
     text_share: float
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ValueError(f"rows: got {self.rows}, wanted 1 or more")
+        if not 0 <= self.text_share <= 1:
+            raise ValueError(f"text_share: got {self.text_share}, wanted 0 to 1")
+
+    def identity(self) -> dict:
+        """Return what two mixtures must share to draw the same batches, as JSON values."""
+        return {"length": self.length, "rows": self.rows, "text_share": self.text_share, "seed": self.seed,
+                "questions": self.task is not None,
+                "text": hashlib.sha256(self.stream.numpy().tobytes()).hexdigest()[:16]}
 
     @property
     def text_rows(self) -> int:

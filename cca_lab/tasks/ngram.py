@@ -27,6 +27,10 @@ class _Order:
     discount: float
 
 
+def _bits(vocabulary: int) -> int:
+    return max(1, int(vocabulary - 1).bit_length())
+
+
 def _keys(tokens: Keys, order: int, bits: int) -> Keys:
     """Pack each run of `order` tokens into one integer, the oldest token highest."""
     count = len(tokens) - order + 1
@@ -56,8 +60,8 @@ class KneserNey:
 
     def __init__(self, tokens: Keys, order: int, vocabulary: int) -> None:
         self.order, self.vocabulary = order, vocabulary
-        self.bits = max(1, int(vocabulary - 1).bit_length())
-        if self.bits * order > 63:
+        self.bits = _bits(vocabulary)
+        if not self.fits(order, vocabulary):
             raise ValueError(f"order: {order}-grams over {vocabulary} tokens take {self.bits * order} bits, "
                              "wanted at most 63; lower the order")
         tokens = np.asarray(tokens, dtype=np.int64)
@@ -68,6 +72,11 @@ class KneserNey:
             longer = np.unique(_keys(tokens, lower + 1, self.bits))
             suffix = longer & ((1 << (self.bits * lower)) - 1)
             self.orders[lower] = self._count(*np.unique(suffix, return_counts=True))
+
+    @staticmethod
+    def fits(order: int, vocabulary: int) -> bool:
+        """Whether an n-gram of this order fits into one 63-bit key."""
+        return order * _bits(vocabulary) <= 63
 
     def _count(self, ngrams: Keys, counts: NDArray[np.int64]) -> _Order:
         context = ngrams >> self.bits

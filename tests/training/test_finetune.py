@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cca_lab.models import attention_of, load_pretrained, swap_attention
+from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.finetune import FinetuneConfig, Finetuner, mark_trainable, masked_losses, read_log
 from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.mixture import Mixture
@@ -112,41 +113,75 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     assert losses[0] == losses[1]
 
 
-def test_resume_without_the_optimizer_state_would_be_seen(tmp_path):
-    """The mutant of the test above: weights restored, optimizer forgotten."""
+@pytest.mark.parametrize("forget", [False, True])
+def test_resume_without_the_optimizer_state_would_be_seen(tmp_path, forget):
+    """The mutant of the test above, weights restored and optimizer forgotten, beside its correct twin."""
     config = FinetuneConfig(steps=6, save_every=3)
     whole = swapped()
-    Finetuner(whole, mixture(), config, tmp_path / "whole").run()
-    half = swapped()
-    Finetuner(half, mixture(), FinetuneConfig(steps=3, save_every=3), tmp_path / "half").run()
-    forgetful = Finetuner(half, mixture(), config)
-    forgetful.step = 3
-    forgetful.run()
-    assert not same(weights(whole), weights(half))
+    Finetuner(whole, mixture(), config).run()
+    halves = swapped()
+    first = Finetuner(halves, mixture(), config)
+    for _ in range(3):
+        first._step()
+    second = Finetuner(halves, mixture(), config)
+    second.step = 3
+    if not forget:
+        second.optimizer.load_state_dict(first.optimizer.state_dict())
+    second.run()
+    assert same(weights(whole), weights(halves)) is not forget
 
 
-def test_ctrl_c_leaves_a_checkpoint_that_loads_and_resumes(tmp_path):
-    def interrupt(record):
-        if record["step"] == 2:
-            raise KeyboardInterrupt
+@pytest.mark.parametrize("moment", ["in a forward", "between steps"])
+def test_ctrl_c_finishes_the_step_saves_and_resumes_bit_for_bit(tmp_path, moment):
+    """With dropout, so that a step cut in half would leave the random state of nobody."""
+    def dropped_out():
+        model = swapped()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.1
+        return disable_attention_dropout(model)
 
-    model = swapped()
     config = FinetuneConfig(steps=5, save_every=0)
+    torch.manual_seed(7)
+    whole = dropped_out()
+    torch.manual_seed(8)
+    Finetuner(whole, mixture(), config).run()
+
+    def interrupt(step):
+        if step == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    torch.manual_seed(7)
+    model = dropped_out()
+    torch.manual_seed(8)
+    finetuner = Finetuner(model, mixture(), config, tmp_path, small.tokenizer())
+    if moment == "in a forward":
+        model.register_forward_hook(lambda *_: interrupt(finetuner.step))
     with pytest.raises(KeyboardInterrupt):
-        Finetuner(model, mixture(), config, tmp_path, small.tokenizer()).run(interrupt)
+        finetuner.run(None if moment == "in a forward" else lambda record: interrupt(record["step"]))
     loaded, tokenizer = load_pretrained(tmp_path / "model")
-    assert attention_of(loaded) == ("cca", attention_of(model)[1])
+    assert attention_of(loaded) == attention_of(model)
     assert same(weights(loaded), weights(model)) and tokenizer is not None
-    finetuner = Finetuner(swapped(), mixture(), config, tmp_path)
-    assert finetuner.resume() == 2
-    assert [record["step"] for record in finetuner.run()] == [3, 4, 5]
-    assert not list(tmp_path.glob("*.part"))
+    torch.manual_seed(9)
+    resumed = dropped_out()
+    continued = Finetuner(resumed, mixture(), config, tmp_path)
+    done = continued.resume()
+    assert done == (3 if moment == "in a forward" else 2)
+    assert [record["step"] for record in continued.run()] == list(range(done + 1, 6))
+    assert same(weights(whole), weights(resumed))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "model", "state"]
 
 
 def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
     Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path).run()
     with pytest.raises(ValueError, match="learning_rate differ"):
         Finetuner(swapped(), mixture(), FinetuneConfig(steps=1, learning_rate=1.0), tmp_path).resume()
+    for other in (mixture(length=32), mixture(seed=1), mixture(task=None)):
+        with pytest.raises(ValueError, match="differ from the run"):
+            Finetuner(swapped(), other, FinetuneConfig(steps=1), tmp_path).resume()
+    narrow = swap_attention(small.model(), "cca", group=2, window=8)
+    with pytest.raises(ValueError, match="group differ"):
+        Finetuner(narrow, mixture(), FinetuneConfig(steps=1), tmp_path).resume()
     with pytest.raises(ValueError, match="no state"):
         Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path / "empty").resume()
 

@@ -1,0 +1,48 @@
+"""What a base model is made of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FAMILIES = ("gpt2", "opt")
+
+
+@dataclass(frozen=True)
+class PretrainOptions:
+    """What a base model is made of.
+
+    Attributes:
+        family: "gpt2" or "opt".
+        out: the folder to write.
+        tokens: the budget of training tokens.
+        context: the most tokens the model reads.
+        vocabulary, width, layers, heads: of the model.
+        learning_rate: peak rate.
+        seed: of weights and data.
+        text: a file, a folder or hub:NAME; None for the standard library.
+        threads: CPU threads; 0 leaves torch's choice.
+        start: a model of this command to train on, over half text and half questions;
+            family, vocabulary and sizes are then its own.
+    """
+
+    family: str
+    out: Path
+    tokens: float = 18e6
+    context: int = 512
+    vocabulary: int = 2048
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+    learning_rate: float = 8e-3
+    seed: int = 0
+    text: str | None = None
+    threads: int = 0
+    start: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.start is None and self.family not in FAMILIES:
+            raise ValueError(f"family: got {self.family!r}, wanted one of {', '.join(FAMILIES)}")
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")
+        for name, least in (("tokens", 1), ("context", 64), ("vocabulary", 512), ("layers", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: got {getattr(self, name)}, wanted {least} or more")
