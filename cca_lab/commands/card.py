@@ -80,9 +80,9 @@ def _before(first: dict) -> str:
     spent = f"{first['tokens'] / 1e6:.1f} million tokens in {first['seconds'] / 60:.0f} minutes"
     reached = f"exact match {100 * match['value']:.0f} % ({100 * last['value']:.0f} % where the last document answers)"
     return (f"It was trained in two runs. The first, `{_command(options, 'runs')}`, spent {spent} and reached "
-            f"perplexity {results['perplexity']['value']:.1f} and {reached}; the second, in the table, went on over "
-            "half text and half questions, with documents up to the end of the context: in the first, the last "
-            "quarter of a context was questions only, and the model had learned not to look there.\n\n")
+            f"perplexity {results['perplexity']['value']:.1f} and {reached}. Its contexts end in questions, and it had "
+            "not learned to look for a document there. The second run, in the table, went on over half text and half "
+            "contexts with questions anywhere among the documents.\n\n")
 
 
 def _command(options: dict, folder: str = "data/models") -> str:

@@ -25,12 +25,11 @@ class Stage:
     """One stage of the curriculum.
 
     Attributes:
-        task: "copy" or "question".
+        task: "copy", "question" (documents, then questions) or "interleaved" (questions among documents).
         length: tokens of a sequence.
         text_share: share of a step's sequences that are real text.
         tokens: the most tokens to spend here.
         until: leave early once the running accuracy on known tokens reaches this.
-        asked: share of a question context that is questions, drawn between these two for each step.
     """
 
     task: str
@@ -38,7 +37,6 @@ class Stage:
     text_share: float
     tokens: float
     until: float = 2.0  # never
-    asked: tuple[float, float] = (0.25, 0.25)
 
 
 @dataclass(frozen=True)
@@ -65,11 +63,11 @@ def curriculum(context: int, tokens: float) -> list[Stage]:
 def training_on(context: int, tokens: float) -> list[Stage]:
     """Return the one stage of a run that goes on from a trained model.
 
-    Half text, half questions, and in each step another share of questions. In the
-    curriculum the last quarter of a context is always questions, so a document there
-    is never asked for, and the model learns not to look for one.
+    The curriculum's contexts end in questions, so it never looks for a document in
+    the last quarter of one, and the model does not learn to. Here questions stand
+    anywhere among the documents; half the sequences are text.
     """
-    return [Stage("question", context, 0.5, tokens, asked=(0.02, 0.25))]
+    return [Stage("interleaved", context, 0.5, tokens)]
 
 
 def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[int, int], Tensor]:
@@ -200,9 +198,8 @@ class Pretrainer:
     def _task_batch(self, stage: Stage, rows: int) -> tuple[Tensor, Tensor]:
         if stage.task == "copy":
             return copy_batch(rows, stage.length, self.vocabulary, self.generator)
-        low, high = stage.asked
-        asked = low + (high - low) * torch.rand((), generator=self.generator).item() if high > low else low
-        return self.task.training_batch(rows, stage.length, self.generator, asked)
+        draw = self.task.training_batch if stage.task == "question" else self.task.interleaved_batch
+        return draw(rows, stage.length, self.generator)
 
     def _rate(self, stage: Stage, spent: float) -> float:
         warm = min(1.0, (self.steps + 1) / self.recipe.warmup_steps)

@@ -58,7 +58,7 @@ class Mixture:
         ids = [self.stream[start + torch.arange(self.length)]]
         known = [torch.ones_like(ids[0], dtype=torch.bool)]
         if self.text_rows < self.rows:
-            questions = self.task.training_batch(self.rows - self.text_rows, self.length, generator)
+            questions = self.task.interleaved_batch(self.rows - self.text_rows, self.length, generator)
             ids.append(questions[0])
             known.append(questions[1])
         return torch.cat(ids), torch.cat(known)  # (rows, length) both

@@ -168,6 +168,36 @@ class MultiDocumentQA:
         is_answer[count:, self.question_length] = True
         return input_ids, is_answer.flatten()[:length].expand(rows, -1)
 
+    def interleaved_batch(self, rows: int, length: int, generator: torch.Generator,
+                          most_questions: float = 0.5) -> tuple[Tensor, Tensor]:
+        """Draw contexts in which questions, with their answers, stand anywhere among the documents.
+
+        Each asks for one of the documents before it, so that documents are looked for at every
+        place of a context. A small model learns that place by place: trained on contexts that end
+        in questions only (`training_batch`), it answers nothing that stands in the last quarter.
+
+        Args:
+            rows, length, generator: as in `training_batch`.
+            most_questions: each row draws its share of questions between 0 and this.
+
+        Returns:
+            input_ids (B, L) and a mask (B, L), true where the token is an answer.
+        """
+        slots = min(-(-length // self.document_length), len(self.first))
+        documents, _ = self._documents(slots, rows, generator)  # (B, n, document_length)
+        share = most_questions * torch.rand(rows, 1, generator=generator)
+        asked = torch.rand(rows, slots, generator=generator) < share  # (B, n)
+        asked[:, 0] = False
+        earlier = torch.ones(slots, slots, dtype=torch.bool).tril(-1)
+        lottery = torch.rand(rows, slots, slots, generator=generator)
+        chosen = lottery.masked_fill(asked[:, None] | ~earlier, -1.0).argmax(dim=-1)  # an earlier document
+        own = torch.arange(slots).expand(rows, -1)
+        chosen = torch.where(asked, chosen, own)
+        input_ids = torch.take_along_dim(documents, chosen[..., None], dim=1).flatten(1)[:, :length]  # (B, L)
+        is_answer = torch.zeros(documents.shape, dtype=torch.bool)
+        is_answer[..., self.question_length] = asked
+        return input_ids, is_answer.flatten(1)[:, :length]
+
 
 def sample_text(documents: int, generator: torch.Generator) -> str:
     """Write documents as text, to train a tokenizer on."""

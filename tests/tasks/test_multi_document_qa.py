@@ -45,16 +45,32 @@ def test_contexts_fit(task):
         assert task.batch(2, length, generator()).input_ids.shape[1] <= max(length, task.document_length * 2)
 
 
-def test_training_batch_marks_answers_that_the_context_holds(task):
-    ids, is_answer = task.training_batch(4, 128, generator())
-    assert ids.shape == is_answer.shape == (4, 128)
-    assert is_answer.any(dim=1).all()
+@pytest.mark.parametrize("kind", ["training_batch", "interleaved_batch"])
+def test_training_contexts_mark_answers_that_they_hold(task, kind):
+    ids, is_answer = getattr(task, kind)(8, 128, generator(3))
+    assert ids.shape == is_answer.shape == (8, 128)
+    assert is_answer.any(dim=1).sum() >= 7
     for row, marks in zip(ids, is_answer, strict=True):
         for place in marks.nonzero().flatten().tolist():
             first, answer = row[place - 1], row[place]
             earlier = (row[:place - 1] == first).nonzero().flatten()
             assert len(earlier) >= 1
             assert (row[earlier + 1] == answer).all()
+
+
+def test_only_interleaved_contexts_ask_for_documents_at_every_place(task):
+    """What went wrong before: no question ever asked for a document in the last quarter."""
+    def places_asked_for(kind):
+        places = set()
+        ids, is_answer = getattr(task, kind)(400, 128, generator())
+        for row, marks in zip(ids, is_answer, strict=True):
+            for place in marks.nonzero().flatten().tolist():
+                places.add(int((row[:place - 1] == row[place - 1]).nonzero()[0]) // task.document_length)
+        return places
+
+    slots = 128 // task.document_length
+    assert places_asked_for("interleaved_batch") == set(range(slots - 1))
+    assert max(places_asked_for("training_batch")) < 0.8 * slots
 
 
 def test_tokenized_text_equals_the_tokens(task):

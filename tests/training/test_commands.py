@@ -35,7 +35,8 @@ def options(home, *more):
 
 
 def test_finetune_then_resume_then_evaluate(home, tmp_path):
-    run = ["finetune", *options(home), "--group", 4, "--window", 8, "--steps", 3, "--rows", 2, "--out", tmp_path / "run"]
+    run = ["finetune", *options(home), "--group", 4, "--window", 8, "--steps", 3, "--rows", 2,
+           "--out", tmp_path / "run"]
     first = invoke(*run)
     assert first.exit_code == 0, first.output
     assert [record["step"] for record in read_log(tmp_path / "run")] == [1, 2, 3]
@@ -69,8 +70,8 @@ def test_recover_writes_five_rows(home, tmp_path):
 
 
 @pytest.mark.parametrize("wrong, message", [
-    (["--rows", 0], "rows: got 0"), (["--text-share", 2], "text_share: got 2"), (["--length", 4096], "length: got 4096"),
-    (["--strategy", "half"], "strategy: got 'half'"), (["--group", 0], "group")])
+    (["--rows", 0], "rows: got 0"), (["--text-share", 2], "text_share: got 2"),
+    (["--length", 4096], "length: got 4096"), (["--strategy", "half"], "strategy: got 'half'"), (["--group", 0], "group")])
 def test_a_wrong_option_is_one_line(home, tmp_path, wrong, message):
     done = invoke("finetune", *options(home), "--steps", 1, *wrong, "--out", tmp_path / "run")
     assert done.exit_code == 2 and message in done.output
