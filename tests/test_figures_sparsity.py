@@ -17,6 +17,7 @@ def causal_maps(*shape: int) -> torch.Tensor:
 
 @pytest.fixture(autouse=True)
 def no_figure_stays_open():
+    plt.close("all")  # what another file's test left open is not ours
     yield
     assert plt.get_fignums() == []
 

@@ -19,13 +19,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
+SHORTEST = 64  # tokens of documents and questions after the text of an "interleaved" sequence, at least
+
 
 @dataclass(frozen=True)
 class Stage:
     """One stage of the curriculum.
 
     Attributes:
-        task: "copy", "question" (documents, then questions) or "interleaved" (questions among documents).
+        task: "copy", "question" (documents, then questions) or "interleaved" (some text, then questions
+            among documents).
         length: tokens of a sequence.
         text_share: share of a step's sequences that are real text.
         tokens: the most tokens to spend here.
@@ -64,8 +67,9 @@ def training_on(context: int, tokens: float) -> list[Stage]:
     """Return the one stage of a run that goes on from a trained model.
 
     The curriculum's contexts end in questions, so it never looks for a document in
-    the last quarter of one, and the model does not learn to. Here questions stand
-    anywhere among the documents; half the sequences are text.
+    the last quarter of one, and a small model learns to look place by place. Here
+    the documents begin anywhere, after some text, and questions stand anywhere among
+    them, so that every place is asked for as often; half the sequences are text.
     """
     return [Stage("interleaved", context, 0.5, tokens)]
 
@@ -198,8 +202,12 @@ class Pretrainer:
     def _task_batch(self, stage: Stage, rows: int) -> tuple[Tensor, Tensor]:
         if stage.task == "copy":
             return copy_batch(rows, stage.length, self.vocabulary, self.generator)
-        draw = self.task.training_batch if stage.task == "question" else self.task.interleaved_batch
-        return draw(rows, stage.length, self.generator)
+        if stage.task == "question":
+            return self.task.training_batch(rows, stage.length, self.generator)
+        before = int(torch.randint(stage.length - SHORTEST, (), generator=self.generator))  # tokens of text first
+        task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
+        text = self.sample_text(rows, before)
+        return torch.cat([text, task], dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
 
     def _rate(self, stage: Stage, spent: float) -> float:
         warm = min(1.0, (self.steps + 1) / self.recipe.warmup_steps)

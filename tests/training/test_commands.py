@@ -71,7 +71,8 @@ def test_recover_writes_five_rows(home, tmp_path):
 
 @pytest.mark.parametrize("wrong, message", [
     (["--rows", 0], "rows: got 0"), (["--text-share", 2], "text_share: got 2"),
-    (["--length", 4096], "length: got 4096"), (["--strategy", "half"], "strategy: got 'half'"), (["--group", 0], "group")])
+    (["--length", 4096], "length: got 4096"), (["--strategy", "half"], "strategy: got 'half'"),
+    (["--group", 0], "group")])
 def test_a_wrong_option_is_one_line(home, tmp_path, wrong, message):
     done = invoke("finetune", *options(home), "--steps", 1, *wrong, "--out", tmp_path / "run")
     assert done.exit_code == 2 and message in done.output
