@@ -24,7 +24,7 @@ def machine() -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": torch.__version__.split("+")[0],
         "measured": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

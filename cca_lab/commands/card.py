@@ -20,7 +20,7 @@ context {context} tokens; weights in fp16 |
 torch {torch} |
 | optimizer | Muon for the blocks' matrices, AdamW for the rest, peak rate {rate:g}, curriculum below |
 
-{before}## Does it read?
+{runs}## Does it read?
 
 Perplexity per token on the held-out modules, against interpolated Kneser-Ney n-grams trained on the same tokens.
 The model is read in windows of {context} tokens that start without context; the n-grams read the whole stream.
@@ -44,8 +44,20 @@ Chance is below 1 %.
 |---|---|---|
 {stages}
 
-One run with one seed. `pretraining.json` holds the loss curve and everything above.
+One seed a run. `pretraining.json` holds the loss curves and everything above.
 The perplexity is of the standard library of the Python named above; another Python's differs a little.
+"""
+
+
+RUNS = """\
+It was trained in {count} runs, each from where the one before it ended. The curriculum of the first ends contexts in
+questions, so it never asked for a document in the last quarter of one, and a model this small learns to look place by
+place. The later runs read half text, and half contexts in which documents and questions stand anywhere.
+
+| run | tokens | time | perplexity after it | exact match | where the last document answers |
+|---|---|---|---|---|---|
+{rows}
+
 """
 
 
@@ -60,9 +72,8 @@ def model_card(card: dict) -> str:
                   for length in lengths]
     stages = [f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | {stage['seconds'] / 60:.1f} min |"
               for stage in card["stages"]]
-    before = "" if card.get("before") is None else _before(card["before"])
     return CARD.format(
-        before=before, name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
+        runs=_runs(card), name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
         command=_command(options),
         parameters=card["parameters"], corpus=card["corpus"]["name"], fingerprint=card["corpus"]["fingerprint"],
         steps=card["steps"], tokens=card["tokens"] / 1e6, minutes=card["seconds"] / 60, device=card["device"],
@@ -72,17 +83,24 @@ def model_card(card: dict) -> str:
         **{key: options[key] for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})
 
 
-def _before(first: dict) -> str:
-    """Say what the run that this one started from had reached."""
-    options, results = first["options"], first["results"]
-    matches = results["exact_match"][str(options["context"])]
-    match, last = matches["all"], matches["1.0"]
-    spent = f"{first['tokens'] / 1e6:.1f} million tokens in {first['seconds'] / 60:.0f} minutes"
-    reached = f"exact match {100 * match['value']:.0f} % ({100 * last['value']:.0f} % where the last document answers)"
-    return (f"It was trained in two runs. The first, `{_command(options, 'runs')}`, spent {spent} and reached "
-            f"perplexity {results['perplexity']['value']:.1f} and {reached}. Its contexts end in questions, and it had "
-            "not learned to look for a document there. The second run, in the table, went on over half text and half "
-            "contexts with questions anywhere among the documents.\n\n")
+def _runs(card: dict) -> str:
+    """Return a table of the runs behind a model, the first one first; empty if there was one only."""
+    if card.get("before") is None:
+        return ""
+    chain = [card]
+    while chain[0].get("before") is not None:
+        chain.insert(0, chain[0]["before"])
+    rows = [_run_row(run, "data/models" if run is card else "runs") for run in chain]
+    return RUNS.format(count=len(chain), rows="\n".join(rows))
+
+
+def _run_row(run: dict, folder: str) -> str:
+    options, results = run["options"], run["results"]
+    by_length = {str(length): matches for length, matches in results["exact_match"].items()}
+    matches = by_length[str(options["context"])]
+    return (f"| `{_command(options, folder)}` | {run['tokens'] / 1e6:.1f} M | {run['seconds'] / 60:.0f} min | "
+            f"{results['perplexity']['value']:.1f} | {100 * matches['all']['value']:.0f} % | "
+            f"{100 * matches['1.0']['value']:.0f} % |")
 
 
 def _command(options: dict, folder: str = "data/models") -> str:

@@ -64,14 +64,13 @@ def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, Pre
 
 
 def _started(options: PretrainOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, dict]:
-    """Load the model to train on, and what its own pretraining recorded (without the curve)."""
+    """Load the model to train on, and what its own pretraining recorded."""
     record = options.start / "pretraining.json"
     if not record.is_file():
         raise ValueError(f"start: {options.start} holds no pretraining.json; give a folder that "
                          "`cca-lab pretrain` wrote")
     model, tokenizer = load_pretrained(options.start, "full")
-    before = json.loads(record.read_text(encoding="utf-8"))
-    return model, tokenizer, {key: value for key, value in before.items() if key != "curve"}
+    return model, tokenizer, json.loads(record.read_text(encoding="utf-8"))
 
 
 def _sizes(model: PreTrainedModel) -> dict:

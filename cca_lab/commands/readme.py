@@ -23,6 +23,10 @@ def _percent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
+def _mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f}"
+
+
 def models() -> str:
     """Return what the shipped base models are and can do."""
     rows = []
@@ -56,7 +60,7 @@ def attention() -> str:
     """Return blocked CCA against full attention on a CPU, as measured."""
     found = _read(results_folder() / "attention-cpu.json")
     rows = [[row["pass"], str(row["length"]), str(row["window"]), f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}",
-             _percent(row["share"]), f"{row['full_peak'] / 2**20:.0f}", f"{row['cca_peak'] / 2**20:.0f}"]
+             _percent(row["share"]), _mib(row.get("full_peak")), _mib(row.get("cca_peak"))]
             for row in found["rows"]]
     rows.sort(key=lambda row: row[0])
     where = f"{found['machine']['cpu']}, {found['machine']['threads']} threads, torch {found['machine']['torch']}"

@@ -84,7 +84,7 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family):
     more = pretrain(PretrainOptions("", tmp_path / "more", tokens=1e4, text=str(text), start=out))
     assert more["options"]["family"] == family and more["options"]["width"] == 16
     assert more["before"]["steps"] == card["steps"]
-    assert "It was trained in two runs" in (tmp_path / "more" / "README.md").read_text()
+    assert "It was trained in 2 runs" in (tmp_path / "more" / "README.md").read_text()
     with pytest.raises(ValueError, match="is there already"):
         pretrain(PretrainOptions(family, out))
 
