@@ -225,3 +225,13 @@ def bench_attention(
 
     with door():
         run(length or LENGTHS, window or WINDOWS, rounds, out, memory)
+
+
+@app.command()
+def convert(model: Model, out: Annotated[Path, typer.Option(help="Folder to write the GPT-2 to.")]) -> None:
+    """Write an OPT in GPT-2's layout: the same function, the other family."""
+    from cca_lab.commands.convert import convert as run
+
+    with door():
+        run(model, out)
+    typer.echo(f"written: {out}")
