@@ -61,10 +61,12 @@ class Part:
         """Additive mask (rows, columns), 0 where visible and -inf elsewhere, or None."""
         if self.edges is None:
             return None
-        starts, ends = self.edges.to(device).unsqueeze(-1).unbind(dim=1)  # each (rows, 1)
-        column = torch.arange(self.columns, device=device)
-        hidden = (column < starts) | (column >= ends)
-        return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
+        starts, ends = self.edges.to(device, torch.int32).unsqueeze(-1).unbind(dim=1)  # each (rows, 1)
+        column = torch.arange(self.columns, device=device, dtype=torch.int32)
+        hidden = column >= ends
+        if starts.any():
+            hidden |= column < starts
+        return torch.where(hidden, float("-inf"), torch.zeros((), dtype=dtype, device=device))
 
     def blind_rows(self, device: torch.device) -> Tensor | None:
         """bool (rows,), True for rows of a block that see none of the part's columns; None if none is."""
