@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -17,10 +16,10 @@ from transformers import PreTrainedModel
 from cca_lab.models.checkpoints import save_pretrained
 from cca_lab.models.interrupt import deferred_interrupt
 from cca_lab.models.plugin import attention_of
+from cca_lab.models.trainable import mark_trainable, masked_losses
 from cca_lab.tasks.mixture import Mixture
 
 STRATEGIES = ("full", "qkv", "none")
-QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")  # c_attn: GPT-2's three matrices side by side
 
 
 @dataclass(frozen=True)
@@ -63,36 +62,6 @@ class FinetuneConfig:
         """Return the learning rate of a step (0-indexed)."""
         warm = min(1.0, (step + 1) / max(1, self.warmup))
         return self.learning_rate * warm * (1.0 - 0.9 * step / max(1, self.steps))
-
-
-def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
-    """Freeze what the strategy does not train; return the names of what it does.
-
-    "qkv" trains the three projection matrices and leaves their biases alone. In
-    GPT-2 they are the columns of one matrix, which holds nothing else.
-    """
-    def wanted(name: str) -> bool:
-        if strategy == "qkv":
-            return name.endswith(tuple(f"{module}.weight" for module in QKV_MODULES))
-        return strategy == "full"
-
-    trained = []
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(wanted(name))
-        if parameter.requires_grad:
-            trained.append(name)
-    return trained
-
-
-def masked_losses(logits: Tensor, input_ids: Tensor, known: Tensor, text_rows: int) -> tuple[Tensor, Tensor]:
-    """Return the mean cross entropy of the text rows and of the question rows (0 where there are none)."""
-    loss = F.cross_entropy(logits[:, :-1].float().transpose(1, 2), input_ids[:, 1:], reduction="none")
-    loss, known = loss * known[:, 1:], known[:, 1:]  # (rows, L-1)
-
-    def mean(rows: slice) -> Tensor:
-        return loss[rows].sum() / known[rows].sum().clamp(min=1)
-
-    return mean(slice(None, text_rows)), mean(slice(text_rows, None))
 
 
 class Finetuner:

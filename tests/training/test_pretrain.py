@@ -8,16 +8,8 @@ import torch
 from cca_lab.commands.pretrain import PretrainOptions, pretrain
 from cca_lab.models import load_pretrained
 from cca_lab.models.base import new_model, sinusoids
-from cca_lab.models.pretrain import (
-    MatrixMuon,
-    Pretrainer,
-    Recipe,
-    Stage,
-    block_matrices,
-    copy_batch,
-    curriculum,
-    token_losses,
-)
+from cca_lab.models.muon import MatrixMuon, block_matrices
+from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
 from tests.training import small
 
 

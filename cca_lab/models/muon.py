@@ -1,0 +1,46 @@
+"""Muon for the matrices of a transformer's blocks."""
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+
+class MatrixMuon(torch.optim.Muon):
+    """Muon that treats GPT-2's fused c_attn as the three matrices it is.
+
+    Muon orthogonalises the update of a matrix as a whole. Over W^Q, W^K and W^V
+    together the update of W^V crowds out the other two, and the model does not
+    learn to match; each on its own, it does.
+
+    Args:
+        model: whose matrices, embeddings aside, are to be updated.
+        options: of `torch.optim.Muon`.
+    """
+
+    def __init__(self, model: PreTrainedModel, **options) -> None:
+        self.pieces: list[tuple[nn.Parameter, nn.Parameter, slice]] = []  # piece, whole, columns
+        whole_matrices = []
+        for name, matrix in block_matrices(model):
+            width = matrix.shape[1] // 3
+            if not name.endswith("c_attn.weight"):
+                whole_matrices.append(matrix)
+                continue
+            for index in range(3):
+                columns = slice(index * width, (index + 1) * width)
+                self.pieces.append((nn.Parameter(matrix.detach()[:, columns]), matrix, columns))  # a view
+        super().__init__([*whole_matrices, *(piece for piece, _, _ in self.pieces)], **options)
+
+    def step(self, closure=None):
+        """Take a step; the pieces get their columns of the whole matrix's gradient first."""
+        for piece, whole, columns in self.pieces:
+            piece.grad = whole.grad[:, columns]
+        loss = super().step(closure)
+        for _, whole, _ in self.pieces:
+            whole.grad = None
+        return loss
+
+
+def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
+    """Return names and weights of every matrix but the embeddings."""
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    return [(name, p) for name, p in model.named_parameters() if p.ndim == 2 and id(p) not in embeddings]

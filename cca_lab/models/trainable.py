@@ -1,0 +1,37 @@
+"""What finetuning trains, and on which tokens."""
+
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import PreTrainedModel
+
+QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")  # c_attn: GPT-2's three matrices side by side
+
+
+def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
+    """Freeze what the strategy does not train; return the names of what it does.
+
+    "qkv" trains the three projection matrices and leaves their biases alone. In
+    GPT-2 they are the columns of one matrix, which holds nothing else.
+    """
+    def wanted(name: str) -> bool:
+        if strategy == "qkv":
+            return name.endswith(tuple(f"{module}.weight" for module in QKV_MODULES))
+        return strategy == "full"
+
+    trained = []
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(wanted(name))
+        if parameter.requires_grad:
+            trained.append(name)
+    return trained
+
+
+def masked_losses(logits: Tensor, input_ids: Tensor, known: Tensor, text_rows: int) -> tuple[Tensor, Tensor]:
+    """Return the mean cross entropy of the text rows and of the question rows (0 where there are none)."""
+    loss = F.cross_entropy(logits[:, :-1].float().transpose(1, 2), input_ids[:, 1:], reduction="none")
+    loss, known = loss * known[:, 1:], known[:, 1:]  # (rows, L-1)
+
+    def mean(rows: slice) -> Tensor:
+        return loss[rows].sum() / known[rows].sum().clamp(min=1)
+
+    return mean(slice(None, text_rows)), mean(slice(text_rows, None))
