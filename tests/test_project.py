@@ -129,7 +129,7 @@ def test_make_alone_explains_every_target():
 def test_make_walkthrough_hands_on_where_to_start():
     if not shutil.which("make"):
         pytest.skip("make is not installed; README gives the same commands without it")
-    command = ["make", "-n", "-o", ".venv/.installed", "walkthrough", "FROM=05"]
+    command = ["make", "--no-print-directory", "-n", "-o", ".venv/.installed", "walkthrough", "FROM=05"]
     line = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
     shell = line.replace(".venv/bin/cca-lab", "echo cca-lab")
     printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout
