@@ -19,7 +19,7 @@ from torch import Tensor
 # Costs in units of one (query, key) pair of a large unmasked tile, measured with PyTorch's CPU operator.
 _MASKED = 1.1  # a pair of a masked tile
 _MERGE = 64.0  # per row: one more partial output to merge
-_CALL = 4096.0  # one more call, whatever its size
+_CALL = 12288.0  # one more call, whatever its size
 _SLOWNESS = ((768, 1.0), (192, 1.05), (128, 1.3), (64, 1.55), (0, 2.0))  # of a pair, by rows of a block
 _BLOCKS = (32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048)
 _LONGEST_PERIOD = 256
@@ -167,7 +167,8 @@ def _costs(corners: Tensor, rows: int) -> Tensor:
     """Estimated cost of each block as one masked tile and as core plus edges: (blocks, 4) -> (blocks, 2)."""
     low, core_low, core_high, high = corners.unbind(dim=-1)
     width, core = high - low, core_high - core_low
-    call = _CALL / max(rows, _ROWS_AT_ONCE)  # small blocks share a call
+    slides = bool(low[0] < low[-1])  # then small blocks are gathered into one call
+    call = _CALL / max(rows, _ROWS_AT_ONCE if slides else 1)
     edges = (core_low > low).int() + (high > core_high).int()
     whole = width * torch.where(edges > 0, _MASKED, 1.0) + call
     split = core + (width - core) * _MASKED + edges * (_MERGE + call) + call
