@@ -93,7 +93,7 @@ def checksums(write: Annotated[bool, typer.Option("--write", help="Write them an
 def pretrain(
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
     family: Annotated[str, typer.Option(help="gpt2 or opt.")] = "gpt2",
-    tokens: Annotated[float, typer.Option(help="Training tokens to spend.")] = 18e6,
+    tokens: Annotated[float, typer.Option(help="Training tokens to spend.")] = 20e6,
     context: Annotated[int, typer.Option(help="The most tokens the model reads.")] = 512,
     layers: Annotated[int, typer.Option(help="Blocks.")] = 4,
     width: Annotated[int, typer.Option(help="Residual width.")] = 128,

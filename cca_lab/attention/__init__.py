@@ -1,5 +1,6 @@
 """The one attention primitive, and what goes with it: intervals, pooling, effective attention."""
 
+from cca_lab.attention.dense import masked_attention
 from cca_lab.attention.effective import effective_attention
 from cca_lab.attention.interval_attention import interval_attention
 from cca_lab.attention.intervals import causal_intervals, check_intervals, count_pairs, visible_mask
@@ -11,6 +12,7 @@ __all__ = [
     "count_pairs",
     "effective_attention",
     "interval_attention",
+    "masked_attention",
     "pool_groups",
     "pooling_matrix",
     "visible_mask",

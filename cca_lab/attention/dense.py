@@ -25,10 +25,14 @@ def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor, scale: float) -> t
     Returns:
         A (B, H, L, N) and lse (B, H, L), natural log, both in at least float32.
     """
+    return masked_matrix(q, k, visible_mask(intervals.to(q.device), k.shape[2]), scale)
+
+
+def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """As `attention_matrix`, for a boolean mask (b, h, L, N) of the columns that each row sees."""
     dtype = accumulation_dtype(q.dtype)
     queries = q.to(dtype).unflatten(1, (k.shape[1], -1))  # (B, Hk, H/Hk, L, D)
     scores = queries @ k.to(dtype).unsqueeze(2).mT * scale
-    visible = visible_mask(intervals.to(q.device), k.shape[2])
     scores = scores.flatten(1, 2).masked_fill(~visible, float("-inf"))  # (B, H, L, N)
     lse = scores.logsumexp(dim=-1)
     return (scores - lse.unsqueeze(-1)).exp(), lse
@@ -48,6 +52,39 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32.
     """
     weights, lse = attention_matrix(q, k, intervals, scale)
+    return _weigh(weights, v).to(q.dtype), lse
+
+
+def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float | None = None) -> Tensor:
+    """Attend to the columns a boolean mask shows, for rows whose columns form no few intervals.
+
+    out_i = sum_j A_ij v_j,   A_i = softmax of scale * q_i K^T over the visible columns.
+
+    Args:
+        q: (B, H, L, D).
+        k, v: (B, Hk, N, D), H a multiple of Hk.
+        visible: bool (b, h, L, N), b in {1, B} and h in {1, H}; every row sees a column.
+        scale: factor on the dot products; None means D**-0.5.
+
+    Returns:
+        (B, H, L, D) in q's dtype. Memory grows as L * N.
+
+    Raises:
+        ValueError: if the mask has another shape or dtype, or a row sees nothing.
+    """
+    wanted = (q.shape[2], k.shape[2])
+    if visible.dtype != torch.bool or visible.dim() != 4 or tuple(visible.shape[2:]) != wanted:
+        raise ValueError(f"visible: got {visible.dtype} {tuple(visible.shape)}, wanted bool (b, h, L, N) with "
+                         f"(L, N) = {wanted}; True where a row sees a column")
+    if not visible.any(dim=-1).all():
+        row = (~visible.any(dim=-1)).nonzero()[0].tolist()
+        raise ValueError(f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or more; let "
+                         "every row see itself")
+    weights, _ = masked_matrix(q, k, visible, q.shape[-1] ** -0.5 if scale is None else scale)
+    return _weigh(weights, v).to(q.dtype)
+
+
+def _weigh(weights: Tensor, v: Tensor) -> Tensor:
+    """Multiply (B, H, L, N) weights with (B, Hk, N, D) values: (B, H, L, D)."""
     grouped = weights.unflatten(1, (v.shape[1], -1))  # (B, Hk, H/Hk, L, N)
-    out = grouped @ v.to(weights.dtype).unsqueeze(2)
-    return out.flatten(1, 2).to(q.dtype), lse
+    return (grouped @ v.to(weights.dtype).unsqueeze(2)).flatten(1, 2)

@@ -26,7 +26,7 @@ class PretrainOptions:
 
     family: str
     out: Path
-    tokens: float = 18e6
+    tokens: float = 20e6
     context: int = 512
     vocabulary: int = 2048
     width: int = 128

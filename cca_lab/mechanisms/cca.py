@@ -22,12 +22,15 @@ Differs from the paper:
     of its query heads' logits. `per_query_head=True`: a core per query head, as in the public code.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, pool_groups, pooling_matrix
 from cca_lab.mechanisms.cca_rows import cache_tokens, core_count, intervals, pairs, visible_cores
 from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.mechanism import Mechanism, every_row
 
 __all__ = ["attention", "cache_tokens", "core_count", "cores", "effective", "intervals", "loops", "pairs",
            "visible_cores"]
@@ -201,3 +204,28 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, rotat
         got = [tuple(table.shape) for table in rotation]
         raise ValueError(f"rotation: got {got}, wanted (cos, sin) of shape (L, D) or (B, L, D) = "
                          f"({batch}, {length}, {head_dim}), D even; pass the tables that rotated q and k")
+
+
+def exact_when(length: int, *, group: int, window: int, **_: Any) -> bool:
+    """No row sees a core (Section 3.2: L < g + s), or every core is its one token."""
+    return length < group + window or group == 1
+
+
+MECHANISM = Mechanism(
+    name="cca",
+    title="CCA-Attention",
+    paper="Chen et al., Core Context Aware Transformers for Long Context Language Modeling, ICML 2025, "
+          "Sections 3.2-3.4, Algorithm 1",
+    loops=loops,
+    attention=attention,
+    effective=effective,
+    defaults={"group": 16, "window": 64},
+    paper_presets={
+        "default (Tables 8 and 9)": {"group": 16, "window": 1024},
+        "fastest of Figure 3": {"group": 16, "window": 4096},
+        "most accurate of Figure 3": {"group": 2, "window": 1024},
+    },
+    causal_scope=every_row,
+    needs_training=True,
+    exact_when=exact_when,
+)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.mechanisms.mechanism import Mechanism, every_row
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
@@ -201,3 +202,18 @@ def check_positive(**values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name}: got {value!r}, wanted a positive integer; choose 1 or more")
+
+
+MECHANISM = Mechanism(
+    name="full",
+    title="Full causal attention",
+    paper="Vaswani et al., Attention Is All You Need, NeurIPS 2017, Section 3.2.1",
+    loops=loops,
+    attention=attention,
+    effective=effective,
+    defaults={},
+    paper_presets={},
+    causal_scope=every_row,
+    needs_training=False,
+    exact_when=lambda length, **_: True,
+)

@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.caches.base import CHOICE, IMPLEMENTATION, attention_choice
 from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.mechanism import RUNTIME
 from cca_lab.models.interface import attention_hook, model_hook
 
 FAMILIES = ("gpt2", "opt", "llama", "qwen2")
@@ -99,7 +100,7 @@ def checked_choice(name: str, options: dict) -> dict:
         raise ValueError(f"name: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     mechanism = MECHANISMS[name]
     parameters = inspect.signature(mechanism.attention).parameters.values()
-    valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("scale", "rotation")]
+    valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in RUNTIME]
     if name == "full":
         valid = []  # the model's own attention runs, not ours
     unknown = [option for option in options if option not in valid]

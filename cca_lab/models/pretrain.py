@@ -61,7 +61,7 @@ def curriculum(context: int, tokens: float) -> list[Stage]:
     lengths = [length for length in (64, 128, 256, 512) if length < context]
     return [Stage("copy", 32, 0.25, 0.3 * tokens, 0.8),
             *(Stage("question", length, 0.5, 0.2 * tokens, 0.9) for length in lengths),
-            Stage("question", context, 0.75, tokens)]  # all that is left
+            Stage("interleaved", context, 0.75, tokens)]  # all that is left
 
 
 def training_on(context: int, tokens: float) -> list[Stage]:
@@ -100,13 +100,14 @@ def copy_batch(rows: int, length: int, vocabulary: int, generator: torch.Generat
     return tokens.gather(1, column % period), column > period
 
 
-def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor,
+                 places: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return cross entropy and correctness of the marked tokens, (n,) each.
 
     Only the marked tokens pass through the output matrix, which is a third of
-    the work of a small model.
+    the work of a small model. `places` (B, L) are the tokens' positions, from 0 on by default.
     """
-    hidden = model.base_model(input_ids=input_ids, use_cache=False).last_hidden_state
+    hidden = model.base_model(input_ids=input_ids, position_ids=places, use_cache=False).last_hidden_state
     target_mask = known[:, 1:]
     logits = model.get_output_embeddings()(hidden[:, :-1][target_mask])  # (n, V)
     target = input_ids[:, 1:][target_mask]  # (n,)
@@ -169,6 +170,12 @@ class Pretrainer:
         text = self.sample_text(rows, before)
         return torch.cat([text, task], dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
 
+    def _places(self, rows: int, length: int) -> Tensor:
+        """Put each sequence at a random place of the context, (rows, length), so that all places are learned."""
+        context = self.model.config.max_position_embeddings
+        first = torch.randint(context - length + 1, (rows, 1), generator=self.generator)
+        return (first + torch.arange(length)).to(self.model.device)
+
     def _rate(self, stage: Stage, spent: float) -> float:
         warm = min(1.0, (self.steps + 1) / self.recipe.warmup_steps)
         last = stage.until > 1.0  # the open-ended stage is the last one
@@ -182,7 +189,7 @@ class Pretrainer:
         task, known = self._task_batch(stage, rows - text_rows)
         input_ids = torch.cat([text, task]).to(self.model.device)  # (rows, length)
         marked = torch.cat([torch.ones_like(text, dtype=torch.bool), known]).to(self.model.device)
-        loss, correct = token_losses(self.model, input_ids, marked)
+        loss, correct = token_losses(self.model, input_ids, marked, self._places(*input_ids.shape))
         cut = text_rows * (stage.length - 1)
         text_loss, task_loss = loss[:cut].mean(), loss[cut:].mean()
         (stage.text_share * text_loss + (1 - stage.text_share) * task_loss).backward()
