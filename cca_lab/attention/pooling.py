@@ -47,7 +47,10 @@ def pool_groups(
     Differs from the paper: it does not speak of heads; one weight vector per KV head is the lab's default.
     """
     count = _check(q, k, v, group, count, weights, rotation)
-    keys, values = (_groups(x, group, count) for x in (k, v))  # (B, Hk, M, g, D)
+    complete = k.shape[2] // group
+    # The groups of a whole tensor stay a view in the matrix products; those of a slice would be copied.
+    pooled = complete if complete * group == k.shape[2] and 2 * count >= complete else count
+    keys, values = (_groups(x, group, pooled) for x in (k, v))  # (B, Hk, M, g, D)
     share = q.shape[1] // k.shape[1] if per_query_head else 1
     turned = keys if rotation is None else _turn_to_middle(keys, rotation)
     if weights == "max":
@@ -55,8 +58,9 @@ def pool_groups(
     else:
         phi = _phi(q, keys, weights, per_query_head, k.shape[-1] ** -0.5 if scale is None else scale)
         cores = tuple(_pool(phi, x) for x in (turned, values))
-        phi = phi.transpose(2, 3).flatten(1, 2)  # (B, Hk * r, M, g)
-    return (*cores, phi) if return_phi else cores
+        phi = phi.transpose(2, 3).flatten(1, 2)[:, :, :count]  # (B, Hk * r, M, g)
+    core_k, core_v = (core[:, :, :count] for core in cores)
+    return (core_k, core_v, phi) if return_phi else (core_k, core_v)
 
 
 def pooling_matrix(phi: Tensor, length: int) -> Tensor:
