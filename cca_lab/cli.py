@@ -103,8 +103,6 @@ def pretrain(
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     text: Text = None,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's choice.")] = 0,
-    start: Annotated[Path | None, typer.Option(help="A model of this command to train on.",
-                                               show_default="none")] = None,
 ) -> None:
     """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
     from cca_lab.commands.pretrain import PretrainOptions
@@ -112,7 +110,7 @@ def pretrain(
 
     with door():
         run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
-                            seed, text, threads, start))
+                            seed, text, threads))
     typer.echo(f"written: {out}")
 
 
@@ -225,13 +223,3 @@ def bench_attention(
 
     with door():
         run(length or LENGTHS, window or WINDOWS, rounds, out, memory)
-
-
-@app.command()
-def convert(model: Model, out: Annotated[Path, typer.Option(help="Folder to write the GPT-2 to.")]) -> None:
-    """Write an OPT in GPT-2's layout: the same function, the other family."""
-    from cca_lab.commands.convert import convert as run
-
-    with door():
-        run(model, out)
-    typer.echo(f"written: {out}")

@@ -20,7 +20,7 @@ context {context} tokens; weights in fp16 |
 torch {torch} |
 | optimizer | Muon for the blocks' matrices, AdamW for the rest, peak rate {rate:g}, curriculum below |
 
-{runs}## Does it read?
+## Does it read?
 
 Perplexity per token on the held-out modules, against interpolated Kneser-Ney n-grams trained on the same tokens.
 The model is read in windows of {context} tokens that start without context; the n-grams read the whole stream.
@@ -44,20 +44,8 @@ Chance is below 1 %.
 |---|---|---|
 {stages}
 
-One seed a run. `pretraining.json` holds the loss curves and everything above.
+One seed. `pretraining.json` holds the loss curve and everything above.
 The perplexity is of the standard library of the Python named above; another Python's differs a little.
-"""
-
-
-RUNS = """\
-It was trained in {count} runs, each from where the one before it ended. The curriculum of the first ends contexts in
-questions, so it never asked for a document in the last quarter of one, and a model this small learns to look place by
-place. The later runs read half text, and half contexts in which documents and questions stand anywhere.
-
-| run | tokens | time | perplexity after it | exact match | where the last document answers |
-|---|---|---|---|---|---|
-{rows}
-
 """
 
 
@@ -73,7 +61,7 @@ def model_card(card: dict) -> str:
     stages = [f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | {stage['seconds'] / 60:.1f} min |"
               for stage in card["stages"]]
     return CARD.format(
-        runs=_runs(card), name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
+        name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
         command=_command(options),
         parameters=card["parameters"], corpus=card["corpus"]["name"], fingerprint=card["corpus"]["fingerprint"],
         steps=card["steps"], tokens=card["tokens"] / 1e6, minutes=card["seconds"] / 60, device=card["device"],
@@ -83,34 +71,12 @@ def model_card(card: dict) -> str:
         **{key: options[key] for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})
 
 
-def _runs(card: dict) -> str:
-    """Return a table of the runs behind a model, the first one first; empty if there was one only."""
-    if card.get("before") is None:
-        return ""
-    chain = [card]
-    while chain[0].get("before") is not None:
-        chain.insert(0, chain[0]["before"])
-    rows = [_run_row(run, "data/models" if run is card else "runs") for run in chain]
-    return RUNS.format(count=len(chain), rows="\n".join(rows))
-
-
-def _run_row(run: dict, folder: str) -> str:
-    options, results = run["options"], run["results"]
-    by_length = {str(length): matches for length, matches in results["exact_match"].items()}
-    matches = by_length[str(options["context"])]
-    return (f"| `{_command(options, folder)}` | {run['tokens'] / 1e6:.1f} M | {run['seconds'] / 60:.0f} min | "
-            f"{results['perplexity']['value']:.1f} | {100 * matches['all']['value']:.0f} % | "
-            f"{100 * matches['1.0']['value']:.0f} % |")
-
-
-def _command(options: dict, folder: str = "data/models") -> str:
+def _command(options: dict) -> str:
     """Write the command that made a model: its options that are not the defaults."""
     defaults = {field.name: field.default for field in fields(PretrainOptions)}
     given = [f"--{key.replace('_', '-')} {value:g}" if isinstance(value, float) else f"--{key} {value}"
-             for key, value in options.items() if key not in ("start", "out") and value != defaults[key]]
-    if options.get("start"):
-        given.append(f"--start runs/{options['start']}")
-    return f"cca-lab pretrain {' '.join(given)} --out {folder}/{options['out']}"
+             for key, value in options.items() if key != "out" and value != defaults[key]]
+    return f"cca-lab pretrain {' '.join(given)} --out data/models/{options['out']}"
 
 
 def _place(position: float) -> str:

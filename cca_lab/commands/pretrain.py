@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -14,10 +14,9 @@ from cca_lab.bench.report import device, device_name
 from cca_lab.commands.card import model_card
 from cca_lab.commands.pretrain_options import PretrainOptions
 from cca_lab.commands.progress import training_progress
-from cca_lab.models import load_pretrained
 from cca_lab.models.base import new_model
 from cca_lab.models.evaluate import exact_match, perplexity
-from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize, training_on
+from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
 from cca_lab.models.tokenizer import train_tokenizer
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
@@ -36,56 +35,36 @@ def pretrain(options: PretrainOptions) -> dict:
         torch.set_num_threads(options.threads)
     corpus = load_corpus(options.text)
     torch.manual_seed(options.seed)
-    model, tokenizer, before = _new(corpus, options) if options.start is None else _started(options)
-    options = replace(options, **_sizes(model))
+    model, tokenizer = _new(corpus, options)
     model.to(device())
     recipe = Recipe(learning_rate=options.learning_rate)
     curve, stages = _train(model, tokenizer, corpus, recipe, options)
     model.half().float()  # judged as it is shipped: with weights rounded to fp16
-    names = {"out": options.out.name, "start": options.start and options.start.name}
-    card = {"options": asdict(options) | names, "recipe": asdict(recipe),
+    card = {"options": asdict(options) | {"out": options.out.name}, "recipe": asdict(recipe),
             "parameters": sum(p.numel() for p in model.parameters()),
             "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
             "device": device_name(),
             "torch": torch.__version__.split("+")[0], "seconds": curve[-1]["seconds"],
             "steps": curve[-1]["step"], "tokens": curve[-1]["tokens"], "stages": stages,
-            "results": judge(model, tokenizer, corpus, options.context), "before": before, "curve": curve}
+            "results": judge(model, tokenizer, corpus, options.context), "curve": curve}
     _write(model.half(), tokenizer, card, options.out)
     return card
 
 
-def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, None]:
+def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     tokenizer = train_tokenizer(corpus, options.vocabulary)
     tokenizer.model_max_length = options.context
     model = new_model(options.family, vocabulary=options.vocabulary, context=options.context,
                       width=options.width, layers=options.layers, heads=options.heads,
                       end_of_text=tokenizer.eos_token_id)
-    return model, tokenizer, None
-
-
-def _started(options: PretrainOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, dict]:
-    """Load the model to train on, and what its own pretraining recorded."""
-    record = options.start / "pretraining.json"
-    if not record.is_file():
-        raise ValueError(f"start: {options.start} holds no pretraining.json; give a folder that "
-                         "`cca-lab pretrain` wrote")
-    model, tokenizer = load_pretrained(options.start, "full")
-    return model, tokenizer, json.loads(record.read_text(encoding="utf-8"))
-
-
-def _sizes(model: PreTrainedModel) -> dict:
-    """Return the options that describe a model."""
-    config = model.config
-    return {"family": config.model_type, "vocabulary": config.vocab_size, "width": config.hidden_size,
-            "context": config.max_position_embeddings, "layers": config.num_hidden_layers,
-            "heads": config.num_attention_heads}
+    return model, tokenizer
 
 
 def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, recipe: Recipe,
            options: PretrainOptions) -> tuple[list[dict], list[dict]]:
     """Run the curriculum; return the loss curve and when each stage was reached."""
     pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
-    plan = (curriculum if options.start is None else training_on)(options.context, options.tokens)
+    plan = curriculum(options.context, options.tokens)
     curve, stages, record = [], [], {}
     with training_progress(f"pretraining {options.out.name}", options.tokens) as report:
         for record in pretrainer.run(plan, options.tokens):

@@ -20,8 +20,6 @@ class PretrainOptions:
         seed: of weights and data.
         text: a file, a folder or hub:NAME; None for the standard library.
         threads: CPU threads; 0 leaves torch's choice.
-        start: a model of this command to train on, over half text and half questions;
-            family, vocabulary and sizes are then its own.
     """
 
     family: str
@@ -36,10 +34,9 @@ class PretrainOptions:
     seed: int = 0
     text: str | None = None
     threads: int = 0
-    start: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.start is None and self.family not in FAMILIES:
+        if self.family not in FAMILIES:
             raise ValueError(f"family: got {self.family!r}, wanted one of {', '.join(FAMILIES)}")
         if self.width % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")

@@ -37,17 +37,8 @@ def models() -> str:
         rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
                      str(card["options"]["context"]), f"{found['perplexity']['value']:.1f}",
                      f"{min(found['ngram_perplexity'].values()):.1f}", _percent(match["all"]["value"]),
-                     _origin(card)])
+                     f"{card['seconds'] / 60:.0f} min, {card['device']}"])
     return _table(["model", "parameters", "context", "perplexity", "best n-gram", "exact match", "trained in"], rows)
-
-
-def _origin(card: dict) -> str:
-    if "converted_from" in card:
-        return f"converted from `{card['converted_from']}`"
-    seconds, run = 0.0, card
-    while run is not None:
-        seconds, run = seconds + run["seconds"], run.get("before")
-    return f"{seconds / 60:.0f} min, {card['device']}"
 
 
 def recovery() -> str:

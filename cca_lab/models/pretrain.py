@@ -5,6 +5,11 @@ copying random tokens over a very short context (the induction step, which comes
 sooner the fewer tokens compete), then questions over longer and longer contexts;
 real text is there all along and takes over at the end. A stage ends when it is
 mastered or its tokens are spent.
+
+Such a model learns to look place by place. So a short sequence stands at a random
+place of the context, and in the last stage, whose sequences fill it, documents and
+questions mix and begin anywhere, after some text: a model that only sees contexts
+end in questions never finds what stands in the last quarter.
 """
 
 import time
@@ -57,22 +62,11 @@ class Recipe:
 
 
 def curriculum(context: int, tokens: float) -> list[Stage]:
-    """Return the stages for a context and a budget of tokens."""
+    """Return the stages for a context and a budget of tokens; the last one takes all that is left."""
     lengths = [length for length in (64, 128, 256, 512) if length < context]
     return [Stage("copy", 32, 0.25, 0.3 * tokens, 0.8),
             *(Stage("question", length, 0.5, 0.2 * tokens, 0.9) for length in lengths),
-            Stage("interleaved", context, 0.75, tokens)]  # all that is left
-
-
-def training_on(context: int, tokens: float) -> list[Stage]:
-    """Return the one stage of a run that goes on from a trained model.
-
-    The curriculum's contexts end in questions, so it never looks for a document in
-    the last quarter of one, and a small model learns to look place by place. Here
-    the documents begin anywhere, after some text, and questions stand anywhere among
-    them, so that every place is asked for as often; half the sequences are text.
-    """
-    return [Stage("interleaved", context, 0.5, tokens)]
+            Stage("interleaved", context, 0.75, tokens)]
 
 
 def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[int, int], Tensor]:

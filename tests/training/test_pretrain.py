@@ -41,8 +41,25 @@ def test_the_position_table_starts_as_sinusoids():
 
 def test_the_curriculum_ends_at_the_context():
     stages = curriculum(256, 1e6)
-    assert [stage.task for stage in stages] == ["copy", "question", "question", "question"]
+    assert [stage.task for stage in stages] == ["copy", "question", "question", "interleaved"]
     assert [stage.length for stage in stages] == [32, 64, 128, 256]
+
+
+def test_short_sequences_stand_anywhere_in_the_context_and_long_ones_fill_it():
+    trainer = Pretrainer(small.model(), small.tokenizer(), small.corpus(), Recipe(), 0)
+    context = trainer.model.config.max_position_embeddings
+    places = trainer._places(200, 16)
+    assert torch.equal(places - places[:, :1], torch.arange(16).expand(200, -1))
+    assert places.min() < 5 and context - 5 < places.max() < context
+    assert torch.equal(trainer._places(3, context), torch.arange(context).expand(3, -1))
+
+
+def test_a_sequence_s_place_reaches_the_model():
+    model = small.model().eval()
+    ids, known = torch.randint(1, 100, (2, 20)), torch.ones(2, 20, dtype=torch.bool)
+    at_zero, moved = (token_losses(model, ids, known, torch.arange(20).expand(2, -1) + first)[0] for first in (0, 7))
+    assert torch.equal(at_zero, token_losses(model, ids, known)[0])
+    assert not torch.equal(at_zero, moved)
 
 
 def run(seed, tokens=6000):
@@ -73,10 +90,6 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family):
     assert f"{card['results']['perplexity']['value']:.1f}" in (out / "README.md").read_text()
     assert stored["steps"] * 8000 < stored["tokens"] < stored["steps"] * 8400
     assert not list(tmp_path.glob("*.part"))
-    more = pretrain(PretrainOptions("", tmp_path / "more", tokens=1e4, text=str(text), start=out))
-    assert more["options"]["family"] == family and more["options"]["width"] == 16
-    assert more["before"]["steps"] == card["steps"]
-    assert "It was trained in 2 runs" in (tmp_path / "more" / "README.md").read_text()
     with pytest.raises(ValueError, match="is there already"):
         pretrain(PretrainOptions(family, out))
 
