@@ -32,7 +32,8 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
         if full:  # only the eager implementation returns its weights
             model.set_attn_implementation("eager")
         with torch.no_grad():
-            outputs = model.base_model(input_ids=input_ids, use_cache=False, output_attentions=True)
+            outputs = model.base_model(input_ids=input_ids, attention_mask=torch.ones_like(input_ids),
+                                       use_cache=False, output_attentions=True)
     finally:
         model.train(training)
         if full:

@@ -94,8 +94,8 @@ def load_corpus(source: str | None = None) -> Corpus:
 
     Args:
         source: None for the standard library; a file or folder of text; or
-            `hub:NAME` for a data set of the `datasets` library with a `text`
-            column (needs a network and `pip install datasets`).
+            `hub:NAME` or `hub:NAME:CONFIG` for a data set of the `datasets` library with
+            a `text` column (needs a network and `pip install datasets`).
 
     Raises:
         ValueError: if the source is neither a path nor `hub:NAME`, or holds no text.
@@ -124,5 +124,6 @@ def _hub_corpus(name: str) -> Corpus:
     except ImportError as error:
         raise ValueError("text: a hub:NAME corpus needs the `datasets` library; "
                          "run `pip install datasets`") from error
-    rows = load_dataset(name, split="train")
+    path, _, config = name.partition(":")
+    rows = load_dataset(path, config or None, split="train")
     return _deal(name, [(str(index), row["text"]) for index, row in enumerate(rows)])

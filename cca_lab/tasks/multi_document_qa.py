@@ -54,12 +54,10 @@ class QABatch:
     Attributes:
         input_ids: (B, L) token ids; the last token of each row is the question's last.
         answers: (B,) the token id that should come next.
-        positions: (B,) which document answers, as a fraction of the way through, 0 to 1.
     """
 
     input_ids: Tensor
     answers: Tensor
-    positions: Tensor
 
 
 class MultiDocumentQA:
@@ -145,7 +143,7 @@ class MultiDocumentQA:
         index = torch.arange(rows)
         question = documents[index, chosen, :self.question_length]  # (B, question_length)
         input_ids = torch.cat([documents.flatten(1), question], dim=1)  # (B, L)
-        return QABatch(input_ids, last[index, chosen], chosen / max(1, count - 1))
+        return QABatch(input_ids, last[index, chosen])
 
     def training_batch(self, rows: int, length: int, generator: torch.Generator,
                        questions_share: float = 0.25) -> tuple[Tensor, Tensor]:
