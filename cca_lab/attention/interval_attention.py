@@ -7,11 +7,21 @@ from torch import Tensor
 
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
+from cca_lab.attention.fused import fused, installed
 from cca_lab.attention.intervals import check_intervals
+
+
+def _triton_attention(*args) -> tuple[Tensor, Tensor]:
+    """The Triton rung, imported when it is first used: triton exists for Linux only."""
+    from cca_lab.attention.kernels.interval import triton_attention
+
+    return triton_attention(*args)
+
 
 BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "dense": dense_attention,
     "blocked": blocked_attention,
+    "triton": _triton_attention,
 }
 
 
@@ -35,7 +45,8 @@ def interval_attention(
             (start == end), a row may not. On the CPU or on q's device.
         scale: factor on the dot products; D ** -0.5 by default.
         backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N, forward and
-            backward), or "auto": blocked, but dense for a single row, where that is linear and quicker.
+            backward), "triton" (fused kernels, on a GPU), or "auto": triton on a GPU and blocked elsewhere,
+            but dense for a single row, where that is linear and quicker.
         return_lse: also return the log-sum-exp of each row, with which parts of a row merge exactly.
 
     Returns:
@@ -44,7 +55,7 @@ def interval_attention(
 
     Raises:
         ValueError: naming the argument: bad intervals, shapes, dtypes or devices that do not fit, an unknown
-            backend.
+            backend, kernels where they do not run.
     """
     _check_tensors(q, k, v)
     batch, heads, rows, head_dim = q.shape
@@ -52,17 +63,17 @@ def interval_attention(
     if intervals.device not in (q.device, torch.device("cpu")):
         raise ValueError(f"intervals is on {intervals.device}, q on {q.device}; move it to either q's device "
                          "or the CPU")
-    attend = _backend(backend, rows)
+    attend = _backend(backend, q)
     out, lse = attend(q, k, v, intervals, head_dim**-0.5 if scale is None else float(scale))
     return (out, lse) if return_lse else out
 
 
-def _backend(name: str, rows: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    if name == "triton":
-        raise ValueError('backend "triton" is not built yet: the fused kernels come in a later release; '
-                         'use "blocked" (or "auto")')
+def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:
+    if name == "triton" and not installed():
+        raise ValueError('backend: got "triton", which is not installed; wanted "blocked" or "auto", or Linux '
+                         "and `pip install triton`")
     if name == "auto":
-        name = "dense" if rows == 1 else "blocked"
+        name = "dense" if q.shape[2] == 1 else "triton" if fused(q) else "blocked"
     if name not in BACKENDS:
         raise ValueError(f"backend is {name!r}; wanted one of {', '.join(map(repr, BACKENDS))} or 'auto'")
     return BACKENDS[name]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.attention.fused import KERNEL_DTYPES, fused
 
 WEIGHTS = ("softmax", "mean", "max")
 Rotation = tuple[Tensor, Tensor]
@@ -12,7 +13,7 @@ Rotation = tuple[Tensor, Tensor]
 def pool_groups(
     q: Tensor, k: Tensor, v: Tensor, group: int, *,
     count: int | None = None, weights: str = "softmax", per_query_head: bool = False,
-    scale: float | None = None, rotation: Rotation | None = None, return_phi: bool = False,
+    scale: float | None = None, rotation: Rotation | None = None, return_phi: bool = False, backend: str = "auto",
 ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | None]:
     """Pool the first `count` complete groups of g tokens, each into one core key and one core value.
 
@@ -36,6 +37,8 @@ def pool_groups(
             paper's B.2), so that the core key is the pooled unrotated key rotated there. The logits use k as
             it came.
         return_phi: also return phi.
+        backend: "torch", "triton" (one fused kernel; softmax weights, one core per KV head, no phi), or "auto":
+            the kernel on a GPU where it serves.
 
     Returns:
         core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With `return_phi`
@@ -47,6 +50,10 @@ def pool_groups(
     Differs from the paper: it does not speak of heads; one weight vector per KV head is the lab's default.
     """
     count = _check(q, k, v, group, count, weights, rotation)
+    scale = k.shape[-1] ** -0.5 if scale is None else scale
+    fits = count > 0 and weights == "softmax" and not per_query_head and not return_phi and k.dtype in KERNEL_DTYPES
+    if backend == "triton" or (backend == "auto" and fits and fused(k)):
+        return _fused(q, k, v, group, count, scale, rotation, fits)
     complete = k.shape[2] // group
     # The groups of a whole tensor stay a view in the matrix products; those of a slice would be copied.
     pooled = complete if complete * group == k.shape[2] and 2 * count >= complete else count
@@ -56,7 +63,7 @@ def pool_groups(
     if weights == "max":
         phi, cores = None, tuple(x.amax(dim=3).repeat_interleave(share, dim=1) for x in (turned, values))
     else:
-        phi = _phi(q, keys, weights, per_query_head, k.shape[-1] ** -0.5 if scale is None else scale)
+        phi = _phi(q, keys, weights, per_query_head, scale)
         cores = tuple(_pool(phi, x) for x in (turned, values))
         phi = phi.transpose(2, 3).flatten(1, 2)[:, :, :count]  # (B, Hk * r, M, g)
     core_k, core_v = (core[:, :, :count] for core in cores)
@@ -109,18 +116,37 @@ def _pool(phi: Tensor, members: Tensor) -> Tensor:
     return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
 
 
-def _turn_to_middle(keys: Tensor, rotation: Rotation) -> Tensor:
-    """Turn rotated keys (B, Hk, M, g, D) by the angle from their own position to the middle of their group.
+def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float, rotation: Rotation | None,
+           fits: bool) -> tuple[Tensor, Tensor]:
+    """The Triton rung, imported when it is first used: triton exists for Linux only."""
+    if not fits:
+        raise ValueError('backend: got "triton", wanted "auto" here: the kernel has softmax weights, one core per '
+                         "KV head, at least one group and no float64, and returns no phi")
+    from cca_lab.attention.kernels.pooling import triton_pool_groups
+
+    turn = None
+    if rotation is not None:
+        turn = tuple(x[:, 0].flatten(1, 2) for x in _turn(rotation, count, group, k.device, torch.float32))
+    return triton_pool_groups(q, k, v, group, count, scale, turn)
+
+
+def _turn(rotation: Rotation, count: int, group: int, device: torch.device, dtype: torch.dtype) -> Rotation:
+    """Cosine and sine of the angle from each token to the middle of its group, (1 or B, 1, M, g, D).
 
     With e = cos + i sin of the tables, the turn is e_mid / e_t: cosines and sines of the difference of the
     angles. Dividing by |e_t|^2 rather than conjugating keeps it exact for tables that carry a factor.
     """
-    count, group, head_dim = keys.shape[2:]
-    dtype = accumulation_dtype(keys.dtype)
-    cos, sin = (_position_groups(table.to(keys.device, dtype), count, group) for table in rotation)
+    cos, sin = (_position_groups(table.to(device, dtype), count, group) for table in rotation)
     mid_cos, mid_sin = (x[..., group // 2 : group // 2 + 1, :] for x in (cos, sin))
     norm = cos.square() + sin.square()
-    turn_cos, turn_sin = (mid_cos * cos + mid_sin * sin) / norm, (mid_sin * cos - mid_cos * sin) / norm
+    return (mid_cos * cos + mid_sin * sin) / norm, (mid_sin * cos - mid_cos * sin) / norm
+
+
+def _turn_to_middle(keys: Tensor, rotation: Rotation) -> Tensor:
+    """Turn rotated keys (B, Hk, M, g, D) by the angle from their own position to the middle of their group."""
+    count, group, head_dim = keys.shape[2:]
+    dtype = accumulation_dtype(keys.dtype)
+    turn_cos, turn_sin = _turn(rotation, count, group, keys.device, dtype)
     keys_up = keys.to(dtype)
     first, second = keys_up.split(head_dim // 2, dim=-1)
     half_rotated = torch.cat([-second, first], dim=-1)

@@ -1,0 +1,139 @@
+"""Interval attention on the Triton rung: launches the kernels and gives autograd their gradients."""
+
+import os
+
+import torch
+import triton
+from torch import Tensor
+
+from cca_lab.attention.fused import KERNEL_DTYPES
+from cca_lab.attention.kernels.configs import BACKWARD, FORWARD, Blocks, blocks_for, padded
+from cca_lab.attention.kernels.interval_backward import interval_backward_columns, interval_backward_rows
+from cca_lab.attention.kernels.interval_forward import interval_forward
+
+LOG2_E = 1.4426950408889634
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read once: Triton reads it when kernels are defined
+
+
+def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float, *,
+                     forward: Blocks | None = None, backward: Blocks | None = None) -> tuple[Tensor, Tensor]:
+    """Interval attention in one fused kernel, differentiable once in q, k, v through out and lse.
+
+    Args:
+        q: (B, H, L, D), fp16, bf16 or fp32, any strides.
+        k, v: (B, Hk, N, D), any strides.
+        intervals: int64 (b, h, L, n, 2), checked already.
+        scale: factor on the dot products.
+        forward, backward: block sizes; None takes them from the table. Any give the same result.
+
+    Returns:
+        out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, float32.
+
+    Raises:
+        ValueError: for a dtype or device on which the kernels do not run.
+    """
+    if q.dtype not in KERNEL_DTYPES:
+        raise ValueError(f"q: got {q.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
+                         'float32, so take backend="dense" or "blocked" for float64')
+    check_device(q)
+    forward = forward or blocks_for(FORWARD, q.shape[-1], q.element_size())
+    backward = backward or blocks_for(BACKWARD, q.shape[-1], q.element_size())
+    return _TritonAttention.apply(q, k, v, bounds_of(intervals, q.device), scale, forward, backward)
+
+
+def check_device(x: Tensor) -> None:
+    """Raise ValueError unless the kernels run where a tensor lies."""
+    if x.device.type != "cuda" and not INTERPRETED:
+        raise ValueError(f'backend: got "triton" for tensors on {x.device.type}, wanted a GPU; set '
+                         "TRITON_INTERPRET=1 before Python starts to interpret the kernels on the CPU, or take "
+                         "another backend")
+
+
+def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
+    """Starts and ends as rows of their own, int32 (b, h, n, 2, L): what a block of rows reads together."""
+    return intervals.to(device=device, dtype=torch.int32).permute(0, 1, 3, 4, 2).contiguous()
+
+
+def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
+    """Which rows see each block of columns: first, first that sees all, last that sees all + 1, last + 1.
+
+    Row i sees column c if start_i <= c < end_i, and both never decrease in i, so the rows that see c are
+    [first with end > c, first with start > c).
+
+    Args:
+        bounds: int32 (b, h, n, 2, L).
+        columns: N.
+        block: columns of a block.
+
+    Returns:
+        int32 (b, h, n, 4, blocks).
+    """
+    first = torch.arange(0, columns, block, device=bounds.device, dtype=torch.int32)
+    last = (first + block - 1).clamp(max=columns - 1)
+    starts, ends = bounds.unbind(dim=3)  # (b, h, n, L) each
+    first, last = (x.expand(*starts.shape[:-1], -1).contiguous() for x in (first, last))
+
+    def rows_up_to(ends_or_starts: Tensor, column: Tensor) -> Tensor:
+        return torch.searchsorted(ends_or_starts.contiguous(), column, right=True, out_int32=True)
+
+    return torch.stack([rows_up_to(ends, first), rows_up_to(ends, last), rows_up_to(starts, first),
+                        rows_up_to(starts, last)], dim=3)
+
+
+def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return an uninitialised contiguous tensor for a kernel to fill."""
+    return torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
+
+
+class _TritonAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, bounds, scale, blocks, backward_blocks):
+        batch, heads, length, head_dim = q.shape
+        out, lse = new_output(q.shape, q), new_output(q.shape[:-1], q, torch.float32)
+        interval_forward[(triton.cdiv(length, blocks.rows), batch * heads)](
+            q, k, v, bounds, out, lse, *q.stride(), *k.stride(), *v.stride(), *out.stride(), *_outer(bounds),
+            heads, heads // k.shape[1], length, scale * LOG2_E, **_constants(bounds, head_dim, q.dtype, blocks))
+        ctx.save_for_backward(q, k, v, bounds, out, lse)
+        ctx.scale, ctx.blocks = scale, backward_blocks
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, grad_out, grad_lse):
+        q, k, v, bounds, out, lse = ctx.saved_tensors
+        if grad_out is None and grad_lse is None:
+            return None, None, None, None, None, None, None
+        grad_out = torch.zeros_like(out) if grad_out is None else grad_out.contiguous()
+        delta = (grad_out.float() * out.float()).sum(dim=-1)  # (B, H, L)
+        delta = delta if grad_lse is None else delta - grad_lse
+        grads = _launch_backward(q, k, v, bounds, grad_out, lse, delta.contiguous(), ctx.scale, ctx.blocks)
+        return *grads, None, None, None, None
+
+
+def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: Tensor, lse: Tensor, delta: Tensor,
+                     scale: float, blocks: Blocks) -> list[Tensor]:
+    """Return dQ, dK and dV, contiguous."""
+    batch, heads, length, head_dim = q.shape
+    key_heads, columns = k.shape[1:3]
+    constants = _constants(bounds, head_dim, q.dtype, blocks)
+    strides = (*q.stride(), *k.stride(), *v.stride(), *_outer(bounds))
+    grad_q, grad_k, grad_v = (new_output(x.shape, x) for x in (q, k, v))
+    interval_backward_rows[(triton.cdiv(length, blocks.rows), batch * heads)](
+        q, k, v, bounds, grad_out, lse, delta, grad_q, *strides, heads, heads // key_heads, length,
+        scale, scale * LOG2_E, **constants)
+    rows = rows_of_columns(bounds, columns, blocks.columns)
+    interval_backward_columns[(rows.shape[-1], batch * key_heads)](
+        q, k, v, bounds, rows, grad_out, lse, delta, grad_k, grad_v, *strides, *_outer(rows), key_heads,
+        heads // key_heads, length, columns, scale, scale * LOG2_E, **constants)
+    return [grad_q, grad_k, grad_v]
+
+
+def _outer(x: Tensor) -> tuple[int, int]:
+    """Strides of batch and head, 0 where one entry serves all."""
+    return tuple(0 if size == 1 else stride for size, stride in zip(x.shape[:2], x.stride()[:2], strict=True))
+
+
+def _constants(bounds: Tensor, head_dim: int, dtype: torch.dtype, blocks: Blocks) -> dict:
+    return dict(D=head_dim, BLOCK_D=padded(head_dim), BLOCK_M=blocks.rows, BLOCK_N=blocks.columns,
+                INTERVALS=bounds.shape[2], UPCAST=INTERPRETED and dtype == torch.bfloat16,
+                num_warps=blocks.warps, num_stages=blocks.stages)

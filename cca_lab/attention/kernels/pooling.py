@@ -1,0 +1,72 @@
+"""Group pooling on the Triton rung: launches the kernels and gives autograd their gradients."""
+
+import torch
+import triton
+from torch import Tensor
+
+from cca_lab.attention.kernels.configs import padded
+from cca_lab.attention.kernels.interval import check_device, new_output
+from cca_lab.attention.kernels.pooling_kernels import pooling_backward, pooling_forward
+
+WARPS = 1  # a group is one small tile, and its program one reduction after another
+
+
+def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
+                       turn: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """Pool the first `count` groups with softmax weights from each group's last query, differentiably.
+
+    Args:
+        q: (B, H, L, D), any strides.
+        k, v: (B, Hk, L, D), any strides; one core per KV head.
+        group: g.
+        count: M, groups to pool; at least 1.
+        scale: factor on the dot products.
+        turn: cosine and sine of the angle from each token to its group's middle, (1 or B, M g, D), float32;
+            None leaves keys as they are.
+
+    Returns:
+        Core keys and core values, (B, Hk, M, D) each, in the dtype of k.
+    """
+    check_device(k)
+    return _TritonPooling.apply(q, k, v, group, count, scale, turn)
+
+
+class _TritonPooling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, group, count, scale, turn):
+        batch, key_heads, _, head_dim = k.shape
+        shape = (batch, key_heads, count, head_dim)
+        core_k, core_v = new_output(shape, k), new_output(shape, v)
+        ctx.save_for_backward(q, k, v)
+        ctx.turn = None if turn is None else tuple(table.float().contiguous() for table in turn)
+        ctx.group, ctx.count, ctx.scale = group, count, scale
+        pooling_forward[(count, batch * key_heads)](
+            q, k, v, *_tables(q, ctx.turn), core_k, core_v, *_arguments(q, k, v, ctx.turn), count, scale,
+            **_constants(head_dim, group, turn), num_warps=WARPS)
+        return core_k, core_v
+
+    @staticmethod
+    def backward(ctx, grad_core_k, grad_core_v):
+        q, k, v = ctx.saved_tensors
+        batch, key_heads, length, head_dim = k.shape
+        grads = [torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
+        pooling_backward[(ctx.count, batch * key_heads)](
+            q, k, v, *_tables(q, ctx.turn), grad_core_k.contiguous(), grad_core_v.contiguous(), *grads,
+            *_arguments(q, k, v, ctx.turn), ctx.count, length, ctx.scale,
+            **_constants(head_dim, ctx.group, ctx.turn), num_warps=WARPS)
+        return *grads, None, None, None, None
+
+
+def _tables(q: Tensor, turn: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+    """The tables, or q in their place: a pointer that is not followed."""
+    return (q, q) if turn is None else turn
+
+
+def _arguments(q: Tensor, k: Tensor, v: Tensor, turn: tuple[Tensor, Tensor] | None) -> tuple[int, ...]:
+    per_row = 0 if turn is None or len(turn[0]) == 1 else turn[0].stride(0)
+    return (*q.stride(), *k.stride(), *v.stride(), per_row, k.shape[1], q.shape[1] // k.shape[1])
+
+
+def _constants(head_dim: int, group: int, turn: object) -> dict:
+    return dict(D=head_dim, BLOCK_D=padded(head_dim), GROUP=group, BLOCK_T=triton.next_power_of_2(group),
+                ROTATED=turn is not None)

@@ -1,0 +1,84 @@
+"""What a kernel must satisfy: close to the float64 reference, and no step outside its buffers.
+
+Tolerances come from the dtype. A kernel rounds its operands' products and its softmax weights to the inputs'
+dtype and adds them up in float32; both errors stay below a few units of the last place of the largest value:
+
+    |got - wanted| <= FACTOR * eps(dtype) * max(1, largest wanted)
+"""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import Tensor
+
+from cca_lab.attention import interval_attention
+from cca_lab.attention.kernels import decode, interval, pooling
+from cca_lab.attention.kernels.configs import Blocks
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SMALL = Blocks(16, 16, 4, 1)  # the smallest tiles, so that short texts have edges, cores and corners
+FACTOR = {torch.float32: 32, torch.float16: 4, torch.bfloat16: 4}
+GUARD = 64  # elements of sentinel before and after each buffer
+SENTINEL = -7.0
+
+
+def assert_close(got: Tensor, wanted: Tensor, what: str, dtype: torch.dtype) -> None:
+    """Compare with the float64 reference at the tolerance of the dtype."""
+    wanted = wanted.detach().to(got.device)
+    assert got.isfinite().all(), f"{what}: {int((~got.isfinite()).sum())} values are not finite"
+    error = (got.double() - wanted).abs().max().item()
+    ratio = ((got.double() - wanted).norm() / wanted.norm().clamp_min(1e-300)).item()
+    bound = FACTOR[dtype] * torch.finfo(dtype).eps * max(1.0, wanted.abs().max().item())
+    assert error <= bound, f"{what}: max error {error:.1e} > {bound:.1e}, ratio {ratio:.1e}"
+
+
+def guarded(x: Tensor) -> Tensor:
+    """A copy of an input that lies between NaNs, with the same strides: a read outside poisons the result."""
+    size = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    room = torch.full((size + 2 * GUARD,), float("nan"), dtype=x.dtype, device=DEVICE)
+    copy = room.as_strided(x.shape, x.stride(), GUARD)
+    copy.copy_(x.to(DEVICE)) if 0 not in x.stride() else copy.copy_(x[:1, :1, :1].expand(x.shape).to(DEVICE))
+    return copy
+
+
+@contextmanager
+def guarded_outputs():
+    """Let the kernels write into poisoned buffers between sentinels, and look at the sentinels afterwards."""
+    rooms = []
+
+    def new_output(shape, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        shape, dtype = torch.Size(shape), dtype or like.dtype
+        room = torch.full((shape.numel() + 2 * GUARD,), SENTINEL, dtype=dtype, device=like.device)
+        room[GUARD : GUARD + shape.numel()] = float("nan")
+        rooms.append(room)
+        return room[GUARD : GUARD + shape.numel()].view(shape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (interval, pooling, decode):
+            patch.setattr(module, "new_output", new_output)
+        yield rooms
+    for room in rooms:
+        edges = torch.cat([room[:GUARD], room[-GUARD:]])
+        assert (edges == SENTINEL).all(), f"{int((edges != SENTINEL).sum())} values stored outside a buffer"
+
+
+def check_interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
+                             blocks: Blocks = SMALL, attend: Callable = interval.triton_attention) -> None:
+    """Output, log-sum-exp and all gradients against the dense rung in float64."""
+    dtype = q.dtype
+    inputs = [guarded(x).requires_grad_() for x in (q, k, v)]
+    generator = torch.Generator().manual_seed(0)
+    with guarded_outputs():
+        out, lse = attend(*inputs, intervals, scale, forward=blocks, backward=blocks)
+        weights = [torch.randn(x.shape, generator=generator, dtype=torch.float32).to(x) for x in (out, lse)]
+        loss = (out.float() * weights[0].float()).sum() + (lse * weights[1]).sum()
+        gradients = torch.autograd.grad(loss, inputs)
+    exact = [x.detach().cpu().double().requires_grad_() for x in (q, k, v)]
+    wanted, wanted_lse = interval_attention(*exact, intervals, scale=scale, backend="dense", return_lse=True)
+    loss = (wanted * weights[0].cpu().double()).sum() + (wanted_lse * weights[1].cpu().double()).sum()
+    assert_close(out, wanted, "out", dtype)
+    assert_close(lse, wanted_lse, "lse", dtype)
+    for name, got, want in zip("qkv", gradients, torch.autograd.grad(loss, exact), strict=True):
+        assert_close(got, want, f"gradient of {name}", dtype)

@@ -1,0 +1,127 @@
+"""Interval attention's kernels against the dense rung in float64: ragged shapes, strides, dtypes, mutants."""
+
+import pytest
+import torch
+
+from cca_lab.attention import interval_attention
+from cca_lab.attention.kernels import interval
+from cca_lab.attention.kernels.configs import Blocks
+from cca_lab.mechanisms import MECHANISMS, cca, full
+from tests.kernels import bench
+from tests.mutants import kernels as mutants
+from tests.strategies import LAYOUTS, laid_out, random_table
+
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+
+
+def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=torch.float32, layout="contiguous",
+           seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (heads, rows), (key_heads, columns), (key_heads, columns)
+    return tuple(laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n, length in shapes)
+
+
+def cca_case(length, group, window, **sizes):
+    columns = cca.core_count(length, group, window) + length
+    return *inputs(length, columns, **sizes), cca.intervals(length, group, window)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 50])
+def test_cca_of_every_length_and_dtype(length, dtype):
+    bench.check_interval_attention(*cca_case(length, 3, 7, dtype=dtype), 0.3)
+
+
+@pytest.mark.parametrize("head_dim", [16, 20, 32, 64, 80, 128])
+def test_head_dims_that_are_no_powers_of_two_are_padded(head_dim):
+    bench.check_interval_attention(*cca_case(20, 4, 6, head_dim=head_dim), head_dim**-0.5)
+
+
+@pytest.mark.parametrize("blocks", [Blocks(16, 32, 4, 1), Blocks(32, 16, 4, 1), Blocks(64, 64, 4, 1)], ids=str)
+def test_any_blocks_give_the_same(blocks):
+    bench.check_interval_attention(*cca_case(70, 4, 24, batch=2, heads=4, key_heads=2), 0.25, blocks)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_strides(layout):
+    bench.check_interval_attention(*cca_case(21, 4, 6, batch=2, key_heads=2, layout=layout), 0.25)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_any_intervals_that_never_move_back(count, seed):
+    """Ragged random tables, one a batch row and head, with empty intervals among them."""
+    generator = torch.Generator().manual_seed(10 * count + seed)
+    rows, columns = (int(torch.randint(1, 60, (), generator=generator)) for _ in range(2))
+    tables = torch.stack([random_table(rows, columns, count, generator) for _ in range(4)]).unflatten(0, (2, 2))
+    bench.check_interval_attention(*inputs(rows, columns, batch=2, seed=seed), tables, -0.4)
+
+
+def test_large_logits_stay_finite():
+    """Logits of thousands: rows still sum to 1, which V = 1 reads, and no gradient is NaN."""
+    q, k, v, table = cca_case(50, 4, 6)
+    leaves = [x.to(bench.DEVICE).requires_grad_() for x in (q, 1000 * k, torch.ones_like(v))]
+    out, lse = interval.triton_attention(*leaves, table, 1.0, forward=bench.SMALL, backward=bench.SMALL)
+    bench.assert_close(out, torch.ones(q.shape, dtype=torch.float64), "out", torch.float32)
+    assert lse.isfinite().all()
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(out.sum(), leaves))
+
+
+@pytest.mark.parametrize("name", [name for name, row in MECHANISMS.items()
+                                  if "blocked" in row.rungs and row.new_module is None])
+def test_every_mechanism_of_intervals_runs_on_the_kernels(name):
+    mechanism = MECHANISMS[name]
+    q, k, v = inputs(40, 40, heads=2, key_heads=2, head_dim=16)
+    q, k, v = (x.to(bench.DEVICE) for x in (q, k, v))
+    options = mechanism.defaults
+    got = mechanism.attention(q, k, v, **options, backend="triton")
+    wanted = mechanism.attention(q.double(), k.double(), v.double(), **options, backend="dense")
+    bench.assert_close(got, wanted, name, torch.float32)
+
+
+def test_the_primitive_takes_the_kernels_by_name():
+    q, k, v, table = cca_case(20, 4, 6)
+    got = interval_attention(*(x.to(bench.DEVICE) for x in (q, k, v)), table, backend="triton")
+    bench.assert_close(got, interval_attention(*(x.double() for x in (q, k, v)), table, backend="dense"), "out",
+                       torch.float32)
+    with pytest.raises(ValueError, match="float64"):
+        interval_attention(q.double(), k.double(), v.double(), table, backend="triton")
+
+
+def test_results_repeat_bit_for_bit():
+    q, k, v, table = cca_case(40, 4, 6, heads=4, key_heads=2)
+    runs = []
+    for _ in range(2):
+        leaves = [x.to(bench.DEVICE).requires_grad_() for x in (q, k, v)]
+        out, _ = interval.triton_attention(*leaves, table, 0.25)
+        runs.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+def test_the_future_cannot_matter():
+    """Finite edit: other tokens after row 20 leave every output up to row 20 bit-equal."""
+    q, k, v = (x.to(bench.DEVICE) for x in inputs(40, 40))
+    changed = [torch.cat([x[:, :, :21], x[:, :, 21:] + 1], dim=2) for x in (q, k, v)]
+    before, after = (full.attention(*x, backend="triton") for x in ((q, k, v), changed))
+    assert torch.equal(before[:, :, :21], after[:, :, :21]) and not torch.equal(before, after)
+
+
+@pytest.mark.parametrize("mutant", mutants.INTERVAL, ids=lambda mutant: mutant.__name__)
+def test_mutants_are_caught(monkeypatch, mutant):
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        bench.check_interval_attention(*cca_case(50, 3, 7, heads=4, key_heads=2), 0.3)
+
+
+def test_rows_of_columns_equals_brute_force():
+    table = random_table(33, 29, 2, torch.Generator().manual_seed(3))
+    found = interval.rows_of_columns(interval.bounds_of(table[None, None], bench.DEVICE), 29, 8)[0, 0].cpu()
+    for n in range(2):
+        for block in range(4):
+            columns = range(8 * block, min(8 * block + 8, 29))
+            sees = [[bool(start <= c < end) for c in columns] for start, end in table[:, n].tolist()]
+            some = [row for row, seen in enumerate(sees) if any(seen)]
+            every = [row for row, seen in enumerate(sees) if all(seen)]
+            low, all_low, all_high, high = found[n, :, block].tolist()
+            assert all(low <= row < high for row in some)
+            assert set(range(all_low, all_high)) == set(every)
