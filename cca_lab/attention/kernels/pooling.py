@@ -8,7 +8,7 @@ from cca_lab.attention.kernels.configs import padded
 from cca_lab.attention.kernels.interval import check_device, new_output
 from cca_lab.attention.kernels.pooling_kernels import pooling_backward, pooling_forward
 
-WARPS = 1  # a group is one small tile, and its program one reduction after another
+WARPS = {16: 1, 32: 1, 64: 2}  # by padded head dim, else 4: a group is one small tile of g rows
 
 
 def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
@@ -42,7 +42,7 @@ class _TritonPooling(torch.autograd.Function):
         ctx.group, ctx.count, ctx.scale = group, count, scale
         pooling_forward[(count, batch * key_heads)](
             q, k, v, *_tables(q, ctx.turn), core_k, core_v, *_arguments(q, k, v, ctx.turn), count, scale,
-            **_constants(head_dim, group, turn), num_warps=WARPS)
+            **_constants(head_dim, group, turn), num_warps=WARPS.get(padded(head_dim), 4))
         return core_k, core_v
 
     @staticmethod
@@ -53,7 +53,7 @@ class _TritonPooling(torch.autograd.Function):
         pooling_backward[(ctx.count, batch * key_heads)](
             q, k, v, *_tables(q, ctx.turn), grad_core_k.contiguous(), grad_core_v.contiguous(), *grads,
             *_arguments(q, k, v, ctx.turn), ctx.count, length, ctx.scale,
-            **_constants(head_dim, ctx.group, ctx.turn), num_warps=WARPS)
+            **_constants(head_dim, ctx.group, ctx.turn), num_warps=WARPS.get(padded(head_dim), 4))
         return *grads, None, None, None, None
 
 

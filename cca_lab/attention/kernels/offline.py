@@ -1,0 +1,154 @@
+"""Compiling the kernels for GPUs that are not here, exactly as their launchers would ask for it.
+
+A stand-in for the driver names a target; launches then compile and do not run. What the assembler says about
+each kernel (registers, spills, shared memory) and which matrix instructions stand in it are its resources.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+from cca_lab.attention.kernels import decode, interval, pooling
+
+TARGETS = {"sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32),
+           "sm_100": GPUTarget("cuda", 100, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+SHARED_LIMIT = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448, "gfx942": 65_536}  # bytes a program
+MATRIX_INSTRUCTIONS = r"wgmma\.mma_async|tcgen05\.mma|mma\.sync|v_mfma_"
+HEAD_DIMS = (64, 128)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one compiled kernel takes.
+
+    Attributes:
+        kernel, target, dtype, head_dim: which one.
+        registers: of a thread.
+        spilled: bytes a thread spills to memory (stores).
+        shared: bytes of shared memory a program takes.
+        matrix_instructions: how many stand in the code, by name.
+    """
+
+    kernel: str
+    target: str
+    dtype: str
+    head_dim: int
+    registers: int
+    spilled: int
+    shared: int
+    matrix_instructions: dict[str, int]
+
+
+class _Driver:
+    """What Triton asks a driver while it compiles."""
+
+    def __init__(self, name: str) -> None:
+        self.target, self.number = TARGETS[name], list(TARGETS).index(name)
+
+    def get_current_target(self) -> GPUTarget:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return self.number  # kernels are kept by device, so each target is one of its own
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+
+@contextmanager
+def compile_only(target: str) -> Iterator[list[tuple[str, object]]]:
+    """Let every launch compile for a target instead of running; yields (kernel name, compiled kernel) pairs.
+
+    Raises:
+        ValueError: under TRITON_INTERPRET=1, where kernels are not compiled.
+    """
+    if interval.INTERPRETED:
+        raise ValueError("TRITON_INTERPRET: got 1, wanted it unset: interpreted kernels are not compiled")
+    compiled: list[tuple[str, object]] = []
+    run, checks = JITFunction.run, [(module, module.check_device) for module in (interval, pooling, decode)]
+
+    def compile_launch(self: JITFunction, *args, warmup: bool = False, **kwargs) -> object:
+        kernel = run(self, *args, warmup=True, **kwargs)
+        compiled.append((self.fn.__name__, kernel))
+        return kernel
+
+    driver.set_active(_Driver(target))
+    JITFunction.run = compile_launch
+    for module, _ in checks:
+        module.check_device = lambda x: None
+    try:
+        yield compiled
+    finally:
+        JITFunction.run = run
+        driver._active = None
+        for module, check in checks:
+            module.check_device = check
+
+
+def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
+    """Launch every kernel once, as a model of this head dimension would: CCA's two intervals, grouped queries."""
+    def tensor(heads: int, length: int) -> Tensor:
+        return torch.zeros(1, heads, length, head_dim, dtype=dtype, requires_grad=True)
+
+    intervals = torch.zeros(1, 1, 1024, 2, 2, dtype=torch.int64)
+    out, _ = interval.triton_attention(tensor(8, 1024), tensor(2, 1088), tensor(2, 1088), intervals, 0.125)
+    torch.autograd.grad(out.sum(), out.grad_fn.saved_tensors[:1])
+    turn = (torch.zeros(1, 1024, head_dim), torch.zeros(1, 1024, head_dim))
+    core, _ = pooling.triton_pool_groups(tensor(8, 1024), tensor(2, 1024), tensor(2, 1024), 16, 64, 0.125, turn)
+    torch.autograd.grad(core.sum(), core.grad_fn.saved_tensors[:1])
+    decode.triton_decode(tensor(8, 1).detach(), tensor(2, 1088).detach(), tensor(2, 1088).detach(), 0.125)
+
+
+def resources(target: str, dtype: torch.dtype, head_dim: int,
+              launch: Callable[[torch.dtype, int], None] = launch_everything) -> list[Resources]:
+    """Compile every kernel for a target and return what each takes, in the order of their launches."""
+    with compile_only(target) as compiled:
+        launch(dtype, head_dim)
+    name = str(dtype).removeprefix("torch.")
+    return [Resources(kernel, target, name, head_dim, *_registers(code, target), code.metadata.shared, _matrix(code))
+            for kernel, code in compiled]
+
+
+def _registers(code: object, target: str) -> tuple[int, int]:
+    """Registers and spilled bytes of a thread, as the assembler reports them."""
+    if "amdgcn" in code.asm:
+        text = code.asm["amdgcn"]
+        return _number(r"\.vgpr_count:\s+(\d+)", text), 4 * _number(r"\.vgpr_spill_count:\s+(\d+)", text)
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    ptx = code.asm["ptx"]
+    architecture = re.search(r"^\.target (\S+?),?\s", ptx, re.MULTILINE)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.ptx"
+        source.write_text(ptx)
+        command = [get_ptxas(TARGETS[target].arch).path, "-v", f"--gpu-name={architecture}", str(source),
+                   "-o", str(source.with_suffix(".cubin"))]
+        log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    return _number(r"Used (\d+) registers", log), _number(r"(\d+) bytes spill stores", log)
+
+
+def _number(pattern: str, text: str) -> int:
+    return int(re.search(pattern, text)[1])
+
+
+def _matrix(code: object) -> dict[str, int]:
+    found = re.findall(MATRIX_INSTRUCTIONS, code.asm.get("ptx") or code.asm["amdgcn"])
+    return {name: found.count(name) for name in sorted(set(found))}
+
+
+def rows(found: list[Resources]) -> list[dict]:
+    """Resources as JSON values."""
+    return [asdict(resource) for resource in found]
