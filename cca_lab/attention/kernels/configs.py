@@ -14,10 +14,15 @@ class Blocks(NamedTuple):
     stages: int
 
 
-# 128 rows amortise the loads of K and V; at head dim 128 eight warps halve the accumulator's registers.
-FORWARD = {32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)}
-# The backward holds two accumulators and four operands: 64 x 64 tiles stay in registers.
-BACKWARD = {32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)}
+# NVIDIA. 128 rows amortise the loads of K and V; at head dim 128 eight warps halve a thread's share of the
+# accumulator. The backward holds two accumulators and four operands: 64 x 64 tiles stay (almost) in registers.
+# AMD. Its 64 KiB of shared memory hold one stage; the backward at head dim 128 spills kilobytes from 64 rows on.
+TABLES = {
+    ("cuda", "forward"): {32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)},
+    ("cuda", "backward"): {32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)},
+    ("hip", "forward"): {32: Blocks(128, 64, 4, 1), 64: Blocks(128, 64, 4, 1), 128: Blocks(128, 64, 8, 1)},
+    ("hip", "backward"): {32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)},
+}
 # float32 operands take twice the shared memory, and multiply without tensor cores: smaller tiles, no pipeline.
 SINGLE = Blocks(32, 32, 4, 1)
 
@@ -27,8 +32,9 @@ def padded(head_dim: int) -> int:
     return max(16, triton.next_power_of_2(head_dim))
 
 
-def blocks_for(table: dict[int, Blocks], head_dim: int, itemsize: int) -> Blocks:
-    """The row of a table that fits a head dimension and an element size."""
+def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Blocks:
+    """The row of the tables for a direction ("forward", "backward") on "cuda" or "hip"."""
     if itemsize > 2:
         return SINGLE
+    table = TABLES[backend, direction]
     return table[min(size for size in table if size >= min(padded(head_dim), 128))]

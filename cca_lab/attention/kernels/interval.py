@@ -5,9 +5,10 @@ import os
 import torch
 import triton
 from torch import Tensor
+from triton.runtime.driver import driver
 
 from cca_lab.attention.fused import KERNEL_DTYPES
-from cca_lab.attention.kernels.configs import BACKWARD, FORWARD, Blocks, blocks_for, padded
+from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded
 from cca_lab.attention.kernels.interval_backward import interval_backward_columns, interval_backward_rows
 from cca_lab.attention.kernels.interval_forward import interval_forward
 
@@ -36,8 +37,9 @@ def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
         raise ValueError(f"q: got {q.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
                          'float32, so take backend="dense" or "blocked" for float64')
     check_device(q)
-    forward = forward or blocks_for(FORWARD, q.shape[-1], q.element_size())
-    backward = backward or blocks_for(BACKWARD, q.shape[-1], q.element_size())
+    shape = q.shape[-1], q.element_size(), backend_name()
+    forward = forward or blocks_for("forward", *shape)
+    backward = backward or blocks_for("backward", *shape)
     return _TritonAttention.apply(q, k, v, bounds_of(intervals, q.device), scale, forward, backward)
 
 
@@ -47,6 +49,11 @@ def check_device(x: Tensor) -> None:
         raise ValueError(f'backend: got "triton" for tensors on {x.device.type}, wanted a GPU; set '
                          "TRITON_INTERPRET=1 before Python starts to interpret the kernels on the CPU, or take "
                          "another backend")
+
+
+def backend_name() -> str:
+    """"cuda" or "hip": whose block sizes to take; the interpreter takes the former's."""
+    return "cuda" if INTERPRETED else driver.active.get_current_target().backend
 
 
 def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:

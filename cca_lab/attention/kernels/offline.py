@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -25,6 +25,10 @@ TARGETS = {"sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32
 SHARED_LIMIT = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448, "gfx942": 65_536}  # bytes a program
 MATRIX_INSTRUCTIONS = r"wgmma\.mma_async|tcgen05\.mma|mma\.sync|v_mfma_"
 HEAD_DIMS = (64, 128)
+# Bytes a thread may spill, where it may: the column kernel holds two accumulators and four operands at once.
+SPILLS = {("interval_backward_columns", "sm_80", 64): 96, ("interval_backward_columns", "sm_90", 128): 32,
+          ("interval_backward_columns", "sm_100", 128): 8, ("interval_backward_rows", "sm_100", 128): 8,
+          ("interval_backward_columns", "gfx942", 64): 8}
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,9 @@ def _matrix(code: object) -> dict[str, int]:
     return {name: found.count(name) for name in sorted(set(found))}
 
 
-def rows(found: list[Resources]) -> list[dict]:
-    """Resources as JSON values."""
-    return [asdict(resource) for resource in found]
+def over_budget(found: Resources) -> list[str]:
+    """What a kernel takes beyond its budget: shared memory of the target, and spills that are not named here."""
+    limit, spills = SHARED_LIMIT[found.target], SPILLS.get((found.kernel, found.target, found.head_dim), 0)
+    where = f"{found.kernel} on {found.target}, head dim {found.head_dim}"
+    problems = [f"{where}: {found.shared} bytes of shared memory, the target has {limit}"] * (found.shared > limit)
+    return problems + [f"{where}: spills {found.spilled} bytes, {spills} are allowed"] * (found.spilled > spills)

@@ -1,0 +1,64 @@
+"""`cca-lab kernels report`: what each kernel takes on each target, compiled here without a GPU."""
+
+import json
+import os
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from cca_lab.attention.kernels.offline import (
+    HEAD_DIMS,
+    SHARED_LIMIT,
+    TARGETS,
+    Resources,
+    over_budget,
+    resources,
+)
+from cca_lab.commands.progress import training_progress
+
+DTYPE = torch.bfloat16  # what models run in on a GPU
+
+
+def report(out: Path | None = None) -> dict:
+    """Compile every kernel for every target, print the table, and write it if asked.
+
+    Args:
+        out: a JSON file, which appears complete or not at all.
+
+    Returns:
+        {"triton": version, "kernels": one entry a kernel, target and head dimension}.
+
+    Raises:
+        ValueError: if a kernel takes more than its budget, after the table is printed.
+    """
+    found: list[Resources] = []
+    jobs = [(target, head_dim) for target in TARGETS for head_dim in HEAD_DIMS]
+    with training_progress("compiling", len(jobs)) as progress:
+        for done, (target, head_dim) in enumerate(jobs, start=1):
+            found += resources(target, DTYPE, head_dim)
+            progress(done, f"{target}, head dim {head_dim}")
+    _print(found)
+    written = {"triton": version("triton"), "kernels": [asdict(resource) for resource in found]}
+    if out is not None:
+        aside = out.with_suffix(".part")
+        aside.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+        os.replace(aside, out)
+    problems = [problem for resource in found for problem in over_budget(resource)]
+    if problems:
+        raise ValueError("kernels: over budget: " + "; ".join(problems))
+    return written
+
+
+def _print(found: list[Resources]) -> None:
+    table = Table(title=f"{str(DTYPE).removeprefix('torch.')}, triton {version('triton')}")
+    for column in ("kernel", "target", "head dim", "registers", "spilled B", "shared B", "of", "matrix instructions"):
+        table.add_column(column, justify="left" if column in ("kernel", "target", "matrix instructions") else "right")
+    for row in found:
+        instructions = ", ".join(f"{count} {name}" for name, count in row.matrix_instructions.items()) or "none"
+        table.add_row(row.kernel, row.target, str(row.head_dim), str(row.registers), str(row.spilled),
+                      str(row.shared), str(SHARED_LIMIT[row.target]), instructions)
+    Console().print(table)

@@ -1,0 +1,45 @@
+"""The kernels compile for every target within their budgets, and the committed report says what they take."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+
+import pytest
+
+from cca_lab.attention.fused import installed
+from cca_lab.paths import repository, results_folder
+
+pytestmark = pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
+COMMITTED = results_folder() / "kernels.json"
+
+
+def test_the_committed_report_is_current(tmp_path):
+    """In a process of its own: a stand-in for the driver serves the whole process."""
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "cca_lab", "kernels", "report", "--out", str(tmp_path / "kernels.json")]
+    run = subprocess.run(command, cwd=repository(), env=environment | {"TRITON_CACHE_DIR": str(tmp_path / "cache")},
+                         capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    committed = json.loads(COMMITTED.read_text())
+    if version("triton") == committed["triton"]:  # another compiler allots other registers, within the budgets
+        assert json.loads((tmp_path / "kernels.json").read_text()) == committed
+
+
+def test_matrix_products_run_on_matrix_units_and_the_forward_spills_nothing():
+    for row in json.loads(COMMITTED.read_text())["kernels"]:
+        if row["kernel"].startswith(("interval", "decode")):
+            assert row["matrix_instructions"], row
+        if row["kernel"] in ("interval_forward", "pooling_forward", "decode_split"):
+            assert row["spilled"] == 0, row
+
+
+def test_budgets_can_fail():
+    from cca_lab.attention.kernels.offline import Resources, over_budget
+
+    fits = Resources("interval_forward", "sm_90", "bfloat16", 64, 200, 0, 1000, {})
+    assert not over_budget(fits)
+    assert "spills 4 bytes, 0 are allowed" in over_budget(replace(fits, spilled=4))[0]
+    assert "shared memory, the target has 232448" in over_budget(replace(fits, shared=300_000))[0]
