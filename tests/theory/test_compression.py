@@ -1,0 +1,78 @@
+"""LoCoCo's compressor: eviction inside Eq. 3-4 and outside Eq. 6-7, forgetting, and what it costs."""
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+
+from cca_lab.theory import compression
+from cca_lab.theory.claim import Verdict
+from tests.mutants import theory_compression as wrong
+
+CLAIMS = {claim.id: claim for claim in compression.CLAIMS}
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
+def test_the_check_agrees_with_the_verdict_and_can_tell_right_from_wrong(claim):
+    assert claim.agrees(claim.check(claim.printed))
+    if claim.verdict is not Verdict.HOLDS:
+        assert claim.check(claim.corrected).holds
+    found = claim.check(wrong.BROKEN[claim.id])
+    assert not found.holds and found.evidence
+
+
+@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", x))
+def test_more_wrong_subjects_are_refuted(name, subject):
+    assert not CLAIMS[name].check(subject).holds
+
+
+def test_one_hot_rows_by_hand():
+    scores = [Fraction(3), Fraction(1), Fraction(2)]
+    assert compression.one_hot_rows(scores) == [[1, 0, 0], [0, 0, 1]]
+    assert compression.one_hot_rows([Fraction(1), Fraction(1)]) == [[0, 1]]
+    assert compression.mix(compression.one_hot_rows(scores), [Fraction(7), Fraction(8), Fraction(9)]) == [7, 9]
+
+
+def test_equal_windows_get_equal_weights_under_any_kernel():
+    found = compression.check_convolution(compression.keys_and_values).numbers
+    assert found["different"] == 0 and found["kernels"] == compression.KERNELS
+    assert compression.check_convolution(compression.keys_values_scores).numbers["different"] > 0
+
+
+def test_relu_convolution_equals_torch():
+    channels = [[Fraction(t % 5 - 2) for t in range(30)], [Fraction(t % 3) for t in range(30)]]
+    kernel = [[(tap * 7) % 5 - 2 for tap in range(21)], [(tap * 3) % 7 - 3 for tap in range(21)]]
+    wanted = torch.conv1d(torch.tensor([[list(map(float, c)) for c in channels]])[0], torch.tensor([kernel]).float(),
+                          padding=10).relu()[0]
+    assert [float(x) for x in compression.relu_convolution(channels, kernel)] == wanted.tolist()
+
+
+def test_random_weights_forget_at_the_predicted_rate_and_shares_are_conserved():
+    """Dirichlet rows are exchangeable: the mean share follows the formula, and every slot sums to 1."""
+    slots, tokens, draws = 4, 12, 4000
+    torch.manual_seed(0)
+    shares = torch.zeros(draws, slots, 0, dtype=torch.float64)
+    for step in range(tokens):
+        rows = torch.distributions.Dirichlet(torch.ones(slots + 1, dtype=torch.float64)).sample((draws, slots))
+        if step == 0:
+            shares = torch.ones(draws, slots, 1, dtype=torch.float64)
+            continue
+        shares = torch.cat([rows[..., 1:] @ shares, rows[..., :1]], dim=-1)
+    assert torch.allclose(shares.sum(-1), torch.ones(draws, slots, dtype=torch.float64))
+    mean, error = shares.mean((0, 1)), 4 * shares.mean(1).std(0) / math.sqrt(draws)
+    for age in range(tokens - 1):
+        assert abs(mean[tokens - 1 - age] - float(compression.share_after(age, slots))) < error[tokens - 1 - age]
+
+
+def test_half_life_is_m_ln_2():
+    for slots in (32, 512, 4096):
+        half_life = math.log(2) / math.log((slots + 1) / slots)
+        assert half_life == pytest.approx(slots * math.log(2), rel=1 / slots)
+        assert compression.share_after(round(half_life), slots) / compression.share_after(0, slots) == pytest.approx(
+            0.5, rel=1 / slots)
+
+
+def test_overhead_of_the_paper_s_sizes():
+    assert [float(compression.overhead(m, b, 21)) for m, b in ((128, 512), (512, 512), (128, 1))] == [5.25, 21, 2688]
+    assert compression.count_multiplications(2, 3, 5, 1) == (2 * 5 * 5 * 2, 3 * 5 * 2)

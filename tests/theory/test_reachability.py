@@ -1,0 +1,152 @@
+"""CCA Proposition 1 and its indices, reachability in floating point, of every mechanism and through depth."""
+
+import math
+
+import pytest
+import torch
+
+from cca_lab.figures import reachability as figures
+from cca_lab.mechanisms import MECHANISMS, cca
+from cca_lab.theory import reachability, reachability_depth, reachability_floats, reachability_rope
+from cca_lab.theory.claim import Verdict
+from tests.mutants import theory_reachability as wrong
+
+CLAIMS = {claim.id: claim for module in (reachability, reachability_floats, reachability_rope, reachability_depth)
+          for claim in module.CLAIMS}
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
+def test_the_check_agrees_with_the_verdict_and_can_tell_right_from_wrong(claim):
+    assert claim.agrees(claim.check(claim.printed))
+    if claim.verdict is not Verdict.HOLDS:
+        assert claim.check(claim.corrected).holds
+    found = claim.check(wrong.BROKEN[claim.id])
+    assert not found.holds and found.evidence
+
+
+@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", x))
+def test_more_wrong_subjects_are_refuted(name, subject):
+    assert not CLAIMS[name].check(subject).holds
+
+
+# ---------------------------------------------------------------- indices
+
+def test_the_doubled_token_by_hand():
+    """g = 2, s = 1, i = 3: one core {1, 2}, and raw tokens from 2 as printed, from 3 as they should be."""
+    assert reachability.printed_cover(3, 2, 1) == (1, 2) and reachability.exact_cover(3, 2, 1) == (1, 3)
+    assert reachability.times_read(reachability.printed_cover, 3, 2, 1) == [1, 2, 1]
+    assert reachability.times_read(reachability.exact_cover, 3, 2, 1) == [1, 1, 1]
+
+
+def test_the_printed_k_doubles_token_jg_and_no_other_in_every_row_with_a_core():
+    for g, s in reachability.SIZES:
+        for i in reachability.ROWS:
+            j = reachability.core_count(i, g, s)
+            wanted = [2 if j and t == j * g else 1 for t in range(1, i + 1)]
+            assert reachability.times_read(reachability.printed_cover, i, g, s) == wanted
+
+
+def test_s_plus_i_mod_g_is_exact_where_g_divides_s_and_loses_token_1_at_g_2_s_1_i_2():
+    for g, s in reachability.SIZES:
+        exact = all(reachability.times_read(wrong.window_mod_row, i, g, s) == [1] * i for i in range(1, 41))
+        assert exact == (s % g == 0), (g, s)
+    assert reachability.times_read(wrong.window_mod_row, 2, 2, 1) == [0, 1]
+
+
+def test_the_cover_is_the_one_of_the_package():
+    for g, s in ((2, 1), (3, 5), (4, 2), (1, 3)):
+        cores = cca.visible_cores(20, g, s).tolist()
+        assert cores == [reachability.exact_cover(i, g, s)[0] for i in range(1, 21)]
+
+
+def test_eq_6_as_printed_is_right_for_the_first_g_rows_only():
+    right = [i for i in range(1, 21) if sorted(reachability.printed_terms(i, 20, 4, 4)) == list(range(1, i + 1))]
+    assert right == [1, 2, 3, 4]
+
+
+# ---------------------------------------------------------------- floating point
+
+@pytest.mark.parametrize("name, zero, flushed, absorbed", [
+    ("float16", 17.33, 9.70, 7.62), ("bfloat16", 92.88, 87.34, 5.54), ("float32", 103.97, 87.34, 16.64)])
+def test_gaps(name, zero, flushed, absorbed):
+    gaps = reachability_floats.measured_gaps(reachability_floats.DTYPES[name])
+    assert gaps == pytest.approx({"zero": zero, "flushed": flushed, "absorbed": absorbed}, abs=6e-3)
+
+
+@pytest.mark.parametrize("dtype, power", [(torch.float16, 25), (torch.bfloat16, 134), (torch.float32, 150)])
+def test_the_boundary_is_a_power_of_two_exactly(dtype, power):
+    assert reachability_floats.lost("zero", 2.0**-power, dtype)
+    assert not reachability_floats.lost("zero", 2.0**-power * (1 + 2.0**-8), dtype)
+    assert math.isclose(reachability_floats.predicted_gaps(dtype)["zero"], power * math.log(2))
+
+
+def test_two_factors_that_survive_can_have_a_product_that_does_not():
+    assert reachability_floats.product_survives(9, 0, torch.float16)
+    assert not reachability_floats.product_survives(9, 9, torch.float16)
+    assert reachability_floats.product_survives(9, 9, torch.bfloat16)
+
+
+def test_a_softmax_in_float16_has_a_row_that_does_not_reach_its_past():
+    scores = torch.tensor([0.0, 20.0])
+    assert scores.softmax(0).half()[0] == 0 < scores.double().softmax(0)[0]
+
+
+def test_rope_table():
+    table = reachability_rope.table()
+    assert [round(x, 2) for x in table[5e5, 16]] == [0.52, 0.34]
+    assert [round(x, 2) for x in table[1e4, 4]] == [0.29, 0.15]
+    assert reachability_rope.predicted_difference(1e4, 1, False) == 0
+
+
+# ---------------------------------------------------------------- mechanisms and depth
+
+def test_full_and_cca_reach_everything_in_one_layer():
+    for name, options in (("full", {}), ("cca", {"group": 3, "window": 2})):
+        reach = reachability_depth.layer_reach(MECHANISMS[name], 12, **options)
+        assert torch.equal(reach, torch.ones(12, 12, dtype=torch.bool).tril())
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_has_a_reach_that_depth_can_only_widen(name):
+    mechanism = MECHANISMS[name]
+    reach = reachability_depth.layer_reach(mechanism, 12)
+    assert reach.shape == (12, 12) and reach.diagonal().all()
+    two = reachability_depth.through(reach, 2)
+    assert (two | ~reach).all()
+    assert torch.equal(reachability_depth.layers_needed(reach) == 1, reach)
+
+
+def test_layers_needed_by_brute_force():
+    """Chains of rows, by search from each token, over random reaches."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        reach = (torch.rand(7, 7, generator=generator) < 0.3).tril() | torch.eye(7, dtype=torch.bool)
+        wanted = torch.zeros(7, 7, dtype=torch.int64)
+        for t in range(7):
+            reached, layers = {t}, 0
+            while True:
+                layers += 1
+                more = {i for i in range(7) if any(bool(reach[i, m]) for m in reached)}
+                for i in more:
+                    wanted[i, t] = wanted[i, t] or layers
+                if more == reached:
+                    break
+                reached = more
+        assert torch.equal(reachability_depth.layers_needed(reach), wanted)
+
+
+# ---------------------------------------------------------------- figures
+
+def test_figures_show_what_they_are_given():
+    needed = torch.tensor([[1, 0, 0], [2, 1, 0], [0, 3, 1]])
+    drawn = figures.layers_to_reach({"a": needed, "b": needed.T}).axes[0].images[0].get_array()
+    assert drawn.tolist() == [[figures.ONE_LAYER, figures.FUTURE, figures.FUTURE],
+                              [figures.TWO_LAYERS, figures.ONE_LAYER, figures.FUTURE],
+                              [figures.NEVER, figures.MORE_LAYERS, figures.ONE_LAYER]]
+    axes = figures.stored_weights([0, 1, 2], {"a": [1, 0.5, 0.0], "b": [1, 0.5, 0.25]}).axes[0]
+    assert [line.get_xdata()[-1] for line in axes.lines] == [1, 1, 2, 2]
+
+
+def test_a_reach_into_the_future_is_drawn_as_reached():
+    leak = torch.tensor([[1, 1], [1, 1]])
+    assert figures.layers_to_reach({"leak": leak}).axes[0].images[0].get_array()[0, 1] == figures.ONE_LAYER
