@@ -1,14 +1,10 @@
 """`cca-lab kernels report`: what each kernel takes on each target, compiled here without a GPU."""
 
-import json
-import os
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from cca_lab.attention.kernels.offline import (
     HEAD_DIMS,
@@ -18,6 +14,7 @@ from cca_lab.attention.kernels.offline import (
     over_budget,
     resources,
 )
+from cca_lab.bench.report import print_table, write_json
 from cca_lab.commands.progress import training_progress
 
 DTYPE = torch.bfloat16  # what models run in on a GPU
@@ -44,9 +41,7 @@ def report(out: Path | None = None) -> dict:
     _print(found)
     written = {"triton": version("triton"), "kernels": [asdict(resource) for resource in found]}
     if out is not None:
-        aside = out.with_suffix(".part")
-        aside.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-        os.replace(aside, out)
+        write_json(out, written)
     problems = [problem for resource in found for problem in over_budget(resource)]
     if problems:
         raise ValueError("kernels: over budget: " + "; ".join(problems))
@@ -54,11 +49,9 @@ def report(out: Path | None = None) -> dict:
 
 
 def _print(found: list[Resources]) -> None:
-    table = Table(title=f"{str(DTYPE).removeprefix('torch.')}, triton {version('triton')}")
-    for column in ("kernel", "target", "head dim", "registers", "spilled B", "shared B", "of", "matrix instructions"):
-        table.add_column(column, justify="left" if column in ("kernel", "target", "matrix instructions") else "right")
-    for row in found:
-        instructions = ", ".join(f"{count} {name}" for name, count in row.matrix_instructions.items()) or "none"
-        table.add_row(row.kernel, row.target, str(row.head_dim), str(row.registers), str(row.spilled),
-                      str(row.shared), str(SHARED_LIMIT[row.target]), instructions)
-    Console().print(table)
+    rows = [[row.kernel, row.target, row.head_dim, row.registers, row.spilled,
+             f"{row.shared} of {SHARED_LIMIT[row.target]}",
+             ", ".join(f"{count} {name}" for name, count in row.matrix_instructions.items()) or "none"]
+            for row in found]
+    print_table(f"{str(DTYPE).removeprefix('torch.')}, triton {version('triton')}",
+                ["kernel", "target", "head dim", "registers", "spilled B", "shared B", "matrix instructions"], rows)

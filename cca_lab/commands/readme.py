@@ -69,7 +69,22 @@ def attention() -> str:
     return _table(header, rows) + f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds.\n"
 
 
-TABLES = {"models": models, "recovery": recovery, "attention": attention}
+def compare() -> str:
+    """Return every mechanism on one model at an equal budget."""
+    found = _read(results_folder() / "compare-gpt2-mini.json")
+    rows = []
+    for row in found["rows"].values():
+        matches, size, decode = row["exact_match"], row["cache_bytes"], row["decode_seconds"]
+        rows.append([row["title"], f"{row['perplexity']['value']:.1f}",
+                     *(_percent(matches[place]["value"]) for place in PLACES), _percent(matches["all"]["value"]),
+                     "all" if size is None else f"{size / 1024:.0f}", f"{1e3 * row['prefill_seconds']:.0f}",
+                     "-" if decode is None else f"{1e3 * decode:.1f}"])
+    header = ["mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB", "prefill ms", "ms a token"]
+    return _table(header, rows) + (f"\n{found['model']}, {found['length']} tokens, {found['entries']} entries a KV "
+                                   f"head, {found['questions']} questions a place; {found['device']}.\n")
+
+
+TABLES = {"models": models, "recovery": recovery, "attention": attention, "compare": compare}
 
 
 def updated(text: str) -> str:

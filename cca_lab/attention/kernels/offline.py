@@ -27,8 +27,7 @@ MATRIX_INSTRUCTIONS = r"wgmma\.mma_async|tcgen05\.mma|mma\.sync|v_mfma_"
 HEAD_DIMS = (64, 128)
 # Bytes a thread may spill, where it may: the column kernel holds two accumulators and four operands at once.
 SPILLS = {("interval_backward_columns", "sm_80", 64): 96, ("interval_backward_columns", "sm_90", 128): 32,
-          ("interval_backward_columns", "sm_100", 128): 8, ("interval_backward_rows", "sm_100", 128): 8,
-          ("interval_backward_columns", "gfx942", 64): 8}
+          ("interval_backward_columns", "sm_100", 128): 8, ("interval_backward_rows", "sm_100", 128): 8}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,72 @@
+"""Commands that keep and walk through the lab itself."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cca_lab.cli.options import Folder, Only, Start, door
+
+app = typer.Typer()
+
+
+@app.command()
+def doctor() -> None:
+    """Check the installation, and say what to do about each problem."""
+    from cca_lab.doctor import run
+
+    raise typer.Exit(run())
+
+
+@app.command()
+def walkthrough(
+    start: Start = None,
+    only: Only = None,
+    out: Annotated[Path, typer.Option(help="Where notebooks, pages and summary go.")]
+    = Path("build/walkthrough"),
+    html: Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages.")] = True,
+    folder: Folder = None,
+) -> None:
+    """Run the notebooks in order, and write pages and a summary."""
+    from cca_lab.paths import notebooks_folder
+    from cca_lab.walkthrough.run import walkthrough as run
+
+    with door():
+        status = run(folder or notebooks_folder(), out, start=start, only=only, with_pages=html)
+    raise typer.Exit(status)
+
+
+@app.command(hidden=True)
+def notebooks(start: Start = None, only: Only = None, folder: Folder = None) -> None:
+    """Run the notebooks in place, to commit their outputs (for maintainers)."""
+    from cca_lab.paths import notebooks_folder
+    from cca_lab.walkthrough.refresh import refresh
+
+    with door():
+        status = refresh(folder or notebooks_folder(), start=start, only=only)
+    raise typer.Exit(status)
+
+
+@app.command(hidden=True)
+def checksums(write: Annotated[bool, typer.Option("--write", help="Write them anew.")] = False) -> None:
+    """Verify the checksums of the shipped data (for maintainers: write them)."""
+    from cca_lab import checksums as sums
+    from cca_lab.paths import data_folder
+
+    with door():
+        if write:
+            typer.echo(f"written: {sums.write(data_folder())}")
+            return
+        problems = sums.problems(data_folder())
+    typer.echo("\n".join(problems) or "all files are as shipped")
+    raise typer.Exit(1 if problems else 0)
+
+
+@app.command(hidden=True)
+def readme() -> None:
+    """Write the README's tables and figures from data/ (for maintainers)."""
+    from cca_lab.commands import readme as tables
+    from cca_lab.commands import readme_figures
+
+    with door():
+        typer.echo(f"written: {tables.write()}, {readme_figures.write()}")

@@ -1,0 +1,135 @@
+"""Commands that train and judge models."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cca_lab.cli.options import Group, Length, Model, Option, Text, Window, door, given
+
+app = typer.Typer()
+
+
+@app.command()
+def pretrain(
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
+    family: Annotated[str, typer.Option(help="gpt2 or opt.")] = "gpt2",
+    tokens: Annotated[float, typer.Option(help="Training tokens to spend.")] = 20e6,
+    context: Annotated[int, typer.Option(help="The most tokens the model reads.")] = 512,
+    layers: Annotated[int, typer.Option(help="Blocks.")] = 4,
+    width: Annotated[int, typer.Option(help="Residual width.")] = 128,
+    heads: Annotated[int, typer.Option(help="Query heads a block.")] = 4,
+    vocabulary: Annotated[int, typer.Option(help="Tokens of the tokenizer.")] = 2048,
+    learning_rate: Annotated[float, typer.Option(help="Peak rate.")] = 8e-3,
+    seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
+    text: Text = None,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's choice.")] = 0,
+) -> None:
+    """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
+    from cca_lab.commands.pretrain import PretrainOptions
+    from cca_lab.commands.pretrain import pretrain as run
+
+    with door():
+        run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
+                            seed, text, threads))
+    typer.echo(f"written: {out}")
+
+
+@app.command()
+def finetune(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="Folder of the run: log, state, model.")],
+    attention: Annotated[str, typer.Option(help="A mechanism, such as full, cca or dga.")] = "cca",
+    group: Group = None,
+    window: Window = None,
+    option: Option = None,
+    strategy: Annotated[str, typer.Option(help="full, qkv (W^Q, W^K, W^V only), compressor (LoCoCo's) or "
+                                               "none.")] = "full",
+    steps: Annotated[int, typer.Option(help="Optimizer steps.")] = 100,
+    learning_rate: Annotated[float, typer.Option(help="After warm-up.")] = 1e-3,
+    warmup: Annotated[int, typer.Option(help="Steps of warm-up.")] = 10,
+    accumulation: Annotated[int, typer.Option(help="Micro-steps a step.")] = 1,
+    rows: Annotated[int, typer.Option(help="Sequences a micro-step and process.")] = 8,
+    length: Length = None,
+    text_share: Annotated[float, typer.Option(help="Share of sequences that are text.")] = 0.75,
+    save_every: Annotated[int, typer.Option(help="Steps between checkpoints; 0: at the end only.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of the data.")] = 0,
+    text: Text = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+) -> None:
+    """Swap a model's attention and finetune it on text and questions; Ctrl-C saves before it leaves."""
+    from cca_lab.commands.finetune import Reading
+    from cca_lab.commands.finetune import finetune as run
+    from cca_lab.models.finetune import FinetuneConfig
+
+    with door():
+        config = FinetuneConfig(steps, strategy, learning_rate, warmup, accumulation, save_every=save_every)
+        try:
+            run(model, attention, given(option, group=group, window=window), config,
+                Reading(length, rows, text_share, seed), out, text=text, resume=resume)
+        except KeyboardInterrupt:
+            saved = (out / "state").exists()
+            typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",
+                       err=True)
+            raise typer.Exit(130) from None
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    attention: Annotated[str | None, typer.Option(help="A mechanism, such as cca or dga.",
+                                                  show_default="the attention the model was saved with")] = None,
+    group: Group = None,
+    window: Window = None,
+    option: Option = None,
+    length: Length = None,
+    windows: Annotated[int, typer.Option(help="Windows of held-out text.")] = 64,
+    questions: Annotated[int, typer.Option(help="Questions for each answer position.")] = 40,
+    text: Text = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write.", show_default="none")] = None,
+) -> None:
+    """Measure perplexity and exact match of a model under any attention."""
+    from cca_lab.commands.evaluate import evaluate as run
+
+    with door():
+        run(model, attention, given(option, group=group, window=window), length=length, windows=windows,
+            questions=questions, text=text, out=out)
+
+
+@app.command()
+def recover(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="JSON file to write.")],
+    group: Annotated[int, typer.Option(help="Tokens a core.")] = 16,
+    window: Annotated[int, typer.Option(help="Local window.")] = 128,
+    steps: Annotated[int, typer.Option(help="Optimizer steps of each finetuning.")] = 200,
+    learning_rate: Annotated[float, typer.Option(help="Of each finetuning.")] = 1e-3,
+    rows: Annotated[int, typer.Option(help="Sequences a step.")] = 8,
+    length: Length = None,
+    seed: Annotated[int, typer.Option(help="Of the data.")] = 0,
+    text: Text = None,
+) -> None:
+    """Measure a model before the swap to CCA, after it, and after finetuning."""
+    from cca_lab.commands.finetune import Reading
+    from cca_lab.commands.recover import recover as run
+
+    with door():
+        run(model, {"group": group, "window": window}, steps, learning_rate,
+            Reading(length, rows, seed=seed), out, text=text)
+
+
+@app.command()
+def compare(
+    model: Model,
+    entries: Annotated[int, typer.Option(help="Keys and values a KV head may keep.")] = 96,
+    length: Length = None,
+    windows: Annotated[int, typer.Option(help="Windows of held-out text.")] = 40,
+    questions: Annotated[int, typer.Option(help="Questions for each answer position.")] = 20,
+    text: Text = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write.", show_default="none")] = None,
+) -> None:
+    """Measure every mechanism on one model, untrained, at an equal budget of memory."""
+    from cca_lab.commands.compare import compare as run
+
+    with door():
+        run(model, entries=entries, length=length, windows=windows, questions=questions, text=text, out=out)

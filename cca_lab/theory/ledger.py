@@ -1,0 +1,174 @@
+"""The claims ledger: every claim of the papers, judged, and the findings as records for machines and pages."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from math import floor, isfinite, log10
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cca_lab.paths import repository, results_folder
+from cca_lab.theory import (
+    causality,
+    causality_dga,
+    causality_focal,
+    causality_lococo,
+    compression,
+    conditioning_claims,
+    conditioning_simplex,
+    cost_claims,
+    cost_prefill,
+    descent,
+    noise,
+    noise_models,
+    noise_output,
+    published_claims,
+    reachability,
+    reachability_depth,
+    reachability_floats,
+    reachability_rope,
+    sparsity,
+    sparsity_bounds,
+    sparsity_limit,
+    sparsity_meaning,
+)
+from cca_lab.theory.claim import Claim, Finding, Verdict
+from cca_lab.theory.pages import claims_page, errata_page
+
+MODULES: tuple[ModuleType, ...] = (
+    sparsity,
+    sparsity_bounds,
+    sparsity_limit,
+    sparsity_meaning,
+    noise,
+    noise_models,
+    noise_output,
+    conditioning_claims,
+    conditioning_simplex,
+    descent,
+    reachability,
+    reachability_floats,
+    reachability_rope,
+    reachability_depth,
+    causality,
+    causality_dga,
+    causality_focal,
+    causality_lococo,
+    compression,
+    cost_claims,
+    cost_prefill,
+    published_claims,
+)
+DIGITS = 4  # significant digits of a number in a record: more than any claim needs, fewer than machines differ in
+
+
+def collect(modules: Iterable[ModuleType] = MODULES) -> tuple[Claim, ...]:
+    """Return the claims of all modules, in the order of the modules.
+
+    Raises:
+        ValueError: if two claims share an id.
+    """
+    claims: dict[str, Claim] = {}
+    for module in modules:
+        for claim in module.CLAIMS:
+            if claim.id in claims:
+                raise ValueError(f"claim id {claim.id!r} of {module.__name__} is taken; give it another")
+            claims[claim.id] = claim
+    return tuple(claims.values())
+
+
+def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[Claim, ...]:
+    """Return the claims with these ids, in this order; all claims if no id is given.
+
+    Raises:
+        ValueError: for an id that no claim has.
+    """
+    claims = collect() if claims is None else claims
+    known = {claim.id: claim for claim in claims}
+    unknown = [name for name in ids if name not in known]
+    if unknown:
+        raise ValueError(f"claim: got {', '.join(unknown)}, wanted one of {', '.join(known)}")
+    return tuple(known[name] for name in ids) if ids else tuple(claims)
+
+
+def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None = None) -> list[dict[str, Any]]:
+    """Judge claims one after the other.
+
+    Args:
+        claims: what to judge.
+        progress: called as progress(claims done, id of the one at work).
+
+    Returns:
+        One record a claim, of JSON values; see `record`.
+    """
+    records = []
+    for done, claim in enumerate(claims):
+        if progress:
+            progress(done, claim.id)
+        corrected = None if claim.corrected is None else claim.check(claim.corrected)
+        records.append(record(claim, claim.check(claim.printed), corrected))
+    if progress:
+        progress(len(claims), "")
+    return records
+
+
+def record(claim: Claim, printed: Finding, corrected: Finding | None) -> dict[str, Any]:
+    """Return what is published about a claim, given the findings on its printed and its corrected subject.
+
+    "agrees" says that both findings are those that the verdict announces. Numbers keep `DIGITS` significant
+    digits and no time is recorded, so that two runs write the same file.
+    """
+    agrees = claim.agrees(printed) and (corrected is None or corrected.holds)
+    return {
+        "id": claim.id, "paper": claim.paper, "place": claim.place, "statement": claim.statement,
+        "verdict": claim.verdict.value, "agrees": agrees, "evidence": printed.evidence,
+        "numbers": {name: rounded(value) for name, value in printed.numbers.items()},
+        "error": None if printed.error is None else rounded(printed.error),
+        "repair": claim.repair, "corrected": None if corrected is None else corrected.evidence,
+        "strength": claim.strength.value, "proof": claim.proof,
+    }
+
+
+def rounded(value: float | int | str) -> float | int | str:
+    """Return a float with `DIGITS` significant digits; integers and words as they are."""
+    if not isinstance(value, float) or value == 0:
+        return value
+    if not isfinite(value):
+        return str(value)  # JSON has no infinity
+    return round(float(value), DIGITS - 1 - floor(log10(abs(value))))
+
+
+def failures(records: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the ids whose findings contradict the published verdict."""
+    return [found["id"] for found in records if not found["agrees"]]
+
+
+def counts(records: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return how many claims have each verdict."""
+    verdicts = [found["verdict"] for found in records]
+    return {verdict.value: verdicts.count(verdict.value) for verdict in Verdict}
+
+
+def paths() -> tuple[Path, Path, Path]:
+    """Return where the ledger stands: the JSON records and the two pages."""
+    docs = repository() / "docs"
+    return results_folder() / "claims.json", docs / "claims.md", docs / "errata.md"
+
+
+def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
+    """Return the text of every file that the ledger writes."""
+    texts = (json.dumps(records, indent=1, ensure_ascii=False) + "\n", claims_page(records, counts(records)),
+             errata_page(records))
+    return dict(zip(paths(), texts, strict=True))
+
+
+def write(records: list[dict[str, Any]]) -> list[Path]:
+    """Write the records and the pages, each file in one step; return the paths."""
+    texts = contents(records)
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+        unfinished.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(unfinished, path)
+    return list(texts)

@@ -1,0 +1,125 @@
+"""Published numbers that arithmetic alone can check: quotients, averages, sums, and numbers printed twice."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+from cca_lab.theory import published_tables as tables
+from cca_lab.theory.claim import Finding
+
+Number = Decimal | Fraction | int
+
+
+def last_digit(printed: str) -> Fraction:
+    """One unit of the last digit of a printed number: 1/10 for "5.7"."""
+    return Fraction(10) ** Decimal(printed).as_tuple().exponent
+
+
+def rounds_to(exact: Number, printed: str) -> bool:
+    """Whether a printed number is an exact one rounded; a half may go either way."""
+    return abs(Fraction(exact) - Fraction(printed)) <= last_digit(printed) / 2
+
+
+def cut_to(exact: Number, printed: str) -> bool:
+    """Whether a printed number is an exact one with the further digits left out."""
+    return 0 <= Fraction(exact) - Fraction(printed) < last_digit(printed)
+
+
+# ---------------------------------------------------------------- checks
+
+def check_number(printed: str, exact: Number, formula: str, agrees: Callable = rounds_to) -> Finding:
+    """Compare a printed number with its formula."""
+    return Finding(agrees(exact, printed), f"{formula} = {float(exact):.6g}; claimed {printed}",
+                   {"exact": float(exact)})
+
+
+def check_averages(rows: tuple[tables.Row, ...]) -> Finding:
+    """Compare the printed average of every row with the mean of its columns."""
+    worst = Fraction(0)
+    for name, numbers, average in rows:
+        mean = sum(map(Fraction, numbers)) / len(numbers)
+        if not rounds_to(mean, average):
+            return Finding(False, f"{name}: the mean is {float(mean):.4g}, printed {average}", {"mean": float(mean)})
+        worst = max(worst, abs(mean - Fraction(average)) / last_digit(average))
+    return Finding(True, f"{len(rows)} rows; the largest deviation is {float(worst):.2f} units of the last digit",
+                   {"rows": len(rows), "worst": float(worst)})
+
+
+def check_ratios(rows: tuple[tables.Ratio, ...]) -> Finding:
+    """Compare printed quotients with the times they are made of."""
+    for name, before, after, printed in rows:
+        exact = Fraction(before) / Fraction(after)
+        if not rounds_to(exact, printed):
+            return Finding(False, f"{name}: {before}/{after} = {float(exact):.3f}, printed {printed}",
+                           {"exact": float(exact)})
+    return Finding(True, f"all {len(rows)} quotients round to what is printed", {"rows": len(rows)})
+
+
+def check_reductions(rows: tuple[tables.Ratio, ...]) -> Finding:
+    """Judge printed percentages by one rule for all, rounding or cutting."""
+    exact = {name: 100 * (1 - Fraction(after) / Fraction(before)) for name, before, after, _ in rows}
+    wrong = {rule: [(name, printed) for name, _, _, printed in rows if not rule(exact[name], printed)]
+             for rule in (rounds_to, cut_to)}
+    rule, least = min(wrong.items(), key=lambda item: len(item[1]))
+    if not least:
+        return Finding(True, f"all {len(rows)} percentages follow one rule", {"rows": len(rows)})
+    listed = "; ".join(f"{name}: {float(exact[name]):.2f} %, printed {printed} %" for name, printed in least)
+    name = "rounded" if rule is rounds_to else "cut"
+    return Finding(False, f"{name}, {len(rows) - len(least)} of {len(rows)} agree; not {listed}", {"wrong": len(least)})
+
+
+def check_best(ranks: Mapping[str, tuple[str, Mapping[str, str]]]) -> Finding:
+    """Judge "the first is at least as good as all others" at every place: place -> (its score, the others')."""
+    for place, (score, others) in ranks.items():
+        for name, other in others.items():
+            if Decimal(other) > Decimal(score):
+                lead = float(Decimal(other) - Decimal(score))
+                return Finding(False, f"{place}: {score}, but {name} has {other}", {"lead": lead})
+    return Finding(True, f"first at {', '.join(ranks)}", {"places": len(ranks)})
+
+
+def check_same(printed: Mapping[str, tuple[str, ...]]) -> Finding:
+    """Judge numbers printed more than once for one setting: they must be equal to the digits that all print."""
+    for name, numbers in printed.items():
+        unit = max(map(last_digit, numbers))
+        low, high = min(map(Fraction, numbers)), max(map(Fraction, numbers))
+        if high - low > unit / 2:
+            return Finding(False, f"{name}: {' and '.join(numbers)}", {"spread": float(high - low)})
+    return Finding(True, f"the same wherever it is printed: {', '.join(printed)}", {"settings": len(printed)})
+
+
+def check_sum(parts: tuple[tuple[str, ...], str]) -> Finding:
+    """Compare a printed total with the sum of its printed parts."""
+    numbers, total = parts
+    exact = sum(map(Decimal, numbers))
+    return Finding(exact == Decimal(total), f"{' + '.join(numbers)} = {exact}; printed {total}", {"sum": float(exact)})
+
+
+def check_degrades(fall: Callable[[tuple[Decimal, ...], tuple[Decimal, ...]], bool]) -> Finding:
+    """Judge a reading of "removing complementary tokens degrades performance" on the columns of DGA, Table 7."""
+    full = tables.columns(tables.DGA_AVERAGES, "Table 1, DGA-LLM")
+    without = tables.columns(tables.DGA_AVERAGES, "Table 7, w/o complementary tokens")
+    vanilla = tables.columns(tables.DGA_AVERAGES, "Table 1, LLaMA2-7B")
+    rises = sum(after > before for before, after in zip(full, without, strict=True))
+    equal = sum(after == other for other, after in zip(vanilla, without, strict=True))
+    return Finding(fall(full, without), f"{rises} of {len(full)} columns rise without them (Single-Doc. 3.61 to 6.43); "
+                   f"{equal} of {len(full)} equal Table 1's row of vanilla attention", {"rises": rises, "equal": equal})
+
+
+def check_compression(ratio: Callable[[int], str]) -> Finding:
+    """Compare a claimed ratio for each memory size M with 4096/M."""
+    for memory in (128, 256, 512):
+        if not rounds_to(Fraction(4096, memory), ratio(memory)):
+            return Finding(False, f"M={memory}: 4096/{memory} = {4096 // memory}, claimed {ratio(memory)}",
+                           {"memory": memory, "ratio": 4096 // memory})
+    return Finding(True, "4096/M = 32, 16, 8 for M = 128, 256, 512", {"ratio": 32})
+
+
+def kernel_parameters(layers: int = 32, features: int = 256, memory: int = 128, kernel: int = 21) -> int:
+    """Parameters of LoCoCo's convolutional heads without bias: one kernel a layer, features to memory slots."""
+    return layers * features * memory * kernel
+
+
+def training_tokens(gpus: int, rows: int, accumulation: int, length: int, steps: int) -> int:
+    """Tokens that a training run reads."""
+    return gpus * rows * accumulation * length * steps

@@ -1,0 +1,38 @@
+"""Wrong statements about cost, one for each claim, and wrong counts."""
+
+from collections.abc import Callable
+from math import isqrt
+from typing import Any
+
+BROKEN: dict[str, Any] = {
+    "P1c.window": lambda group, window: window + group - 1,             # the token that Eq. 4 reads twice
+    "P1c.quadratic": lambda length, group, window: length * (group + window),  # no term in L^2
+    "P1c.linear": lambda length, group, window: length * (length // group + window + isqrt(group)),
+    "P1c.every-g": lambda older: older**1.25,
+    "P1c.best-g": lambda older: 2 * isqrt(older) + 2,
+    "D1.pairs": lambda length, r, group: length * r + length * (length - r) / group,  # no complement
+    "D1.keys": lambda length, group: 1 / 0.1,                            # the limit of large groups
+    "LC.chunk": lambda chunk, memory: chunk * memory,                   # a chunk reads itself too
+    "P1c.kv": (64.0, 4.0),                                              # cores without the window
+    "P1c.93": 94.0,                                                     # 1 - 1/16
+    "P1c.amdahl": 3.65,                                                 # attention for free
+}
+
+
+def every_group(length: int, group: int, window: int) -> int:
+    """CCA's pairs if each row read floor(L/g) cores, as Eq. 6's m."""
+    return sum(length // group + min(row, window + (row - window) % group) for row in range(1, length + 1))
+
+
+def window_mod_row(length: int, group: int, window: int) -> int:
+    """CCA's pairs with a raw window of s + (i mod g) tokens."""
+    return sum(max(0, (row - window) // group) + min(row, window + row % group) for row in range(1, length + 1))
+
+
+def printed_window(length: int, group: int, window: int) -> int:
+    """CCA's pairs with Eq. 4 as printed, one token read twice."""
+    cores = [max(0, (row - window) // group) for row in range(1, length + 1)]
+    return sum(seen + row - group * seen + (1 if seen else 0) for row, seen in enumerate(cores, start=1))
+
+
+PAIRS: tuple[Callable[[int, int, int], int], ...] = (every_group, window_mod_row, printed_window)
