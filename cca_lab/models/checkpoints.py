@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -14,17 +16,22 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import cached_file
 
 from cca_lab.caches.base import CHOICE
-from cca_lab.models.plugin import swap_attention
+from cca_lab.models.interface import MODULE
+from cca_lab.models.plugin import modules_of, shapes, swap_attention
+
+MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which transformers reads
 
 
 def save_pretrained(model: PreTrainedModel, folder: str | Path,
                     tokenizer: PreTrainedTokenizerBase | None = None) -> None:
     """Write model, attention choice and tokenizer to a folder, which appears complete or not at all.
 
-    The choice is the entry "cca_lab_attention" of config.json. transformers can load
-    the folder too, and then attends in full. A checkpoint that is already there is replaced.
+    The choice is the entry "cca_lab_attention" of config.json; what a mechanism trains
+    besides the model is in `cca_lab_modules.safetensors`. transformers can load the folder
+    too, and then attends in full. A checkpoint that is already there is replaced.
 
     Args:
         model: as it is, attention included.
@@ -41,7 +48,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        model.save_pretrained(aside / "new")
+        _save_model(model, aside / "new")
         if tokenizer is not None:
             tokenizer.save_pretrained(aside / "new")
         if folder.exists():
@@ -55,10 +62,24 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def _save_model(model: PreTrainedModel, folder: Path) -> None:
+    """Write the model, and what its mechanism trains to a file of its own."""
+    modules = nn.ModuleDict(modules_of(model))
+    if len(modules) == 0:
+        model.save_pretrained(folder)
+        return
+    own = {name: tensor for name, tensor in model.state_dict().items() if MODULE not in name.split(".")}
+    learnt = {name: tensor.contiguous() for name, tensor in modules.state_dict().items()}
+    model.save_pretrained(folder, state_dict=own)
+    save_file(learnt, folder / MODULES_FILE)
+
+
 def load_pretrained(
     path_or_name: str | Path, attention: str | None = None, *, dtype: torch.dtype = torch.float32, **options,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load a causal language model with the attention it was saved with, or with another.
+
+    What the saved mechanism had learnt is loaded whenever that mechanism is used.
 
     Args:
         path_or_name: a folder, or a name on the Hugging Face hub.
@@ -70,7 +91,7 @@ def load_pretrained(
         The model in evaluation mode, and its tokenizer, None if none was saved.
 
     Raises:
-        ValueError: if there is nothing to load, or the options do not fit the attention.
+        ValueError: if there is nothing to load, or the options do not fit the attention or what it learnt.
     """
     if options and attention is None:
         raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, as in "
@@ -83,7 +104,29 @@ def load_pretrained(
                          "no such model; check the spelling, and without a network use a folder") from error
     saved = getattr(model.config, CHOICE, {"name": "full"})
     choice = {"name": attention, **options} if attention is not None else dict(saved)
-    return swap_attention(model.eval(), choice.pop("name"), **choice), _tokenizer(source)
+    name = choice.pop("name")
+    swap_attention(model.eval(), name, **choice)
+    if name == saved["name"]:
+        _load_modules(model, source)
+    return model, _tokenizer(source)
+
+
+def _load_modules(model: PreTrainedModel, source: str) -> None:
+    """Load what the model's mechanism had learnt into its modules."""
+    modules = nn.ModuleDict(modules_of(model))
+    if len(modules) == 0:
+        return
+    try:
+        weights = load_file(cached_file(source, MODULES_FILE))
+    except OSError as error:
+        raise ValueError(f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; "
+                         "save with cca_lab.models.save_pretrained, not with the model's own") from error
+    wanted, got = shapes(modules), {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if wanted != got:
+        name = next(name for name in sorted(wanted | got) if wanted.get(name) != got.get(name))
+        raise ValueError(f"options: got some that ask for {name} of shape {wanted.get(name)}, saved was "
+                         f"{got.get(name)}; load it as saved, and call swap_attention for a new module")
+    modules.load_state_dict(weights)
 
 
 def _source(path_or_name: str | Path) -> str:

@@ -6,9 +6,11 @@ transformers hands an attention function neither the cache nor the rotary tables
 the wish for attention maps; the hooks pass these on as keyword arguments.
 """
 
+import inspect
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
@@ -17,8 +19,10 @@ from cca_lab.caches import CACHES, MechanismCache
 from cca_lab.caches.base import CHOICE, IMPLEMENTATION, Rotation, attention_choice
 from cca_lab.caches.padding import check_positions, left_padding, roll_rows
 from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.mechanism import EVERY_ROW
 
 CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keywords that the hooks add
+MODULE = "cca_lab_compressor"  # where an attention layer keeps what its mechanism trains
 
 
 @torch.compiler.disable(reason="its checks and its plan of blocks read values")
@@ -55,7 +59,12 @@ def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tens
     _check_mask(attention_mask, (query.shape[0], past + query.shape[2]))
     if module.layer_idx == 0:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
-    attend = partial(_attend_cached, cache, module) if cached else partial(_attend_whole, name, options)
+    if cached:
+        attend = partial(_attend_cached, cache, module)
+    else:
+        compressor = getattr(module, MODULE, None)
+        options |= {} if compressor is None else {"compressor": compressor}
+        attend = partial(_attend_whole, name, options)
     return attend(query, key, value, attention_mask, scaling, rotation, maps=kwargs.get(MAPS, False))
 
 
@@ -89,28 +98,57 @@ def _attend_cached(cache: MechanismCache, module: nn.Module, query: Tensor, key:
 def _attend_whole(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
                   scale: float, rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, Tensor | None]:
     """Attend within whole rows, each shifted to begin at its first real token."""
-    mechanism = MECHANISMS[name]
     shift = None
     if mask is not None:
         shift = left_padding(mask)  # (B,)
+        if not mask.all() and MECHANISMS[name].causal_scope(**options) != EVERY_ROW:
+            return _attend_each(name, options, query, key, value, mask, shift, scale, rotation, maps=maps)
         shift = shift if shift.any() else None
     if shift is not None:
         query, key, value = (roll_rows(x, shift, 2) for x in (query, key, value))
         rotation = rotation and tuple(roll_rows(t.expand(len(shift), -1, -1), shift, 1) for t in rotation)
-    if rotation is not None:
-        options = {**options, "rotation": rotation}
-    output = mechanism.attention(query, key, value, scale=scale, **options)  # (B, H, L, D)
-    weights = None
-    if maps:
-        options.pop("backend", None)
-        with torch.no_grad():
-            weights = mechanism.effective(query, key, scale=scale, **options)  # (B, H, L, L)
+    output, weights = _attend(name, options, query, key, value, scale, rotation, maps)
     if shift is not None:
         output = roll_rows(output, -shift, 2)
         weights = None if weights is None else roll_rows(roll_rows(weights, -shift, 2), -shift, 3)
     if weights is not None and mask is not None:
         weights = weights * mask.to(weights)[:, None, :, None]  # a padded row attends to nothing
     return output.transpose(1, 2), weights
+
+
+def _attend_each(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, mask: Tensor,
+                 first: Tensor, scale: float, rotation: Rotation | None, *,
+                 maps: bool) -> tuple[Tensor, Tensor | None]:
+    """Attend within each row without its padding: for mechanisms that choose from all tokens given."""
+    outputs, maps_of_rows = [], []
+    for row, (start, count) in enumerate(zip(first.tolist(), mask.bool().sum(dim=-1).tolist(), strict=True)):
+        own = slice(row, row + 1), slice(None), slice(start, start + count)
+        around = start, mask.shape[1] - start - count
+        if count == 0:
+            outputs.append(torch.zeros_like(query[own[0]]))
+            maps_of_rows.append(query.new_zeros(1, query.shape[1], mask.shape[1], mask.shape[1]))
+            continue
+        tables = rotation and tuple((t if len(t) == 1 else t[own[0]])[:, own[2]] for t in rotation)
+        output, weights = _attend(name, options, query[own], key[own], value[own], scale, tables, maps)
+        outputs.append(F.pad(output, (0, 0, *around)))
+        maps_of_rows.append(weights if weights is None else F.pad(weights, (*around, *around)))
+    return torch.cat(outputs).transpose(1, 2), torch.cat(maps_of_rows) if maps else None
+
+
+def _attend(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, scale: float,
+            rotation: Rotation | None, maps: bool) -> tuple[Tensor, Tensor | None]:
+    """Call the mechanism: output (B, H, L, D), and the effective attention (B, H, L, L) if asked for."""
+    mechanism = MECHANISMS[name]
+    if rotation is not None:
+        options = {**options, "rotation": rotation}
+    output = mechanism.attention(query, key, value, scale=scale, **options)
+    if not maps:
+        return output, None
+    options = {option: chosen for option, chosen in options.items() if option != "backend"}
+    if "values" in inspect.signature(mechanism.effective).parameters:  # what it trains reads the values too
+        options["values"] = value
+    with torch.no_grad():
+        return output, mechanism.effective(query, key, scale=scale, **options)
 
 
 def padding_mask(*, attention_mask: Tensor | None = None, mask_function=None, **kwargs) -> Tensor | None:

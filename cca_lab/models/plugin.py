@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from cca_lab.caches.base import CHOICE, IMPLEMENTATION, attention_choice
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.mechanism import RUNTIME
-from cca_lab.models.interface import attention_hook, model_hook
+from cca_lab.models.interface import MODULE, attention_hook, model_hook
 
 FAMILIES = ("gpt2", "opt", "llama", "qwen2")
 STATE = "_cca_lab_swap"
@@ -35,6 +35,11 @@ def swap_attention(model: PreTrainedModel, name: str, **options) -> PreTrainedMo
     tables and the scale of the logits are the model's own. Attention dropout is not
     supported: see `disable_attention_dropout`.
 
+    A mechanism that trains something gets a new module in each attention layer, in the
+    layer's dtype, on its device, drawn from torch's random numbers (`torch.manual_seed`).
+    Modules that are there already stay, with what they have learnt, if they have the shapes
+    that the options ask for; `restore_attention` removes them.
+
     Args:
         model: GPT-2, OPT, Llama or Qwen2 of transformers.
         name: a key of `cca_lab.mechanisms.MECHANISMS`; "full" restores the original attention.
@@ -54,6 +59,7 @@ def swap_attention(model: PreTrainedModel, name: str, **options) -> PreTrainedMo
         handles = [module.register_forward_pre_hook(hook, with_kwargs=True) for module, hook in _hooks(model)]
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
     setattr(model.config, CHOICE, choice)
+    attach_modules(model, choice)
     model.set_attn_implementation(IMPLEMENTATION)
     return model
 
@@ -66,9 +72,36 @@ def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
             handle.remove()
         model.set_attn_implementation(swap.previous)
         delattr(model, STATE)
+        attach_modules(model, {"name": "full"})
     if hasattr(model.config, CHOICE):
         delattr(model.config, CHOICE)
     return model
+
+
+def attach_modules(model: PreTrainedModel, choice: dict) -> None:
+    """Give each attention layer the trainable module of a mechanism; take away what does not belong to it."""
+    options = {option: value for option, value in choice.items() if option != "name"}
+    new_module = MECHANISMS[choice["name"]].new_module
+    for layer in attention_modules(model):
+        old, new = getattr(layer, MODULE, None), new_module and new_module(model.config, **options)
+        if old is not None and new is not None and shapes(old) == shapes(new):
+            continue
+        if old is not None:
+            delattr(layer, MODULE)
+        if new is not None:
+            like = next(layer.parameters())
+            layer.add_module(MODULE, new.to(like.device, like.dtype).train(layer.training))
+
+
+def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor that a module stores, by name."""
+    return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+
+
+def modules_of(model: PreTrainedModel) -> dict[str, nn.Module]:
+    """Return what the mechanism trains, by the layer's number; empty if it trains nothing of its own."""
+    return {str(layer.layer_idx): getattr(layer, MODULE) for layer in attention_modules(model)
+            if hasattr(layer, MODULE)}
 
 
 def attention_of(model: PreTrainedModel) -> tuple[str, dict]:

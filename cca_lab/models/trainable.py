@@ -4,6 +4,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cca_lab.models.interface import MODULE
+
 QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")  # c_attn: GPT-2's three matrices side by side
 
 
@@ -11,11 +13,17 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
     """Freeze what the strategy does not train; return the names of what it does.
 
     "qkv" trains the three projection matrices and leaves their biases alone. In
-    GPT-2 they are the columns of one matrix, which holds nothing else.
+    GPT-2 they are the columns of one matrix, which holds nothing else. "compressor"
+    trains what the mechanism added to the layers, and nothing of the model.
+
+    Raises:
+        ValueError: for "compressor" where the mechanism added nothing.
     """
     def wanted(name: str) -> bool:
         if strategy == "qkv":
             return name.endswith(tuple(f"{module}.weight" for module in QKV_MODULES))
+        if strategy == "compressor":
+            return MODULE in name.split(".")
         return strategy == "full"
 
     trained = []
@@ -23,6 +31,9 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
         parameter.requires_grad_(wanted(name))
         if parameter.requires_grad:
             trained.append(name)
+    if strategy == "compressor" and not trained:
+        raise ValueError("strategy: got 'compressor', but the model's attention has no module of its own to "
+                         "train; swap to one that has, such as 'lococo', or choose another strategy")
     return trained
 
 

@@ -6,7 +6,8 @@ Checks look from outside only: with V = identity any implementation shows its ma
 E[i, t] is the weight of token t in row i. Ordered from what must hold first to what is subtle.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -61,48 +62,87 @@ def check_full_limit(implementation: Implementation, options: dict, **sizes: int
     assert_close(implementation(q, k, v, **options), full.loops(q, k, v), "against full attention")
 
 
-def check_partition_of_unity(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """Each past token is represented exactly once, each future token never, and rows sum to 1.
+def check_partition_of_unity(implementation: Implementation, options: dict,
+                             represented: Callable[..., Tensor] | None = None, **sizes: int) -> None:
+    """Each represented token counts exactly once, every other token never, and rows sum to 1.
 
-    With q = 0 all visible columns weigh the same, so E[i, t] / E[i, i] counts how often row i holds token
-    t: 1 if raw, 1/g in a core of g tokens, 0 if missing, 1 + 1/g if counted twice.
+    Without `represented` the whole past is. With q = 0 all visible columns weigh the same, so
+    E[i, t] / E[i, i] counts how often row i holds token t: 1 if raw, 1/g in a core of g tokens, 0 if
+    missing, 1 + 1/g if counted twice. A mechanism that drops tokens holds the others raw.
     """
     q, k, _ = inputs(**sizes)
-    length = q.shape[2]
-    past = torch.ones(length, length, dtype=torch.bool).tril()
+    past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
     for name, query in (("q = 0", torch.zeros_like(q)), ("random q", q)):
+        wanted = past.expand(*q.shape[:2], -1, -1) if represented is None else represented(query, k, **options)
+        assert wanted.dtype == torch.bool and wanted.shape == (*q.shape[:3], q.shape[2]), "represented: shape"
+        assert not (wanted & ~past).any(), "represented: a future token"
         matrix = read_matrix(implementation, query, k, options)
         assert_close(matrix.sum(-1), torch.ones(q.shape[:3], dtype=q.dtype), f"row sums, {name}")
         leak = matrix.masked_fill(past, 0).abs().max().item()
         assert leak == 0, f"the future has weight, {name}: max error {leak:.2e}, ratio {leak:.2e}"
-        assert (matrix > 0).logical_or(~past).all(), f"{name}: a past token has no weight"
+        assert (matrix > 0).logical_or(~wanted).all(), f"{name}: a past token has no weight"
+        assert (matrix == 0).logical_or(wanted).all(), f"{name}: a token that is dropped has weight"
         if name == "q = 0":
             held = count_tokens(matrix)
-            in_core = torch.full_like(held, 1 / options.get("group", 1))
-            wanted = torch.where((held - 1).abs() < (held - in_core).abs(), torch.ones_like(held), in_core)
-            assert_close(held, wanted.masked_fill(~past, 0), "times a token is held")
+            in_core = torch.full_like(held, 1 / options.get("group", 1) if represented is None else 1)
+            times = torch.where((held - 1).abs() < (held - in_core).abs(), torch.ones_like(held), in_core)
+            assert_close(held, times.masked_fill(~wanted, 0), "times a token is held")
 
 
 def count_tokens(matrix: Tensor) -> Tensor:
-    """Turn the E of a q = 0 read-out into how often each row holds each token."""
+    """Turn the E of a q = 0 read-out into how often each row holds each token.
+
+    The unit is the weight of the row's own token, which every mechanism holds raw if it holds it; for a
+    row that drops its own token, the largest weight.
+    """
     own = matrix.diagonal(dim1=-2, dim2=-1)
-    assert (own > 0).all(), "a row does not see itself"
-    return matrix / own[..., None]
+    return matrix / torch.where(own > 0, own, matrix.amax(-1))[..., None]
 
 
 def check_causality(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """Finite edits: whatever the tokens after t become, outputs up to t stay equal to the last bit."""
-    q, k, v = inputs(**sizes)
-    before = implementation(q, k, v, **options)
-    for t in range(q.shape[2] - 1):
-        edited = [x.clone() for x in (q, k, v)]
-        for x, new in zip(edited, inputs(seed=1, **sizes), strict=True):
-            x[:, :, t + 1 :] = 1e5 * new[:, :, t + 1 :]  # far beyond any finite stand-in for -inf
-        after = implementation(*edited, **options)
+    """EVERY_ROW. Finite edits: whatever the tokens after t become, outputs up to t stay bit-equal."""
+    for t, before, after in edits_after_each_token(implementation, options, sizes):
         error = (after - before)[:, :, : t + 1].abs().max().item()
         assert torch.equal(after[:, :, : t + 1], before[:, :, : t + 1]), (
             f"edits after token {t} reach rows up to {t}: max error {error:.2e}, "
             f"ratio {error / before.abs().max().item():.2e}")
+
+
+def check_whole_prompt(implementation: Implementation, options: dict, select: Callable[..., object],
+                       **sizes: int) -> None:
+    """WHOLE_PROMPT. With the choice of tokens frozen, edits reach no earlier row; else they do for some t.
+
+    The second half keeps the declaration honest: a mechanism that is causal as it stands must say so.
+    """
+    q, k, _ = inputs(**sizes)
+    check_causality(partial(implementation, selection=select(q, k, **options)), options, **sizes)
+    reached = [not torch.equal(after[:, :, : t + 1], before[:, :, : t + 1])
+               for seed in range(1, 6)
+               for t, before, after in edits_after_each_token(implementation, options, sizes, seed)]
+    assert any(reached), "declared as choosing from the whole prompt, but no edit reaches an earlier row"
+
+
+def check_own_block(implementation: Implementation, options: dict, select: Callable[..., object],
+                    **sizes: int) -> None:
+    """OWN_BLOCK. As WHOLE_PROMPT, and the rows that edits reach unfrozen are in blocks with edited tokens."""
+    check_whole_prompt(implementation, options, select, **sizes)
+    for seed in range(1, 6):
+        for t, before, after in edits_after_each_token(implementation, options, sizes, seed):
+            safe = (t + 1) // options["block"] * options["block"]  # the first row of the first edited block
+            assert torch.equal(after[:, :, :safe], before[:, :, :safe]), (
+                f"edits after token {t} reach a row before {safe}, the first row of their block")
+
+
+def edits_after_each_token(implementation: Implementation, options: dict, sizes: dict[str, int],
+                           seed: int = 1) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield (t, output before, output after all tokens behind t became others), for each t but the last."""
+    q, k, v = inputs(**sizes)
+    before = implementation(q, k, v, **options)
+    for t in range(q.shape[2] - 1):
+        edited = [x.clone() for x in (q, k, v)]
+        for x, new in zip(edited, inputs(seed=seed, **sizes), strict=True):
+            x[:, :, t + 1 :] = 1e5 * new[:, :, t + 1 :]  # far beyond any finite stand-in for -inf
+        yield t, before, implementation(*edited, **options)
 
 
 def check_large_logits(implementation: Implementation, options: dict, **sizes: int) -> None:
@@ -190,7 +230,7 @@ def check_gradients(implementation: Implementation, options: dict, **sizes: int)
     assert torch.autograd.gradcheck(lambda q, k, v: implementation(q, k, v, **options), leaves)
 
 
-# ---------------------------------------------------------------- mechanisms that pool groups: CCA
+# ---------------------------------------------------------------- mechanisms that pool groups as CCA does
 
 def check_window(implementation: Implementation, options: dict, **sizes: int) -> None:
     """The s nearest tokens are raw, and at most s + g - 1 are: cores appear neither early nor late."""
@@ -290,3 +330,22 @@ def check_rope_translation(implementation: Implementation, options: dict, **size
         tables = rope_tables(*q.shape[-2:], offset)
         outputs.append(implementation(rotate(q, *tables), rotate(k, *tables), v, **options, rotation=tables))
     assert_close(outputs[1], outputs[0], "positions moved by 7", 1e-11)
+
+
+def check_rope_distances(implementation: Implementation, options: dict, distance: Callable[[int, int], int],
+                         **sizes: int) -> None:
+    """Each token that row i sees is at the distance wanted, read from the logits against the row's own token."""
+    q0, k0, _ = inputs(**sizes)
+    length, head_dim = q0.shape[2:]
+    tables = rope_tables(length, head_dim)
+    matrix = read_matrix(implementation, rotate(q0, *tables), rotate(k0, *tables),
+                         {**options, "rotation": tables})
+    k0 = k0.repeat_interleave(q0.shape[1] // k0.shape[1], 1)
+    for i in range(length):
+        for t in range(i):
+            if (matrix[..., i, t] == 0).all():
+                continue
+            far = rotate(k0[:, :, t], *(table[0] for table in rope_tables(1, head_dim, -distance(i, t))))
+            got = (matrix[..., i, t] / matrix[..., i, i]).log()
+            wanted = head_dim**-0.5 * (q0[:, :, i] * (far - k0[:, :, i])).sum(-1)
+            assert_close(got, wanted, f"token {t} seen from row {i} at distance {distance(i, t)}", 1e-10)

@@ -1,0 +1,179 @@
+"""Which tokens DGA keeps as they are: importance scores and the focal tokens (Section 5.2, Eq. 16-17).
+
+    s_t = sum_j A_jt / (number of rows j that can see token t)          the mean attention that t receives
+
+with A full causal attention, and j all rows (Eq. 16) or a sample of them (Eq. 17). Tokens and rows count
+from 0, so the divisor of Eq. 16 is L - t. The `count` highest scores are the focal tokens.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.mechanisms.full import check_positive
+
+CHOICES = ("prompt", "blocks")
+ROWS_AT_ONCE = 256  # rows of A in memory at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class FocalRule:
+    """How DGA divides the tokens of a text: its options, checked, and what follows from them.
+
+    Attributes:
+        group: m, the non-focal tokens of a group.
+        gamma: the share of the tokens that are focal, rounded down.
+        floor: the fewest focal tokens; Appendix C.2 has 1K, which is all tokens of a short text.
+        choose: "prompt", focal tokens are chosen once, among all tokens (the paper's); or "blocks", in each
+            block of the text by itself, which no later token can change (the lab's).
+        block: tokens of a block, B. Without effect for "prompt".
+        recent, random: Eq. 17 samples so many of the last rows, and so many of the others; all rows
+            (Eq. 16) if both are 0. The paper gives no numbers.
+        seed: of the random rows, which are the same for all heads.
+        shared: one choice for all heads of a layer instead of one for each KV head.
+    """
+
+    group: int
+    gamma: float
+    floor: int = 0
+    choose: str = "prompt"
+    block: int = 71
+    recent: int = 0
+    random: int = 0
+    seed: int = 0
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(group=self.group, block=self.block)
+        if not isinstance(self.gamma, int | float) or not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth token")
+        for name in ("floor", "recent", "random", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"{name}: got {value!r}, wanted an integer of 0 or more")
+        if self.choose not in CHOICES:
+            raise ValueError(f"choose: got {self.choose!r}, wanted one of {', '.join(CHOICES)}; the paper's is "
+                             "'prompt'")
+
+    def spans(self, length: int) -> tuple[int, int]:
+        """Number and size of the stretches that are divided: the text, or the blocks that some row looks back on."""
+        return (1, length) if self.choose == "prompt" else ((length - 1) // self.block, self.block)
+
+    def focal_count(self, span: int) -> int:
+        """Focal tokens of a stretch: max(floor(gamma L), floor), and those that would fill no group (Section 5.1)."""
+        count = min(span, max(math.floor(self.gamma * span + 1e-9), self.floor))  # 0.29 * 100 is 28.99...
+        return count + (span - count) % self.group
+
+    def rows(self, span: int) -> Tensor | None:
+        """The rows that Eq. 17 samples from a stretch, int64, in order; None for all of them (Eq. 16)."""
+        if self.recent == self.random == 0:
+            return None
+        earlier = max(0, span - self.recent)
+        drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(self.seed))[: self.random]
+        return torch.cat([drawn.sort().values, torch.arange(earlier, span)])
+
+
+@torch.no_grad()
+def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None, scale: float | None = None) -> Tensor:
+    """Score each token by the mean attention it receives (Eq. 16; with `rows`, Eq. 17).
+
+    Args:
+        q: queries, (B, H, L, D).
+        k: keys, (B, Hk, L, D).
+        rows: int64, in order, the rows whose attention counts; None for all L.
+        scale: factor on the dot products; None means D**-0.5.
+
+    Returns:
+        (B, H, L), in at least float32, without gradient. A token that no sampled row can see scores inf: what
+        was not measured is kept.
+    """
+    batch, heads, length, head_dim = q.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    token = torch.arange(length, device=q.device)
+    rows = token if rows is None else rows.to(q.device)
+    dtype = accumulation_dtype(q.dtype)
+    keys = k.to(dtype)[:, :, None]                                                  # (B, Hk, 1, L, D)
+    received = torch.zeros(batch, heads, length, dtype=dtype, device=q.device)
+    for some in rows.split(ROWS_AT_ONCE):
+        past = int(some[-1]) + 1                                                    # n tokens that they can see
+        queries = q[:, :, some].to(dtype).unflatten(1, (k.shape[1], -1))            # (B, Hk, H / Hk, rows, D)
+        logits = (scale * queries @ keys[..., :past, :].mT).flatten(1, 2)           # (B, H, rows, n)
+        weights = logits.masked_fill(token[:past] > some[:, None], float("-inf")).softmax(-1)
+        received[..., :past] += weights.sum(2)
+    seen_by = (rows[:, None] >= token).sum(0)                                       # (L,)  the divisor
+    return (received / seen_by).masked_fill(seen_by == 0, float("inf"))
+
+
+@torch.no_grad()
+def select(q: Tensor, k: Tensor, *, scale: float | None = None, **options) -> Tensor:
+    """Mark the focal tokens: in each stretch the highest scores, the earlier token first where they are equal.
+
+    Args:
+        q: queries, (B, H, L, D).
+        k: keys, (B, Hk, L, D).
+        scale: factor on the dot products; None means D**-0.5.
+        options: those of `FocalRule`.
+
+    Returns:
+        bool (B, Hk, L), True at focal tokens; as many for each batch row and head. With choose="blocks", False
+        from the first block on that no row looks back on.
+
+    Differs from the paper, which does not speak of heads: scores are averaged over the query heads of a KV
+    head, or over all heads with `shared`. Leftover tokens become focal by their score ("we will include more
+    tokens", Section 5.1, does not say which).
+    """
+    rule = FocalRule(**options)
+    batch, kv_heads, length, _ = k.shape
+    count, span = rule.spans(length)
+    q, k = (x[:, :, : count * span].unflatten(2, (count, span)).transpose(1, 2).flatten(0, 1) for x in (q, k))
+    scores = importance(q, k, rows=rule.rows(span), scale=scale)                    # (B * count, H, span)
+    scores = scores.unflatten(1, (1 if rule.shared else kv_heads, -1)).mean(2)      # (B * count, 1 or Hk, span)
+    focal = highest(scores, rule.focal_count(span)).expand(-1, kv_heads, -1)
+    focal = focal.unflatten(0, (batch, count)).transpose(1, 2).flatten(2)           # (B, Hk, count * span)
+    return torch.nn.functional.pad(focal, (0, length - count * span))
+
+
+def highest(scores: Tensor, count: int) -> Tensor:
+    """Mark the `count` highest scores of the last axis, the earlier one first where they are equal: bool."""
+    best = scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True)
+
+
+def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: float) -> list[float]:
+    """Eq. 16-17 token by token, for the heads that choose together: the specification of the scores.
+
+    Args:
+        queries, keys: (heads, L, D).
+        rows: the rows whose attention counts.
+        scale: factor on the dot products.
+
+    Returns:
+        L scores: the mean over the heads of the mean attention that a token receives.
+    """
+    received, seen_by = [0.0] * keys.shape[1], [0] * keys.shape[1]
+    for j in rows:
+        for query, own_keys in zip(queries[:, j], keys[:, : j + 1], strict=True):
+            weights = torch.softmax(scale * (own_keys @ query), dim=0)              # row j of A, (j+1,)
+            for t in range(j + 1):
+                received[t] += weights[t].item() / len(queries)
+        for t in range(j + 1):
+            seen_by[t] += 1
+    return [total / rows if rows else math.inf for total, rows in zip(received, seen_by, strict=True)]
+
+
+@torch.no_grad()
+def focal_loops(queries: Tensor, keys: Tensor, rule: FocalRule, scale: float) -> list[int]:
+    """The focal tokens of the heads that choose together, (heads, L, D) each, in the order of the text."""
+    count, span = rule.spans(keys.shape[1])
+    rows = rule.rows(span)
+    rows = list(range(span)) if rows is None else rows.tolist()
+    focal = []
+    for first in range(0, count * span, span):
+        stretch = slice(first, first + span)
+        scores = importance_loops(queries[:, stretch], keys[:, stretch], rows, scale)
+        ranked = sorted(range(span), key=lambda t: (-scores[t], t))
+        focal += sorted(first + t for t in ranked[: rule.focal_count(span)])
+    return focal

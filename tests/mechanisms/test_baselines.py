@@ -1,0 +1,100 @@
+"""Mean pooling and random tokens: what they share with CCA-Attention, and the wrong versions that are noticed."""
+
+from collections import Counter
+from functools import partial
+
+import pytest
+import torch
+
+from cca_lab.mechanisms import cca, mean_pooling, random_tokens
+from tests.mechanisms import bench
+from tests.mutants import baselines as wrong
+
+G3S4 = {"group": 3, "window": 4}
+MEAN = {"loops": mean_pooling.loops, "dense": partial(mean_pooling.attention, backend="dense"),
+        "blocked": partial(mean_pooling.attention, backend="blocked")}
+RANDOM = {"loops": random_tokens.loops, "dense": partial(random_tokens.attention, backend="dense"),
+          "blocked": partial(random_tokens.attention, backend="blocked")}
+
+
+# ---------------------------------------------------------------- mean pooling
+
+@pytest.mark.parametrize("rung", MEAN.values(), ids=MEAN)
+@pytest.mark.parametrize("check", [bench.check_window, bench.check_rope_middle])
+def test_groups_and_their_places_are_those_of_cca(check, rung):
+    check(rung, G3S4)
+
+
+def check_plain_mean(implementation, options):
+    """Members of a pooled group weigh the same in every row, whatever the queries."""
+    q, k, _ = bench.inputs(12, heads=4, kv_heads=2)
+    matrix = bench.read_matrix(implementation, q, k, options)
+    for row, p, core in bench.visible_cores_of(matrix, options):
+        even = core.mean(-1, keepdim=True).expand(core.shape)
+        bench.assert_close(core, even, f"weights of group {p} as row {row} sees it")
+
+
+@pytest.mark.parametrize(("mutant", "check", "reason"), [
+    (wrong.sum_of_the_group, bench.check_partition_of_unity, "row sums"),
+    (wrong.weighted_pooling, check_plain_mean, "weights of group 0"),
+    (wrong.keys_averaged_as_they_come, bench.check_rope_middle, "logit of core 0"),
+], ids=lambda value: getattr(value, "__name__", None))
+def test_mean_pooling_mutants_are_killed(mutant, check, reason):
+    with pytest.raises(AssertionError, match=reason):
+        check(mutant, G3S4)
+    for form in MEAN.values():
+        check(form, G3S4)
+
+
+# ---------------------------------------------------------------- random tokens
+
+def test_a_longer_text_keeps_the_same_tokens():
+    for seed in (0, 1):
+        longest = random_tokens.kept_tokens(50, 5, seed)
+        assert all(random_tokens.kept_tokens(count, 5, seed) == longest[:count] for count in range(50))
+        assert [token // 5 for token in longest] == list(range(50))
+    assert random_tokens.kept_tokens(50, 5, 0) != random_tokens.kept_tokens(50, 5, 1)
+
+
+def test_each_member_of_a_group_is_drawn_equally_often():
+    """1200 draws of 4: 300 each, standard deviation 15."""
+    drawn = Counter(token % 4 for token in random_tokens.kept_tokens(1200, 4, 0))
+    assert sorted(drawn) == [0, 1, 2, 3] and all(abs(count - 300) < 60 for count in drawn.values())
+
+
+def test_a_row_holds_as_many_entries_as_cca():
+    q, k, _ = bench.inputs(23)
+    held = random_tokens.represented(q, k, **G3S4)[0, 0].sum(-1)
+    starts, ends = cca.intervals(23, **G3S4)[0, 0].unbind(-1)
+    assert torch.equal(held, (ends - starts).sum(-1))
+
+
+def check_same_each_time(implementation, options):
+    q, k, v = bench.inputs(12)
+    first, second = (implementation(q, k, v, **options) for _ in range(2))
+    bench.assert_close(second, first, "called again")
+
+
+unity = partial(bench.check_partition_of_unity, represented=random_tokens.represented)
+
+
+@pytest.mark.parametrize(("mutant", "check", "reason"), [
+    (wrong.drawn_from_the_end, bench.check_right_padding, "padded on the right"),
+    (wrong.drawn_again_for_each_call, check_same_each_time, "called again"),
+    (wrong.drawn_one_group_late, unity, "weight"),
+], ids=lambda value: getattr(value, "__name__", None))
+def test_random_tokens_mutants_are_killed(mutant, check, reason):
+    with torch.random.fork_rng(), pytest.raises(AssertionError, match=reason):
+        torch.manual_seed(0)
+        check(mutant, G3S4)
+    for form in RANDOM.values():
+        check(form, G3S4)
+
+
+@pytest.mark.parametrize(("form", "options", "named"), [
+    (mean_pooling.attention, {"group": 0}, "group"), (mean_pooling.loops, {"window": 0}, "window"),
+    (random_tokens.attention, {"group": 2.0}, "group"), (random_tokens.loops, {"seed": -1}, "seed"),
+], ids=str)
+def test_options_that_do_not_fit_are_refused(form, options, named):
+    with pytest.raises(ValueError, match=named):
+        form(*bench.inputs(), **{**G3S4, **options})

@@ -1,0 +1,449 @@
+"""DGA: its scores against their definition, its columns by brute force, its groups, its scopes, its mutants."""
+
+import inspect
+import math
+from functools import partial
+from itertools import combinations
+
+import pytest
+import torch
+
+from cca_lab.mechanisms import MECHANISMS, dga, full
+from cca_lab.mechanisms.dga_rows import cache_tokens, decode_span
+from cca_lab.mechanisms.dga_selection import FocalRule, focal_loops, importance_loops
+from cca_lab.mechanisms.mechanism import EVERY_ROW, WHOLE_PROMPT
+from tests.mechanisms import bench
+from tests.mutants import dga as wrong
+
+FORMS = {"loops": dga.loops, "dense": partial(dga.attention, backend="dense"),
+         "blocked": partial(dga.attention, backend="blocked")}
+M2, M3 = {"group": 2, "gamma": 0.3}, {"group": 3, "gamma": 0.2}
+B4, B5 = ({"group": m, "gamma": g, "choose": "blocks", "block": b} for m, g, b in ((2, 0.25, 4), (3, 0.0, 5)))
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+every_way = pytest.mark.parametrize("options", [M2, M3, B4, B5], ids=["prompt2", "prompt3", "blocks4", "blocks5"])
+
+
+def focal_of(tokens: list[int], length: int) -> torch.Tensor:
+    """A choice for one sequence and one head, (1, 1, L)."""
+    return torch.zeros(1, 1, length, dtype=torch.bool).index_fill(2, torch.tensor(tokens, dtype=torch.long), True)
+
+
+# ---------------------------------------------------------------- importance scores
+
+def mean_attention_received(q: torch.Tensor, k: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
+    """The definition, one column of full attention's matrix at a time: the mean over the rows that see it."""
+    matrix = full.effective(q, k)
+    rows = torch.arange(q.shape[2]) if rows is None else rows
+    means = [matrix[:, :, rows[rows >= t], t].mean(-1) for t in range(q.shape[2])]  # of nothing: NaN
+    return torch.stack(means, dim=-1).nan_to_num(nan=math.inf)
+
+
+SAMPLES = {"all": None, "last": [10], "three": [2, 6, 10], "not the last": [1, 7]}
+
+
+def check_scores(importance) -> None:
+    q, k, _ = bench.inputs(heads=4, kv_heads=2, batch=2)
+    for rows in SAMPLES.values():
+        rows = None if rows is None else torch.tensor(rows)
+        got, wanted = importance(q, k, rows=rows), mean_attention_received(q, k, rows)
+        assert torch.equal(got.isinf(), wanted.isinf()), "unseen tokens score inf"
+        bench.assert_close(got.nan_to_num(posinf=0), wanted.nan_to_num(posinf=0), "scores")
+
+
+def test_scores_are_the_mean_attention_received():
+    check_scores(dga.importance)
+
+
+@pytest.mark.parametrize(("mutant", "reason"), [
+    (wrong.scores_over_all_rows, "scores: "), (wrong.sampled_over_later_rows, "scores: "),
+    (wrong.unseen_is_not_a_number, "unseen tokens score inf")])
+def test_wrong_scores_are_killed(mutant, reason):
+    with pytest.raises(AssertionError, match=reason):
+        check_scores(mutant)
+
+
+def test_scores_by_loops():
+    q, k, _ = bench.inputs(heads=3)
+    for rows in SAMPLES.values():
+        got = importance_loops(q[0], k.expand(q.shape)[0], rows or list(range(11)), 0.5)
+        wanted = mean_attention_received(q, k, None if rows is None else torch.tensor(rows)).mean(1)[0]
+        assert got == pytest.approx(wanted.tolist(), abs=1e-12)
+
+
+def test_uniform_attention_favours_the_first_tokens():
+    """s_t = (H_L - H_t) / (L - t), H_n = 1 + ... + 1/n: strictly falling, so the first r tokens are focal."""
+    length = 20
+    harmonic = [sum(1 / n for n in range(1, top + 1)) for top in range(length + 1)]
+    wanted = [(harmonic[length] - harmonic[t]) / (length - t) for t in range(length)]
+    q, k = torch.zeros(2, 1, 1, length, 4, dtype=torch.float64)
+    assert dga.importance(q, k)[0, 0].tolist() == pytest.approx(wanted, abs=1e-14)
+    assert dga.select(q, k, group=3, gamma=0.25).nonzero()[:, 2].tolist() == list(range(5))
+
+
+def test_scores_in_pieces_of_rows(monkeypatch):
+    q, k, _ = bench.inputs(heads=4, kv_heads=2)
+    whole = dga.importance(q, k)
+    monkeypatch.setattr("cca_lab.mechanisms.dga_selection.ROWS_AT_ONCE", 3)
+    bench.assert_close(dga.importance(q, k), whole, "scores")
+
+
+# ---------------------------------------------------------------- the choice
+
+@pytest.mark.parametrize("options", [
+    M2, M3, B4, B5, {**M2, "recent": 2}, {**M2, "random": 3, "seed": 2}, {**B4, "recent": 1, "random": 2},
+    {**M3, "shared": True}, {**M3, "floor": 4}], ids=str)
+def test_select_marks_the_best_of_each_stretch(options):
+    q, k, _ = bench.inputs(13, heads=4, kv_heads=2, batch=2)
+    rule = FocalRule(**options)
+    focal = dga.select(q, k, **options)
+    count, span = rule.spans(13)
+    assert focal.dtype == torch.bool and not focal[..., count * span :].any()
+    per_span = focal[..., : count * span].unflatten(2, (count, span)).sum(-1)
+    assert (per_span == rule.focal_count(span)).all() and (span - rule.focal_count(span)) % rule.group == 0
+    for b in range(2):
+        for kv in range(2):
+            judges = range(4) if rule.shared else range(2 * kv, 2 * kv + 2)
+            keys = k.repeat_interleave(2, dim=1)[b, judges]
+            assert focal[b, kv].nonzero().flatten().tolist() == focal_loops(q[b, judges], keys, rule, 0.5)
+
+
+def test_equal_scores_go_to_the_earlier_token():
+    assert FocalRule(group=2, gamma=0.0).rows(9) is None
+    q = torch.zeros(1, 1, 4, 2, dtype=torch.float64)
+    assert dga.select(q, q, group=2, gamma=0.5, recent=1).tolist() == [[[True, True, False, False]]]
+
+
+@pytest.mark.parametrize(("length", "options", "wanted"), [
+    (100, {"group": 1, "gamma": 0.29}, 29),             # 0.29 * 100 is 28.999999999999996
+    (100, {"group": 16, "gamma": 0.1}, 10 + 90 % 16),
+    (1000, {"group": 16, "gamma": 0.1, "floor": 1024}, 1000),
+    (8192, {"group": 16, "gamma": 0.1, "floor": 1024}, 1024),
+    (20000, {"group": 16, "gamma": 0.1, "floor": 1024}, 2000),
+    (71, {"group": 16, "gamma": 0.1}, 7),               # the default block: 7 focal tokens and 4 groups
+    (5, {"group": 6, "gamma": 0.0}, 5), (9, {"group": 2, "gamma": 1.0}, 9),
+])
+def test_how_many_tokens_are_focal(length, options, wanted):
+    assert FocalRule(**options).focal_count(length) == wanted
+
+
+def test_sampled_rows():
+    rule = FocalRule(group=2, gamma=0.1, recent=3, random=4)
+    rows = rule.rows(20)
+    assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 7 and rows[-3:].tolist() == [17, 18, 19]
+    assert torch.equal(rows, rule.rows(20))
+    assert rule.rows(2).tolist() == [0, 1] and len(rule.rows(5)) == 5
+    others = [FocalRule(group=2, gamma=0.1, recent=3, random=4, seed=seed).rows(20).tolist() for seed in range(5)]
+    assert len(set(map(tuple, others))) > 1
+
+
+def test_a_sample_of_all_rows_is_the_exact_score():
+    q, k, _ = bench.inputs(12)
+    for recent, random in ((12, 0), (0, 12), (5, 7)):
+        assert torch.equal(dga.select(q, k, **M3, recent=recent, random=random), dga.select(q, k, **M3))
+
+
+# ---------------------------------------------------------------- which columns a row reads
+
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_every_choice_reads_each_past_token_once(group):
+    """White box, every set of focal tokens of 7: raw or in one group, never twice, never the future."""
+    length, rule = 7, FocalRule(group=group, gamma=0.0)
+    past = torch.ones(length, length, dtype=torch.long).tril()
+    for count in range(length % group, length + 1, group):
+        for tokens in combinations(range(length), count):
+            others = [t for t in range(length) if t not in tokens]
+            groups = [others[z : z + group] for z in range(0, len(others), group)]
+            holds = torch.zeros(count + len(groups) + len(others), length, dtype=torch.long)
+            for column, members in enumerate([[t] for t in tokens] + groups + [[t] for t in others]):
+                holds[column, members] = 1
+            starts, ends = dga.intervals(focal_of(list(tokens), length), rule)[0, 0].unbind(-1)  # (L, 3) each
+            column = torch.arange(len(holds))
+            visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)        # (L, columns)
+            assert torch.equal(visible @ holds, past), tokens
+            for i in range(length):
+                focal, closed, raw = dga.row_reads(i, list(tokens), groups, rule)
+                wanted = [*range(len(focal)), *(count + z for z in closed),
+                          *(count + len(groups) + others.index(t) for t in raw)]
+                assert visible[i].nonzero().flatten().tolist() == wanted
+
+
+def test_the_picture_of_an_example():
+    """Focal {2}, m = 3, L = 8 with one leftover, which is focal too: token 7."""
+    rule = FocalRule(group=3, gamma=0.0)
+    groups = [[0, 1, 3], [4, 5, 6]]
+    reads = [dga.row_reads(i, [2, 7], groups, rule) for i in range(8)]
+    assert reads == [([], [], [0]), ([], [], [0, 1]), ([2], [], [0, 1]), ([2], [], [0, 1, 3]),
+                     ([2], [0], [4]), ([2], [0], [4, 5]), ([2], [0], [4, 5, 6]), ([2, 7], [0, 1], [])]
+
+
+@every_form
+def test_a_row_worked_by_hand(form):
+    """m = 2, focal {1}, L = 5: the last row reads token 1, the group {0, 2} judged by 2, and 3 and 4 raw."""
+    q = torch.tensor([0.0, 0.0, 2.0, 0.0, 3.0], dtype=torch.float64).view(1, 1, 5, 1)
+    k = torch.tensor([1.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64).view(1, 1, 5, 1)
+    v = torch.tensor([1.0, 7.0, 0.0, -2.0, 5.0], dtype=torch.float64).view(1, 1, 5, 1)
+    phi = 1 / (1 + math.exp(-2))  # token 0 in its group: logits 2 * 1 and 2 * 0, so key = value = phi
+    logits, values = [3.0, 3 * phi, 0.0, 3.0], [7.0, phi, -2.0, 5.0]
+    powers = [math.exp(logit) for logit in logits]
+    wanted = sum(power * value for power, value in zip(powers, values, strict=True)) / sum(powers)
+    got = form(q, k, v, group=2, gamma=0.2, selection=focal_of([1], 5))[0, 0, 4, 0].item()
+    assert got == pytest.approx(wanted, abs=1e-12)
+
+
+# ---------------------------------------------------------------- groups: weights and positions
+
+def closed_groups(focal: torch.Tensor, options: dict):
+    """Yield (batch, kv head, row, members) for each group that the definition shows to a row."""
+    rule = FocalRule(**options)
+    count, span = rule.spans(focal.shape[2])
+    for b in range(focal.shape[0]):
+        for kv in range(focal.shape[1]):
+            others = [t for t in range(count * span) if not focal[b, kv, t]]
+            groups = [others[z : z + rule.group] for z in range(0, len(others), rule.group)]
+            for i in range(focal.shape[2]):
+                for z in dga.row_reads(i, [], groups, rule)[1]:
+                    yield b, kv, i, groups[z]
+
+
+def check_group_weights(form, options: dict) -> None:
+    """The weights inside a group are Eq. 14: softmax of its last token's logits, averaged over its query heads."""
+    q, k, _ = bench.inputs(13, heads=4, kv_heads=2)
+    focal = dga.select(q, k, **options)
+    matrix = bench.read_matrix(form, q, k, {**options, "selection": focal})
+    seen = list(closed_groups(focal, options))
+    assert seen
+    for b, kv, i, members in seen:
+        for h in (2 * kv, 2 * kv + 1):
+            weights = matrix[b, h, i, members]
+            logits = (q[b, 2 * kv : 2 * kv + 2, members[-1]] @ k[b, kv, members].T).mean(0) / 2
+            bench.assert_close(weights / weights.sum(), logits.softmax(0), f"weights of group {members}", 1e-10)
+
+
+def check_group_position(form, options: dict) -> None:
+    """A pooled key is the pooled un-rotated keys, rotated at its middle member's position."""
+    q0, k0, _ = bench.inputs(13)
+    cos, sin = bench.rope_tables(13, 4)
+    q, k = bench.rotate(q0, cos, sin), bench.rotate(k0, cos, sin)
+    focal = dga.select(q, k, **options)
+    matrix = bench.read_matrix(form, q, k, {**options, "selection": focal, "rotation": (cos, sin)})
+    for b, kv, i, members in closed_groups(focal, options):
+        for h in (0, 1):
+            weights = matrix[b, h, i, members]
+            pooled, middle = weights / weights.sum() @ k0[b, kv, members], members[len(members) // 2]
+            key = bench.rotate(pooled, cos[middle], sin[middle])
+            got = (weights.sum() / matrix[b, h, i, i]).log()
+            bench.assert_close(got, q[b, h, i] @ (key - k[b, kv, i]) / 2, f"logit of group {members}", 1e-10)
+
+
+@every_form
+@every_way
+@pytest.mark.parametrize("check", [check_group_weights, check_group_position], ids=["weights", "position"])
+def test_groups(check, form, options):
+    check(form, options)
+
+
+@pytest.mark.parametrize("shape", ["LD", "1LD", "BLD"])
+@every_way
+def test_rungs_agree_under_rotation(options, shape):
+    q, k, v = bench.inputs(10, batch=2, heads=4, kv_heads=2)
+    here, there = bench.rope_tables(10, 4), bench.rope_tables(10, 4, offset=3)
+    tables = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
+    tables = {"LD": [t[0] for t in tables], "1LD": [t[:1] for t in tables], "BLD": tables}[shape]
+    turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q, k)]
+    for backend in ("dense", "blocked"):
+        got = dga.attention(*turned, v, **options, rotation=tuple(tables), backend=backend)
+        bench.assert_close(got, dga.loops(*turned, v, **options, rotation=tuple(tables)), backend)
+
+
+@every_way
+def test_effective_under_rotation(options):
+    options = {**options, "rotation": bench.rope_tables(11, 4)}
+    bench.check_effective(dga.attention, options, dga.effective, heads=4, kv_heads=2)
+    bench.check_same_gradients(dga.attention, options, dga.loops)
+
+
+@every_way
+def test_blocked_equals_dense_where_heads_differ(options):
+    options = {**options, "block": 20}
+    bench.check_same(FORMS["blocked"], options, FORMS["dense"], length=150, heads=4, kv_heads=2)
+    bench.check_same_gradients(FORMS["blocked"], options, FORMS["dense"], length=150, heads=4, kv_heads=2)
+
+
+# ---------------------------------------------------------------- scopes and limits
+
+def check_each_token_once(form, options: dict) -> None:
+    """As the bench's partition of unity, with focal tokens between the members of groups."""
+    bench.check_partition_of_unity(partial(form, selection=focal_of([2, 5], 11)), options)
+
+
+def check_frozen_causality(form, options: dict) -> None:
+    q, k, _ = bench.inputs(10)
+    bench.check_causality(partial(form, selection=dga.select(q, k, **options)), options, length=10)
+
+
+def test_declared_scopes():
+    scope = MECHANISMS["dga"].causal_scope
+    assert scope(**M2) == WHOLE_PROMPT and scope(**B4) == EVERY_ROW
+
+
+def test_a_finite_edit_shows_what_a_jacobian_does_not():
+    """With "prompt" the last token changes what is focal, so earlier outputs jump; yet all derivatives are 0."""
+    def earlier_rows(last, start, options):
+        ends = (torch.cat([x[:, :, :-1], new], dim=2) for x, new in zip(start, last, strict=True))
+        return dga.attention(*ends, **options, backend="dense")[:, :, :-1]
+
+    def jump(seed: int, options: dict) -> float:
+        start, other = bench.inputs(10, seed=seed, kv_heads=2), bench.inputs(10, seed=seed + 100, kv_heads=2)
+        ends = [torch.stack([x[:, :, -1:] for x in text]) for text in (start, other)]
+        return (earlier_rows(ends[0], start, options) - earlier_rows(ends[1], start, options)).abs().max().item()
+
+    jumps = [seed for seed in range(20) if jump(seed, M2) > 1e-6]
+    assert jumps and not any(jump(seed, B4) for seed in jumps)
+    start = bench.inputs(10, seed=jumps[0], kv_heads=2)
+    last = torch.stack([x[:, :, -1:] for x in start]).requires_grad_()
+    (gradient,) = torch.autograd.grad(earlier_rows(last, start, M2).square().sum(), last, allow_unused=False)
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("options", [
+    {"group": 1, "gamma": 0.0}, {"group": 4, "gamma": 1.0}, {"group": 4, "gamma": 0.1, "floor": 1024},
+    {"group": 20, "gamma": 0.1}, {"group": 1, "gamma": 0.0, "choose": "blocks", "block": 3},
+    {"group": 2, "gamma": 0.0, "choose": "blocks", "block": 11},
+    {"group": 2, "gamma": 1.0, "choose": "blocks", "block": 3}], ids=str)
+@every_form
+def test_limits_are_full_attention(form, options):
+    assert MECHANISMS["dga"].exact_when(11, **options)
+    bench.check_full_limit(form, options, heads=4, kv_heads=2)
+
+
+def check_is_no_full_attention(form, options: dict) -> None:
+    """The default floor is 0, so that a short text is divided at all."""
+    q, k, v = bench.inputs()
+    assert (form(q, k, v, **options) - full.loops(q, k, v)).abs().max() > 1e-3, "the same as full attention"
+
+
+def test_the_paper_s_floor_makes_short_texts_exact():
+    paper = MECHANISMS["dga"].paper_presets["paper"]
+    assert MECHANISMS["dga"].exact_when(1024, **paper) and not MECHANISMS["dga"].exact_when(1040, **paper)
+    assert not MECHANISMS["dga"].exact_when(64, **MECHANISMS["dga"].defaults)
+
+
+def test_half_precision_stays_close_to_the_reference():
+    """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings. The choice is given: it may flip."""
+    q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
+    focal = dga.select(q.double(), k.double(), **M3)
+    wanted = dga.loops(q.double(), k.double(), v.double(), **M3, selection=focal)
+    for backend in ("dense", "blocked"):
+        got = dga.attention(q, k, v, **M3, selection=focal, backend=backend)
+        assert got.dtype == torch.bfloat16
+        bench.assert_close(got.double(), wanted, backend, tolerance=8 * 2**-8)
+
+
+# ---------------------------------------------------------------- what a decoder keeps
+
+def check_decode_span(span) -> None:
+    """m' = ceil(1.1 m): 18 tokens for groups of 16, two of them focal."""
+    assert [span(m) for m in (1, 2, 4, 10, 16, 50)] == [2, 3, 5, 11, 18, 55], "decode span"
+
+
+def test_decode_span():
+    check_decode_span(decode_span)
+    for mutant in (wrong.span_by_floating_point, wrong.span_rounded_down):
+        with pytest.raises(AssertionError, match="decode span"):
+            check_decode_span(mutant)
+
+
+def test_cache_tokens():
+    rule = FocalRule(group=16, gamma=0.1, floor=1024)
+    assert cache_tokens(8192, rule) == (1024 + (8192 - 1024) // 16, 0)     # Appendix E: r + (L - r) / m
+    assert cache_tokens(8192 + 40, rule, prompt=8192) == (1024 + 448 + 2 * 3, 4)
+    blocks = FocalRule(group=16, gamma=0.1, choose="blocks")
+    assert cache_tokens(71 * 3 + 5, blocks) == (3 * (7 + 4), 5)
+
+
+# ---------------------------------------------------------------- refusals
+
+@pytest.mark.parametrize(("bad", "named"), [
+    ({"group": 0}, "group"), ({"group": 2.0}, "group"), ({"gamma": 1.5}, "gamma"), ({"gamma": "all"}, "gamma"),
+    ({"floor": -1}, "floor"), ({"recent": 1.0}, "recent"), ({"random": True}, "random"), ({"seed": -1}, "seed"),
+    ({"choose": "all"}, "choose"), ({"block": 0}, "block"),
+    ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
+    ({"selection": torch.ones(1, 1, 11)}, "selection"),
+    ({"selection": focal_of([0, 1, 2], 10)}, "selection"),
+    ({"selection": focal_of([0, 1, 2], 11)}, "selection"),  # 8 others, no multiple of 3
+])
+@pytest.mark.parametrize("form", [dga.loops, dga.attention, lambda q, k, v, **options: dga.effective(q, k, **options)],
+                         ids=["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(form, bad, named):
+    with pytest.raises(ValueError, match=named):
+        form(*bench.inputs(), **{**M3, **bad})
+
+
+def test_a_choice_with_unequal_heads_is_refused():
+    q, k, v = bench.inputs(heads=2, kv_heads=2)
+    unequal = torch.cat([focal_of([0, 1], 11), focal_of([0, 1, 2, 3, 4], 11)], dim=1)
+    with pytest.raises(ValueError, match="selection: marks .2, 5. of 11"):
+        dga.attention(q, k, v, **M3, selection=unequal)
+
+
+# ---------------------------------------------------------------- mutants
+
+HELD, SUMS, LEAK = "times a token is held", "row sums", "edits after token"
+FROZEN_GRADIENT = partial(bench.check_same_gradients, reference=dga.loops)
+MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
+    (wrong.any_member_visible, check_frozen_causality, M3, LEAK),
+    (wrong.any_member_visible, bench.check_partition_of_unity, M3, "the future has weight"),
+    (wrong.group_and_members, check_frozen_causality, M3, None),               # causal, and yet wrong:
+    (wrong.group_and_members, check_each_token_once, M3, HELD),
+    (wrong.last_row_sees_neither, bench.check_partition_of_unity, M2, "no weight|not finite"),
+    (wrong.focal_in_order_of_score, bench.check_partition_of_unity, {"group": 2, "gamma": 0.5}, "future|no weight"),
+    (wrong.mask_after_softmax, check_frozen_causality, M3, LEAK),
+    (wrong.mask_after_softmax, bench.check_partition_of_unity, M3, SUMS),
+    (wrong.mask_multiplied, check_frozen_causality, M3, LEAK),
+    (wrong.own_block_divided, bench.check_causality, {**B4, "block": 8}, LEAK),
+    (wrong.later_rows_choose, bench.check_causality, B4, LEAK),
+    (wrong.later_rows_choose, bench.check_right_padding, B4, "padded on the right"),
+    (wrong.leftover_pooled, bench.check_partition_of_unity, B5, HELD),
+    (wrong.leftover_dropped, bench.check_partition_of_unity, B5, "a past token has no weight"),
+    (wrong.first_head_scores, bench.check_heads_interchangeable, M3, "permuted query heads"),
+    (wrong.hidden_floor, check_is_no_full_attention, M3, "the same as full attention"),
+    (wrong.slice_pooled, check_each_token_once, M3, HELD),
+    (wrong.first_query_judges, check_group_weights, M3, "weights of group"),
+    (wrong.unscaled_phi, bench.check_scale, M3, "scale against scaled queries"),
+    (wrong.unscaled_phi, check_group_weights, M3, "weights of group"),
+    (wrong.mean_of_softmaxes, check_group_weights, M3, "weights of group"),
+    (wrong.detached_phi, FROZEN_GRADIENT, M3, "gradient of q"),
+    (wrong.rotated_keys_pooled, check_group_position, M3, "logit of group"),
+    (wrong.group_at_last_position, check_group_position, M3, "logit of group"),
+]
+CALLED_ELSEWHERE = {wrong.rows, wrong.scores_over_all_rows, wrong.sampled_over_later_rows, wrong.unseen_is_not_a_number}
+
+
+def label(value) -> str | None:
+    function = value.func if isinstance(value, partial) else value
+    return getattr(function, "__name__", "").removeprefix("check_") or None
+
+
+@pytest.mark.parametrize(("mutant", "check", "options", "reason"), MUTANTS, ids=label)
+def test_mutant_is_killed(mutant, check, options, reason):
+    if reason is None:
+        check(mutant, options)
+        return
+    with pytest.raises(AssertionError, match=reason):
+        check(mutant, options)
+    for form in FORMS.values():
+        check(form, options)
+
+
+@every_way
+def test_what_the_mutants_change_is_right(options):
+    """`rows` with nothing changed is DGA, so each mutant is wrong in its one change only."""
+    bench.check_same(wrong.rows, options, dga.loops, heads=4, kv_heads=2, batch=2)
+    check_group_position(wrong.rows, options)
+
+
+def test_every_mutant_is_on_the_list():
+    listed = {row[0] for row in MUTANTS} | CALLED_ELSEWHERE
+    for name, function in inspect.getmembers(wrong, inspect.isfunction):
+        if function.__module__ == wrong.__name__ and "q" in inspect.signature(function).parameters:
+            assert name.startswith("_") or (function in listed and function.__doc__), name

@@ -1,0 +1,107 @@
+"""LM-Infinite: its mask by brute force, its one distance, and the wrong versions that are noticed."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from cca_lab.attention import masked_attention
+from cca_lab.mechanisms import lm_infinite
+from tests.mechanisms import bench
+from tests.mutants import lm_infinite as wrong
+
+RUNGS = {"loops": lm_infinite.loops, "dense": partial(lm_infinite.attention, backend="dense"),
+         "blocked": partial(lm_infinite.attention, backend="blocked")}
+every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
+every_size = pytest.mark.parametrize(("local", "count", "limit"),
+                                     [(3, 2, None), (1, 1, None), (4, 3, 2), (2, 5, 6), (2, 4, 50), (20, 3, None)])
+L3G2 = {"local": 3, "global_tokens": 2}
+LONG = {"local": 2, "global_tokens": 3, "limit": 6}
+
+
+@every_rung
+@every_size
+def test_lambda_mask_and_distances(rung, local, count, limit):
+    """The mask token by token; under RoPE local tokens at their distance, global ones at min(limit, i)."""
+    options = {"local": local, "global_tokens": count, "limit": limit}
+    q, k, v = bench.inputs(12, heads=4, kv_heads=2)
+    mask = torch.tensor([[t <= i and (i - t < local or t < count) for t in range(12)] for i in range(12)])
+    bench.assert_close(rung(q, k, v, **options), masked_attention(q, k, v, mask[None, None]), "dense mask")
+    assert torch.equal(lm_infinite.represented(q, k, **options)[0, 0], mask)
+    bench.check_rope_distances(rung, options, partial(distance, local=local, limit=limit))
+    assert lm_infinite.cache_tokens(12, local, count) == mask[-1].sum().item() - (12 >= local + count)
+
+
+def distance(i: int, t: int, *, local: int, limit: int | None = None, **_: int) -> int:
+    return i - t if i - t < local else min(local if limit is None else limit, i)
+
+
+@pytest.mark.parametrize("shape", ["1LD", "BLD"])
+@every_rung
+def test_tables_of_a_batch(rung, shape):
+    q, k, v = bench.inputs(10, batch=2, heads=4, kv_heads=2)
+    tables = [torch.stack(pair) for pair in zip(bench.rope_tables(10, 4), bench.rope_tables(10, 4, 3), strict=True)]
+    tables = [table[:1] for table in tables] if shape == "1LD" else tables
+    turned = [bench.rotate(x, *(table.unsqueeze(1) for table in tables)) for x in (q, k)]
+    plain = bench.rope_tables(10, 4)
+    wanted = lm_infinite.loops(bench.rotate(q, *plain), bench.rotate(k, *plain), v, **LONG, rotation=plain)
+    bench.assert_close(rung(*turned, v, **LONG, rotation=tuple(tables)), wanted, shape, 1e-11)
+
+
+def test_effective_and_gradients_under_rotation():
+    options = {"local": 2, "global_tokens": 2, "limit": 3, "rotation": bench.rope_tables(6, 2)}
+    bench.check_effective(lm_infinite.loops, options, lm_infinite.effective, length=6, head_dim=2, heads=4,
+                          kv_heads=2)
+    for rung in ("dense", "blocked"):
+        bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
+
+
+def test_a_limit_for_each_key_is_the_same_up_to_the_window():
+    """limit <= local: every global token outside the window is beyond the limit anyway."""
+    bench.check_rope_distances(lm_infinite.loops, L3G2, lambda i, t: i - t if i - t < 3 else min(3, i - t))
+
+
+def under_rotation(implementation, options, **sizes):
+    """`check_right_padding` with rotary tables: rows do not depend on how long the text becomes."""
+    def rotated(q, k, v, **options):
+        tables = bench.rope_tables(*q.shape[2:])
+        return implementation(bench.rotate(q, *tables), bench.rotate(k, *tables), v, rotation=tables, **options)
+
+    bench.check_right_padding(rotated, options, length=6, **sizes)
+
+
+unity = partial(bench.check_partition_of_unity, represented=lm_infinite.represented)
+long_distances = partial(bench.check_rope_distances, distance=partial(distance, **LONG))
+distances = partial(bench.check_rope_distances, distance=partial(distance, **L3G2))
+
+
+@pytest.mark.parametrize(("mutant", "check", "options", "reason"), [
+    (wrong.clamped_for_each_key, long_distances, LONG, "token 1 seen from row 3 at distance 3"),
+    (wrong.limit_of_the_whole_text, under_rotation, {**LONG, "limit": 9}, "padded on the right"),
+    (wrong.limit_of_the_whole_text, long_distances, LONG, "at distance"),
+    (wrong.true_distances, distances, L3G2, "token 0 seen from row 4 at distance 3"),
+    (wrong.global_keys_stay_rotated, distances, L3G2, "token 1 seen from row 4 at distance 3"),
+    (wrong.globals_counted_twice, unity, L3G2, "times a token is held"),
+    (wrong.own_token_on_top, unity, L3G2, "a token that is dropped has weight"),
+    (wrong.gap_before_the_window, unity, L3G2, "a past token has no weight"),
+], ids=lambda value: getattr(value, "__name__", None))
+def test_mutants_are_killed(mutant, check, options, reason):
+    with pytest.raises(AssertionError, match=reason):
+        check(mutant, options)
+    for form in (wrong.rows, *RUNGS.values()):
+        check(form, options)
+
+
+def effective_of(q, k, v, **options):
+    return lm_infinite.effective(q, k, **options)
+
+
+@pytest.mark.parametrize(("options", "named"), [
+    ({"local": 0}, "local"), ({"global_tokens": -1}, "global_tokens"), ({"limit": 0}, "limit"),
+    ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
+])
+@pytest.mark.parametrize("form", [lm_infinite.loops, lm_infinite.attention, effective_of],
+                         ids=["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(form, options, named):
+    with pytest.raises(ValueError, match=named):
+        form(*bench.inputs(), **{**L3G2, **options})

@@ -1,0 +1,401 @@
+"""LoCoCo: when it compresses, by brute force; its weights; eviction as a special case; how far gradients go."""
+
+import inspect
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from cca_lab.mechanisms import lococo
+from cca_lab.mechanisms.lococo import Compressor, Settings
+from cca_lab.mechanisms.lococo_compressor import compression_matrix, normalise
+from cca_lab.mechanisms.lococo_memory import memories, pooling
+from cca_lab.mechanisms.lococo_rows import segments
+from tests.mechanisms import bench
+from tests.mutants import lococo as wrong
+
+RUNGS = {"loops": lococo.loops, "dense": partial(lococo.attention, backend="dense"),
+         "blocked": partial(lococo.attention, backend="blocked")}
+every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
+M3B2 = {"slots": 3, "segment": 2}
+
+
+def compressor(slots: int, head_dim: int = 4, *, kernel: int = 3, residual: bool = False, size: float = 4.0,
+               seed: int = 0) -> Compressor:
+    """A compressor with outputs large enough to matter."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        made = Compressor(head_dim, slots, kernel=kernel, residual=residual).double()
+    with torch.no_grad():
+        made.conv.weight.mul_(size)
+        made.conv.bias.copy_(torch.linspace(-0.3, 0.5, slots))
+        if residual:
+            made.share.fill_(0.4)
+    return made
+
+
+class Fixed(nn.Module):
+    """A compressor whose output is given: (M, N)."""
+
+    def __init__(self, output: list[list[float]]) -> None:
+        super().__init__()
+        self.output = torch.tensor(output, dtype=torch.float64)
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        return self.output[:, : pairs.shape[2]].expand(*pairs.shape[:2], -1, -1)
+
+
+# ---------------------------------------------------------------- which columns a row reads
+
+sizes = dict(length=st.integers(1, 40), segment=st.integers(1, 9), slots=st.integers(1, 9),
+             buffer=st.integers(0, 9))
+
+
+@given(**sizes)
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_intervals_by_reading_token_by_token(length, segment, slots, buffer):
+    """Each row reads the slots of the last compression and each token since, once; the counts of a cache too."""
+    option = Settings(slots=slots, segment=segment, buffer=buffer)
+    columns, made, fullest, wanted = [], 0, 0, []
+    for token in range(length):
+        if token % segment == 0:
+            assert lococo.cache_tokens(token, slots=slots, segment=segment, buffer=buffer,
+                                       when="lazy") == len(columns)
+            if len(columns) > slots + buffer:
+                columns, made = [("slot", made, i) for i in range(slots)], made + 1
+        if token:
+            assert lococo.cache_tokens(token, slots=slots, segment=segment, buffer=buffer) == len(columns)
+        columns.append(("raw", token))
+        fullest = max(fullest, len(columns))
+        wanted.append(list(columns))
+    names = [("slot", n, i) for n in range(made) for i in range(slots)] + [("raw", t) for t in range(length)]
+    table = lococo.intervals(length, option)[0, 0]
+    got = [[names[j] for start, end in row.tolist() for j in range(start, end)] for row in table]
+    assert got == wanted
+    assert len(lococo.compressions(length, option)) == made
+    assert lococo.exact_when(length, slots=slots, segment=segment, buffer=buffer) == (made == 0)
+    peak = lococo.peak_tokens(slots=slots, segment=segment, buffer=buffer)
+    assert fullest <= peak <= slots + buffer + segment
+
+
+def test_the_peak_is_reached():
+    for slots, segment, buffer in [(64, 64, 0), (3, 2, 0), (5, 7, 3), (4, 1, 16), (8, 4, 9)]:
+        counts = [lococo.cache_tokens(t, slots=slots, segment=segment, buffer=buffer, when="lazy")
+                  for t in range(1, 500)]
+        assert max(counts) == lococo.peak_tokens(slots=slots, segment=segment, buffer=buffer)
+        assert min(counts[200:]) >= slots
+
+
+def test_segments_of_listed_sizes():
+    assert segments(9, [4, 3, 1]) == [(0, 4), (4, 7), (7, 8), (8, 9)]
+    assert segments(5, 4) == segments(5, [4]) == [(0, 4), (4, 5)]
+
+
+# ---------------------------------------------------------------- weights
+
+@every_rung
+def test_a_row_worked_by_hand(rung):
+    """Three tokens into two slots: the mean of the first two, and the third. Then one row reads them."""
+    k = torch.tensor([[1.0], [3.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
+    v = torch.tensor([[2.0], [4.0], [7.0], [1.0]], dtype=torch.float64)[None, None]
+    q = torch.tensor([[0.0], [0.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
+    module = Fixed([[5.0, 5.0, -1.0], [0.0, -2.0, 0.5]])   # ReLU, then each row by its sum: Eq. 7
+    got = rung(q, k, v, slots=2, segment=3, weights="relu", compressor=module)[0, 0, 3, 0].item()
+    powers = [math.exp(2), math.exp(0), math.exp(1)]       # keys (1 + 3) / 2, 0 and its own
+    assert got == pytest.approx((3 * powers[0] + 7 * powers[1] + 1 * powers[2]) / sum(powers), abs=1e-12)
+
+
+def test_the_convolution_by_hand():
+    """Eq. 6 written out: output i at column j is a sum over 2D features of the columns j - 2 ... j + 2."""
+    module, pairs = compressor(3, kernel=5), torch.randn(2, 2, 7, 8, dtype=torch.float64)
+    got = module(pairs)
+    weight, bias = module.conv.weight, module.conv.bias                       # (M, 2D, kernel), (M,)
+    for i in range(3):
+        for j in range(7):
+            wanted = bias[i] + sum(pairs[:, :, j + t - 2] @ weight[i, :, t] for t in range(5) if 0 <= j + t - 2 < 7)
+            bench.assert_close(got[:, :, i, j], wanted, f"slot {i}, column {j}")
+
+
+def test_size_of_the_published_compressor():
+    """32 layers of 256 channels to 128 slots over 21 columns: the 22 million of Section 4.1, biases apart."""
+    with torch.device("meta"):
+        module = Compressor(128, 128)
+    assert 32 * module.conv.weight.numel() == pytest.approx(22e6, rel=2e-3)
+    fresh = Compressor(16, 64)(torch.randn(1, 1, 400, 32))
+    assert 0.8 < fresh.std().item() < 1.2, "an output as large as its input saturates no softmax"
+
+
+@pytest.mark.parametrize("weights", ["softmax", "relu"])
+def test_weights_are_means(weights):
+    output = torch.randn(2, 5, 9, dtype=torch.float64)
+    rows = normalise(output, weights)
+    bench.assert_close(rows.sum(-1), torch.ones(2, 5, dtype=torch.float64), "row sums")
+    assert (rows >= 0).all()
+    floor = (rows / rows.amax(-1, keepdim=True)).amin() if weights == "softmax" else rows.amin()
+    assert (floor >= (-output.amax()).exp()) if weights == "softmax" else (floor == 0)
+
+
+def test_a_dead_row_is_the_mean_and_passes_no_gradient():
+    output = torch.tensor([[-1.0, -2.0, 0.0], [1.0, -1.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    rows = normalise(output, "relu")
+    assert rows[0].tolist() == [1 / 3] * 3 and rows[1].tolist() == [0.25, 0, 0.75]
+    (gradient,) = torch.autograd.grad(rows[:, 0].sum(), output)
+    assert gradient[0].tolist() == [0, 0, 0] and gradient[1].abs().max() > 0
+
+
+@pytest.mark.parametrize("options", [{"sinks": 1}, {"heavy": 2}, {"sinks": 1, "heavy": 1}, {"residual": True}],
+                         ids=str)
+def test_what_is_kept_and_what_is_mixed(options):
+    """Kept columns are one-hot rows, first the sinks, then the most attended others; the rest is mixed."""
+    option = Settings(slots=4, segment=1, **options)
+    received = torch.tensor([[[0.1, 3.0, 0.2, 5.0, 4.0, 1.0]]], dtype=torch.float64)
+    k, v = torch.randn(2, 1, 1, 6, 4, dtype=torch.float64)
+    module = compressor(option.convolved, residual=option.residual)
+    rows = compression_matrix(k, v, received, option, module)[0, 0]                     # (4, 6)
+    kept = {"{'sinks': 1}": [0], "{'heavy': 2}": [3, 4], "{'sinks': 1, 'heavy': 1}": [0, 3]}.get(str(options), [])
+    assert rows[: len(kept)].tolist() == torch.eye(6, dtype=torch.float64)[kept].tolist()
+    assert (rows[len(kept) :, kept] == 0).all()
+    if option.residual:
+        plain = compression_matrix(k, v, None, Settings(slots=4, segment=1), module)[0, 0]
+        alpha = 1 / (1 + math.exp(-0.4))
+        wanted = alpha * plain + (1 - alpha) * torch.eye(6, dtype=torch.float64)[[1, 3, 4, 5]]
+        bench.assert_close(rows, wanted, "half convolution, half heavy hitters")
+
+
+# ---------------------------------------------------------------- eviction is a special case
+
+def h2o(q: Tensor, k: Tensor, v: Tensor, budget: int, segment: int) -> Tensor:
+    """Greedy eviction in plain Python: after each segment only the tokens of the largest accumulated score stay."""
+    out, scores = torch.zeros_like(q), {}                     # score by token that is still there
+    for start, stop in segments(len(q), segment):
+        scores |= dict.fromkeys(range(start, stop), 0.0)
+        for i in range(start, stop):
+            tokens = [t for t in scores if t <= i]
+            weights = torch.softmax(k[tokens] @ q[i] * k.shape[1] ** -0.5, dim=0)
+            out[i] = weights @ v[tokens]
+            for token, weight in zip(tokens, weights.tolist(), strict=True):
+                scores[token] += weight
+        while len(scores) > budget:
+            del scores[min(scores, key=scores.get)]
+    return out
+
+
+@pytest.mark.parametrize("segment", [1, 3])
+@every_rung
+def test_greedy_eviction_is_one_hot_rows(rung, segment):
+    """Eq. 3-4 with one-hot rows for the largest accumulated scores is H2O without its recent window."""
+    options = {"slots": 4, "segment": segment, "heavy": 4, "scores": "sum"}
+    q, k, v = bench.inputs(20, heads=1)
+    q = 4 * q  # decided queries; else a new token always has the smallest sum
+    got = rung(q, k, v, **options)
+    bench.assert_close(got[0, 0], h2o(q[0, 0], k[0, 0], v[0, 0], 4, segment), "against plain eviction")
+    made = memories(q, k, v, Settings(**options), None, None)
+    for memory in made:
+        assert ((memory.weights == 0) | (memory.weights == 1)).all() and (memory.weights.sum(-1) == 1).all()
+    assert len({tuple(memory.weights.argmax(-1).flatten().tolist()) for memory in made}) > 1, "one choice only"
+    dropped = ~lococo.represented(q, k, **options)[0, 0, -1]
+    assert dropped.sum() >= 20 - 4 - segment
+
+
+def test_scores_of_the_last_segment_choose_others():
+    q, k, v = bench.inputs(20, heads=1)
+    last, total = (lococo.attention(q, k, v, slots=4, segment=3, heavy=4, scores=s) for s in ("last", "sum"))
+    assert (last - total).abs().max() > 1e-3
+
+
+def test_no_convolution_drops_one_of_two_columns_that_look_alike():
+    """Why Section 3.2.3's inclusion holds for Eq. 3-4 and not for Eq. 6-7: equal windows, equal weights."""
+    pairs = torch.randn(1, 1, 16, 8, dtype=torch.float64)
+    pairs[:, :, 8:] = pairs[:, :, :8]                          # columns 3 and 11 have equal windows of 5
+    output = compressor(4, kernel=5)(pairs)
+    assert torch.equal(output[..., 3], output[..., 11]) and not torch.equal(output[..., 3], output[..., 12])
+
+
+def test_weight_is_shared_out_and_never_made():
+    """Each slot is a mean of tokens: M slots hold the weight M in all, so a token of T holds M / T on average."""
+    q, k, v = bench.inputs(40)
+    made = memories(q, k, v, Settings(slots=5, segment=1), None, compressor(5))
+    pools = pooling(made, Settings(slots=5, segment=1), 40, k)[0, 0, -45:-40]    # the last memory, (M, L)
+    bench.assert_close(pools.sum(-1), torch.ones(5, dtype=torch.float64), "each slot")
+    assert (pools >= 0).all() and pools[:, -1].sum() == 0
+    assert pools.sum(0).mean().item() == pytest.approx(5 / 40)
+
+
+# ---------------------------------------------------------------- gradients
+
+def check_the_compressor_learns(implementation) -> None:
+    """Gradients of the convolution equal central differences, and are not zero."""
+    q, k, v = bench.inputs(7, head_dim=2)
+    module = compressor(2, head_dim=2)
+
+    def output(weight, bias):
+        return implementation(q, k, v, slots=2, segment=2, compressor=lambda pairs: torch.func.functional_call(
+            module, {"conv.weight": weight, "conv.bias": bias}, (pairs,)))
+
+    parameters = [module.conv.weight, module.conv.bias]
+    gradients = torch.autograd.grad(output(*parameters).square().sum(), parameters, allow_unused=True,
+                                    materialize_grads=True) if output(*parameters).requires_grad else [None]
+    assert gradients[0] is not None and gradients[0].abs().max() > 1e-3, "no gradient reaches the convolution"
+    assert torch.autograd.gradcheck(output, parameters)
+
+
+@every_rung
+def test_the_compressor_learns(rung):
+    check_the_compressor_learns(rung)
+
+
+@every_rung
+@pytest.mark.parametrize("horizon", [1, 2, 3, None])
+def test_gradients_pass_as_many_compressions_as_the_horizon_says(rung, horizon):
+    """A row after n compressions moves the values of tokens that at most `horizon` of them have mixed."""
+    q, k, v = bench.inputs(11, heads=1)
+    options = {"slots": 2, "segment": 2, "compressor": compressor(2), "horizon": horizon}
+    v.requires_grad_()
+    (gradient,) = torch.autograd.grad(rung(q, k, v, **options)[0, 0, 10].sum(), v)  # after 4 compressions
+    plan = lococo.compressions(11, Settings(slots=2, segment=2))
+    assert len(plan) == 4
+    passed = [sum(step.border > t for step in plan) for t in range(11)]             # compressions since token t
+    wanted = [count <= (horizon or 99) for count in passed]
+    assert (gradient[0, 0].abs().amax(-1) > 0).tolist() == wanted
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+@pytest.mark.parametrize("options", [M3B2, {"slots": 3, "segment": 1, "residual": True, "heavy": 1}], ids=str)
+def test_a_horizon_changes_no_output_and_gradients_agree(options, horizon):
+    options = {**options, "compressor": compressor(3 - options.get("heavy", 0), residual="residual" in options)}
+    form = partial(lococo.attention, backend="dense")
+    bench.check_same(form, {**options, "horizon": horizon}, partial(lococo.attention, backend="blocked"))
+    bench.check_same_gradients(form, {**options, "horizon": horizon}, lococo.loops, heads=4, kv_heads=2)
+    q, k, v = bench.inputs()
+    assert torch.equal(form(q, k, v, **options), form(q.requires_grad_(), k, v, **options, horizon=horizon).detach())
+
+
+@pytest.mark.parametrize("horizon", [1, None])
+def test_the_share_of_the_residual_learns(horizon):
+    module = compressor(3, residual=True)
+    out = lococo.attention(*bench.inputs(), **M3B2, residual=True, compressor=module, horizon=horizon)
+    (gradient,) = torch.autograd.grad(out.square().sum(), module.share)
+    assert gradient.abs() > 1e-6
+
+
+# ---------------------------------------------------------------- effective attention with a compressor
+
+@pytest.mark.parametrize("options", [M3B2, {**M3B2, "weights": "relu"}, {**M3B2, "heavy": 1, "residual": True},
+                                     {"slots": 3, "segment": 4, "sinks": 1, "buffer": 2}], ids=str)
+def test_effective_times_the_values_is_the_output(options):
+    module = compressor(3 - options.get("heavy", 0) - options.get("sinks", 0), residual="residual" in options)
+    options = {**options, "compressor": module}
+    q, k, v = bench.inputs(13, batch=2, heads=4, kv_heads=2)
+    matrix = lococo.effective(q, k, values=v, **options)
+    values = v.repeat_interleave(2, dim=1)
+    bench.assert_close(matrix @ values, lococo.loops(q, k, v, **options), "E v")
+    bench.assert_close(matrix.sum(-1), torch.ones(2, 4, 13, dtype=torch.float64), "row sums")
+    assert matrix.triu(1).abs().max() == 0
+    assert torch.equal(matrix > 0, lococo.represented(q, k, values=v, **options))
+    with pytest.raises(ValueError, match="values"):
+        lococo.effective(q, k, **options)
+
+
+def test_half_precision_stays_close_to_the_reference():
+    """bfloat16 keeps 8 bits: 2**-8 a rounding; slots are rounded anew at each of four compressions."""
+    q, k, v = (x.bfloat16() for x in bench.inputs(11, heads=4, kv_heads=2))
+    module = compressor(3, size=1.0).bfloat16()
+    wanted = lococo.loops(q.double(), k.double(), v.double(), **M3B2, compressor=compressor(3, size=1.0))
+    got = lococo.attention(q, k, v, **M3B2, compressor=module)
+    assert got.dtype == torch.bfloat16
+    bench.assert_close(got.double(), wanted, "bfloat16", tolerance=16 * 2**-8)
+
+
+# ---------------------------------------------------------------- mutants
+
+RELU = {**M3B2, "weights": "relu"}
+DEAD = {**RELU, "compressor": Fixed([[1.0] * 9, [-1.0] * 9, [0.0] * 9])}
+TRAINED = {**M3B2, "compressor": compressor(3)}
+HEAVY = {"slots": 3, "segment": 3, "heavy": 2}
+same_as_loops = partial(bench.check_same, reference=lococo.loops)
+
+
+def check_finite(implementation, options: dict) -> None:
+    q, k, v = bench.inputs()
+    bench.assert_close(implementation(q, k, v, **options), lococo.loops(q, k, v, **options), "with a dead channel")
+
+
+def check_means(implementation, options: dict) -> None:
+    """Every output is a mean of values: where all values are equal, it is that value."""
+    q, k, v = bench.inputs()
+    bench.assert_close(implementation(q, k, torch.ones_like(v), **options), torch.ones_like(q), "mean of ones")
+
+
+MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
+    (wrong.mask_multiplied, bench.check_causality, M3B2, "edits after token"),
+    (wrong.compressed_before_attending, bench.check_causality, M3B2, "edits after token"),
+    (wrong.segments_from_nb, bench.check_full_limit, {"slots": 20, "segment": 3}, "against full attention"),
+    (wrong.always_compressed, partial(bench.check_full_limit, length=5), {"slots": 3, "segment": 3}, "against full"),
+    (wrong.queries_mixed, check_means, M3B2, "mean of ones"),
+    (wrong.softmax_over_slots, check_means, M3B2, "mean of ones"),
+    (wrong.ratio_unguarded, check_finite, DEAD, "not finite"),
+    (wrong.no_relu, same_as_loops, {**RELU, "compressor": compressor(3)}, "output"),
+    (wrong.kept_tokens_mixed_too, same_as_loops, {**HEAVY, "slots": 4}, "output"),
+    (wrong.first_head_decides, partial(bench.check_heads_interchangeable, length=20), HEAVY, "permuted"),
+    (wrong.last_query_decides, partial(same_as_loops, length=20), HEAVY, "output"),
+    (wrong.compression_detached, lambda form, options: check_the_compressor_learns(form), {}, "no gradient"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "check", "options", "reason"), MUTANTS,
+                         ids=lambda value: getattr(value, "__name__", ""))
+def test_mutant_is_killed(mutant, check, options, reason):
+    with pytest.raises(AssertionError, match=reason):
+        check(mutant, options)
+    for form in RUNGS.values():
+        check(form, options)
+
+
+@pytest.mark.parametrize("options", [M3B2, DEAD, TRAINED, HEAVY, {"slots": 4, "segment": 3, "sinks": 1, "heavy": 1}],
+                         ids=lambda options: "-".join(options))
+def test_what_the_mutants_change_is_right(options):
+    bench.check_same(wrong.rows, options, lococo.loops, heads=4, kv_heads=2, batch=2, length=13)
+
+
+def test_every_mutant_is_on_the_list():
+    listed = {row[0] for row in MUTANTS} | {wrong.rows}
+    for name, function in inspect.getmembers(wrong, inspect.isfunction):
+        if function.__module__ == wrong.__name__ and "q" in inspect.signature(function).parameters:
+            assert function in listed and function.__doc__, name
+
+
+@pytest.mark.parametrize("rows", [4, 64])
+def test_the_leak_of_the_printed_mask(rows):
+    """With equal logits the first of L rows of Eq. 1 gives its future (L - 1) / L, where it should give nothing."""
+    q = torch.zeros(1, 1, rows, 2, dtype=torch.float64)
+    future = torch.ones(rows, 2, dtype=torch.float64)
+    future[0] = 0
+    got = wrong.mask_multiplied(q, q, future[None, None], slots=rows, segment=rows)
+    assert got[0, 0, 0, 0].item() == pytest.approx((rows - 1) / rows)
+    assert lococo.attention(q, q, future[None, None], slots=rows, segment=rows)[0, 0, 0, 0] == 0
+
+
+# ---------------------------------------------------------------- refusals
+
+@pytest.mark.parametrize(("option", "named"), [
+    ({"slots": 0}, "slots"), ({"segment": 0}, "segment"), ({"segment": []}, "segment"), ({"segment": "2"}, "segment"),
+    ({"segment": [2, 0]}, "segment"), ({"weights": "ratio"}, "weights"), ({"scores": "mean"}, "scores"),
+    ({"when": "never"}, "when"), ({"borders": "page"}, "borders"), ({"sinks": -1}, "sinks"),
+    ({"buffer": 0.5}, "buffer"), ({"sinks": 2, "heavy": 2}, "sinks and heavy"), ({"horizon": 0}, "horizon"),
+    ({"kernel": 4}, "kernel"), ({"heavy": True}, "heavy"),
+])
+@pytest.mark.parametrize("form", [lococo.loops, lococo.attention,
+                                  lambda q, k, v, **options: lococo.effective(q, k, **options)],
+                         ids=["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(form, option, named):
+    with pytest.raises(ValueError, match=named):
+        form(*bench.inputs(), **{**M3B2, **option})
+
+
+def test_a_compressor_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="compressor: got one with 2 slots, wanted 3"):
+        lococo.attention(*bench.inputs(), **M3B2, compressor=compressor(2))

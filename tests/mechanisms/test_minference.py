@@ -1,0 +1,333 @@
+"""MInference: masks against brute force, choices against planted patterns, the search, and the mutants."""
+
+import inspect
+import json
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cca_lab.mechanisms import full, masked, minference
+from cca_lab.mechanisms import minference_a_shape as a_shape
+from cca_lab.mechanisms import minference_block_sparse as block_sparse
+from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from cca_lab.models import attention_of, swap_attention
+from tests.mechanisms import bench
+from tests.models.tiny import logits, text, tiny
+from tests.mutants import minference as wrong
+
+COLUMNS = {"vertical": 3, "slash": 2, "last": 4, "forced_vertical": 0, "forced_slash": 1, "block": 3}
+BLOCKS = {"block": 3, "top_k": 2}
+SHAPE = {"sinks": 2, "window": 3}
+LEAK = "edits after token"
+
+
+# ---------------------------------------------------------------- vertical-slash: mask and index
+
+def brute_force_mask(columns: list[int], offsets: list[int], block: int, length: int) -> torch.Tensor:
+    """Row i reads t if t is a chosen column, or on a chosen diagonal for some row of i's block, and t <= i."""
+    visible = torch.zeros(length, length, dtype=torch.bool)
+    for i in range(length):
+        rows_of_block = range(i // block * block, i // block * block + block)  # the last ones may not exist
+        near = {row - o for row in rows_of_block for o in offsets}
+        visible[i] = torch.tensor([t <= i and (t in columns or t in near) for t in range(length)])
+    return visible
+
+
+choices = st.integers(1, 24).flatmap(lambda length: st.tuples(
+    st.just(length), st.sets(st.integers(0, length - 1)), st.sets(st.integers(0, length - 1), min_size=1),
+    st.integers(1, 7)))
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(choices)
+def test_mask_equals_brute_force(choice):
+    length, columns, offsets, block = choice
+    selection = vertical_slash.Choice(*(torch.tensor(sorted(x), dtype=torch.int64).view(1, 1, -1)
+                                        for x in (columns, offsets)))
+    q = torch.zeros(1, 1, length, 2)
+    got = vertical_slash.represented(q, q, block=block, selection=selection)[0, 0]
+    assert torch.equal(got, brute_force_mask(sorted(columns), sorted(offsets), block, length))
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(choices)
+def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
+    """Ranges ascend with gaps between them; gathered columns lie before the block, so need no causal test."""
+    length, columns, offsets, block = choice
+    offsets = sorted(offsets | {0})
+    mask = brute_force_mask(sorted(columns), offsets, block, length)
+    for m in range(-(-length // block)):
+        ranges, single = vertical_slash.block_index(sorted(columns), offsets, block, m)
+        assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
+        assert ranges[-1][1] == m * block + block, "the block reads itself"
+        loaded = set(single).union(*(range(*pair) for pair in ranges))
+        assert len(loaded) == len(single) + sum(end - start for start, end in ranges), "a key is loaded twice"
+        assert all(t < m * block for t in single)
+        for i in range(m * block, min(length, m * block + block)):
+            assert {t for t in loaded if t <= i} == set(mask[i].nonzero().flatten().tolist())
+
+
+def test_a_slash_is_a_block_wide_for_a_block_of_rows():
+    """Trap 9, by hand: B = 2 and diagonals 0 and 3. Row 4 is read with 0..1 although only 1 is 3 away."""
+    chosen = vertical_slash.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
+    q = torch.zeros(1, 1, 6, 2)
+    got = vertical_slash.represented(q, q, block=2, selection=chosen)[0, 0].int().tolist()
+    assert got == [[1, 0, 0, 0, 0, 0],
+                   [1, 1, 0, 0, 0, 0],
+                   [1, 0, 1, 0, 0, 0],   # 0 is on the diagonal of row 3, the other row of the block
+                   [1, 0, 1, 1, 0, 0],
+                   [0, 1, 1, 0, 1, 0],
+                   [0, 1, 1, 0, 1, 1]]
+    assert vertical_slash.block_index([], [0, 3], 2, 2) == ([(1, 3), (4, 6)], [])
+
+
+# ---------------------------------------------------------------- vertical-slash: the choice
+
+def test_scores_are_sums_of_attention_along_columns_and_diagonals():
+    q, k, _ = bench.inputs(9, heads=4, kv_heads=2)
+    weights = full.effective(q, k).masked_fill(torch.arange(9)[:, None] < 5, 0)       # the last four rows
+    by_offset = torch.stack([weights.diagonal(-o, -2, -1).sum(-1) for o in range(9)], dim=-1)
+    got = vertical_slash.select(q, k, vertical=3, slash=4, last=4, forced_vertical=0, forced_slash=0)
+    assert torch.equal(got.columns, weights.sum(-2).topk(3).indices.sort().values)
+    by_offset[..., 0] = float("inf")                                                   # always chosen
+    assert torch.equal(got.offsets, by_offset.topk(4).indices.sort().values)
+
+
+def test_a_planted_column_and_a_planted_diagonal_are_found():
+    """Token 3 is read by everyone in head 0; head 1 reads five tokens back."""
+    length = 24
+    one_hot = torch.eye(length, dtype=torch.float64)
+    column = torch.zeros(length, length, dtype=torch.float64)
+    column[:, 3] = 20.0
+    q = torch.stack([column, 20 * one_hot.roll(-5, dims=1)])[None]                     # (1, 2, L, L)
+    k = one_hot.expand(1, 2, -1, -1)
+    got = vertical_slash.select(q, k, vertical=1, slash=2, last=8, forced_vertical=0, forced_slash=0, scale=1.0)
+    assert got.columns[0, 0].tolist() == [3] and got.offsets[0, 1].tolist() == [0, 5]
+
+
+def test_forced_columns_and_diagonals_take_part_of_the_budget():
+    q, k, _ = bench.inputs(12)
+    got = vertical_slash.select(q, k, vertical=3, slash=4, last=4, forced_vertical=2, forced_slash=3)
+    assert (got.columns[..., :2] == torch.arange(2)).all() and (got.offsets[..., :3] == torch.arange(3)).all()
+    few = vertical_slash.select(q, k, vertical=1, slash=1, last=4, forced_vertical=5, forced_slash=5)
+    assert few.columns.max() < 5 and (few.offsets == 0).all()
+
+
+def test_a_choice_serves_other_lengths():
+    q, k, v = bench.inputs(14)
+    chosen = vertical_slash.select(q, k, **COLUMNS)
+    whole = vertical_slash.attention(q, k, v, selection=chosen, **COLUMNS)
+    part = vertical_slash.attention(*(x[:, :, :9] for x in (q, k, v)), selection=chosen, **COLUMNS)
+    bench.assert_close(part, whole[:, :, :9], "the first rows, given the choice of the whole")
+
+
+# ---------------------------------------------------------------- trap 22: a choice by late queries is no mask
+
+@pytest.mark.parametrize(("module", "options"), [(vertical_slash, COLUMNS), (block_sparse, BLOCKS)],
+                         ids=["vertical_slash", "block_sparse"])
+@pytest.mark.parametrize("form", ["loops", "attention"])
+def test_rows_see_their_past_only_once_the_choice_is_frozen(module, options, form):
+    q, k, _ = bench.inputs(11)
+    form = getattr(module, form)
+    bench.check_causality(partial(form, selection=module.select(q, k, **options)), options)
+    with pytest.raises(AssertionError, match=LEAK):
+        bench.check_causality(form, options)
+
+
+# ---------------------------------------------------------------- block-sparse
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(length=st.integers(1, 17), block=st.integers(1, 6), top_k=st.integers(1, 4), force=st.booleans())
+def test_blocks_equal_brute_force(length, block, top_k, force):
+    q, k, _ = bench.inputs(length, heads=4, kv_heads=2, seed=length)
+    got = block_sparse.select(q, k, block=block, top_k=top_k, force_diagonal=force)
+    for h in range(4):
+        for m in range(-(-length // block)):
+            judge = torch.stack([q[0, h, i] for i in range(m * block, min(length, m * block + block))]).mean(0)
+            means = [k[0, h // 2, n * block : n * block + block].mean(0) for n in range(m + 1)]
+            order = sorted(range(m + 1), key=lambda n, means=means, judge=judge: -float(means[n] @ judge))
+            if force:
+                order = [m] + [n for n in order if n != m]
+            assert set(got[0, h, m].nonzero().flatten().tolist()) == set(order[:top_k])
+
+
+def test_without_the_own_block_some_row_does_not_read_itself():
+    q, k, _ = bench.inputs(12)
+    own = {force: block_sparse.represented(q, k, block=2, top_k=1, force_diagonal=force)
+           .diagonal(dim1=-2, dim2=-1) for force in (True, False)}
+    assert own[True].all() and not own[False].all()
+
+
+def test_a_frozen_choice_of_too_few_blocks_is_refused():
+    q, k, v = bench.inputs(12)
+    chosen = block_sparse.select(q[:, :, :6], k[:, :, :6], **BLOCKS)
+    with pytest.raises(ValueError, match="selection: .* M at least 4"):
+        block_sparse.attention(q, k, v, selection=chosen, **BLOCKS)
+
+
+# ---------------------------------------------------------------- A-shape
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(length=st.integers(1, 30), sinks=st.integers(0, 12), window=st.integers(1, 12))
+def test_a_shape_reads_its_first_and_its_nearest_tokens(length, sinks, window):
+    q = torch.zeros(1, 2, length, 2)
+    got = a_shape.represented(q, q, sinks=sinks, window=window)
+    for i in range(length):
+        wanted = set(range(min(sinks, i + 1))) | set(range(max(0, i + 1 - window), i + 1))
+        assert set(got[0, 1, i].nonzero().flatten().tolist()) == wanted
+        assert len(wanted) == min(i + 1, sinks + window)
+
+
+# ---------------------------------------------------------------- a pattern per head
+
+MIXED = [{"pattern": "a_shape", **SHAPE}, {"pattern": "vertical_slash", **COLUMNS},
+         {"pattern": "block_sparse", **BLOCKS}, {"pattern": "a_shape", "sinks": 0, "window": 2}]
+
+
+@pytest.mark.parametrize("form", [minference.loops, minference.attention])
+def test_each_head_attends_with_its_own_pattern(form):
+    q, k, v = bench.inputs(11, batch=2, heads=4, kv_heads=2)
+    got = form(q, k, v, patterns=MIXED)
+    for h, (module, options) in enumerate([(a_shape, SHAPE), (vertical_slash, COLUMNS), (block_sparse, BLOCKS),
+                                           (a_shape, {"sinks": 0, "window": 2})]):
+        own = [q[:, h : h + 1], k[:, h // 2 : h // 2 + 1], v[:, h // 2 : h // 2 + 1]]
+        bench.assert_close(got[:, h : h + 1], module.loops(*own, **options), f"head {h}")
+
+
+def test_mixed_heads_pass_the_bench():
+    options, sizes = {"patterns": MIXED}, {"heads": 4, "kv_heads": 2}
+    bench.check_same(minference.attention, options, minference.loops, **sizes)
+    bench.check_effective(minference.attention, options, minference.effective, **sizes)
+    bench.check_partition_of_unity(minference.attention, options, minference.represented, **sizes)
+    bench.check_whole_prompt(minference.attention, options, minference.select, **sizes)
+
+
+@pytest.mark.parametrize(("patterns", "scope"), [(MIXED, "whole prompt"), (MIXED[2:], "whole blocks"),
+                                                 (MIXED[:1], "every row")])
+def test_scope_is_that_of_the_widest_pattern(patterns, scope):
+    assert scope in minference.causal_scope(patterns=patterns)
+
+
+def planted(length: int = 48) -> tuple[torch.Tensor, torch.Tensor]:
+    """q, k of three heads: one reads its neighbours, one three columns and a diagonal, one matching blocks."""
+    token = torch.arange(length, dtype=torch.float64)
+    near = -0.5 * (token[:, None] - token).abs()
+    columns = torch.zeros(length, length, dtype=torch.float64)
+    columns[:, [13, 22]] = 8.0
+    columns += 8.0 * (token[:, None] - token == 17)
+    of = torch.arange(length) // 8
+    blocks = 8.0 * ((of[:, None] - of) % 2 == 0)
+    q = torch.stack([near, columns, blocks])[None]                                     # logits are q k^T = q
+    return q, torch.eye(length, dtype=torch.float64).expand(1, 3, -1, -1)
+
+
+def test_the_search_finds_the_planted_patterns():
+    q, k = planted()
+    candidates = [{"pattern": "a_shape", "sinks": 2, "window": 24},
+                  {"pattern": "vertical_slash", "vertical": 4, "slash": 4, "last": 16, "forced_vertical": 0,
+                   "forced_slash": 2, "block": 2},
+                  {"pattern": "block_sparse", "block": 8, "top_k": 3}]
+    chosen = minference.choose_patterns(q, k, candidates, first_row=16, scale=1.0)
+    assert [pattern["pattern"] for pattern in chosen] == ["a_shape", "vertical_slash", "block_sparse"]
+    assert json.loads(json.dumps(chosen)) == chosen
+    recall, share = minference.recalls(q, k, candidates, first_row=16, scale=1.0)
+    weights, past = full.effective(q, k, scale=1.0), masked.causal_mask(48)
+    for c, candidate in enumerate(candidates):
+        read = minference.represented(q, k, patterns=[candidate], scale=1.0)
+        for h in range(3):
+            rows = [float(weights[0, h, i][read[0, h, i]].sum()) for i in range(16, 48)]
+            assert recall[h, c].item() == pytest.approx(sum(rows) / 32, abs=1e-12)
+            assert share[h, c].item() == pytest.approx(int(read[0, h, 16:].sum()) / int(past[16:].sum()))
+
+
+def test_the_search_keeps_to_its_budget():
+    q, k = planted()
+    all_of_it = {"pattern": "a_shape", "sinks": 0, "window": 48}
+    some = {"pattern": "a_shape", "sinks": 0, "window": 4}
+    assert minference.choose_patterns(q, k, [some, all_of_it]) == [all_of_it] * 3
+    assert minference.choose_patterns(q, k, [some, all_of_it], most_read=0.5) == [some] * 3
+    with pytest.raises(ValueError, match="most_read: got 0.01"):
+        minference.choose_patterns(q, k, [some], most_read=0.01)
+    with pytest.raises(ValueError, match="first_row: got 48"):
+        minference.choose_patterns(q, k, [some], first_row=48)
+
+
+def test_chosen_patterns_are_options_of_a_model():
+    model, ids = tiny("llama"), text(20)
+    before = logits(model, ids)
+    swap_attention(model, "minference", patterns=MIXED)
+    assert attention_of(model) == ("minference", {"patterns": MIXED})
+    assert (logits(model, ids) - before).abs().max() > 1e-3
+    swap_attention(model, "minference", patterns=[{"pattern": "block_sparse", "block": 4, "top_k": 5}])
+    bench.assert_close(logits(model, ids), before, "every block is read", 1e-10)
+
+
+@pytest.mark.parametrize(("patterns", "message"), [
+    (MIXED[:3], "patterns: got 3 for 2 query heads"), ([], "patterns: got 0"),
+    ([{"pattern": "b_shape"}], "patterns: got the pattern 'b_shape'"), ([{"sinks": 2}], "pattern None"),
+    ([{"pattern": "a_shape", "slash": 2}], "patterns: slash is no option of a_shape, wanted sinks, window"),
+    ([{"pattern": "a_shape", "window": 0}], "window: got 0"),
+])
+def test_wrong_patterns_are_refused(patterns, message):
+    with pytest.raises(ValueError, match=message):
+        minference.attention(*bench.inputs(5), patterns=patterns)
+
+
+@pytest.mark.parametrize(("module", "options", "message"), [
+    (vertical_slash, {**COLUMNS, "vertical": -1}, "vertical: got -1"),
+    (vertical_slash, {**COLUMNS, "slash": 0}, "slash: got 0"),
+    (vertical_slash, {**COLUMNS, "backend": "blocked"}, "backend: got 'blocked', wanted 'dense'"),
+    (block_sparse, {**BLOCKS, "top_k": 0}, "top_k: got 0"), (a_shape, {"sinks": -1, "window": 2}, "sinks: got -1"),
+    (a_shape, {"sinks": True, "window": 2}, "sinks: got True"),
+])
+def test_wrong_options_are_refused(module, options, message):
+    with pytest.raises(ValueError, match=message):
+        module.attention(*bench.inputs(5), **options)
+
+
+# ---------------------------------------------------------------- mutants
+
+def frozen_causality(form, options, module, **sizes):
+    q, k, _ = bench.inputs(**sizes)
+    bench.check_causality(partial(form, selection=module.select(q, k, **options)), options, **sizes)
+
+
+def same_as_loops(form, options, module, **sizes):
+    bench.check_same(form, options, module.loops, **{"length": 14, "heads": 4, "kv_heads": 2, **sizes})
+
+
+KILLED = [  # (mutant, module, the check that kills it, options, what the check says)
+    (wrong.columns_without_causal_test, vertical_slash, frozen_causality, COLUMNS, LEAK),
+    (wrong.diagonals_without_causal_test, vertical_slash, frozen_causality, COLUMNS, LEAK),
+    (wrong.bare_diagonals, vertical_slash, same_as_loops, COLUMNS, "output"),
+    (wrong.range_one_early, vertical_slash, same_as_loops, COLUMNS, "output"),
+    (wrong.near_columns_dropped, vertical_slash, same_as_loops, COLUMNS, "output"),
+    (wrong.first_rows_choose, vertical_slash, same_as_loops, COLUMNS, "output"),
+    (wrong.choice_without_causal_softmax, vertical_slash, same_as_loops, COLUMNS, "output"),
+    (wrong.first_sequence_chooses, vertical_slash, partial(same_as_loops, batch=2), COLUMNS, "output"),
+    (wrong.blocks_without_row_test, block_sparse, frozen_causality, BLOCKS, LEAK),
+    (wrong.short_block_filled_with_zeros, block_sparse, same_as_loops, {"block": 6, "top_k": 1,
+                                                                        "force_diagonal": False}, "output"),
+    (wrong.blocks_ranked_over_all, block_sparse, same_as_loops, BLOCKS, "output"),
+    (wrong.window_without_itself, a_shape, same_as_loops, SHAPE, "output"),
+    (wrong.sinks_counted_twice, a_shape, same_as_loops, SHAPE, "output"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "module", "check", "options", "reason"), KILLED,
+                         ids=[row[0].__name__ for row in KILLED])
+def test_mutant_is_killed(mutant, module, check, options, reason):
+    with pytest.raises(AssertionError, match=reason):
+        check(mutant, options, module)
+    for form in (module.loops, module.attention):
+        if check is not frozen_causality or module.MECHANISM.select:
+            check(form, options, module)
+
+
+def test_every_mutant_is_on_the_list():
+    for name, function in inspect.getmembers(wrong, inspect.isfunction):
+        if function.__module__ == wrong.__name__ and not name.startswith("_") and name != "under_mask":
+            assert function in {row[0] for row in KILLED} and function.__doc__, name

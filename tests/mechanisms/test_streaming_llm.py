@@ -1,0 +1,133 @@
+"""StreamingLLM: its steady state by brute force, its positions, and the wrong versions that are noticed."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from cca_lab.attention import masked_attention
+from cca_lab.mechanisms import lm_infinite, minference_a_shape, streaming_llm
+from tests.mechanisms import bench
+from tests.mutants import streaming_llm as wrong
+
+RUNGS = {"loops": streaming_llm.loops, "dense": partial(streaming_llm.attention, backend="dense"),
+         "blocked": partial(streaming_llm.attention, backend="blocked")}
+every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
+every_size = pytest.mark.parametrize(("sinks", "recent"), [(1, 3), (4, 2), (2, 0), (0, 3), (3, 20)])
+S2R3 = {"sinks": 2, "recent": 3}
+CACHE = {**S2R3, "positions": "cache"}
+
+
+# ---------------------------------------------------------------- which tokens
+
+@every_rung
+@every_size
+def test_steady_state_is_its_dense_mask(rung, sinks, recent):
+    """t < sinks or i - t <= recent, written down token by token."""
+    q, k, v = bench.inputs(12, heads=4, kv_heads=2)
+    mask = torch.tensor([[t <= i and (t < sinks or i - t <= recent) for t in range(12)] for i in range(12)])
+    wanted = masked_attention(q, k, v, mask[None, None])
+    bench.assert_close(rung(q, k, v, sinks=sinks, recent=recent), wanted, "against the dense mask")
+    assert torch.equal(streaming_llm.represented(q, k, sinks=sinks, recent=recent)[0, 0], mask)
+    kept_for_the_next_row = mask[-1].sum().item() - (12 > sinks + recent)
+    assert streaming_llm.cache_tokens(12, sinks, recent) == kept_for_the_next_row
+
+
+def test_the_own_token_is_on_top_of_the_recent_ones():
+    """recent = n - 1 is the window n of LM-Infinite (without rotation) and of A-shape."""
+    q, k, v = bench.inputs(12)
+    got = streaming_llm.attention(q, k, v, sinks=2, recent=3)
+    bench.assert_close(got, lm_infinite.attention(q, k, v, global_tokens=2, local=4), "against LM-Infinite")
+    bench.assert_close(got, minference_a_shape.attention(q, k, v, sinks=2, window=4), "against A-shape")
+
+
+# ---------------------------------------------------------------- at which positions
+
+def place_distance(i: int, t: int, sinks: int, recent: int) -> int:
+    """The distance of the places in the cache: nothing is further than sinks + recent."""
+    return min(i, sinks + recent) - t if t < min(sinks, i - recent) else i - t
+
+
+@every_rung
+@every_size
+def test_distances(rung, sinks, recent):
+    options = {"sinks": sinks, "recent": recent}
+    bench.check_rope_distances(rung, options, lambda i, t: i - t)
+    bench.check_rope_distances(rung, {**options, "positions": "cache"},
+                               partial(place_distance, sinks=sinks, recent=recent))
+    assert max(place_distance(i, t, sinks, recent) for i in range(40) for t in range(i)
+               if t < sinks or i - t <= recent) <= sinks + recent if sinks + recent else True
+
+
+@pytest.mark.parametrize("shape", ["1LD", "BLD"])
+@every_rung
+def test_tables_of_a_batch(rung, shape):
+    q, k, v = bench.inputs(10, batch=2, heads=4, kv_heads=2)
+    tables = [torch.stack(pair) for pair in zip(bench.rope_tables(10, 4), bench.rope_tables(10, 4, 3), strict=True)]
+    tables = [table[:1] for table in tables] if shape == "1LD" else tables
+    turned = [bench.rotate(x, *(table.unsqueeze(1) for table in tables)) for x in (q, k)]
+    plain = bench.rope_tables(10, 4)
+    wanted = streaming_llm.loops(bench.rotate(q, *plain), bench.rotate(k, *plain), v, **CACHE, rotation=plain)
+    bench.assert_close(rung(*turned, v, **CACHE, rotation=tuple(tables)), wanted, shape, 1e-11)
+
+
+def test_effective_and_gradients_under_rotation():
+    options = {"sinks": 1, "recent": 1, "positions": "cache", "rotation": bench.rope_tables(6, 2)}
+    bench.check_effective(streaming_llm.loops, options, streaming_llm.effective, length=6, head_dim=2, heads=4,
+                          kv_heads=2)
+    for rung in ("dense", "blocked"):
+        bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
+
+
+def test_without_rotation_positions_have_no_effect():
+    q, k, v = bench.inputs()
+    assert torch.equal(streaming_llm.attention(q, k, v, **CACHE), streaming_llm.attention(q, k, v, **S2R3))
+
+
+def test_half_precision_stays_close_to_the_reference():
+    """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings."""
+    tables = bench.rope_tables(16, 4)
+    q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
+    wanted = streaming_llm.loops(q.double(), k.double(), v.double(), **CACHE, rotation=tables)
+    got = streaming_llm.attention(q, k, v, **CACHE, rotation=tables)
+    assert got.dtype == torch.bfloat16
+    bench.assert_close(got.double(), wanted, "bfloat16", tolerance=8 * 2**-8)
+
+
+# ---------------------------------------------------------------- mutants
+
+unity = partial(bench.check_partition_of_unity, represented=streaming_llm.represented)
+places = partial(bench.check_rope_distances, distance=partial(place_distance, **S2R3))
+
+
+@pytest.mark.parametrize(("mutant", "check", "options", "reason"), [
+    (wrong.own_token_counted_as_recent, unity, S2R3, "a past token has no weight"),
+    (wrong.one_more_recent, unity, S2R3, "a token that is dropped has weight"),
+    (wrong.sinks_counted_twice, unity, S2R3, "times a token is held"),
+    (wrong.sinks_in_the_future, unity, S2R3, "the future has weight"),
+    (wrong.rotated_again, places, CACHE, "at distance"),
+    (wrong.positions_ignored, places, CACHE, "token 0 seen from row 6 at distance 5"),
+    (wrong.query_left_behind, places, CACHE, "at distance"),
+], ids=lambda value: getattr(value, "__name__", None))
+def test_mutants_are_killed(mutant, check, options, reason):
+    with pytest.raises(AssertionError, match=reason):
+        check(mutant, options)
+    for form in (wrong.rows, *RUNGS.values()):
+        check(form, options)
+
+
+# ---------------------------------------------------------------- refusals
+
+def effective_of(q, k, v, **options):
+    return streaming_llm.effective(q, k, **options)
+
+
+@pytest.mark.parametrize(("options", "named"), [
+    ({"sinks": -1}, "sinks"), ({"recent": 1.5}, "recent"), ({"positions": "text"}, "positions"),
+    ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
+])
+@pytest.mark.parametrize("form", [streaming_llm.loops, streaming_llm.attention, effective_of],
+                         ids=["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(form, options, named):
+    with pytest.raises(ValueError, match=named):
+        form(*bench.inputs(), **{**S2R3, **options})

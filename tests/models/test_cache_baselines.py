@@ -1,0 +1,47 @@
+"""The caches of mean pooling and random tokens: CCA's cache with other cores; any chunks are one forward."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cca_lab.caches.random_tokens import RandomTokensState
+from tests.models.cache_checks import CHUNKS, check_bytes, check_chunks, check_generation, check_state
+from tests.models.tiny import FAMILIES
+from tests.mutants import baselines as wrong
+
+G4S7 = dict(group=4, window=7)
+every_name = pytest.mark.parametrize("name", ["mean_pooling", "random_tokens"])
+every_family = pytest.mark.parametrize("family", ["gpt2", "llama"])
+
+
+@pytest.mark.parametrize("sizes", CHUNKS, ids=str)
+@every_family
+@every_name
+def test_any_chunks_equal_one_forward(name, family, sizes):
+    check_chunks(family, name, sizes, **G4S7)
+
+
+@every_name
+@given(group=st.integers(1, 6), window=st.integers(1, 8), rotated=st.booleans(),
+       sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+@settings(max_examples=40)
+def test_state_equals_the_mechanism(name, group, window, sizes, rotated):
+    check_state(name, dict(group=group, window=window), sizes, rotated=rotated, seed=sum(sizes))
+
+
+@every_family
+@every_name
+def test_generation(name, family):
+    check_generation(family, name, **G4S7)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@every_name
+def test_bytes_equal_the_closed_form(name, family):
+    check_bytes(family, name, **G4S7)
+
+
+def test_chunks_kill_lots_that_begin_again(monkeypatch):
+    monkeypatch.setattr(RandomTokensState, "_close_groups", wrong.lots_begin_again)
+    with pytest.raises(AssertionError, match="chunks against one forward"):
+        check_chunks("gpt2", "random_tokens", [9, 1, 1, 13, 1, 9], **G4S7)

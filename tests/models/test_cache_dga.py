@@ -1,0 +1,259 @@
+"""DGACache: with "blocks" decoding is the forward over the whole text; with "prompt" it is Section 5.1, by hand."""
+
+import math
+
+import pytest
+import torch
+
+from cca_lab.caches import DGACache, dga_cache_bytes
+from cca_lab.caches import dga as cache_module
+from cca_lab.caches.dga import DGAState
+from cca_lab.mechanisms import dga
+from cca_lab.mechanisms.dga_selection import FocalRule
+from cca_lab.models import restore_attention, swap_attention
+from tests.mechanisms.bench import rope_tables, rotate
+from tests.models import cache_checks
+from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+from tests.mutants import dga as mutants
+
+TOLERANCE = 1e-10  # float64; logits are of order 1
+BLOCKS = {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 8}  # 2 focal tokens and 2 groups a block
+PROMPT = {"group": 4, "gamma": 0.25}
+
+
+def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOLERANCE) -> None:
+    error = (got - wanted).abs().max().item()
+    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
+
+
+def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    return cache_checks.in_chunks(model, DGACache(model), ids, sizes)
+
+
+def generate(model, ids, **kwargs):
+    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    outputs = model.generate(ids, **settings | kwargs)
+    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
+
+
+# ---- "blocks": one forward over the whole text
+
+
+@pytest.mark.parametrize("sizes", cache_checks.CHUNKS, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_blocks_in_chunks_equal_one_forward(family, sizes):
+    cache_checks.check_chunks(family, "dga", sizes, **BLOCKS)
+
+
+@pytest.mark.parametrize("options", [dict(recent=1, random=2, seed=3), dict(shared=True), dict(floor=5),
+                                     dict(group=1), dict(gamma=1.0), dict(block=1)], ids=str)
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_blocks_with_every_option(family, options):
+    cache_checks.check_chunks(family, "dga", [11, 1, 1, 9], **{**BLOCKS, **options})
+
+
+def test_blocks_kill_raw_tokens_that_stay(monkeypatch):
+    monkeypatch.setattr(DGAState, "_forget_raw", mutants.raw_tokens_stay)
+    with pytest.raises(AssertionError, match="chunks against one forward"):
+        cache_checks.check_chunks("gpt2", "dga", [13, 1, 1, 12], **BLOCKS)
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize("options", [BLOCKS, {**BLOCKS, "group": 2, "block": 5}, {**BLOCKS, "block": 40},
+                                     {**BLOCKS, "gamma": 0.6, "shared": True}], ids=str)
+def test_state_with_blocks_equals_the_mechanism(options, rotated):
+    for seed, sizes in enumerate([[1] * 20, [23], [3, 8, 1, 9], [16, 8, 1]]):
+        cache_checks.check_state("dga", options, sizes, rotated=rotated, seed=seed)
+
+
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_blocks_generation_equals_recomputation(family):
+    cache_checks.check_generation(family, "dga", **BLOCKS)
+
+
+@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_left_padded_generation_equals_each_prompt_alone(family, options):
+    model = swap_attention(tiny(family), "dga", **options)
+    prompts = [text(n, seed=n)[0] for n in (3, 10, 17)]
+    ids, mask, _ = left_padded(prompts)
+    tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=DGACache(model))
+    for row, prompt in enumerate(prompts):
+        wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=DGACache(model))
+        assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
+        assert_equal(scores[row], wanted_scores[0])
+
+
+@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_padded_forward_equals_each_row_alone(family, options):
+    """Padding is no token: it takes no part in the choice."""
+    model, prompts = swap_attention(tiny(family), "dga", **options), [text(n, seed=n)[0] for n in (9, 21)]
+    ids, mask, positions = left_padded(prompts)
+    got = logits(model, ids, attention_mask=mask, position_ids=positions, use_cache=False)
+    for row, prompt in enumerate(prompts):
+        assert_equal(got[row, -len(prompt):], logits(model, prompt[None], use_cache=False)[0])
+
+
+# ---- "prompt": Section 5.1
+
+
+def decoded_by_hand(q, k0, v, prompt: int, tables, *, group: int, gamma: float, scale: float) -> torch.Tensor:
+    """Section 5.1 for one sequence and one KV head, entry by entry: q, k0 (H or 1, L, D) before any rotation."""
+    def turned(x, position):
+        return x if tables is None else rotate(x, tables[0][position], tables[1][position])
+
+    length, position = k0.shape[0], list(range(k0.shape[0]))
+    q, k = turned(q, position), turned(k0, position)
+
+    def pooled(members, judge):
+        phi = (scale * q[:, judge] @ k[members].T).mean(0).softmax(0)
+        return turned(phi @ k0[members], members[group // 2]), phi @ v[members]
+
+    focal = dga.select(q[None, :, :prompt], k[None, None, :prompt], group=group, gamma=gamma, scale=scale)[0, 0]
+    others = [t for t in range(prompt) if not focal[t]]
+    groups = [others[z : z + group] for z in range(0, len(others), group)]
+    kept = [(k[t], v[t]) for t in range(prompt) if focal[t]] + [pooled(g, g[-1]) for g in groups]
+    raw, rows = [], []
+    for i in range(prompt, length):
+        raw.append(i)
+        keys, values = (torch.stack(x) for x in zip(*kept, *((k[t], v[t]) for t in raw), strict=True))
+        rows.append((scale * q[:, i] @ keys.T).softmax(-1) @ values)
+        if len(raw) == math.ceil(round(1.1 * group, 6)):
+            received = (scale * q[:, i] @ k[raw].T).softmax(-1).mean(0)
+            best = sorted(raw, key=lambda t: -received[t - raw[0]])[: len(raw) - group]
+            kept += [(k[t], v[t]) for t in raw if t in best] + [pooled([t for t in raw if t not in best], i)]
+            raw = []
+    return torch.stack(rows, dim=1)  # (H, L - prompt, D)
+
+
+def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True, sizes: tuple[int, ...] = (1,),
+                        group: int = 4) -> None:
+    torch.manual_seed(prompt)
+    q = torch.randn(2, 4, length, 4, dtype=torch.float64)
+    k, v = torch.randn(2, 2, 2, length, 4, dtype=torch.float64)
+    tables = rope_tables(length, 4) if rotary else None
+    turned = [rotate(x, *tables) if rotary else x for x in (q, k)]
+    state, outputs, start = DGAState(group=group, gamma=0.25), [], 0
+    for size in (prompt, *(sizes * length)):
+        now = slice(start, min(start + size, length))
+        rotation = tables and tuple(table[None, now] for table in tables)
+        if now.start < length:
+            outputs.append(state.step(*(x[:, :, now] for x in (*turned, v)), scale=0.5, rotation=rotation))
+        start = now.stop
+    got = torch.cat(outputs, dim=2)
+    rotation = tables and tuple(table[:prompt] for table in tables)
+    assert_equal(got[:, :, :prompt], dga.loops(*(x[:, :, :prompt] for x in (*turned, v)), scale=0.5, group=group,
+                                               gamma=0.25, rotation=rotation), 1e-12)
+    for b in range(2):
+        for kv in range(2):
+            heads = slice(2 * kv, 2 * kv + 2)
+            wanted = decoded_by_hand(q[b, heads], k[b, kv], v[b, kv], prompt, tables, group=group, gamma=0.25,
+                                     scale=0.5)
+            assert_equal(got[b, heads, prompt:], wanted, 1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(1,), (3,), (2, 7), (40,)], ids=str)
+@pytest.mark.parametrize("rotary", [False, True])
+def test_prompt_then_decode_is_section_5_1(rotary, sizes):
+    check_prompt_decode(rotary=rotary, sizes=sizes)
+
+
+@pytest.mark.parametrize(("prompt", "group"), [(1, 4), (12, 2), (9, 1), (4, 9)])
+def test_other_prompts_and_groups(prompt, group):
+    check_prompt_decode(prompt=prompt, group=group)
+
+
+def test_prompt_kills_raw_tokens_that_stay(monkeypatch):
+    monkeypatch.setattr(DGAState, "_forget_raw", mutants.raw_tokens_stay)
+    with pytest.raises(AssertionError, match="max error"):
+        check_prompt_decode()
+
+
+def test_prompt_kills_a_group_that_closes_early(monkeypatch):
+    monkeypatch.setattr(cache_module, "decode_span", mutants.span_rounded_down)
+    with pytest.raises(AssertionError, match="max error"):
+        check_prompt_decode()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prompt_is_one_forward_and_decoding_is_not(family):
+    """Prefill equals the forward over the prompt. After it a forward would choose anew, so it differs."""
+    model, ids = swap_attention(tiny(family), "dga", **PROMPT), text(30, rows=2)
+    got = in_chunks(model, ids, [20] + [1] * 10)
+    assert_equal(got[:, :20], logits(model, ids[:, :20]))
+    assert (got[:, 20:] - logits(model, ids)[:, 20:]).abs().max() > 1e-3
+    assert_equal(got, in_chunks(model, ids, [20, 3, 7]))
+
+
+@pytest.mark.parametrize("family", ("gpt2", "llama"))
+def test_short_texts_are_full_attention(family):
+    """With the paper's floor the prompt is all focal, and the first m' tokens are read raw."""
+    model, ids = tiny(family), text(30)
+    wanted = logits(model, ids)
+    swap_attention(model, "dga", group=16, gamma=0.1, floor=1024)
+    assert_equal(in_chunks(model, ids, [12] + [1] * 18), wanted)
+    restore_attention(model)
+
+
+def test_beam_search_with_a_prompt_keeps_the_beams_apart():
+    model, ids = swap_attention(tiny("gpt2"), "dga", **PROMPT), text(13, rows=2)
+    tokens, _ = generate(model, ids, past_key_values=DGACache(model), num_beams=3, output_logits=False)
+    again, _ = generate(model, ids[:1], past_key_values=DGACache(model), num_beams=3, output_logits=False)
+    assert torch.equal(tokens[:1], again)
+
+
+# ---- size
+
+
+def check_prompt_bytes(family: str, options: dict) -> None:
+    """As `cache_checks.check_bytes`, for a size that depends on where the prompt ends."""
+    model = swap_attention(tiny(family), "dga", **options)
+    for rows in (1, 3):
+        cache, ids, done = DGACache(model), text(60, rows=rows), 0
+        for size in (21, 1, 1, 1, 1, 1, 1, 20, 1, 3):
+            logits(model, ids[:, done : done + size], past_key_values=cache)
+            done += size
+            wanted = cache.expected_bytes(done, prompt=21, batch=rows, itemsize=8)
+            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bytes_equal_the_closed_form(family):
+    cache_checks.check_bytes(family, "dga", **BLOCKS)
+    for options in (BLOCKS, PROMPT, {**PROMPT, "floor": 30}):
+        check_prompt_bytes(family, options)
+
+
+@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
+def test_bytes_kill_views_and_raw_tokens_that_stay(options, monkeypatch):
+    for name, mutant in (("_keep", mutants.keep_a_view), ("_forget_raw", mutants.raw_tokens_stay)):
+        with monkeypatch.context() as patch, pytest.raises(AssertionError, match="closed form"):
+            patch.setattr(DGAState, name, mutant)
+            check_prompt_bytes("gpt2", options)
+
+
+def test_bytes_of_the_paper_s_setting():
+    """LLaMA2-7B, half precision, a prompt of 16K: 1638 + 2 leftover focal tokens and 921 groups, 512 KiB each."""
+    llama = dict(layers=32, heads=32, kv_heads=32, head_dim=128, itemsize=2)
+    rule = FocalRule(group=16, gamma=0.1, floor=1024)
+    focal = rule.focal_count(16384)
+    assert focal == 1638 + (16384 - 1638) % 16
+    assert dga_cache_bytes(16384, rule, **llama) == (focal + (16384 - focal) // 16) * 512 * 1024
+
+
+# ---- rows and reuse
+
+
+@pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
+def test_rows_can_be_repeated_and_chosen(options):
+    model, ids = swap_attention(tiny("llama"), "dga", **options), text(25, rows=2)
+    wanted = in_chunks(model, ids, [21, 4])[:, 21:]
+    cache = DGACache(model)
+    logits(model, ids[:, :21], past_key_values=cache)
+    cache.batch_repeat_interleave(3)
+    cache.batch_select_indices(torch.tensor([5, 0, 4]))
+    rows = torch.tensor([1, 0, 1])
+    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows])
+    cache.reset()
+    assert cache.get_seq_length() == cache.nbytes() == 0

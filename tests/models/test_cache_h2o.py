@@ -1,0 +1,197 @@
+"""H2OCache: token by token it is the mechanism, after a prompt it is the mechanism with that prompt; its bytes."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cca_lab.caches import H2OCache, h2o_cache_bytes
+from cca_lab.caches import h2o as cache_module
+from cca_lab.caches.h2o import H2OState
+from cca_lab.mechanisms import h2o
+from cca_lab.models import swap_attention
+from tests.mechanisms import bench
+from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+from tests.mutants import h2o as wrong
+
+SIZES = dict(heavy=4, recent=3)
+
+
+def swapped(family: str, **options):
+    return swap_attention(tiny(family), "h2o", **{**SIZES, **options})
+
+
+def in_chunks(model, ids: torch.Tensor, sizes: list[int], **kwargs) -> torch.Tensor:
+    """Read a text through a cache, `sizes` tokens at a time; return all logits."""
+    cache = H2OCache(model)
+    done = [logits(model, chunk, past_key_values=cache, **kwargs) for chunk in ids.split(sizes, dim=1)]
+    assert cache.get_seq_length() == ids.shape[1]
+    return torch.cat(done, dim=1)
+
+
+# ---- the promise about prefill and decode
+
+def check_token_by_token(family: str, **options) -> None:
+    model, ids = swapped(family, **options), text(24, rows=2)
+    bench.assert_close(in_chunks(model, ids, [1] * 24), logits(model, ids), "token by token", 1e-10)
+
+
+@pytest.mark.parametrize(("family", "options"), [
+    *((family, {}) for family in FAMILIES), ("gpt2", dict(heavy=5, recent=0)), ("llama", dict(heavy=0, recent=4)),
+    ("llama", dict(prompt=12))], ids=str)
+def test_token_by_token_equals_the_mechanism(family, options):
+    check_token_by_token(family, **options)
+
+
+@pytest.mark.parametrize("mutant", [wrong.state_that_evicts_first, wrong.state_that_forgets_scores],
+                         ids=lambda mutant: mutant.__name__)
+def test_token_by_token_kills(mutant, monkeypatch):
+    monkeypatch.setattr(H2OState, "attend_as_written", H2OState._attend, raising=False)
+    monkeypatch.setattr(H2OState, "_attend", mutant)
+    with pytest.raises(AssertionError, match="token by token"):
+        check_token_by_token("gpt2")
+
+
+@pytest.mark.parametrize(("family", "prompt", "options"), [
+    *((family, 17, {}) for family in FAMILIES), ("gpt2", 6, {}), ("llama", 1, {}),
+    ("llama", 17, dict(heavy=0.3, recent=0.2)), ("gpt2", 6, dict(heavy=0.3, recent=0.2))], ids=str)
+def test_a_prompt_and_then_tokens_equal_the_mechanism_with_that_prompt(family, prompt, options):
+    ids = text(26, rows=2)
+    got = in_chunks(swapped(family, **options), ids, [prompt] + [1] * (26 - prompt))
+    wanted = logits(swapped(family, prompt=prompt, **options), ids)
+    bench.assert_close(got, wanted, "prompt, then tokens", 1e-10)
+
+
+def test_a_chunk_after_the_prompt_reads_more_than_single_tokens():
+    """The promise ends here: nothing is evicted inside a chunk."""
+    model, ids = swapped("llama"), text(30)
+    apart = (in_chunks(model, ids, [10] * 3) - in_chunks(model, ids, [10] + [1] * 20)).abs().amax((0, 2)) > 1e-6
+    assert not apart[:11].any() and apart[11:20].any()
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_state_equals_the_mechanism_without_a_model(data):
+    heavy, recent = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 5))
+    first, length = data.draw(st.integers(1, 9)), data.draw(st.integers(9, 20))
+    kv_heads, share, batch = (data.draw(st.integers(1, 2)) for _ in range(3))
+    q, k, v = bench.inputs(length, batch=batch, heads=kv_heads * share, kv_heads=kv_heads, seed=length)
+    state, parts = H2OState(heavy=heavy, recent=recent), []
+    for chunk in torch.arange(length).split([first] + [1] * (length - first)):
+        parts.append(state.step(q[:, :, chunk], k[:, :, chunk], v[:, :, chunk], scale=3.0, rotation=None))
+        assert state.key.shape[2] == min(state.seen, heavy + recent)
+    wanted = h2o.loops(q, k, v, heavy=heavy, recent=recent, prompt=first, scale=3.0)
+    bench.assert_close(torch.cat(parts, dim=2), wanted, "state")
+
+
+def test_a_long_prompt_in_row_chunks_is_the_same(monkeypatch):
+    model, ids = swapped("llama"), text(25)
+    wanted = in_chunks(model, ids, [20, 1, 1, 1, 1, 1])
+    monkeypatch.setattr(cache_module, "ROWS_AT_ONCE", 3)
+    bench.assert_close(in_chunks(model, ids, [20, 1, 1, 1, 1, 1]), wanted, "rows three at a time", 1e-10)
+
+
+def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
+    """Eq. 3-4, K' = W [K ; K_new] and V' = W [V ; V_new]: one 1 in each row of W, at a kept entry."""
+    q, k, v = bench.inputs(9)
+    state, kept = H2OState(heavy=2, recent=2), torch.zeros(0, dtype=torch.int64)
+    for i in range(9):
+        before = (torch.cat([x, new[:, :, i : i + 1]], dim=2) if i else new[:, :, :1]
+                  for x, new in ((state.key, k), (state.value, v)))
+        before_key, before_value = before
+        state.step(q[:, :, i : i + 1], k[:, :, i : i + 1], v[:, :, i : i + 1], scale=3.0, rotation=None)
+        same = (state.key[0, 0][:, None] == before_key[0, 0]).all(-1)                   # (kept, entries)
+        assert (same.sum(-1) == 1).all() and same.sum(0).max() == 1
+        kept = same.double()
+        assert torch.equal(kept @ before_key[0, 0], state.key[0, 0])
+        assert torch.equal(kept @ before_value[0, 0], state.value[0, 0])
+    assert kept.shape == (4, 5)
+
+
+# ---- generate()
+
+def generate(model, ids, **kwargs):
+    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    outputs = model.generate(ids, **settings | kwargs)
+    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_generation_equals_recomputation_with_that_prompt(family):
+    ids = text(14, rows=2)
+    model = swapped(family, prompt=14)
+    tokens, scores = generate(model, ids, past_key_values=H2OCache(model))
+    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
+    assert torch.equal(tokens, wanted_tokens)
+    bench.assert_close(scores, wanted_scores, "generated logits", 1e-10)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_beam_search_equals_recomputation(family):
+    ids, model = text(9, rows=2), swapped(family, prompt=9)
+    beams = dict(num_beams=3, num_return_sequences=3, output_logits=False)
+    tokens, _ = generate(model, ids, past_key_values=H2OCache(model), **beams)
+    wanted, _ = generate(model, ids, use_cache=False, **beams)
+    assert torch.equal(tokens, wanted)
+
+
+@pytest.mark.parametrize("options", [{}, dict(heavy=0.3, recent=0.2)], ids=str)
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_left_padded_generation_equals_each_prompt_alone(family, options):
+    model = swapped(family, **options)
+    prompts = [text(n, seed=n)[0] for n in (3, 11, 15)]
+    ids, mask, _ = left_padded(prompts)
+    tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=H2OCache(model))
+    for row, prompt in enumerate(prompts):
+        wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=H2OCache(model))
+        assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
+        bench.assert_close(scores[row], wanted_scores[0], f"row {row}", 1e-10)
+
+
+def test_rows_can_be_repeated_and_chosen():
+    model, ids = swapped("llama"), text(20, rows=2)
+    wanted, cache = in_chunks(model, ids, [16, 1, 1, 1, 1])[:, 16:], H2OCache(model)
+    logits(model, ids[:, :16], past_key_values=cache)
+    cache.batch_repeat_interleave(2)
+    cache.batch_select_indices(torch.tensor([3, 0]))
+    got = [logits(model, ids[[1, 0], t : t + 1], past_key_values=cache) for t in range(16, 20)]
+    bench.assert_close(torch.cat(got, dim=1), wanted[[1, 0]], "chosen rows", 1e-10)
+
+
+# ---- size
+
+def check_bytes(family: str, **options) -> None:
+    model = swapped(family, **options)
+    for rows in (1, 3):
+        cache, ids, done = H2OCache(model), text(40, rows=rows), 0
+        for size in (5, 1, 1, 1, 1, 7, 1, 20, 1):
+            logits(model, ids[:, done : done + size], past_key_values=cache)
+            done += size
+            wanted = cache.expected_bytes(done, batch=rows, itemsize=8, first=5)
+            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+
+
+@pytest.mark.parametrize("options", [{}, dict(heavy=6, recent=0), dict(prompt=9), dict(heavy=0.5, recent=0.4)], ids=str)
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_bytes_equal_the_closed_form(family, options):
+    check_bytes(family, **options)
+
+
+def test_bytes_kill_an_eviction_that_frees_nothing(monkeypatch):
+    monkeypatch.setattr(H2OState, "_evict", wrong.state_that_keeps_a_view)
+    with pytest.raises(AssertionError, match="closed form"):
+        check_bytes("gpt2")
+
+
+def test_scores_are_kept_in_float32_where_keys_are_in_half_precision():
+    model = swapped("llama").to(torch.bfloat16)
+    cache = H2OCache(model)
+    logits(model, text(20), past_key_values=cache)
+    assert cache.layers[0].states[0].score.dtype == torch.float32
+    assert cache.nbytes() == cache.expected_bytes(20, itemsize=2, first=20)
+
+
+def test_the_closed_form_by_hand():
+    """LLaMA2-7B in half precision, 1024 + 1024 tokens: 1 GiB of keys and values, and 4 bytes a score."""
+    got = h2o_cache_bytes(100_000, heavy=1024, recent=1024, layers=32, kv_heads=32, head_dim=128, itemsize=2)
+    assert got == 2**30 + 32 * 32 * 2048 * 4

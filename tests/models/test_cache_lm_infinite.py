@@ -1,0 +1,77 @@
+"""LMInfiniteCache: any chunks are one forward over the whole text, in the bytes that the closed form says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cca_lab.caches import LMInfiniteCache, lm_infinite_cache_bytes
+from cca_lab.caches.lm_infinite import LMInfiniteState
+from cca_lab.mechanisms import lm_infinite
+from cca_lab.models import swap_attention
+from tests.models.cache_checks import CHUNKS, check_bytes, check_chunks, check_generation, check_state
+from tests.models.tiny import FAMILIES, logits, text, tiny
+from tests.mutants import lm_infinite as wrong
+
+OPTIONS = [dict(local=6, global_tokens=2), dict(local=4, global_tokens=3, limit=11)]
+every_option = pytest.mark.parametrize("options", OPTIONS, ids=["limit is local", "limit beyond local"])
+every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@pytest.mark.parametrize("sizes", CHUNKS, ids=str)
+@every_option
+@every_family
+def test_any_chunks_equal_one_forward(family, options, sizes):
+    check_chunks(family, "lm_infinite", sizes, **options)
+
+
+@given(local=st.integers(1, 7), count=st.integers(0, 5), limit=st.none() | st.integers(1, 20),
+       sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6), rotated=st.booleans())
+def test_state_equals_the_mechanism(local, count, limit, sizes, rotated):
+    options = dict(local=local, global_tokens=count, limit=limit)
+    check_state("lm_infinite", options, sizes, rotated=rotated, seed=sum(sizes))
+
+
+@every_option
+@every_family
+def test_generation(family, options):
+    check_generation(family, "lm_infinite", **options)
+
+
+@pytest.mark.parametrize(("method", "mutant"), [
+    ("_far", wrong.far_at_true_distances), ("_far", wrong.far_with_rotated_keys), ("_evict", wrong.evict_a_global),
+], ids=lambda value: getattr(value, "__name__", None))
+def test_chunks_kill(method, mutant, monkeypatch):
+    monkeypatch.setattr(LMInfiniteState, method, mutant)
+    with pytest.raises(AssertionError, match="chunks against one forward"):
+        check_chunks("llama", "lm_infinite", [20, 1, 1, 12], **OPTIONS[0])
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, dict(local=5, global_tokens=0), dict(local=1, global_tokens=4)],
+                         ids=str)
+@every_family
+def test_bytes_equal_the_closed_form(family, options):
+    check_bytes(family, "lm_infinite", **options)
+
+
+def test_bytes_kill_keeping_everything(monkeypatch):
+    """What the public code does: no token is ever dropped."""
+    monkeypatch.setattr(LMInfiniteState, "_evict", lambda state: None)
+    with pytest.raises(AssertionError, match="closed form"):
+        check_bytes("gpt2", "lm_infinite", **OPTIONS[0])
+
+
+def test_bytes_stop_growing():
+    size = dict(local=60, global_tokens=5, layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
+    for length in (1, 63, 64, 65, 10**6):
+        wanted = lm_infinite.cache_tokens(length, 60, 5)
+        assert lm_infinite_cache_bytes(length, **size) == entry * wanted == entry * min(length, 64)
+
+
+def test_cache_wants_its_own_attention():
+    model = swap_attention(tiny("gpt2"), "streaming_llm", sinks=2, recent=5)
+    with pytest.raises(ValueError, match="wanted 'lm_infinite'"):
+        LMInfiniteCache(model)
+    with pytest.raises(ValueError, match=r"past_key_values=LMInfiniteCache\(model\)"):
+        swap_attention(model, "lm_infinite", **OPTIONS[0]).generate(text(12), max_new_tokens=2)
+    logits(model, text(12))  # a forward over the whole text needs none

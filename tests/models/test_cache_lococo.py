@@ -1,0 +1,270 @@
+"""LoCoCoCache: the forward with the same segment borders, in the bytes that the closed form says.
+
+The wrong states in this file are what must be noticed.
+"""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cca_lab.caches import LoCoCoCache, lococo_cache_bytes
+from cca_lab.caches.lococo import Borrowed, LoCoCoState
+from cca_lab.mechanisms import lococo
+from cca_lab.mechanisms.lococo import Compressor
+from cca_lab.models import swap_attention
+from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
+
+TOLERANCE = 1e-10  # float64; logits are of order 1
+OPTIONS = [{}, {"weights": "relu"}, {"heavy": 2}, {"sinks": 1, "heavy": 1, "scores": "sum"},
+           {"residual": True, "buffer": 3}, {"when": "lazy"}, {"when": "lazy", "heavy": 4, "buffer": 2}]
+every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
+
+
+def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOLERANCE) -> None:
+    error = (got - wanted).abs().max().item()
+    assert error <= tolerance, f"max error {error:.3g}, {error / tolerance:.3g} times the tolerance"
+
+
+def swapped(family: str, **options):
+    """A tiny model with compressors whose weights differ from slot to slot."""
+    model = swap_attention(tiny(family), "lococo", **{"slots": 4, "segment": 6, "kernel": 3, **options})
+    for module in model.modules():
+        if isinstance(module, Compressor):
+            with torch.no_grad():
+                module.conv.weight.mul_(3.0)
+    return model
+
+
+def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    cache = LoCoCoCache(model)
+    return torch.cat([logits(model, chunk, past_key_values=cache) for chunk in ids.split(sizes, dim=1)], dim=1)
+
+
+# ---- exactness
+
+
+def check_state(sizes: list[int], segment: int | list[int], state: type[LoCoCoState] = LoCoCoState, **options) -> None:
+    """A state that reads chunks against the loops over the whole text with the given segments."""
+    torch.manual_seed(sum(sizes))
+    q = torch.randn(2, 4, sum(sizes), 4, dtype=torch.float64)
+    k, v = torch.randn(2, 2, 2, sum(sizes), 4, dtype=torch.float64)
+    mixed = options["slots"] - options.get("heavy", 0) - options.get("sinks", 0)
+    module = Compressor(4, mixed, kernel=3, residual=options.get("residual", False)).double() if mixed else None
+    wanted = lococo.loops(q, k, v, segment=segment, scale=0.7, compressor=module, **options)
+    whole = options["segment"] if "segment" in options else segment if isinstance(segment, int) else segment[0]
+    reading, start = state(segment=whole, compressor=Borrowed(module), **options), 0
+    for size in sizes:
+        part = slice(start, start + size)
+        got = reading.step(q[:, :, part], k[:, :, part], v[:, :, part], scale=0.7)
+        start += size
+        assert_equal(got, wanted[:, :, part].detach(), 1e-12)
+        assert reading.seen == start and len(reading.tensors()) == 2 + reading.settings.scored
+        if reading.settings.borders == "text":
+            counts = dict(slots=options["slots"], segment=whole, buffer=options.get("buffer", 0),
+                          when=options.get("when", "eager"))
+            assert reading.key.shape[2] == lococo.cache_tokens(start, **counts)
+
+
+@given(st.data())
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_borders_of_the_text_agree_for_any_chunks(data):
+    """Prefill and decode in any chunks: the forward over the whole text."""
+    heavy, sinks = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1))
+    options = dict(slots=heavy + sinks + data.draw(st.integers(1, 3)), heavy=heavy, sinks=sinks,
+                   buffer=data.draw(st.integers(0, 4)), residual=data.draw(st.booleans()),
+                   scores=data.draw(st.sampled_from(["last", "sum"])),
+                   when=data.draw(st.sampled_from(["eager", "lazy"])))
+    check_state(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)), data.draw(st.integers(1, 6)), **options)
+
+
+@pytest.mark.parametrize("options", [{"slots": 3}, {"slots": 4, "heavy": 2, "scores": "sum", "when": "lazy"},
+                                     {"slots": 3, "residual": True, "buffer": 2}], ids=str)
+def test_borders_of_the_calls_agree_with_the_same_borders_only(options):
+    """A prompt of 11 in segments of 4, then single tokens: segments of 4, 4, 3, 1, 1, ..., and no others."""
+    check_state([11, 1, 1, 1, 1, 1], [4, 4, 3, 1], borders="calls", **options)
+    check_state([6, 7], [4, 2, 4, 3], borders="calls", **options)
+    with pytest.raises(AssertionError, match="max error"):
+        check_state([11, 1, 1, 1, 1, 1], 4, borders="calls", **options)
+
+
+class CompressesBeforeReading(LoCoCoState):
+    """Mixes what it has before a segment is closed, so that its rows miss their own segment."""
+
+    def _read(self, query, key, value, scale):
+        output = super()._read(query, key, value, scale)
+        self._compress_if_full()
+        return output
+
+
+class ForgetsScores(LoCoCoState):
+    """Scores begin anew with each chunk, not with each segment."""
+
+    def step(self, query, key, value, *, scale, rotation=None):
+        self.received = None if self.received is None else torch.zeros_like(self.received)
+        return super().step(query, key, value, scale=scale)
+
+
+class KeepsViews(LoCoCoState):
+    """Reserves room for a whole segment and keeps views of it."""
+
+    def _read(self, query, key, value, scale):
+        output = super()._read(query, key, value, scale)
+        room = torch.nn.functional.pad(self.key, (0, 0, 0, self.settings.segment))
+        self.key = room[:, :, : self.key.shape[2]]
+        return output
+
+
+@pytest.mark.parametrize("wrong", [CompressesBeforeReading, ForgetsScores])
+def test_chunks_kill_a_wrong_state(wrong):
+    sizes = [4, 5, 1, 1, 2, 9]
+    check_state(sizes, 6, slots=4, heavy=2)
+    with pytest.raises(AssertionError, match="max error|assert"):
+        check_state(sizes, 6, state=wrong, slots=4, heavy=2)
+
+
+@every_option
+def test_decoding_equals_one_forward_in_a_model(options):
+    model, ids = swapped("llama", **options), text(27, rows=2)
+    assert_equal(in_chunks(model, ids, [1] * 27), logits(model, ids))
+    assert_equal(in_chunks(model, ids, [20, 1, 1, 5]), logits(model, ids))
+
+
+# ---- generate()
+
+
+def generate(model, ids, **kwargs):
+    chosen = dict(max_new_tokens=12, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    outputs = model.generate(ids, **chosen | kwargs)
+    return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_generation_equals_recomputation(family):
+    model, ids = swapped(family, heavy=1), text(13, rows=2)
+    tokens, scores = generate(model, ids, past_key_values=LoCoCoCache(model))
+    wanted_tokens, wanted_scores = generate(model, ids, use_cache=False)
+    assert torch.equal(tokens, wanted_tokens)
+    assert_equal(scores, wanted_scores)
+
+
+def test_beam_search_equals_recomputation():
+    model, ids = swapped("gpt2", heavy=1), text(13, rows=2)
+    beams = dict(num_beams=3, num_return_sequences=3, output_logits=False)
+    tokens, _ = generate(model, ids, past_key_values=LoCoCoCache(model), **beams)
+    wanted, _ = generate(model, ids, use_cache=False, **beams)
+    assert torch.equal(tokens, wanted) and len(set(map(tuple, tokens.tolist()))) == 6
+
+
+@pytest.mark.parametrize("borders", ["text", "calls"])
+def test_left_padded_generation_equals_each_prompt_alone(borders):
+    model = swapped("qwen2", borders=borders)
+    prompts = [text(n, seed=n)[0] for n in (3, 16, 21)]
+    ids, mask, _ = left_padded(prompts)
+    tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=LoCoCoCache(model))
+    for row, prompt in enumerate(prompts):
+        wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=LoCoCoCache(model))
+        assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
+        assert_equal(scores[row], wanted_scores[0])
+
+
+def test_generation_as_in_the_paper_makes_each_token_a_segment():
+    """borders="calls" against forwards over the text so far in which the prompt and each token are segments."""
+    model, ids = swapped("opt", borders="calls", segment=8), text(20)
+    tokens, scores = generate(model, ids, past_key_values=LoCoCoCache(model))
+    single = 1e-6  # generate() returns float32
+    whole = swap_attention(model, "lococo", slots=4, segment=[8, 8, 4, 1], kernel=3)
+    assert_equal(scores[0], logits(whole, tokens)[0, 19:-1], single)
+    other = swap_attention(model, "lococo", slots=4, segment=8, kernel=3)
+    with pytest.raises(AssertionError, match="max error"):
+        assert_equal(scores[0], logits(other, tokens)[0, 19:-1], single)
+
+
+# ---- size
+
+
+def check_bytes(family: str, **options) -> list[int]:
+    model, held = swapped(family, **options), []
+    for rows in (1, 2):
+        cache, ids, done = LoCoCoCache(model), text(40, rows=rows), 0
+        for size in (1, 1, 4, 5, 1, 1, 1, 1, 1, 1, 1, 7, 15):
+            logits(model, ids[:, done:done + size], past_key_values=cache)
+            done += size
+            wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
+            assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            held.append(cache.nbytes() // rows)
+    return held
+
+
+@every_option
+def test_bytes_equal_the_closed_form(options):
+    check_bytes("llama", **options)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bytes_of_every_family(family):
+    check_bytes(family)
+
+
+def test_bytes_kill_memory_that_is_only_reserved(monkeypatch):
+    monkeypatch.setattr(LoCoCoCache, "state", KeepsViews)
+    with pytest.raises(AssertionError, match="closed form"):
+        check_bytes("gpt2")
+
+
+def test_bytes_rise_and_fall_and_do_not_grow():
+    """M after a compression, M + B - 1 before it ends (eager) or M + B (lazy, the peak), however long the text."""
+    size = dict(slots=64, segment=32, layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
+    for when, most in (("eager", 64 + 31), ("lazy", 64 + 32)):
+        counts = {lococo_cache_bytes(length, when=when, **size) / entry for length in range(200, 3000)}
+        assert (min(counts), max(counts)) == (64 + (when == "lazy"), most)
+    assert lococo_cache_bytes(500, scored=True, **size) == lococo_cache_bytes(500, **size) * (32 + 4) / 32
+
+
+# ---- misuse and reuse
+
+
+def test_the_cache_needs_the_model_and_one_segment_size():
+    model = swapped("gpt2")
+    with pytest.raises(ValueError, match="pass the model itself"):
+        LoCoCoCache(model.config)
+    swap_attention(model, "lococo", slots=4, segment=[6, 1], kernel=3)
+    with pytest.raises(ValueError, match="segment: got .* wanted one number for a cache"):
+        LoCoCoCache(model)
+    with pytest.raises(ValueError, match="borders"):
+        LoCoCoCache(swapped("gpt2", borders="calls")).expected_bytes(9)
+    with pytest.raises(ValueError, match=r"past_key_values=LoCoCoCache\(model\)"):
+        swapped("gpt2").generate(text(12), max_new_tokens=2)
+
+
+def test_a_memory_of_heavy_hitters_alone_needs_no_compressor():
+    model, ids = swapped("gpt2", heavy=4), text(20)
+    assert not any(isinstance(module, Compressor) for module in model.modules())
+    assert_equal(in_chunks(model, ids, [13, 1, 6]), logits(model, ids))
+
+
+def test_a_copied_cache_copies_no_compressor():
+    model, ids = swapped("opt"), text(25)
+    cache = LoCoCoCache(model)
+    logits(model, ids[:, :20], past_key_values=cache)
+    other = copy.deepcopy(cache)
+    assert other.layers[0].states[0].compressor is cache.layers[0].states[0].compressor
+    got = [logits(model, ids[:, 20:], past_key_values=past) for past in (cache, other)]
+    assert_equal(got[0], logits(model, ids)[:, 20:])
+    assert torch.equal(got[0], got[1])
+
+
+def test_rows_can_be_repeated_and_chosen():
+    model, ids = swapped("llama", heavy=1), text(25, rows=2)
+    wanted, cache = logits(model, ids)[:, 21:], LoCoCoCache(model)
+    logits(model, ids[:, :21], past_key_values=cache)
+    cache.batch_repeat_interleave(3)
+    cache.batch_select_indices(torch.tensor([5, 0, 4]))
+    rows = torch.tensor([1, 0, 1])
+    assert_equal(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows])
+    cache.reset()
+    assert cache.nbytes() == 0
+    assert_equal(logits(model, ids, past_key_values=cache)[:, 21:], wanted)

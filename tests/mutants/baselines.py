@@ -1,0 +1,65 @@
+"""Wrong baselines: mean pooling and random tokens; the kills stand in the tests of the two mechanisms."""
+
+import torch
+from torch import Tensor
+
+from cca_lab.attention import interval_attention
+from cca_lab.mechanisms import cca, random_tokens
+from cca_lab.mechanisms.cca_rows import core_count, intervals
+from tests.mutants.cca import Parts, rows
+
+
+def sum_of_the_group(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+    """Members added up, not averaged."""
+    class Wrong(Parts):
+        def phi(self, logits, scale):
+            return torch.ones_like(logits[0])
+    return rows(q, k, v, parts=Wrong(), pooling="mean", **options)
+
+
+def weighted_pooling(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+    """CCA itself: the weights that the baseline must not have."""
+    return cca.loops(q, k, v, **options)
+
+
+def keys_averaged_as_they_come(q: Tensor, k: Tensor, v: Tensor, *, rotation=None, **options) -> Tensor:
+    """Rotated keys averaged at their own angles."""
+    return cca.loops(q, k, v, pooling="mean", **options)
+
+
+def drawn_from_the_end(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, seed: int = 0,
+                       scale: float | None = None) -> Tensor:
+    """The last group draws first: what is kept depends on how long the text becomes."""
+    length = q.shape[2]
+    count = length // group
+    lots = [token % group for token in random_tokens.kept_tokens(count, group, seed)][::-1]
+    kept = [p * group + lot for p, lot in enumerate(lots)][: core_count(length, group, window)]
+    keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
+    return interval_attention(q, keys, values, intervals(length, group, window), scale=scale, backend="dense")
+
+
+def drawn_again_for_each_call(q: Tensor, k: Tensor, v: Tensor, *, seed: int = 0, **options) -> Tensor:
+    """A new draw at each call."""
+    seed = int(torch.randint(0, 2**31, ()))
+    return random_tokens.loops(q, k, v, seed=seed, **options)
+
+
+def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, seed: int = 0,
+                         scale: float | None = None) -> Tensor:
+    """Groups counted from 1, tokens from 0: each lot stands for the next group."""
+    length = q.shape[2]
+    count = core_count(length, group, window)
+    kept = [min(token + group, length - 1) for token in random_tokens.kept_tokens(count, group, seed)]
+    keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
+    return interval_attention(q, keys, values, intervals(length, group, window), scale=scale, backend="dense")
+
+
+def lots_begin_again(state, query: Tensor, rotation, start: int, stop: int, scale: float) -> None:
+    """RandomTokensState._close_groups that draws each chunk's groups with the first lots of the seed."""
+    begin, end = start // state.group, stop // state.group
+    kept = [begin * state.group + token for token in random_tokens.kept_tokens(end - begin, state.group, state.seed)]
+    if kept:
+        entries = [token - state.first for token in kept]
+        past = [state.core_key, state.core_value] if begin else [state.raw_key[:, :, :0]] * 2
+        state.core_key = torch.cat([past[0], state.raw_key[:, :, entries]], dim=2)
+        state.core_value = torch.cat([past[1], state.raw_value[:, :, entries]], dim=2)

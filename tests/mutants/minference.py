@@ -1,0 +1,134 @@
+"""Wrong MInference attentions, one trap each: another mask, or another choice, than the paper's."""
+
+import torch
+from torch import Tensor
+
+from cca_lab.mechanisms import masked
+from cca_lab.mechanisms import minference_block_sparse as block_sparse
+from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from cca_lab.mechanisms.full import expand_heads
+
+
+def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float | None = None) -> Tensor:
+    """Attend under a mask; a row that sees nothing gives 0, so that a mutant fails by its values."""
+    scores = q @ expand_heads(k, q.shape[1]).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    weights = scores.masked_fill(~visible, float("-inf")).softmax(-1).nan_to_num(0.0)
+    return weights @ expand_heads(v, q.shape[1])
+
+
+def _parts(q: Tensor, k: Tensor, selection, options: dict) -> tuple[Tensor, Tensor, Tensor]:
+    """Chosen columns as bool (B, H, 1, L), diagonals of each block as bool (B, H, L, L), and the causal mask."""
+    columns, offsets = vertical_slash.select(q, k, **options) if selection is None else selection
+    length, block = q.shape[2], options["block"]
+    token = torch.arange(length)
+    on_column = (columns[..., None] == token).any(-2)[:, :, None]
+    start = (token // block * block)[:, None, None] - offsets[:, :, None, None]    # (B, H, L, 1, slash)
+    at = token[:, None]
+    near = ((at >= start) & (at < start + block)).any(-1)
+    return on_column, near, masked.causal_mask(length)
+
+
+# ---------------------------------------------------------------- vertical-slash
+
+def columns_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
+    """Gathered columns are not tested, so early rows read later tokens."""
+    on_column, near, past = _parts(q, k, selection, options)
+    return under_mask(q, k, v, on_column | (near & past))
+
+
+def diagonals_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
+    """The B wide range of diagonal 0 is read as it stands, the end of a row's own block included."""
+    on_column, near, past = _parts(q, k, selection, options)
+    return under_mask(q, k, v, (on_column & past) | near)
+
+
+def bare_diagonals(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
+    """The mask that was asked for, diagonals one token wide, not the one that a kernel reads."""
+    chosen = vertical_slash.select(q, k, **options) if selection is None else selection
+    visible = vertical_slash.represented(q, k, **{**options, "block": 1}, selection=chosen)
+    return under_mask(q, k, v, visible)
+
+
+def range_one_early(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
+    """Ranges [mB - o - 1, mB - o + B - 1): the end of the block counted from its last row, not after it."""
+    columns, offsets = vertical_slash.select(q, k, **options) if selection is None else selection
+    moved = vertical_slash.Choice(columns, offsets + 1)
+    return under_mask(q, k, v, vertical_slash.represented(q, k, **options, selection=moved))
+
+
+def near_columns_dropped(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
+    """Columns behind the nearest range are lost, as in an index builder whose diagonals lack 0."""
+    on_column, near, past = _parts(q, k, selection, options)
+    last = (near & past).long().flip(-1).argmax(-1, keepdim=True)                  # (B, H, L, 1)
+    before = torch.arange(q.shape[2]) < q.shape[2] - 1 - last - options["block"]
+    return under_mask(q, k, v, (on_column & before | near) & past)
+
+
+def first_rows_choose(q: Tensor, k: Tensor, v: Tensor, *, last: int, **options) -> Tensor:
+    """The first rows of the prompt choose, who have seen nothing yet."""
+    chosen = vertical_slash.select(q[:, :, :last], k[:, :, :last], last=last, **options)
+    return under_mask(q, k, v, vertical_slash.represented(q, k, block=options["block"], selection=chosen))
+
+
+def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int, vertical: int, slash: int,
+                                  forced_vertical: int, forced_slash: int, block: int) -> Tensor:
+    """The last rows weigh all tokens, later ones too, so that a column's score holds what no row may read."""
+    length = q.shape[2]
+    weights = (q[:, :, -last:] @ expand_heads(k, q.shape[1]).mT * q.shape[-1] ** -0.5).softmax(-1)
+    token, row = torch.arange(length), torch.arange(length)[-last:, None]
+    by_offset = torch.stack([(weights * (row - token == o)).sum((-2, -1)) for o in range(length)], dim=-1)
+    columns = masked.best(weights.sum(-2), (token >= forced_vertical).long(), vertical)
+    offsets = masked.best(by_offset, (token > 0).long() + (token >= forced_slash), slash)
+    chosen = vertical_slash.Choice(columns, offsets)
+    return under_mask(q, k, v, vertical_slash.represented(q, k, block=block, selection=chosen))
+
+
+def first_sequence_chooses(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+    """The diagonals of the first sequence serve the whole batch: right for a batch of one."""
+    chosen = vertical_slash.select(q[:1], k[:1], **options)
+    chosen = vertical_slash.Choice(*(x.expand(len(q), -1, -1) for x in chosen))
+    return under_mask(q, k, v, vertical_slash.represented(q, k, **options, selection=chosen))
+
+
+# ---------------------------------------------------------------- block-sparse
+
+def blocks_without_row_test(q: Tensor, k: Tensor, v: Tensor, *, block: int, selection=None, **options) -> Tensor:
+    """Causal between blocks only: a row reads its whole block."""
+    chosen = block_sparse.select(q, k, block=block, **options) if selection is None else selection
+    of = torch.arange(q.shape[2]) // block
+    return under_mask(q, k, v, chosen[:, :, of[:, None], of])
+
+
+def short_block_filled_with_zeros(q: Tensor, k: Tensor, v: Tensor, *, block: int, **options) -> Tensor:
+    """The mean of a short last block counts the tokens it lacks as zeros."""
+    padded = [torch.nn.functional.pad(x, (0, 0, 0, -x.shape[2] % block)) for x in (q, k)]
+    chosen = block_sparse.select(*padded, block=block, **options)
+    return under_mask(q, k, v, block_sparse.represented(q, k, block=block, top_k=1, selection=chosen))
+
+
+def blocks_ranked_over_all(q: Tensor, k: Tensor, v: Tensor, *, block: int, top_k: int, **_) -> Tensor:
+    """The best of all blocks, then the causal mask: later blocks take places, and rows are left with little."""
+    judges, keys = block_sparse.block_means(q, block), expand_heads(block_sparse.block_means(k, block), q.shape[1])
+    best = (judges @ keys.mT).topk(min(top_k, judges.shape[2]), dim=-1).indices
+    chosen = torch.zeros(*judges.shape[:3], judges.shape[2], dtype=torch.bool).scatter(-1, best, True)
+    return under_mask(q, k, v, block_sparse.represented(q, k, block=block, top_k=1, selection=chosen))
+
+
+# ---------------------------------------------------------------- A-shape
+
+def window_without_itself(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, window: int) -> Tensor:
+    """`window` tokens and the row's own beside them: another mechanism's count, one token more."""
+    token = torch.arange(q.shape[2])
+    near = token[:, None] - token <= window
+    return under_mask(q, k, v, ((token < sinks) | near) & masked.causal_mask(q.shape[2]))
+
+
+def sinks_counted_twice(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, window: int) -> Tensor:
+    """First tokens and window side by side: a first token inside the window is read twice."""
+    length, rows = q.shape[2], []
+    for i in range(length):
+        tokens = [*range(min(sinks, i + 1)), *range(max(0, i + 1 - window), i + 1)]
+        keys, values = (expand_heads(x, q.shape[1])[:, :, tokens] for x in (k, v))
+        weights = (q[:, :, i : i + 1] @ keys.mT * q.shape[-1] ** -0.5).softmax(-1)
+        rows.append(weights @ values)
+    return torch.cat(rows, dim=2)

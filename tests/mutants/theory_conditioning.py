@@ -1,0 +1,30 @@
+"""Wrong subjects for the claims on conditioning (DGA Theorem 3, Lemmas 3-4): each must be refuted."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from cca_lab.theory.conditioning import hessian
+
+
+def no_cross_terms(values):
+    """The diagonal of 2 V V^T: as if the weights did not interact."""
+    return np.diag(np.diagonal(hessian(values)))
+
+
+def half(values):
+    """V V^T, without the 2 of the square."""
+    return hessian(values) / 2
+
+
+BROKEN = {
+    "T3.hessian": half,
+    "T3": no_cross_terms,
+    "T3.lemma3": lambda m: Fraction(1, m * m),
+    "T3.lemma4": no_cross_terms,
+    "T3.eq49": lambda z, m: Fraction(0),                                  # true, and says nothing
+    "T3.tangent": lambda values: len(values) <= values.shape[1],          # true, and misses L = d + 1
+    "T3.sizes": lambda kappa, sizes: kappa * max(sizes),                  # true for sizes from 1 on, not sharp
+    "T3.descent": lambda values: len(values) > values.shape[1],           # the wrong way round
+    "T3.rate": lambda kappa: int(np.ceil(kappa * np.log(1e8))),           # four times the exponent's kappa
+}

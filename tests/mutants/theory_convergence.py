@@ -1,0 +1,13 @@
+"""Wrong comparisons of learning curves (DGA Figures 3a, 4)."""
+
+import numpy as np
+
+from cca_lab.theory.convergence import Difference
+
+BROKEN: dict = {}  # no claim of the ledger rests on these
+
+
+def unpaired(arm, reference):
+    """The spread of both arms added, as if they had different seeds: what seeds share is counted as noise."""
+    spread = np.hypot(np.std(arm, ddof=1), np.std(reference, ddof=1)) / len(arm) ** 0.5
+    return Difference(float(np.mean(arm) - np.mean(reference)), 3.18 * float(spread))

@@ -1,0 +1,101 @@
+"""docs/adding_a_mechanism.md, followed to the letter in a copy of the package: its example passes the bench."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cca_lab.paths import repository
+
+PAGE = repository() / "docs" / "adding_a_mechanism.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+BENCH = "tests/mechanisms/test_every_mechanism.py"
+
+
+def insert(path: Path, *pairs: tuple[str, str]) -> None:
+    """Put text behind the first place where a pattern occurs in a file."""
+    content = path.read_text(encoding="utf-8")
+    for after, new in pairs:
+        assert after in content, f"{path.name} no longer holds {after!r}; does the page still say what to do?"
+        content = content.replace(after, after + new, 1)
+    path.write_text(content, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory) -> Path:
+    """A copy of package and tests in which the page's steps were taken."""
+    folder = tmp_path_factory.mktemp("followed")
+    for name in ("cca_lab", "tests"):
+        shutil.copytree(repository() / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(repository() / "pyproject.toml", folder)
+    shutil.copytree(repository() / "data" / "models" / "gpt2-mini", folder / "data" / "models" / "gpt2-mini")
+    for block in BLOCKS:
+        first, rest = block.split("\n", 1)
+        if first.startswith("# new file: "):
+            (folder / first.removeprefix("# new file: ")).write_text(rest, encoding="utf-8")
+        elif first == f"# in OPTIONS of: {BENCH}":
+            insert(folder / BENCH, ("\nOPTIONS = {\n", rest))
+        else:
+            assert first == "# run", f"the page has a block that is not followed: {first}"
+    insert(folder / "cca_lab/mechanisms/table.py", ("from cca_lab.mechanisms import (\n", "    strided,\n"),
+           ("for module in (\n", "    strided,\n"))
+    insert(folder / "cca_lab/caches/__init__.py",
+           ("from cca_lab.caches.base import MechanismCache\n", "from cca_lab.caches.strided import StridedCache\n"),
+           ("for cache in (", "StridedCache, "))
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def pytest_strided(folder: Path, *files: str) -> subprocess.CompletedProcess:
+    return run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "strided", *files)
+
+
+def test_there_are_blocks_for_every_step():
+    assert [block.split("\n", 1)[0] for block in BLOCKS] == [
+        "# new file: cca_lab/mechanisms/strided.py", f"# in OPTIONS of: {BENCH}",
+        "# new file: tests/mutants/strided.py", "# new file: tests/mechanisms/test_strided.py",
+        "# new file: cca_lab/caches/strided.py", "# new file: tests/models/test_cache_strided.py", "# run"]
+
+
+def test_the_example_passes_the_bench_and_its_own_tests(followed):
+    done = pytest_strided(followed, BENCH, "tests/mechanisms/test_strided.py", "tests/models/test_cache_strided.py")
+    assert done.returncode == 0, done.stdout[-3000:]
+    passed = int(re.search(r"(\d+) passed", done.stdout).group(1))
+    assert passed >= 100 and "skipped" not in done.stdout
+
+
+def test_slips_in_the_example_are_noticed_by_the_bench(followed):
+    """Three slips in one run. The loops stay right, so what fails on them fails for what was declared."""
+    module = followed / "cca_lab" / "mechanisms" / "strided.py"
+    page = wrong = module.read_text(encoding="utf-8")
+    for right, slip in (("(row + 1 - window).clamp_min(0)", "(row - window).clamp_min(0)"),      # intervals
+                        ("length <= window + 1", "length <= window + 2"),                        # exact_when
+                        ("(distance < window) |", "(distance <= window) |")):                    # represented
+        assert right in wrong
+        wrong = wrong.replace(right, slip)
+    tests = "test_rungs_agree", "test_exact_when_tells_the_truth", "test_partition_of_unity"
+    try:
+        module.write_text(wrong, encoding="utf-8")
+        done = pytest_strided(followed, *(f"{BENCH}::{test}" for test in tests))
+    finally:
+        module.write_text(page, encoding="utf-8")
+    for test, rung in zip(tests, ("dense", "loops", "loops"), strict=True):
+        assert re.search(rf"FAILED {BENCH}::{test}\[.*{rung}", done.stdout), done.stdout[-2000:]
+
+
+def test_the_last_block_runs(followed):
+    (block,) = (block for block in BLOCKS if block.startswith("# run"))
+    done = run(followed, "-c", block)
+    assert done.returncode == 0 and "bytes" in done.stdout, done.stderr[-2000:]
+
+
+def test_the_example_keeps_the_rules_of_the_project(followed):
+    files = [block.split("\n", 1)[0].removeprefix("# new file: ") for block in BLOCKS if block.startswith("# new")]
+    done = run(followed, "-m", "ruff", "check", "--no-cache", *files)
+    assert done.returncode == 0, done.stdout

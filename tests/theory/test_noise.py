@@ -1,0 +1,129 @@
+"""DGA Theorem 2: closed forms against rational power series, and against chance."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from cca_lab.theory import noise, noise_models, noise_output, noise_sampling, noise_series
+from tests.mutants import theory_noise as wrong
+
+# ---------------------------------------------------------------- one weight
+
+def test_a_softmax_of_two_by_hand():
+    """alpha_1 = 1 / (1 + e^{-2d}) with d = (eta_1 - eta_2) / 2: 1/2 + d/2 - d^3/6, and Var d = 1/2."""
+    half = (Fraction(1, 2),) * 2
+    series = noise_series.softmax_series(half, 0)
+    assert series[1] == {(1, 0): Fraction(1, 4), (0, 1): Fraction(-1, 4)} and series[2] == {}
+    assert noise_series.variance_terms(half, 0) == (Fraction(1, 8), Fraction(-1, 8))
+
+
+@pytest.mark.parametrize("weights", noise.CASES, ids=str)
+def test_bias_equals_the_series_and_changes_the_weights_without_changing_their_sum(weights):
+    biases = [noise.bias(weights, j) for j in range(len(weights))]
+    assert biases == [noise_series.bias_term(weights, j) for j in range(len(weights))]
+    assert sum(biases) == 0
+    assert biases[int(np.argmax(weights))] <= 0 <= biases[int(np.argmin(weights))]
+
+
+def test_gaussian_moments():
+    assert noise_series.expectation({(4, 2): Fraction(1), (1, 1): Fraction(7)}) == 3
+
+
+def test_weights_that_are_no_distribution_are_refused():
+    with pytest.raises(ValueError, match="sum to 5/6, wanted 1"):
+        noise_series.softmax_series((Fraction(1, 2), Fraction(1, 3)), 0)
+
+
+@pytest.mark.parametrize("parts", [(1,) * 16, (8, 4, 2, 1, 1)], ids=["even", "peaked"])
+def test_where_first_order_is_five_per_cent_off(parts):
+    """At sigma_5 chance and the two-term formula agree, and first order alone is off by about 5 %."""
+    weights = [part / sum(parts) for part in parts]
+    sigma = noise.first_order_range(weights, 0)
+    samples = noise_sampling.simulate("full", np.log(weights), 1, sigma, 400_000)[:, 0]
+    measured = noise_sampling.measured_variance(samples)
+    first, second = noise.variance_coefficients(weights, 0)
+    assert measured.value == pytest.approx(first * sigma**2 + second * sigma**4, rel=0.015)  # chance, sigma^6
+    assert not measured.agrees(first * sigma**2)
+    assert abs(measured.value / (first * sigma**2) - 1) == pytest.approx(0.05, abs=0.02)
+
+
+def test_the_range_is_a_third_for_diffuse_attention():
+    assert noise.first_order_range([1 / 4096] * 4096, 0) == pytest.approx(0.1**0.5, abs=1e-3)
+
+
+def test_lemma1_remainder_by_hand():
+    """Weights (1/4, 3/4), eta = (0, eps): a_1' / a_1 = 1 - 3/4 eps + 3/16 eps^2 + ..."""
+    tiny = Fraction(1, 10**9)
+    remainder = noise.lemma1_remainder((Fraction(1, 4), Fraction(3, 4)), (Fraction(0), tiny), 0)
+    assert float(remainder) / float(tiny) ** 2 == pytest.approx(3 / 16, rel=1e-8)
+
+
+# ---------------------------------------------------------------- the four models
+
+@pytest.mark.parametrize("model", noise_models.MODELS)
+@pytest.mark.parametrize("m", [2, 8])
+def test_each_factor_by_chance(model, m):
+    """L = 32, groups with logits of their own: the closed form lies in the 99.9 % interval."""
+    logits = np.repeat(np.random.default_rng(3).normal(size=32 // m), m)
+    weights = list(noise_sampling.softmax(logits))
+    measured = noise_sampling.measured_factor(model, logits, m, sigma=0.05, draws=20_000, j=m)
+    assert measured.agrees(noise_models.factor(model, weights, m, m)), measured
+    assert not measured.agrees(1 / m**2) or model == "shared"
+
+
+def test_the_simulation_can_tell_models_apart():
+    """A mutant that forgets to divide the shared noise by m leaves the interval."""
+    logits = np.zeros(32)
+    right = noise_sampling.measured_variance(noise_sampling.simulate("shared", logits, 4, 0.05, 20_000)[:, 0])
+    broken = noise_sampling.measured_variance(wrong.output_of_one_group("shared", logits, 4, 0.05, 20_000)[:, 0])
+    wanted = 0.05**2 * float(noise_models.shared_variance([Fraction(1, 32)] * 32, 4, 0))
+    assert right.agrees(wanted) and not broken.agrees(wanted)
+
+
+def test_one_group_does_not_move_under_shared_noise():
+    samples = noise_sampling.simulate("shared", [0.3, 0.3], 2, 0.5, 100)
+    assert np.ptp(samples[:, 0]) < 1e-15
+    assert noise_models.shared_variance([Fraction(1, 2)] * 2, 2, 0) == 0
+
+
+def test_pooled_logit_flat_peaked_and_without_bound():
+    assert noise_models.pooled_logit_factor([1.0] * 8) == pytest.approx(1 / 8)
+    gaps = np.linspace(0, 6, 601)
+    factors = [noise_models.pooled_logit_factor([gap, 0.0]) for gap in gaps]
+    assert max(factors) == pytest.approx(1.2196, abs=1e-4)
+    assert gaps[int(np.argmax(factors))] == pytest.approx(noise_models.STANDS_OUT, abs=0.02)
+    for m in (16, 256, 4096):
+        assert noise_models.pooled_logit_factor([np.log(m - 1), *[0.0] * (m - 1)]) >= (2 + np.log(m - 1)) ** 2 / 16
+
+
+def test_softmax_pooling_amplifies_noise_by_chance():
+    """One token 2.4 above the other of its group: more noise on a group's weight than on a token's."""
+    logits = [noise_models.STANDS_OUT, 0.0] * 16
+    measured = noise_sampling.measured_factor("softmax", logits, 2, sigma=0.05, draws=40_000, j=1)
+    assert measured.value - measured.error > 1
+
+
+# ---------------------------------------------------------------- the output
+
+def test_output_identity_by_chance():
+    """Full and grouped outputs of noisy softmaxes: the difference of variances is the within-group scatter."""
+    sigma, draws, m = 0.05, 200_000, 2
+    values = np.array([1.0, -1.0, 4.0, 2.0])
+    full = noise_sampling.measured_variance(noise_sampling.simulate("full", np.zeros(4), m, sigma, draws) @ values)
+    pooled = noise_sampling.measured_variance(noise_sampling.simulate("mean", np.zeros(4), m, sigma, draws) @ values)
+    weights = [Fraction(1, 4)] * 4
+    (scatter,), = noise_output.within_group_scatter([[Fraction(v)] for v in (1, -1, 4, 2)], weights, m)
+    assert abs(full.value - pooled.value - sigma**2 * float(scatter)) <= full.error + pooled.error
+    assert full.value - pooled.value > full.error + pooled.error
+
+
+def test_equal_values_in_groups_gain_nothing():
+    values, weights, m = noise_output.VALUES[0]
+    weights = [Fraction(part, sum(weights)) for part in weights]
+    assert noise_output.full_covariance(values, weights) == noise_output.grouped_covariance(values, weights, m)
+
+
+def test_both_repairs_of_problem_2_are_accepted():
+    assert noise_output.check_problem(noise_output.MEAN_WEIGHT).holds
+    assert noise_output.check_problem(noise_output.GROUP_MASS).holds

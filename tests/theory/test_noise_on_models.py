@@ -1,0 +1,132 @@
+"""Noise in the attention of a model: where it goes, how much of it, and that it leaves again (DGA Figure 3b)."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from cca_lab.cli import app
+from cca_lab.mechanisms import MECHANISMS
+from cca_lab.models import save_pretrained, swap_attention
+from cca_lab.theory import noise, noise_on_models
+from cca_lab.theory.noise_on_models import Noise
+from tests.mutants import theory_noise as wrong
+from tests.training import small
+
+OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2}}
+IDS = torch.arange(60).view(2, 30) % 37 + 1
+every_place = pytest.mark.parametrize(("name", "site"), [(name, site) for name in OPTIONS
+                                                         for site in noise_on_models.sites_of(name)])
+
+
+@pytest.fixture
+def model():
+    """A model whose attention is sharp enough for noise to matter."""
+    made = small.model().eval()
+    for block in made.transformer.h:
+        torch.nn.init.normal_(block.attn.c_attn.weight, std=0.3, generator=torch.Generator().manual_seed(1))
+    return made
+
+
+@every_place
+def test_no_noise_no_divergence(model, name, site):
+    """At sigma = 0 the noisy forward is the mechanism itself, its columns included."""
+    swap_attention(model, name, **OPTIONS[name])
+    assert noise_on_models.divergence(model, IDS, Noise(site, 0.0)).abs().max() < 1e-6
+    assert (noise_on_models.divergence(model, IDS, Noise(site, 0.5)) > 1e-4).all()
+
+
+@every_place
+def test_a_model_attends_as_before_afterwards(model, name, site):
+    swap_attention(model, name, **OPTIONS[name])
+    before, implementation = model(IDS).logits, model.config._attn_implementation
+    with noise_on_models.added(model, Noise(site, 1.0)):
+        assert not torch.equal(model(IDS).logits, before)
+    assert model.config._attn_implementation == implementation
+    assert torch.equal(model(IDS).logits, before)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_takes_noise_on_its_keys(model, name):
+    swap_attention(model, name)
+    assert noise_on_models.divergence(model, IDS, Noise("keys", 0.0)).abs().max() < 1e-6
+    assert noise_on_models.divergence(model, IDS, Noise("keys", 1.0)).isfinite().all()
+
+
+@pytest.mark.parametrize("site", ["keys", "logits"])
+def test_a_seed_is_a_draw(model, site):
+    first, again, other = (noise_on_models.divergence(model, IDS, Noise(site, 0.5, seed)) for seed in (3, 3, 4))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def moved_logits(form, sigma: float, scaling: float | None) -> torch.Tensor:
+    """Return what noise on the keys adds to every logit, (B, H, L, L), two query heads sharing a KV head."""
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(2, 4, 40, 8, generator=generator) * torch.tensor([1.0, 1.0, 5.0, 5.0]).view(4, 1, 1)
+    key = torch.randn(2, 2, 40, 8, generator=generator)
+    caught = []
+    form(lambda module, q, k, *_, **__: caught.append(k), sigma, generator, None, query, key, key, None, scaling)
+    scale = 8**-0.5 if scaling is None else scaling
+    return scale * query @ (caught[0] - key).repeat_interleave(2, dim=1).mT
+
+
+@pytest.mark.parametrize("scaling", [None, 1.0])
+def test_noise_on_keys_has_the_wanted_size_on_the_logits(scaling):
+    """Root mean square sigma over the queries of a KV head, whatever their length and the scale."""
+    per_head = moved_logits(noise_on_models._on_keys, 0.3, scaling).square().unflatten(1, (2, 2))
+    assert torch.allclose(per_head.mean((0, 2, 3, 4)).sqrt(), torch.tensor(0.3), rtol=0.1)
+    broken = moved_logits(wrong.noise_of_one_size, 0.3, scaling).square().unflatten(1, (2, 2))
+    assert not torch.allclose(broken.mean((0, 2, 3, 4)).sqrt(), torch.tensor(0.3), rtol=0.1)
+
+
+def test_noise_on_logits_moves_weights_as_lemma_2_says():
+    """Values that are the identity show the weights; keys of zeros make them even."""
+    length, sigma = 8, 0.1
+    q, keys, values = torch.zeros(1, 4000, 1, 2), torch.zeros(1, 4000, length, 2), torch.eye(length).double()
+    visible = torch.ones(1, 1, 1, length, dtype=torch.bool)
+    weights = noise_on_models.noisy_attention(q.double(), keys.double(), values, visible, 1.0, sigma,
+                                              torch.Generator().manual_seed(0))
+    wanted = sum(c * sigma ** (2 * n) for n, c in enumerate(noise.variance_coefficients([1 / length] * length, 0), 1))
+    assert float(weights.var(dim=1).mean()) == pytest.approx(wanted, rel=0.05)
+    assert torch.allclose(weights.sum(-1), torch.ones(1).double())
+
+
+def test_a_kept_choice_is_the_one_without_noise(model):
+    """Under strong noise the focal tokens change, unless they are kept; the keys are noisy either way."""
+    swap_attention(model, "dga", **OPTIONS["dga"])
+    clean, kept, free = {}, {}, {}
+    with noise_on_models.added(model, Noise(noise_on_models.KEPT, 0.0), clean):
+        model(IDS)
+    kept |= clean
+    for choices in (kept, free):
+        with noise_on_models.added(model, Noise(noise_on_models.KEPT, 2.0), choices):
+            model(IDS)
+    assert sorted(kept) == [0, 1] and all(torch.equal(kept[layer], clean[layer]) for layer in kept)
+    assert not torch.equal(free[0], clean[0])
+    assert noise_on_models.divergence(model, IDS, Noise(noise_on_models.KEPT, 0.5)).min() > 1e-4
+
+
+def test_what_cannot_be_done_is_refused(model):
+    with pytest.raises(ValueError, match="site: got 'values', wanted one of keys, logits"):
+        Noise("values", 1.0)
+    with pytest.raises(ValueError, match="sigma: got -1"):
+        Noise("keys", -1)
+    swap_attention(model, "h2o")
+    with pytest.raises(ValueError, match="'logits' for 'h2o' attention.*noise on keys works"):
+        noise_on_models.divergence(model, IDS, Noise("logits", 1.0))
+
+
+def test_the_command_writes_every_measurement(tmp_path):
+    (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
+    save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
+    command = ["experiments", "noise", "--model", tmp_path / "base", "--text", tmp_path / "text.txt", "--texts", 2,
+               "--length", 64, "--seeds", 1, "--steps", 1, "--out", tmp_path / "noise.json"]
+    shown = CliRunner().invoke(app, [str(word) for word in command])
+    assert shown.exit_code == 0, shown.output
+    written = json.loads((tmp_path / "noise.json").read_text())
+    assert len(written["rows"]) == (2 + 2 + 3) * 2 * 3 and written["device"]
+    for row in written["rows"]:
+        assert row["kl"]["low"] <= row["kl"]["value"] <= row["kl"]["high"] and len(row["seeds"]) == 1
+    refused = CliRunner().invoke(app, [str(word) for word in [*command, "--texts", 10**6]])
+    assert refused.exit_code == 2 and "texts: got 1000000" in refused.output

@@ -1,0 +1,160 @@
+"""P_sparse of a model's heads: against loops over rows, the command end to end, the figures."""
+
+import json
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from cca_lab import analysis
+from cca_lab.cli import app
+from cca_lab.figures import p_sparse as figures
+from cca_lab.models import attention_maps, save_pretrained
+from cca_lab.theory import real_heads
+from cca_lab.theory.sparsity_laws import rho_sparse
+from tests.training import small
+
+
+def causal_maps(*shape: int, spread: float = 2.0) -> torch.Tensor:
+    length = shape[-1]
+    scores = spread * torch.randn(*shape, length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return scores.masked_fill(~torch.ones(length, length).tril().bool(), float("-inf")).softmax(-1)
+
+
+def test_row_statistics_equal_loops_over_rows():
+    maps, lengths = causal_maps(2, 3, 12), torch.tensor([2, 7, 12])
+    maps[0, 0, 6, 1] += maps[0, 0, 6, 0]  # a weight of 0, as a low precision leaves it
+    maps[0, 0, 6, 0] = 0
+    largest, k90, effective, variance, zeros = real_heads.row_statistics(maps, lengths)
+    for layer in range(2):
+        for head in range(3):
+            for place, length in enumerate(lengths.tolist()):
+                row = maps[layer, head, length - 1, :length].tolist()
+                logits = [math.log(weight) for weight in row if weight]
+                mean = sum(logits) / len(logits)
+                index = layer, head, place
+                assert largest[index] == max(row)
+                assert k90[index] == analysis.keys_for_mass_loops(row, 0.9)
+                assert effective[index].log().item() == pytest.approx(analysis.entropy_loops(row), abs=1e-12)
+                assert variance[index].item() == pytest.approx(
+                    sum((logit - mean) ** 2 for logit in logits) / len(logits), rel=1e-12)
+                assert zeros[index].item() == pytest.approx(1 - len(logits) / length)
+
+
+def test_p_sparse_counts_rows_by_the_definition():
+    rows = causal_maps(50, 20)[:, -1]  # (50, 20)
+    largest = rows.amax(dim=-1, keepdim=True)
+    for rho in (0.06, 0.1, 0.3, 1.0):
+        wanted = sum(rho_sparse(row.tolist(), rho) for row in rows) / 50
+        assert real_heads.p_sparse(largest, torch.tensor([20]), rho).item() == wanted
+    assert real_heads.p_sparse(torch.ones(4, 1), torch.tensor([100]), 0.01).item() == 0
+
+
+def test_the_fitted_spreads_are_those_of_gaussian_logits():
+    tau, length = 1.2, 4000
+    logits = tau * torch.randn(8, 1, 1, length, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    rows = logits.softmax(-1)
+    lengths = torch.tensor([length])
+    fitted = real_heads.HeadRows(
+        lengths, rows.amax(-1, keepdim=True), analysis.k90(rows)[..., None].double(),
+        analysis.effective_tokens(rows)[..., None], rows.log().var(-1, correction=0)[..., None],
+        torch.zeros(8, 1, 1, 1))
+    assert fitted.tau.item() == pytest.approx(tau, rel=0.02)
+    assert fitted.tau_entropy.item() == pytest.approx(tau, rel=0.02)
+
+
+def test_measure_reads_the_rows_of_the_models_own_maps():
+    model = small.model()
+    texts = torch.randint(0, len(small.tokenizer()), (3, 20), generator=torch.Generator().manual_seed(0))
+    seen = []
+    rows = real_heads.measure(model, texts, torch.tensor([5, 20]), lambda done, text: seen.append(done))
+    assert rows.largest.shape == (3, 2, 2, 2) and seen == [1, 2, 3]
+    maps = attention_maps(model, texts[1])
+    assert rows.largest[1, :, :, 0].equal(maps[:, :, 4].amax(-1).double())
+    assert rows.p_sparse(0.5).shape == (2, 2, 2) and rows.tau.shape == (2, 2)
+
+
+@pytest.mark.parametrize("shares, wanted", [
+    ([0.2, 0.95, 1.0], 20), ([1.0, 0.9, 0.96], 30), ([1.0, 1.0, 0.9], None), ([1.0, 1.0, 1.0], 10),
+])
+def test_the_measured_length_is_where_it_stays(shares, wanted):
+    assert real_heads.measured_length(shares, [10, 20, 30]) == wanted
+
+
+def test_predictions_may_be_out_of_reach():
+    assert real_heads.predicted_length(2.0, 0.05) == 267
+    assert real_heads.predicted_length(0.2, 0.05) is None and real_heads.predicted_length(0.0, 0.05) is None
+
+
+def test_rows_start_at_100_and_end_with_the_context():
+    assert real_heads.row_lengths(512).tolist()[:2] == [100, 116] and real_heads.row_lengths(512)[-1] == 512
+    assert real_heads.row_lengths(4096)[-1] == 1000
+
+
+def test_the_command_writes_what_it_measured(tmp_path):
+    (tmp_path / "text.txt").write_text(small.corpus().train[0] * 2)
+    save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
+    words = ["sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt", "--texts", 2,
+             "--out", tmp_path / "found.json"]
+    run = CliRunner().invoke(app, [str(word) for word in words])
+    assert run.exit_code == 0, run.output
+    assert "these end at 128" in run.output and str(tmp_path) not in run.output
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["lengths"] == [100, 116, 128] and found["texts"] == 2 and len(found["heads"]) == 4
+    head = found["heads"][0]
+    assert set(head["p_sparse"]) == {"0.05", "0.02", "0.01"} and head["p_sparse"]["0.01"][0] == 0
+    assert set(head["l95"]["0.05"]) == {"tau", "tau_entropy", "measured"} and len(head["k90"]) == 3
+    refused = CliRunner().invoke(app, [*map(str, words), "--length", "300"])
+    assert refused.exit_code == 2 and "at most 128" in refused.output
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: real_heads.row_lengths(100), "context: got 100"),
+    (lambda: real_heads.texts_of(torch.arange(9), 1, 10), "got 1 texts of 10 tokens from 9"),
+    (lambda: real_heads.measure(None, torch.zeros(1, 5), torch.tensor([6])), "lengths: got 6 to 6, wanted 2 to 5"),
+    (lambda: figures.head_curves([1, 2], {0.1: np.ones((1, 1, 3))}), "wanted (layers, heads, 2)"),
+    (lambda: figures.agreement({"t": [1.0]}, [1.0], ["a", "b"], quantity="q"), "names: got 2 for 1 points of 't'"),
+])
+def test_what_is_refused(call, words):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert words in str(error.value)
+
+
+# Figures
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    plt.close("all")
+    yield
+    assert plt.get_fignums() == []
+
+
+def test_curves_are_the_data():
+    (axes,) = figures.objectives([1, 2], {"a": [0.1, 0.2], "b": [1, 1]}, truth=0.5, wrong="b").axes
+    assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[0.1, 0.2], [1, 1]]
+    assert axes.lines[1].get_color() == figures.WRONG
+    (axes,) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]}, bracket=[[0, 1], [0, 1]]).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["bracket", "a", "drawn rows"]
+
+
+def test_head_curves_stand_in_their_panels():
+    shares = {0.05: torch.rand(2, 3, 4), 0.02: torch.rand(2, 3, 4)}
+    figure = figures.head_curves([1, 2, 3, 4], shares, predicted=torch.zeros(2, 3, 2), predicted_at=[1, 4],
+                                 predicted_rate=0.02)
+    assert len(figure.axes) == 6
+    lines = figure.axes[5].lines
+    np.testing.assert_array_equal(lines[0].get_ydata(), shares[0.05][1, 2])
+    assert lines[2].get_color() == lines[1].get_color() and lines[2].get_ydata().tolist() == [0, 0]
+
+
+def test_agreement_has_a_point_for_each_head_and_theory():
+    (axes,) = figures.agreement({"a": [0.1, 0.9], "b": [0.3, 0.4]}, [0.2, 0.7], ["0.0", "0.1"], quantity="P").axes
+    ends, one, two = axes.lines
+    assert ends.get_xdata().tolist() == [0.1, 0.9]
+    assert [one.get_xdata().tolist(), two.get_xdata().tolist()] == [[0.1, 0.9], [0.3, 0.4]]
+    assert [text.get_text() for text in axes.texts] == ["0.0", "0.1"]

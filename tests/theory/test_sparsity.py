@@ -1,0 +1,141 @@
+"""Theorem 1 in rationals: the smallest examples by hand, every repair on every law, and what rho-sparse misses."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cca_lab.theory import sparsity, sparsity_laws, sparsity_meaning
+from cca_lab.theory.sparsity_laws import EVEN_PAIR, TWO_POINT, FiniteLaw, iid, p_sparse, points, random_laws
+
+# By hand
+
+
+def test_the_smallest_counterexample_of_theorem_1():
+    assert p_sparse(EVEN_PAIR, Fraction(1)) == 0
+    assert sparsity.printed_at(EVEN_PAIR, Fraction(1), Fraction(1, 2)) == 1
+    assert sparsity.two_term_bound(EVEN_PAIR, Fraction(1)) == 0
+
+
+@pytest.mark.parametrize("q", TWO_POINT)
+def test_the_three_two_valued_logits_have_closed_forms(q):
+    law, rho = TWO_POINT[q], Fraction(1)
+    assert p_sparse(law, rho) == 1 - q**3 - (1 - q) ** 3
+    assert sparsity.eq19(law, rho) == 1 - (1 - q * (1 - q**2)) ** 3
+    assert sparsity.eq19(law, rho) > p_sparse(law, rho)
+
+
+def test_equation_20_breaks_at_its_third_line_and_at_its_last():
+    lines = sparsity.eq20_lines(EVEN_PAIR, Fraction(1), Fraction(1, 2))
+    assert lines == (1, 1, 0, 0, 0, 0, 0)
+    assert sparsity.wrong_steps(lines) == ["2 -> 3: 1 = 0"]
+    dependent = sparsity.eq20_lines(sparsity_laws.OPPOSED, Fraction(1), Fraction(2))
+    assert any(step.startswith("6 -> 7") for step in sparsity.wrong_steps(dependent))
+
+
+def test_for_independent_logits_the_last_step_of_equation_20_is_right():
+    for law in TWO_POINT.values():
+        for x in points(law, Fraction(1)):
+            lines = sparsity.eq20_lines(law, Fraction(1), x)
+            assert all(step.startswith("2 -> 3") for step in sparsity.wrong_steps(lines))
+
+
+def test_the_printed_bound_says_one_for_every_law():
+    assert all(sparsity.printed_bound(law, rho) == 1 for law, rho in random_laws(40, seed=1))
+
+
+# Any law
+
+
+rates = st.integers(1, 8).map(lambda k: Fraction(k, 8))
+
+
+@st.composite
+def joint_laws(draw) -> tuple[FiniteLaw, Fraction]:
+    length = draw(st.integers(2, 4))
+    rows = draw(st.lists(st.tuples(*[st.integers(1, 30)] * length), min_size=1, max_size=4))
+    chances = draw(st.lists(st.integers(1, 9), min_size=len(rows), max_size=len(rows)))
+    outcomes = tuple((Fraction(chance, sum(chances)), tuple(map(Fraction, row)))
+                     for chance, row in zip(chances, rows, strict=True))
+    return FiniteLaw("drawn", outcomes), Fraction(1, length) + draw(rates) * (1 - Fraction(1, length))
+
+
+@given(joint_laws())
+def test_every_repaired_bound_holds_for_any_joint_law(case):
+    law, rho = case
+    true = p_sparse(law, rho)
+    assert sparsity.two_term_bound(law, rho) <= true
+    assert sparsity.counting_bound(law, rho) <= true
+    bar = law.probability(lambda row: law.length * rho * row[0] <= sum(row))
+    assert all(sparsity.union_bound(law, rho, x) >= bar for x in points(law, rho))
+
+
+@given(joint_laws(), st.integers(1, 2000))
+def test_no_x_is_missed_between_the_points(case, thousandths):
+    law, rho = case
+    x = Fraction(thousandths, 1000) * max(points(law, rho))
+    assert sparsity.two_term_at(law, rho, x) <= sparsity.two_term_bound(law, rho)
+    assert sparsity.printed_at(law, rho, x) <= sparsity.printed_bound(law, rho)
+
+
+@given(joint_laws())
+def test_a_larger_rate_is_easier_to_pass(case):
+    law, rho = case
+    assert p_sparse(law, rho) <= p_sparse(law, (rho + 1) / 2)
+
+
+@given(st.integers(2, 4), st.integers(1, 9), st.integers(2, 9))
+def test_equation_19_holds_where_at_most_one_weight_can_pass(length, tenths, large):
+    law = iid("drawn", {1: 1 - Fraction(tenths, 10), large: Fraction(tenths, 10)}, length)
+    rho = Fraction(2, length)
+    assert sparsity.eq19(law, rho) <= p_sparse(law, rho) == sparsity.counting_bound(law, rho)
+
+
+def test_counting_is_exact_where_eq19_fails_or_close():
+    assert sparsity.counting_bound(TWO_POINT[Fraction(4, 5)], Fraction(1)) == Fraction(3, 2) * Fraction(36, 125)
+
+
+def test_what_is_no_law_is_refused():
+    for outcomes in (((Fraction(1, 2), (Fraction(1),)),), ((Fraction(1), (Fraction(0), Fraction(1))),)):
+        with pytest.raises(ValueError, match="wanted sum 1"):
+            FiniteLaw("bad", outcomes)
+
+
+# What it misses
+
+
+def test_the_sink_that_is_sparse_and_needs_889_of_1000_tokens():
+    row = sparsity_meaning.sink(1000, Fraction(101, 1000))
+    assert sparsity_laws.rho_sparse(row, Fraction(1, 100)) and sparsity_meaning.k90(row) == 889
+    assert sparsity_meaning.most_tokens(1000, Fraction(1, 100), max(row)) == 889
+    assert not sparsity_laws.rho_sparse(sparsity_meaning.sink(1000, Fraction(1, 10)), Fraction(1, 100))
+
+
+@pytest.mark.parametrize("weight, rho, length", [("13/100", "1/50", 385), ("1/8", "1/50", 401), ("1/6", "1/50", 301)])
+def test_a_constant_sink_jumps_at_one_length(weight, rho, length):
+    weight, rho = Fraction(weight), Fraction(rho)
+    assert sparsity_meaning.jump(weight, rho) == length
+    sparse = [sparsity_laws.rho_sparse(sparsity_meaning.sink(n, weight), rho) for n in (length - 1, length)]
+    assert sparse == [False, True]
+
+
+def test_long_gaussian_rows_need_a_constant_share_of_tokens():
+    shares = [sparsity_meaning.gaussian_share(tau) for tau in (1, 2, 3)]
+    assert shares == pytest.approx([0.611, 0.236, 0.0429], abs=1e-3)
+    with pytest.raises(ValueError, match="order: got 3"):
+        sparsity_meaning.gaussian_effective_share(1.0, 3)
+
+
+def test_a_drawn_gaussian_row_agrees_with_its_limits():
+    import torch
+
+    from cca_lab import analysis
+
+    tau, length = 1.5, 400_000
+    row = (tau * torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(0)
+    assert analysis.k90(row).item() / length == pytest.approx(sparsity_meaning.gaussian_share(tau), rel=0.02)
+    spread = analysis.effective_tokens(row).item() / length
+    assert spread == pytest.approx(sparsity_meaning.gaussian_effective_share(tau), rel=0.02)
+    assert 1 / row.square().sum().item() / length == pytest.approx(
+        sparsity_meaning.gaussian_effective_share(tau, 2), rel=0.1)
