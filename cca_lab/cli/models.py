@@ -106,6 +106,7 @@ def recover(
     learning_rate: Annotated[float, typer.Option(help="Of each finetuning.")] = 1e-3,
     rows: Annotated[int, typer.Option(help="Sequences a step.")] = 8,
     length: Length = None,
+    text_share: Annotated[float, typer.Option(help="Share of sequences that are text.")] = 0.75,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 0,
     text: Text = None,
 ) -> None:
@@ -115,7 +116,7 @@ def recover(
 
     with door():
         run(model, {"group": group, "window": window}, steps, learning_rate,
-            Reading(length, rows, seed=seed), out, text=text)
+            Reading(length, rows, text_share, seed), out, text=text)
 
 
 @app.command()

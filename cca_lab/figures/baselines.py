@@ -102,7 +102,8 @@ def _kinds(axes: Axes, held: np.ndarray, *, square: bool = True) -> None:
 
 def _cells(axes: Axes, matrix: Any, colours: Colormap, *, square: bool = True, **scale: Any) -> None:
     seaborn.heatmap(np.ma.filled(matrix, np.nan), mask=np.ma.getmaskarray(matrix), ax=axes, cmap=colours,
-                    cbar=False, square=square, linewidths=0.4, linecolor="#DADADA", **scale)
+                    cbar=False, square=square, linewidths=0.4, linecolor="#DADADA", xticklabels=False,
+                    yticklabels=False, **scale)
 
 
 def _label(axes: Axes, title: str, rows: list[str] | None, columns: list[str]) -> None:

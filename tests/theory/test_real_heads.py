@@ -15,6 +15,7 @@ from cca_lab.figures import p_sparse as figures
 from cca_lab.models import attention_maps, save_pretrained
 from cca_lab.theory import real_heads
 from cca_lab.theory.sparsity_laws import rho_sparse
+from tests.mutants import theory_sparsity as mutants
 from tests.training import small
 
 
@@ -51,6 +52,22 @@ def test_p_sparse_counts_rows_by_the_definition():
         wanted = sum(rho_sparse(row.tolist(), rho) for row in rows) / 50
         assert real_heads.p_sparse(largest, torch.tensor([20]), rho).item() == wanted
     assert real_heads.p_sparse(torch.ones(4, 1), torch.tensor([100]), 0.01).item() == 0
+
+
+@pytest.mark.parametrize("mutant", [mutants.at_the_bar, mutants.bar_without_length])
+def test_mutants_of_p_sparse_are_noticed(mutant):
+    lengths = torch.tensor([4, 8])
+    largest = torch.tensor([[0.5, 0.25], [0.4, 0.26]], dtype=torch.float64)  # bars at rho = 1/2: 1/2 and 1/4
+    wanted = [0.0, 0.5]
+    assert real_heads.p_sparse(largest, lengths, 0.5).tolist() == wanted
+    assert mutant(largest, lengths, 0.5).tolist() != wanted
+
+
+def test_a_spread_over_unread_tokens_is_noticed():
+    maps, lengths = causal_maps(1, 1, 12), torch.tensor([6])
+    wanted = maps[0, 0, 5, :6].log().var(correction=0)
+    assert real_heads.row_statistics(maps, lengths)[3].item() == pytest.approx(wanted.item(), rel=1e-12)
+    assert mutants.spread_over_unread_tokens(maps, lengths).item() > 2 * wanted
 
 
 def test_the_fitted_spreads_are_those_of_gaussian_logits():
