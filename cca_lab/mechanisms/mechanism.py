@@ -25,7 +25,8 @@ class Mechanism:
         loops: the paper's algorithm row by row; the specification.
         attention: the vectorised form, (q, k, v, **options, backend=...) -> (B, H, L, D). Options are
             JSON values; the keywords in `RUNTIME` are handed over by whoever calls it.
-        effective: (q, k, **options) -> E, (B, H, L, L), with attention(q, k, v) = E v.
+        effective: (q, k, **options) -> E, (B, H, L, L), with attention(q, k, v) = E v. Where the values take
+            part in the weights it also takes `values`, (B, Hk, L, D).
         defaults: the options used when none are given; sized for contexts of about 512 tokens.
         paper_presets: the options the paper reports results with, by where it reports them.
         causal_scope: (**options) -> which tokens may influence a row: EVERY_ROW, WHOLE_PROMPT or OWN_BLOCK.

@@ -19,7 +19,7 @@ from cca_lab.models.plugin import attention_of
 from cca_lab.models.trainable import mark_trainable, masked_losses
 from cca_lab.tasks.mixture import Mixture
 
-STRATEGIES = ("full", "qkv", "compressor", "none")
+STRATEGIES = ("full", "qkv", "none", "compressor")
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class FinetuneConfig:
     Attributes:
         steps: optimizer steps.
         strategy: "full", "qkv" (W^Q, W^K, W^V only, the paper's partial
-            finetuning), "compressor" (only what the mechanism added, as LoCoCo's
-            Section 4.2 does) or "none" (the swapped model as it is).
+            finetuning), "none" (the swapped model as it is) or "compressor" (only
+            what the mechanism added, as LoCoCo's Section 4.2 does).
         learning_rate: after warm-up; it falls linearly to a tenth by the last step.
         warmup: steps of linear warm-up.
         accumulation: micro-steps summed into one optimizer step.

@@ -168,6 +168,22 @@ on_every_linear_rung = pytest.mark.parametrize(
     ("name", "options", "rung"), [case for case in ON_RUNGS if linear(*case[:2])], ids=label)
 above_the_loops = pytest.mark.parametrize(
     ("name", "options", "rung"), [case for case in ON_RUNGS if case[2] != "loops"], ids=label)
+takes_tables = pytest.mark.parametrize(                           # full attention needs none: q and k say it all
+    ("name", "options", "rung"), [case for case in ON_RUNGS if case[2] != "loops" and case[0] != "full"], ids=label)
+
+
+def applies(check: str, name: str, options: dict) -> bool:
+    """Whether a symmetry can be asked of a mechanism at all; those that do not hold stand in EXEMPT."""
+    if check == "rope_translation":
+        return name != "full"
+    if check == "right_padding":  # a choice may depend on what follows: test_causality_is_what_is_declared
+        return MECHANISMS[name].causal_scope(**options) == EVERY_ROW
+    return True
+
+
+symmetries = pytest.mark.parametrize(
+    ("check", "name", "options", "rung"),
+    [(check, *case) for check in SYMMETRIES for case in ON_RUNGS if applies(check, *case[:2])], ids=label)
 
 
 # ---------------------------------------------------------------- the table
@@ -213,10 +229,8 @@ def test_rungs_agree(name, options, rung, sizes):
     bench.check_same(implementation(name, rung), options, implementation(name, "loops"), **sizes)
 
 
-@above_the_loops
+@takes_tables
 def test_rungs_agree_under_rotation(name, options, rung):
-    if name == "full":
-        return  # takes no tables: positions are in q and k already
     tables = bench.rope_tables(12, 4)
     q, k, v = bench.inputs(12, batch=2, heads=4, kv_heads=2)
     inputs = bench.rotate(q, *tables), bench.rotate(k, *tables), v
@@ -260,13 +274,8 @@ def test_effective_is_what_v_identity_reads(name, options, rung):
 
 # ---------------------------------------------------------------- what must not matter
 
-@on_every_rung
-@pytest.mark.parametrize("check", SYMMETRIES)
+@symmetries
 def test_symmetries(check, name, options, rung):
-    if check == "rope_translation" and name == "full":
-        return  # takes no tables
-    if check == "right_padding" and MECHANISMS[name].causal_scope(**options) != EVERY_ROW:
-        return  # the choice may depend on what follows; test_causality_is_what_is_declared says how
     exempt = EXEMPT.get((name, check))
     if exempt is not None and exempt.items() <= options.items():
         with pytest.raises((AssertionError, ValueError)):
