@@ -39,7 +39,7 @@ class Mechanism:
             None if nothing is chosen.
         new_module: (config, **options) -> the trainable module of one layer, passed as
             `attention(..., compressor=)`; None if there is nothing to train.
-        training_only: whether the model attends in full once it is trained.
+        training_only: whether the paper attends in full once the model is trained: swap back to "full" then.
     """
 
     name: str
