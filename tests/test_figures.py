@@ -216,3 +216,15 @@ def test_vectors_end_where_they_were_given():
 def test_colours_of_different_meaning_differ():
     colours = [style.RAW, style.CORE, style.GOOD, style.WRONG, style.MISSING, style.SKY]
     assert len(set(colours)) == len(colours) == len(style.SERIES)
+
+
+def test_the_comparison_shows_every_mechanism_and_place():
+    from cca_lab.figures.comparison import comparison
+
+    estimate = {"value": 12.0, "low": 11.0, "high": 13.0}
+    row = {"exact_match": {place: {"value": 0.25} for place in ("0.0", "0.5", "1.0", "all")}, "perplexity": estimate}
+    figure = comparison({"full": row | {"title": "Full"}, "cca": row | {"title": "CCA"}})
+    left, right = figure.axes
+    assert [tick.get_text() for tick in left.get_yticklabels()] == ["Full", "CCA"]
+    assert [text.get_text() for text in left.texts] == ["25"] * 6
+    assert right.get_xlim()[0] < 12 < right.get_xlim()[1]

@@ -14,6 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+WIDE = 200  # columns of a table that is not printed to a terminal
+
 
 def machine() -> dict[str, Any]:
     """The device, its threads and the versions that a measurement depends on."""
@@ -76,4 +78,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*map(str, row))
-    (console or Console()).print(table)
+    console = console or Console()
+    if not console.is_terminal:
+        console = Console(file=console.file, width=WIDE)  # a log has no width that a table could respect
+    console.print(table)

@@ -36,7 +36,7 @@ def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
     value, low, high = (np.array([row["perplexity"][key] for row in rows.values()]) for key in ("value", "low", "high"))
     right.errorbar(value, at, xerr=[value - low, high - value], fmt="o", color=RAW, ecolor=FAINT, capsize=2)
     right.axvline(value[0], color=FAINT, linestyle="--", linewidth=1)
-    right.set(xlabel="perplexity on held-out text, 95 % interval (log scale)", title="How well it reads", xscale="log")
+    right.set(xlabel="perplexity, 95 % interval (log scale)", title="How well it reads", xscale="log")
     ticks = [tick for tick in (5, 10, 15, 20, 30, 50, 100, 200, 500, 1000) if low.min() * 0.8 < tick < high.max() * 1.2]
     right.set_xticks(ticks, [str(tick) for tick in ticks])
     right.minorticks_off()
