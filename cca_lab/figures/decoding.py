@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from cca_lab.figures.style import CORE, EMPTY, FAINT, INK, RAW, SERIES, as_array, styled
 
@@ -150,6 +151,9 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *, title: str = "")
     for axes, (name, times), colour in zip(panels[:, 0], milliseconds.items(), SERIES, strict=False):
         axes.bar(np.arange(1, len(times) + 1), times, width=0.8, color=colour, linewidth=0)
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_ylabel(name, rotation=0, ha="right", va="center", color=colour)
         axes.grid(axis="y", color=EMPTY, linewidth=0.8)
         axes.set_axisbelow(True)
