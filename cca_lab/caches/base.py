@@ -165,6 +165,11 @@ class StateLayer(CacheLayerMixin):
         return -1
 
 
+def append(past: Tensor | None, new: Tensor) -> Tensor:
+    """Concatenate along the tokens into memory of its own, which holds nothing else."""
+    return torch.cat([new] if past is None else [past, new], dim=-2)
+
+
 def _step(state: State, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation | None, scale: float,
           rows: slice, padding: int) -> Tensor:
     """Let a state read its rows without their padding; the output is zero there."""

@@ -11,10 +11,10 @@ from copy import copy
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import PreTrainedConfig
 
 from cca_lab.attention import interval_attention, pool_groups
-from cca_lab.caches.base import MechanismCache, Rotation
+from cca_lab.caches.base import MechanismCache, Rotation, append
+from cca_lab.caches.sizes import cache_sizes, has_rotary
 
 FEW_ROWS = 16  # up to so many, the matrix of weights is small and planning blocks would take longer
 
@@ -46,8 +46,8 @@ class CCAState:
              rotation: Rotation | None) -> Tensor:
         """Read T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
         start, stop = self.seen, self.seen + key.shape[-2]
-        self.raw_key = _append(self.raw_key, key)
-        self.raw_value = _append(self.raw_value, value)
+        self.raw_key = append(self.raw_key, key)
+        self.raw_value = append(self.raw_value, value)
         self._close_groups(query, rotation, start, stop, scale)
         row = torch.arange(start, stop + 1)  # on the CPU, where intervals are planned
         visible = self.visible(row)
@@ -62,7 +62,7 @@ class CCAState:
         begin, end = start // self.group * self.group, stop // self.group * self.group
         if rotation is not None:  # every row turns by the same relative angle, so one row's table will do
             past = self.rotation or (None, None)
-            rotation = tuple(_append(old, new[:1]) for old, new in zip(past, rotation, strict=True))
+            rotation = tuple(append(old, new[:1]) for old, new in zip(past, rotation, strict=True))
             self.rotation = tuple(table[:, end - begin:].clone() for table in rotation)
         if end == begin:
             return
@@ -72,8 +72,8 @@ class CCAState:
         rotation = rotation and tuple(table[:, :end - begin] for table in rotation)
         core_key, core_value = pool_groups(judge, self.raw_key[:, :, raw], self.raw_value[:, :, raw],
                                            self.group, scale=scale, rotation=rotation, **self.pooling)
-        self.core_key = _append(self.core_key, core_key)
-        self.core_value = _append(self.core_value, core_value)
+        self.core_key = append(self.core_key, core_key)
+        self.core_value = append(self.core_value, core_value)
 
     def _attend(self, query: Tensor, row: Tensor, visible: Tensor, scale: float) -> Tensor:
         """Attend to the visible cores and, after them, the raw tokens, in one softmax."""
@@ -111,11 +111,6 @@ class CCAState:
         return new
 
 
-def _append(past: Tensor | None, new: Tensor) -> Tensor:
-    """Concatenate along the tokens into memory of its own, which holds nothing else."""
-    return torch.cat([new] if past is None else [past, new], dim=-2)
-
-
 class CCACache(MechanismCache):
     """The cache for generating with CCA-Attention: `model.generate(ids, past_key_values=CCACache(model))`.
 
@@ -133,15 +128,10 @@ class CCACache(MechanismCache):
 
     def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4) -> int:
         """Return `nbytes()` after `length` tokens, from the closed form of `cca_cache_bytes`."""
-        config: PreTrainedConfig = self.config
-        heads = config.num_attention_heads
-        kv_heads = getattr(config, "num_key_value_heads", None) or heads
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-        core_heads = heads if self.choice.get("per_query_head") else kv_heads
-        return cca_cache_bytes(
-            length, group=self.choice["group"], window=self.choice["window"], layers=config.num_hidden_layers,
-            kv_heads=kv_heads, head_dim=head_dim, core_heads=core_heads, batch=batch, itemsize=itemsize,
-            rotary=hasattr(config, "rope_parameters"))
+        core_heads = self.config.num_attention_heads if self.choice.get("per_query_head") else None
+        return cca_cache_bytes(length, group=self.choice["group"], window=self.choice["window"],
+                               core_heads=core_heads, rotary=has_rotary(self.config), batch=batch,
+                               itemsize=itemsize, **cache_sizes(self.config))
 
 
 def cca_cache_bytes(length: int, *, group: int, window: int, layers: int, kv_heads: int, head_dim: int,

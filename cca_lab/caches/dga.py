@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.caches.base import MechanismCache, Rotation
+from cca_lab.caches.base import MechanismCache, Rotation, append
 from cca_lab.caches.cca import FEW_ROWS
 from cca_lab.caches.sizes import cache_sizes, has_rotary
 from cca_lab.mechanisms import dga
@@ -71,15 +71,15 @@ class DGAState:
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float, rotation: Rotation | None) -> Tensor:
         """Attend to what is kept and to the raw tokens, in one softmax."""
-        self.raw_key, self.raw_value = _append(self.raw_key, key), _append(self.raw_value, value)
+        self.raw_key, self.raw_value = append(self.raw_key, key), append(self.raw_value, value)
         if self.rule.choose == "blocks":
-            self.raw_query = _append(self.raw_query, query)
+            self.raw_query = append(self.raw_query, query)
         if rotation is not None:
-            self.rotation = tuple(_append(past, new)
+            self.rotation = tuple(append(past, new)
                                   for past, new in zip(self.rotation or (None, None), rotation, strict=True))
         keys, values = self.raw_key, self.raw_value
         if self.kept_key is not None:
-            keys, values = _append(self.kept_key, keys), _append(self.kept_value, values)
+            keys, values = append(self.kept_key, keys), append(self.kept_value, values)
         rows = query.shape[2]
         backend = "dense" if self.backend == "auto" and rows <= FEW_ROWS else self.backend
         return interval_attention(query, keys, values, causal_intervals(rows, keys.shape[2]), scale=scale,
@@ -104,8 +104,8 @@ class DGAState:
         """Append the focal tokens of a stretch, and its groups, to what is kept."""
         keys, values, phi = columns(query, key, value, focal, rule, scale, rotation)
         kept = int(focal[0, 0].sum()) + phi.shape[2]
-        self.kept_key = _append(self.kept_key, keys[:, :, :kept])
-        self.kept_value = _append(self.kept_value, values[:, :, :kept])
+        self.kept_key = append(self.kept_key, keys[:, :, :kept])
+        self.kept_value = append(self.kept_value, values[:, :, :kept])
 
     def tensors(self) -> list[Tensor]:
         """Return every tensor that is stored."""
@@ -120,11 +120,6 @@ class DGAState:
             tensor = getattr(self, name)
             setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
         return new
-
-
-def _append(past: Tensor | None, new: Tensor) -> Tensor:
-    """Concatenate along the tokens into memory of its own, which holds nothing else."""
-    return torch.cat([new] if past is None else [past, new], dim=-2)
 
 
 class DGACache(MechanismCache):

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.caches.base import MechanismCache, Rotation
+from cca_lab.caches.sizes import cache_sizes
 from cca_lab.mechanisms.lococo_compressor import Compressor
 from cca_lab.mechanisms.lococo_memory import Memory, attention_received, compress
 from cca_lab.mechanisms.lococo_rows import Settings, cache_tokens
@@ -159,18 +160,13 @@ class LoCoCoCache(MechanismCache):
         Raises:
             ValueError: with borders="calls", where the size depends on the calls.
         """
-        config = self.config
-        heads = config.num_attention_heads
         settings = self.settings
         if settings.borders == "calls":
             raise ValueError("borders: with 'calls' the size depends on the calls, wanted 'text'; measure it "
                              "with nbytes()")
         return lococo_cache_bytes(
             length, slots=settings.slots, segment=settings.segment, buffer=settings.buffer,
-            when=settings.when, layers=config.num_hidden_layers,
-            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-            scored=settings.scored, batch=batch, itemsize=itemsize)
+            when=settings.when, scored=settings.scored, batch=batch, itemsize=itemsize, **cache_sizes(self.config))
 
 
 def lococo_cache_bytes(length: int, *, slots: int, segment: int, layers: int, kv_heads: int, head_dim: int,

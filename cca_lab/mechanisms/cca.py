@@ -31,12 +31,12 @@ from cca_lab.attention import effective_attention, interval_attention, pool_grou
 from cca_lab.mechanisms.cca_rows import cache_tokens, core_count, intervals, pairs, visible_cores
 from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
+from cca_lab.mechanisms.rotary import Rotation, check_rotation
 
 __all__ = ["attention", "cache_tokens", "core_count", "cores", "effective", "intervals", "loops", "pairs",
            "visible_cores"]
 
 POOLINGS = ("softmax", "mean", "max")
-Rotation = tuple[Tensor, Tensor]
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: float | None = None,
@@ -196,14 +196,7 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, rotat
     if pooling not in POOLINGS:
         raise ValueError(f"pooling: got {pooling!r}, wanted one of {', '.join(POOLINGS)}; "
                          "the paper's is 'softmax'")
-    if rotation is None:
-        return
-    batch, _, length, head_dim = q.shape
-    wanted = {(length, head_dim), (1, length, head_dim), (batch, length, head_dim)}
-    if len(rotation) != 2 or any(tuple(table.shape) not in wanted for table in rotation) or head_dim % 2:
-        got = [tuple(table.shape) for table in rotation]
-        raise ValueError(f"rotation: got {got}, wanted (cos, sin) of shape (L, D) or (B, L, D) = "
-                         f"({batch}, {length}, {head_dim}), D even; pass the tables that rotated q and k")
+    check_rotation(rotation, q)
 
 
 def exact_when(length: int, *, group: int, window: int, **_: Any) -> bool:
