@@ -78,7 +78,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*map(str, row))
-    console = console or Console()
-    if not console.is_terminal:
-        console = Console(file=console.file, width=WIDE)  # a log has no width that a table could respect
+    if console is None:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=WIDE)  # a log has no width that a table could respect
     console.print(table)
