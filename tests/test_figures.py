@@ -228,3 +228,11 @@ def test_the_comparison_shows_every_mechanism_and_place():
     assert [tick.get_text() for tick in left.get_yticklabels()] == ["Full", "CCA"]
     assert [text.get_text() for text in left.texts] == ["25"] * 6
     assert right.get_xlim()[0] < 12 < right.get_xlim()[1]
+
+
+def test_no_curve_is_dropped_for_want_of_a_colour():
+    """Zipping with the colours would end at the shorter of the two."""
+    six = {str(n): [1, 2] for n in range(6)}
+    assert len(curves.growth([1, 2], six, ylabel="pairs").axes[0].lines) == 6
+    with pytest.raises(ValueError, match="got 7, wanted at most 6"):
+        curves.growth([1, 2], six | {"one more": [1, 2]}, ylabel="pairs")

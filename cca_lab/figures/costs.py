@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import EMPTY, INK, SERIES, styled
+from cca_lab.figures.style import INK, coloured, name_line, powers_of_two, styled
 
 
 @styled
@@ -27,21 +27,15 @@ def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, yla
             raise ValueError(f"series {name!r}: got {len(values)} values for {len(groups)} group sizes, "
                              "wanted one for each")
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
-    for (name, values), colour in zip(series.items(), SERIES, strict=False):
+    for (name, values), colour in coloured(series.items()):
         least = int(np.argmin(values))
         axes.plot(groups, values, color=colour, linewidth=2)
         axes.plot(groups[least], values[least], "o", color=colour, markersize=6)
         axes.annotate(f"g = {groups[least]}", (groups[least], values[least]), xytext=(0, -13), ha="center",
                       textcoords="offset points", color=colour, fontsize=8.5)
-        axes.annotate(name, (groups[-1], values[-1]), xytext=(7, 0), textcoords="offset points", color=colour,
-                      va="center", fontsize=9, annotation_clip=False)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
+        name_line(axes, name, groups[-1], values[-1], colour)
+    powers_of_two(axes, xlabel, ylabel, title)
     axes.margins(y=0.12)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title)
-    axes.grid(color=EMPTY, linewidth=0.8)
     return figure
 
 
@@ -63,7 +57,7 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
             raise ValueError(f"row {name!r}: got parts {list(row)}, wanted {parts}; every bar has the same parts")
     figure, axes = plt.subplots(figsize=(6.4, 1.1 + 0.45 * len(rows)))
     start = np.zeros(len(rows))
-    for part, colour in zip(parts, SERIES, strict=False):
+    for part, colour in coloured(parts):
         widths = np.array([row[part] for row in rows.values()])
         axes.barh(list(rows), widths, left=start, color=colour, height=0.6, label=part)
         start += widths

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import EMPTY, INK, SERIES, styled
+from cca_lab.figures.style import INK, SERIES, coloured, name_line, powers_of_two, styled
 
 
 @styled
@@ -26,16 +26,10 @@ def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, y
             raise ValueError(f"series {name!r}: got {len(values)} values for {len(lengths)} lengths, "
                              "wanted one for each")
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
-    for (name, values), colour in zip(series.items(), SERIES, strict=False):
+    for (name, values), colour in coloured(series.items()):
         axes.plot(lengths, values, color=colour, linewidth=2, marker="o", markersize=3.5)
-        axes.annotate(name, (lengths[-1], values[-1]), xytext=(7, 0), textcoords="offset points",
-                      color=colour, va="center", fontsize=9, annotation_clip=False)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title)
-    axes.grid(color=EMPTY, linewidth=0.8)
+        name_line(axes, name, lengths[-1], values[-1], colour)
+    powers_of_two(axes, xlabel, ylabel, title)
     return figure
 
 

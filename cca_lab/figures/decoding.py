@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from cca_lab.figures.style import CORE, EMPTY, FAINT, INK, RAW, SERIES, as_array, styled
+from cca_lab.figures.style import CORE, EMPTY, FAINT, INK, RAW, SERIES, as_array, coloured, styled
 
 LEAST_SHARE = 1e-9  # what is less of a token is rounding
 _CELL, _LINE = 0.62, 0.32  # inches of an entry and of a row
@@ -91,7 +91,7 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
     if unknown:
         raise ValueError(f"measured: got {sorted(unknown)}, wanted names of series: {list(series)}")
     figure, axes = plt.subplots(figsize=(7.0, 4.0))
-    for (name, values), colour in zip(series.items(), SERIES, strict=False):
+    for (name, values), colour in coloured(series.items()):
         axes.plot(lengths, values, color=colour, linewidth=1.8, marker=None if measured else "o", markersize=3.5)
         dots = (measured or {}).get(name, {})
         axes.plot(list(dots), list(dots.values()), "o", color=colour, markersize=5)
@@ -107,7 +107,7 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
 def _name_ends(axes: Axes, ends: Mapping[str, float]) -> None:
     """Write each name to the right of where its line ends, moved apart where they would overlap."""
     low, high = np.log(axes.get_ylim())
-    colours = dict(zip(ends, SERIES, strict=False))
+    colours = dict(coloured(ends))
     order = sorted(ends, key=ends.get)
     places = spread([(np.log(ends[name]) - low) / (high - low) for name in order], _APART)
     for name, place in zip(order, places, strict=True):
@@ -148,7 +148,7 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *, title: str = "")
     _check_names(milliseconds)
     figure, panels = plt.subplots(len(milliseconds), 1, sharex=True, sharey=True, squeeze=False,
                                   figsize=(7.0, 0.72 * len(milliseconds) + 0.9))
-    for axes, (name, times), colour in zip(panels[:, 0], milliseconds.items(), SERIES, strict=False):
+    for axes, ((name, times), colour) in zip(panels[:, 0], coloured(milliseconds.items()), strict=True):
         axes.bar(np.arange(1, len(times) + 1), times, width=0.8, color=colour, linewidth=0)
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))

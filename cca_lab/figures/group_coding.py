@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from cca_lab.figures.style import EMPTY, FAINT, INK, RAW, SERIES, WRONG, as_array, styled
+from cca_lab.figures.style import EMPTY, FAINT, INK, RAW, WRONG, as_array, coloured, styled
 
 DASHED = (0, (5, 3))
 
@@ -30,7 +30,7 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
         base: of the logarithmic axes; None for linear ones.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.8))
-    for (name, values), colour in zip(predicted.items(), SERIES, strict=False):
+    for (name, values), colour in coloured(predicted.items()):
         axes.plot(x, values, color=colour, linewidth=2, label=name)
         if measured and name in measured:
             values, errors = np.array(measured[name], dtype=float).T
@@ -111,7 +111,7 @@ def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float
     """
     figure, row = plt.subplots(1, len(panels), figsize=(3.1 * len(panels) + 1.8, 3.3), squeeze=False, sharey=True)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    colours, handles = dict(zip(names, SERIES, strict=False)), {}
+    colours, handles = dict(coloured(names)), {}
     for axes, (title, lines) in zip(row[0], panels.items(), strict=True):
         for name, triples in lines.items():
             value, low, high = np.array(triples, dtype=float).T

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import EMPTY, SERIES, as_array, styled
+from cca_lab.figures.style import EMPTY, as_array, coloured, styled
 
 
 @styled
@@ -25,7 +25,7 @@ def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str
     if unknown:
         raise ValueError(f"half_life: got {sorted(unknown)}, wanted names of curves: {list(curves)}")
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
-    for (name, curve), colour in zip(curves.items(), SERIES, strict=False):
+    for (name, curve), colour in coloured(curves.items()):
         weights = as_array(curve).astype(float)
         steps = [step for step, weight in enumerate(weights) if weight > 0]
         axes.plot(steps, weights[steps], color=colour, linewidth=2, label=name)
@@ -47,7 +47,7 @@ def columns_held(counts: Mapping[str, Sequence[int]], *, title: str = "") -> Fig
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(6.4, 3.2))
-    for (name, held), colour in zip(counts.items(), SERIES, strict=False):
+    for (name, held), colour in coloured(counts.items()):
         axes.step(range(1, len(held) + 1), held, where="post", color=colour, linewidth=1.6, label=name)
     axes.set(xlabel="tokens read", ylabel="columns held", title=title, ylim=(0, None))
     axes.legend()

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import EMPTY, FAINT, INK, SERIES, WRONG, as_array, styled
+from cca_lab.figures.style import EMPTY, FAINT, INK, WRONG, as_array, coloured, styled
 
 DASHED = (0, (5, 3))
 
@@ -25,7 +25,7 @@ def objectives(x: Any, curves: Mapping[str, Any], *, truth: float, wrong: str, t
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(7.0, 3.2))
-    for (name, values), colour in zip(curves.items(), SERIES, strict=False):
+    for (name, values), colour in coloured(curves.items()):
         axes.plot(as_array(x), as_array(values), color=WRONG if name == wrong else colour, linewidth=2, label=name)
     axes.axhline(truth, color=INK, linewidth=1.2, linestyle=DASHED, label="$P_{sparse}$")
     axes.set(xscale="log", xlabel="$x$", ylabel="claimed lower bound")
@@ -53,7 +53,7 @@ def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str,
     if bracket is not None:
         low, high = as_array(bracket).T
         axes.fill_between(lengths, low, high, color=EMPTY, label="bracket")
-    for (name, values), colour in zip(curves.items(), SERIES, strict=False):
+    for (name, values), colour in coloured(curves.items()):
         failed = name in wrong
         axes.plot(lengths, as_array(values), color=WRONG if failed else colour, linewidth=2, label=name,
                   linestyle=DASHED if failed else "-")
@@ -86,7 +86,7 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
     for rate, array in arrays.items():
         if array.ndim != 3 or array.shape[-1] != len(lengths):
             raise ValueError(f"shares of rate {rate}: got shape {array.shape}, wanted (layers, heads, {len(lengths)})")
-    colours = dict(zip(arrays, SERIES, strict=False))
+    colours = dict(coloured(arrays))
     layers, heads = next(iter(arrays.values())).shape[:2]
     figure, panels = plt.subplots(layers, heads, sharex=True, sharey=True, squeeze=False,
                                   figsize=(1.6 * heads + 0.5, 1.1 * layers + 0.9))
@@ -136,7 +136,7 @@ def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str],
     everything = np.concatenate([measured, *series.values()])
     ends = [everything.min(), everything.max()]
     axes.plot(ends, ends, color=FAINT, linewidth=1.2, linestyle=DASHED, label="agreement")
-    for (theory, values), colour in zip(series.items(), SERIES, strict=False):
+    for (theory, values), colour in coloured(series.items()):
         axes.plot(values, measured, "o", color=colour, markersize=5, label=theory)
     for name, place in zip(names, zip(values, measured, strict=True), strict=True):
         axes.annotate(name, place, xytext=(4, 3), textcoords="offset points", fontsize=7.5, color=FAINT)

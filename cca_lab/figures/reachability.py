@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import CORE, EMPTY, FAINT, RAW, SERIES, SKY, WRONG, as_array, legend_below, styled
+from cca_lab.figures.style import CORE, EMPTY, FAINT, RAW, SKY, WRONG, as_array, coloured, legend_below, styled
 
 FUTURE, NEVER, ONE_LAYER, TWO_LAYERS, MORE_LAYERS = range(5)
 _COLOURS = ListedColormap([EMPTY, WRONG, RAW, SKY, CORE])
@@ -55,7 +55,7 @@ def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]]
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(6.4, 3.4))
-    for n, ((name, stored), colour) in enumerate(zip(weights.items(), SERIES, strict=False)):
+    for n, ((name, stored), colour) in enumerate(coloured(weights.items())):
         kept = [(gap, weight) for gap, weight in zip(gaps, stored, strict=True) if weight > 0]
         axes.plot(*zip(*kept, strict=True), color=colour, linewidth=2 * (len(weights) - n))  # equal curves stay visible
         axes.plot(*kept[-1], color=colour, marker="o", markersize=8)

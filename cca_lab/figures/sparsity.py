@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import EMPTY, FAINT, INK, SERIES, WEIGHTS, as_array, styled
+from cca_lab.figures.style import EMPTY, FAINT, INK, SERIES, WEIGHTS, as_array, coloured, styled
 
 SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still to be seen beside one of 100 %
 LEAST_WEIGHT = 1e-6  # what a logarithmic axis shows of a weight of 0
@@ -74,7 +74,7 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
     length = lengths.pop()
     rank = np.arange(1, length + 1)
     figure, (weight_axes, mass_axes) = plt.subplots(1, 2, figsize=(7.8, 3.3))
-    for (name, array), colour in zip(arrays.items(), SERIES, strict=False):
+    for (name, array), colour in coloured(arrays.items()):
         for number, row in enumerate(-np.sort(-array)):
             style = {"color": colour, "linewidth": 1.2,
                      "label": name if number == 0 else None}
@@ -140,7 +140,7 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
     figure, axes = plt.subplots(figsize=(7.2, 3.4))
     if even is not None:
         axes.plot(*_blocks(even, smoothing), color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), label="even")
-    for (name, values), colour in zip(curves.items(), SERIES, strict=False):
+    for (name, values), colour in coloured(curves.items()):
         axes.plot(*_blocks(values, smoothing), color=colour, linewidth=2, label=name)
     axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None))
     axes.set_title(title)

@@ -1,8 +1,8 @@
 """One look for every figure of the lab, in colours that colour-blind readers can tell apart."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -53,6 +53,7 @@ _RC: dict[str, Any] = {
 }
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -91,6 +92,33 @@ def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
     if count > MOST_LABELS:
         return []
     return [str(label) for label in (range(count) if labels is None else labels)]
+
+
+def coloured(things: Iterable[T]) -> list[tuple[T, str]]:
+    """Return each thing with a colour of its own, in order.
+
+    Raises:
+        ValueError: for more things than colours, which would be drawn alike or not at all.
+    """
+    things = list(things)
+    if len(things) > len(SERIES):
+        raise ValueError(f"series: got {len(things)}, wanted at most {len(SERIES)}, one for each colour; "
+                         "draw some of them")
+    return list(zip(things, SERIES, strict=False))
+
+
+def name_line(axes: Axes, name: str, x: float, y: float, colour: ColorType) -> None:
+    """Write a line's name to the right of its end (x, y), outside the axes if need be."""
+    axes.annotate(name, (x, y), xytext=(7, 0), textcoords="offset points", color=colour, va="center", fontsize=9,
+                  annotation_clip=False)
+
+
+def powers_of_two(axes: Axes, xlabel: str, ylabel: str, title: str) -> None:
+    """Make both axes logarithmic in powers of two, with a grid and texts."""
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.grid(color=EMPTY, linewidth=0.8)
 
 
 def legend_below(axes: Axes, entries: dict[str, ColorType], columns: int = 3) -> None:

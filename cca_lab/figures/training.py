@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import INK, SERIES, styled
+from cca_lab.figures.style import INK, coloured, styled
 
 
 @styled
@@ -21,7 +21,7 @@ def convergence(curves: Mapping[str, Sequence[float]], reference: float | None =
         ylabel: what the vertical axis shows.
     """
     figure, axes = plt.subplots(figsize=(6.4, 3.4))
-    for (name, losses), colour in zip(curves.items(), SERIES, strict=False):
+    for (name, losses), colour in coloured(curves.items()):
         steps = np.arange(1, len(losses) + 1)
         axes.plot(steps, losses, color=colour, alpha=0.3, linewidth=1)
         width = min(smoothing, len(losses))
@@ -42,7 +42,7 @@ def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
         matches: for each model, position (0 first, 1 last) -> share answered, 0 to 1.
     """
     figure, axes = plt.subplots(figsize=(6.4, 3.4))
-    for (name, by_position), colour, marker in zip(matches.items(), SERIES, "osD^v*", strict=False):
+    for ((name, by_position), colour), marker in zip(coloured(matches.items()), "osD^v*", strict=False):
         positions = sorted(by_position)
         axes.plot(positions, [100 * by_position[position] for position in positions], color=colour,
                   marker=marker, label=name)
