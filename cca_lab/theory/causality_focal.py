@@ -111,7 +111,7 @@ CLAIMS = (
     Claim(
         id="D1.bias", paper="DGA", place="Eq. 16", check=check_bias, printed=exact_mean, corrected=rescaled_mean,
         statement="s_i = sum_j A_ji / ||A_.i||_0 measures importance (so equal tokens score alike)",
-        verdict=Verdict.FALSE, strength=Strength.EXACT,
+        verdict=Verdict.DEPENDS, strength=Strength.EXACT,
         repair="scale row j by j before the mean: the expected score no longer depends on the position (its "
                "variance does)",
         proof="Under uniform attention row j gives 1/j to each token, so s_i = (H_L - H_(i-1)) / (L-i+1) "

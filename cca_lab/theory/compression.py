@@ -1,4 +1,4 @@
-"""LoCoCo's compressor: what it contains, what it forgets, what it costs.
+"""LoCoCo's compressor: what it contains, and what it forgets.
 
 Cai et al., ICML 2024, Section 3.2. M slots and B new tokens become M slots, each a weighted mean of the
 M + B entries (Eq. 3-4); the weights come from a convolution of width 21 over the entries (Eq. 6-7).
@@ -133,47 +133,6 @@ def check_share(share: Callable[[int, int], Fraction]) -> Finding:
                    {"half_life_512": half_life})
 
 
-class Counted(int):
-    """A whole number that counts the multiplications it takes part in."""
-
-    multiplications = 0
-
-    def __mul__(self, other: int) -> "Counted":
-        Counted.multiplications += 1
-        return Counted(int(self) * int(other))
-
-
-def count_multiplications(slots: int, block: int, kernel: int, head_dim: int) -> tuple[int, int]:
-    """Run Eq. 6 and one block of attention on numbers that count. Returns (convolution, attention)."""
-    entries = [[Counted(1)] * (2 * head_dim) for _ in range(slots + block)]
-    pad = [[Counted(0)] * (2 * head_dim)] * (kernel // 2)
-    padded = [*pad, *entries, *pad]
-    Counted.multiplications = 0
-    for _, position, tap in product(range(slots), range(slots + block), range(kernel)):
-        sum(x * 1 for x in padded[position + tap])
-    convolution, Counted.multiplications = Counted.multiplications, 0
-    for _, entry in product(range(block), entries):
-        sum(x * 1 for x in entry)              # q . k over head_dim, and weight times v over head_dim
-    return convolution, Counted.multiplications
-
-
-def overhead(slots: int, block: int, kernel: int) -> Fraction:
-    """Multiplications of the convolution over those of the attention: kernel M / B."""
-    return Fraction(kernel * slots, block)
-
-
-def check_overhead(ratio: Callable[[int, int, int], Fraction]) -> Finding:
-    """Convolution over attention, counted: M, B <= 4, kernels 1, 3, 5, head dimensions 1, 2, exact."""
-    for slots, block, kernel, head_dim in product(range(1, 5), range(1, 5), (1, 3, 5), (1, 2)):
-        convolution, attention = count_multiplications(slots, block, kernel, head_dim)
-        if ratio(slots, block, kernel) != Fraction(convolution, attention):
-            return Finding(False, f"M={slots}, B={block}, kernel {kernel}: {convolution} multiplications against "
-                                  f"{attention} of attention (M=B=512, kernel 21: 21 times as many)")
-    paper = {f"M={m}, B={b}": float(ratio(m, b, KERNEL)) for m, b in ((128, 512), (512, 512), (128, 1))}
-    shown = "; ".join(f"{name}: {value:g}" for name, value in paper.items())
-    return Finding(True, f"{shown} times the attention", paper)
-
-
 CLAIMS = (
     Claim(
         id="LC.evict", paper="LoCoCo", place="Section 3.2.3; Eq. 3-4", check=check_eviction, printed=one_hot_rows,
@@ -182,33 +141,27 @@ CLAIMS = (
         proof="Eq. 4 allows any weights. With one-hot rows slot i is a copy of the i-th survivor, so the "
               "cache is the evicted one, entry by entry, and stays it by induction over the steps."),
     Claim(
-        id="LC.conv", paper="LoCoCo", place="Section 3.2.3; Eq. 6-7", check=check_convolution,
-        statement="eviction is less expressive than LoCoCo (its choice is an instance of the learned weights)",
-        printed=keys_and_values, corrected=keys_values_scores, verdict=Verdict.FALSE, strength=Strength.SPOT,
-        repair="with the accumulated score as an input channel and a threshold, a dropped token can get "
-               "weight exactly 0",
-        proof="A convolution of width 21 gives two positions with equal 21-token windows equal weights in "
-              "every row, whatever its kernel. Accumulated scores are not among its inputs, and they may "
-              "differ there, so eviction may keep one and drop the other. So Eq. 6-7 do not contain "
-              "eviction, and the comparison stays open."),
+        id="LC.conv", paper="LoCoCo", place="Section 3.2.3; Eqs. 3-7", check=check_convolution,
+        statement="eviction by accumulated scores is less expressive than the learnable framework",
+        printed=keys_and_values, corrected=keys_values_scores, verdict=Verdict.DEPENDS, strength=Strength.SPOT,
+        repair="true of Eqs. 3-5 with free weights; Eqs. 6-7 do not contain eviction, so neither contains the other; "
+               "with the accumulated score as one more input channel and a threshold, a dropped token can get weight "
+               "exactly 0",
+        proof="Free weights include one-hot rows (LC.evict). A convolution of width 21 gives two positions with "
+              "equal 21-token windows equal weights in every row, whatever its kernel. Accumulated scores are not "
+              "among its inputs, and they may differ there, so eviction may keep one and drop the other; conversely "
+              "one-hot rows never blend. The example takes keys as cached before their rotation: rotated keys of "
+              "equal tokens differ, and equal windows then need other tokens."),
     Claim(
         id="LC.memory", paper="LoCoCo", place="Section 3.2", check=check_share,
-        statement="M slots stand for all prior tokens, however many (so a token keeps the share it was given)",
+        statement="M slots stand for all prior tokens, however many (a token keeps the share it was given, if weights "
+                  "are exchangeable)",
         printed=lambda steps, slots: Fraction(1, slots + 1), corrected=share_after, verdict=Verdict.DEPENDS,
         repair="the shares in a slot sum to 1, so T tokens have 1/T on average; with exchangeable weights a "
                "token has (M/(M+1))^n / (M+1) after n steps and halves in about M ln 2",
         strength=Strength.EXACT,
-        proof="With B = 1, S_t = A_t S_(t-1) + b_t k_t and rows of [b, A] sum to 1, so each slot is a "
-              "weighted mean of all tokens. Entries with the mean 1/(M+1) multiply the summed share by "
-              "M/(M+1) a step. Slower decay costs writing strength: b small keeps the old and does not take "
-              "up the new."),
-    Claim(
-        id="LC.overhead", paper="LoCoCo", place="Section 3.2.2", check=check_overhead,
-        statement="compression has negligible computational overhead", corrected=overhead,
-        printed=lambda slots, block, kernel: Fraction(0), verdict=Verdict.FALSE, strength=Strength.EXACT,
-        repair="the convolution costs 21 M / B times the attention: 5.25 for M=128, B=512; 21 for M=B=512; "
-               "2688 for M=128, B=1",
-        proof="Convolution: M outputs at M+B positions, 21 taps of 2 d channels: 42 d M (M+B). Attention of "
-              "a block: B queries, M+B entries, d for q k and d for the values: 2 d B (M+B). The quotient is "
-              "21 M / B."),
+        proof="The check assumes exchangeable weights: no entry is preferred. With B = 1, S_t = A_t S_(t-1) + b_t k_t "
+              "and rows of [b, A] sum to 1, so each slot is a weighted mean of all tokens. Entries with the mean "
+              "1/(M+1) multiply the summed share by M/(M+1) a step. Slower decay costs writing strength: b small keeps "
+              "the old and does not take up the new."),
 )

@@ -1,4 +1,4 @@
-"""The condition number under grouping: which Hessian Theorem 3 is about (DGA Theorem 3, Lemmas 3-4).
+"""The condition number under grouping: which matrix is the Hessian of Theorem 3 (DGA Theorem 3, Lemmas 3-4).
 
 Problem 1 minimises |V^T alpha - y|^2 over alpha in R^L, V of shape (L, d). Groups of m tokens, M the (k, L) matrix
 with 1/m on the tokens of a group, Vbar = M V. Two matrices are called Hessian:
@@ -6,9 +6,10 @@ with 1/m on the tokens of a group, Vbar = M V. Two matrices are called Hessian:
     printed (Eqs. 32, 35)   H = 2 V^T V   (d x d)      Hbar = 2 Vbar^T Vbar   (d x d)
     actual                  H = 2 V V^T   (L x L)      Hbar = 2 Vbar Vbar^T   (k x k)
 
-Theorem 3, kappa(Hbar) <= kappa(H), is false for the first and true for the second. Proof: M M^T = I/m, so
-P = sqrt(m) M^T has orthonormal columns and Hbar = P^T H P / m. Poincare's separation theorem puts the eigenvalues
-of P^T H P between those of H: lambda_min(H) / m <= lambda(Hbar) <= lambda_max(H) / m, which is Lemmas 3 and 4.
+Theorem 3, kappa(Hbar) <= kappa(H), speaks of the Hessians of Problems 1 and 2, and for those it is true. The matrix
+of its printed proof is the first, and for that it is false. Proof for the second: M M^T = I/m, so P = sqrt(m) M^T has
+orthonormal columns and Hbar = P^T H P / m. Poincare's separation theorem puts the eigenvalues of P^T H P between
+those of H: lambda_min(H) / m <= lambda(Hbar) <= lambda_max(H) / m, which is Lemmas 3 and 4.
 It says something only where lambda_min(H) > 0: V has full row rank, so L <= d. Matrices may hold Fractions.
 """
 

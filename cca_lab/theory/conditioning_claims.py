@@ -21,15 +21,21 @@ CLAIMS = (
           strength=Strength.EXACT,
           proof="|V^T alpha - y|^2 = alpha^T V V^T alpha - 2 y^T V^T alpha + |y|^2. 2 V^T V is d x d, as many rows as "
                 "a value has components."),
-    Claim(id="T3", paper="DGA", place="Theorem 3, Eqs. 30 and 35",
+    Claim(id="T3", paper="DGA", place="Theorem 3, Eqs. 11 and 30",
+          statement="kappa(Hbar) <= kappa(H) for the Hessians of Problems 1 and 2, groups of m, if lambda_min(H) > 0",
+          printed=hessian, check=check_theorem, verdict=Verdict.HOLDS, corrected=None, repair="",
+          strength=Strength.SPOT,
+          proof="The variables are alpha, so H = 2 V V^T, and lambda_min(H) > 0 means L <= d. P = sqrt(m) M^T has "
+                "orthonormal columns and Hbar = P^T H P / m; by Poincare's separation theorem its eigenvalues lie in "
+                "[lambda_min(H) / m, lambda_max(H) / m]. The proof of A.3 is about another matrix: T3.proof."),
+    Claim(id="T3.proof", paper="DGA", place="A.3, Eqs. 32, 35-37",
           statement="kappa(Hbar) <= kappa(H) for H = 2 V^T V, if lambda_min > 0 for both",
           printed=hessian_printed, check=check_theorem, verdict=Verdict.FALSE, corrected=hessian,
-          repair="true for the Hessian by alpha, 2 V V^T; its hypothesis lambda_min(H) > 0 then means L <= d",
+          repair="Theorem 3 itself holds, for 2 V V^T; see T3",
           strength=Strength.SPOT,
           proof="4 x 2: V = (1, 1), (1, -1 + 2e), (1, 1), (1, -1 - 2e), m = 2: V^T V = diag(4, 4 + 8 e^2), Vbar^T Vbar "
-                "= diag(2, 2 e^2), so kappa 1 + 2 e^2 becomes 1 / e^2. Repair: P = sqrt(m) M^T has orthonormal "
-                "columns and Hbar = P^T H P / m; by Poincare's separation theorem its eigenvalues lie in "
-                "[lambda_min(H) / m, lambda_max(H) / m]."),
+                "= diag(2, 2 e^2), so kappa 1 + 2 e^2 becomes 1 / e^2. The two matrices share their nonzero "
+                "eigenvalues, so they differ where L > d: there 2 V V^T is singular, and 2 V^T V need not be."),
     Claim(id="T3.lemma3", paper="DGA", place="Lemma 3, Eq. 38", statement="lambda_max(Hbar) <= lambda_max(H) / m",
           printed=lambda m: Fraction(1, m), check=check_largest, verdict=Verdict.HOLDS, corrected=None, repair="",
           strength=Strength.SPOT,

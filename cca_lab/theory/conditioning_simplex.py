@@ -46,7 +46,7 @@ def affinely_independent(values: np.ndarray) -> bool:
 
 
 def printed_hypothesis(values: np.ndarray) -> bool:
-    """Whether lambda_min(2 V^T V) > 0, what Theorem 3 asks for."""
+    """Whether lambda_min(2 V^T V) > 0: Theorem 3's hypothesis with the H of Lemmas 3 and 4."""
     return condition_number(hessian_printed(values)) < float("inf")
 
 
@@ -108,16 +108,19 @@ def check_sizes(bound: Callable[[float, Sequence[int]], float]) -> Finding:
 
 
 CLAIMS = (
-    Claim(id="T3.tangent", paper="DGA", place="Theorem 3, hypothesis lambda_min(H) > 0",
-          statement="lambda_min(2 V^T V) > 0 is what Theorem 3 needs on the weights of Problems 1 and 2",
-          printed=printed_hypothesis, check=check_hypothesis, verdict=Verdict.FALSE, corrected=affinely_independent,
-          repair="V_1 .. V_L affinely independent (L <= d + 1): then kappa(Hbar) <= kappa(H) on the tangent space",
+    Claim(id="T3.tangent", paper="DGA", place="Theorem 3, with the H of Lemmas 3 and 4",
+          statement="lambda_min(2 V^T V) > 0 gives kappa(Hbar) <= kappa(H) (of the Hessians restricted to "
+                    "sum alpha = 1, the constraint of Problems 1 and 2)",
+          printed=printed_hypothesis, check=check_hypothesis, verdict=Verdict.HOLDS_IF, corrected=affinely_independent,
+          repair="if V_1 .. V_L are affinely independent (L <= d + 1), that is lambda_min > 0 for the restricted "
+                 "Hessian itself",
           strength=Strength.SPOT,
           proof="Steps sum to 0. P = sqrt(m) M^T maps such steps of the groups isometrically to such steps of the "
                 "tokens, so separation holds on T; H is positive there iff no affine combination of the V_j "
                 "vanishes. A head has d of about 100 and L in the thousands: neither version applies."),
     Claim(id="T3.sizes", paper="DGA", place="Section 4.2, 2), with the groups of Problem 2",
-          statement="group coding reduces the condition number, whatever the sizes of the groups",
+          statement="group coding reduces the condition number (also for groups of unequal sizes, which Theorem 3 "
+                    "does not cover)",
           printed=lambda kappa, sizes: kappa, check=check_sizes, verdict=Verdict.HOLDS_IF,
           corrected=lambda kappa, sizes: kappa * max(sizes) / min(sizes),
           repair="kappa(Hbar) <= kappa(H) max |G| / min |G|, attained by H = I; equal sizes, or variables scaled by "

@@ -15,21 +15,22 @@ CLAIMS_HEAD = """# The claims of the papers, verified
 Written by `cca-lab verify`; do not edit. `cca-lab verify ID --explain` shows one claim in full.
 
 Every row is judged by a check that can refute it: the tests feed each check the printed statement, the
-corrected one, which it must accept, and a wrong one, which it must refute. *exact* is rational arithmetic,
-exhaustive search or a closed form against it; *proved, spot-checked* is a proof, evaluated at points;
-*Monte Carlo* has fixed seeds and states the half-width of its confidence interval.
+corrected one, where there is one, which it must accept, and a wrong one, which it must refute. *exact* is
+rational arithmetic, exhaustive search or a closed form against it; *proved, spot-checked* is a proof, evaluated
+at points; *Monte Carlo* has fixed seeds and states the half-width of its confidence interval.
 """
 ERRATA_HEAD = """# Errata
 
 For readers of three papers on long-context attention: what in them does not hold as printed, the smallest
 example that shows it, and what holds instead. The ideas of the papers do not stand or fall with this list.
 Several entries are slips of an index or a digit that any reader would repair; a few are theorems whose
-statement has to change.
+statement or proof has to change; some hold under a condition, or in one of several readings.
 
 Each entry is a row of the [ledger of claims](claims.md), which also lists what does hold. Each is a program:
-`cca-lab verify ID --explain` runs the entry with that id again. We judge the printed text. Where a
-symbol may have been lost in typesetting, every reading we could think of was judged. If we are wrong, the check
-named by the id is the place to show it.
+`cca-lab verify ID --explain` runs the entry with that id again. We judge the printed text. Statements are
+shortened; words in brackets are our reading, and the verdict is on that reading. A few rows compare tables with
+each other. Where a symbol may have been lost in typesetting, every reading we could think of was judged. If we
+are wrong, the check named by the id is the place to show it.
 
 This page is written by `cca-lab verify`; do not edit.
 """

@@ -67,7 +67,7 @@ CLAIMS: tuple[Claim, ...] = (
     FALSE(id="CCA.default", paper="CCA", place="Tables 7, 8, 9", check=check_same,
           printed={"perplexity (Tables 7, 8)": ("2.85", "2.86"), "latency in ms (Tables 8, 9)": ("462.8", "461.4")},
           corrected={"perplexity (Tables 8, 9)": ("2.86", "2.86")},
-          statement="The ablations agree at their common setting, g = 16 and s = 1024.",
+          statement="(implied) The ablations agree at their common setting, g = 16 and s = 1024.",
           repair="Perplexity is 2.86 in Tables 8 and 9; 462.8 ms is the latency that Table 9 has for s = 2048.",
           proof="All three ablate LLaMA2-7B-16K around the default setting."),
     HOLDS(id="CCA.tokens-32k", paper="CCA", place="Appendix B.2", printed="2.10",
@@ -96,13 +96,13 @@ CLAIMS: tuple[Claim, ...] = (
           statement="DGA stays 2.4 to 3.5x faster than vanilla self-attention (Table 2: 69.70 to 102.22 ms).",
           repair="2.4x faster than vanilla self-attention, 3.5x faster than LM-Infinite; the latencies are in Table 1.",
           proof="102.22 ms is LM-Infinite's latency, not that of vanilla self-attention."),
-    EXACT(id="DGA.table7", paper="DGA", place="Appendix F, Table 7", verdict=Verdict.HOLDS_IF, check=check_degrades,
-          printed=lambda full, without: all(a < b for b, a in zip(full, without, strict=True)),
-          corrected=lambda full, without: sum(without) < sum(full),
-          statement="Removing complementary tokens degrades performance.",
-          repair="It does on average (21.14 to 20.33) and on three of six task groups.",
-          proof="Single-Doc. QA, summary and synthetic tasks rise. Four of the six numbers without complementary "
-                "tokens equal those of vanilla attention in Table 1, so the row should be measured again."),
+    HOLDS(id="DGA.table7", paper="DGA", place="Appendix F, Table 7", check=check_degrades,
+          printed={"Multi-Doc. QA": ("3.58", "2.37"), "Code": ("53.45", "48.00")},
+          statement="Removing complementary tokens degrades performance on tasks like Multi-Doc. QA, from 3.58 to "
+                    "2.37, and Code, from 53.45 to 48.00.",
+          proof="Both fall, few-shot learning too, and the average (21.14 to 20.33). Single-Doc. QA, summary and "
+                "synthetic tasks rise, which the text leaves out when it calls these tokens critical. Four of the six "
+                "numbers without them equal those of vanilla attention in Table 1: the row should be measured again."),
     HOLDS(id="DGA.longbench", paper="DGA", place="Appendix C.1", printed=(("14", "5", "2"), "21"), check=check_sum,
           statement="LongBench has 21 tasks: 14 English, 5 Chinese, 2 code.", proof="The parts add up."),
     HOLDS(id="LC.parameters", paper="LoCoCo", place="Section 4.1", printed="22",
@@ -126,7 +126,7 @@ CLAIMS: tuple[Claim, ...] = (
     FALSE(id="LC.twice", paper="LoCoCo", place="Tables 2, 6, 7", check=check_same,
           printed={"H2O (Tables 2, 6)": ("3.5706", "3.5714"), "kernel 21 (Tables 6, 7)": ("3.5451", "3.53")},
           corrected={"LoCoCo with H2O (Tables 2, 6)": ("3.5414", "3.5414")},
-          statement="The perplexities of LLaMA2-7B extended to 8192 agree wherever they are printed.",
+          statement="(implied) The perplexities of LLaMA2-7B extended to 8192 agree wherever they are printed.",
           repair="LoCoCo with H2O is 3.5414 in both tables; the others differ, by 0.0008 and by 0.015.",
           proof="Table 7's kernel of 21 is the default, so it should repeat Table 6: neither 3.5451 nor 3.5414 rounds "
                 "to 3.53. It also lists kernels up to 61 where the text says 3 to 21."),

@@ -95,8 +95,9 @@ def check_depth(needed: Callable[[int, int], int]) -> Finding:
                 pairs += 1
                 if measured[i, t] != needed(i - t, window):
                     said = needed(i - t, window)
+                    claimed = "one layer says never" if said == NEVER else f"claimed {said}"
                     return Finding(False, f"window {window}, distance {i - t}: reached after {int(measured[i, t])} "
-                                          f"layers, claimed {'never' if said == NEVER else said}",
+                                          f"layers, {claimed}",
                                    {"window": window, "distance": i - t, "layers": int(measured[i, t])})
     return Finding(True, f"right for all {pairs} pairs; 4096 tokens back takes {needed(4096, 1024)} layers with a "
                          "window of 1024", {"pairs": pairs})
@@ -104,13 +105,15 @@ def check_depth(needed: Callable[[int, int], int]) -> Finding:
 
 CLAIMS = (
     Claim(
-        id="P1.depth", paper="CCA", place="Section 1", check=check_depth, strength=Strength.EXACT,
-        statement="attention over the last tokens only ignores the connection to the remaining ones",
+        id="P1.depth", paper="CCA", place="Section 2", check=check_depth, strength=Strength.EXACT,
+        statement="efficient attention such as a window can not ensure that each token has access to all preceding "
+                  "tokens",
         printed=lambda distance, window: 1 if distance < window else NEVER, corrected=layers_of_window,
         verdict=Verdict.HOLDS_IF,
         repair="in one layer. A stack of n layers with windows of w tokens, the row's own included, reaches "
                "n (w - 1) tokens back",
         proof="A chain of n rows, each at most w - 1 tokens after the one before, spans at most n (w - 1) "
               "tokens, and spans them if each step is w - 1. What differs from CCA is that the token is read "
-              "through other tokens' states."),
+              "through other tokens' states. The window here has no initial tokens: kept ones are read in one layer, "
+              "those between still need the chain."),
 )

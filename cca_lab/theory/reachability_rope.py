@@ -81,12 +81,13 @@ def check_difference(difference: Difference) -> Finding:
 
 CLAIMS = (
     Claim(
-        id="P1.rope", paper="CCA", place="Appendix B.2, released code", check=check_difference,
+        id="P1.rope", paper="CCA", place="Appendix B.2", check=check_difference,
         strength=Strength.MONTE_CARLO,
-        statement="a core key has the position of its group's middle (released code: the mean of the rotated keys)",
-        printed=lambda base, group, equal_keys: 0.0, corrected=predicted_difference, verdict=Verdict.FALSE,
-        repair="two different core keys: pool first, then rotate at the middle; pooling rotated keys is off "
-               "by sqrt(mean(2 - 2 cos(delta theta))) for independent keys",
+        statement="a core key has the position embedding of the token at its group's middle (whether keys are pooled "
+                  "before or after their rotation)",
+        printed=lambda base, group, equal_keys: 0.0, corrected=predicted_difference, verdict=Verdict.DEPENDS,
+        repair="so if keys are pooled first and then rotated, as B.2 has it; pooling rotated keys is another core key, "
+               "off by sqrt(mean(2 - 2 cos(delta theta))) for independent keys",
         proof="The pair of features with frequency theta is a complex number. Rotated and pooled: sum phi_t "
               "k_t e^(i t theta); pooled, then rotated at position c: e^(i c theta) sum phi_t k_t. Token t "
               "differs by |e^(i (t-c) theta) - 1|, and independent keys add the squares. Equal only if (t-c) "

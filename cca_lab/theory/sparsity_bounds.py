@@ -221,7 +221,7 @@ CLAIMS = (
               "given X <= y falls stochastically, h never falls, and P_sparse >= P(max > y) h(y)."),
     Claim(
         id="T1.value", paper="DGA", place="Section 6.2",
-        statement="The measured rise of P_sparse with L aligns with Theorem 1, which places it between 1 and 1",
+        statement="The measured rise of P_sparse with L aligns with Theorem 1 (whose bound is 1 for every law and L)",
         printed=printed_bracket, check=check_bracket, verdict=Verdict.FALSE,
         corrected=partial(bracket, points=32, cells=512),
         repair="iid continuous logits: P_sparse = integral of h(y) dF(y)^L, exactly; h by Fourier transform",

@@ -27,7 +27,7 @@ BROKEN: dict[str, Any] = {
     "DGA.speedups": _last(tables.DGA_SPEEDUPS, "2.71"),
     "DGA.best": {**DGA_EM, "8K": ("27.4", {"LM-Infinite": "28.6"})},
     "DGA.2.4-3.5x": "2.5",
-    "DGA.table7": lambda full, without: max(without) > max(full),
+    "DGA.table7": {"Multi-Doc. QA": ("3.58", "2.37"), "Single-Doc. QA": ("3.61", "6.43")},  # one falls, one rises
     "DGA.longbench": (("14", "5"), "21"),
     "LC.parameters": "23",
     "LC.tokens": "105",

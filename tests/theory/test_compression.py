@@ -6,11 +6,11 @@ from fractions import Fraction
 import pytest
 import torch
 
-from cca_lab.theory import compression
+from cca_lab.theory import compression, compression_cost
 from cca_lab.theory.claim import Verdict
 from tests.mutants import theory_compression as wrong
 
-CLAIMS = {claim.id: claim for claim in compression.CLAIMS}
+CLAIMS = {claim.id: claim for claim in (*compression.CLAIMS, *compression_cost.CLAIMS)}
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
@@ -74,5 +74,34 @@ def test_half_life_is_m_ln_2():
 
 
 def test_overhead_of_the_paper_s_sizes():
-    assert [float(compression.overhead(m, b, 21)) for m, b in ((128, 512), (512, 512), (128, 1))] == [5.25, 21, 2688]
-    assert compression.count_multiplications(2, 3, 5, 1) == (2 * 5 * 5 * 2, 3 * 5 * 2)
+    assert [float(compression_cost.overhead(m, b, 21)) for m, b in compression_cost.SIZES] == [5.25, 21, 2688]
+    assert compression_cost.count_multiplications(2, 3, 5, 1) == (2 * 5 * 5 * 2, 3 * 5 * 2)
+    for sizes in ((1, 1, 1, 1), (2, 3, 5, 1), (3, 2, 3, 2)):
+        slots, block, kernel, head_dim = sizes
+        closed = (compression_cost.direct(*sizes), compression_cost.attention_multiplications(slots, block, head_dim))
+        assert compression_cost.count_multiplications(*sizes) == closed
+
+
+def test_shares_of_a_layer_that_the_repair_of_lc_overhead_states():
+    share = {kind: [compression_cost.share_of_layer(kind, m, b) for m, b in compression_cost.SIZES]
+             for kind in (compression_cost.direct, compression_cost.by_fourier)}
+    directly, by_fourier = share.values()
+    assert [round(100 * x) for x in directly[:2]] == [13, 84]
+    assert [round(100 * x, 1) for x in by_fourier[:2]] == [1.4, 8.4]
+    assert directly[2] > by_fourier[2] > 1
+    assert "13 % or 1.4 %" in CLAIMS["LC.overhead"].repair and "84 % or 8 %" in CLAIMS["LC.overhead"].repair
+    one_block = compression_cost.attention_multiplications(512, 512, 128)
+    assert 2 <= compression_cost.by_fourier(512, 512) / one_block <= 2.2                       # 2 M / B and little more
+
+
+def test_a_product_of_spectra_is_the_convolution():
+    """What `by_fourier` counts: M * 2 d products of n/2 + 1 complex numbers, on entries padded by 20."""
+    slots, channels, entries, kernel = 3, 4, 24, 21
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, channels, entries, generator=generator, dtype=torch.float64)
+    taps = torch.randn(slots, channels, kernel, generator=generator, dtype=torch.float64)
+    padded = entries + kernel - 1
+    products = torch.fft.rfft(x, n=padded) * torch.fft.rfft(taps.flip(-1), n=padded)           # (M, 2 d, n/2 + 1)
+    assert products.numel() == slots * channels * (padded // 2 + 1)
+    found = torch.fft.irfft(products.sum(1), n=padded)[:, kernel // 2:][:, :entries]
+    torch.testing.assert_close(found, torch.conv1d(x, taps, padding=kernel // 2)[0], rtol=1e-12, atol=1e-12)

@@ -90,6 +90,14 @@ def test_the_best_group_is_the_square_root():
         assert low <= cost.older_pairs(older, best) <= high
 
 
+def test_larger_groups_cost_less_up_to_the_square_root_only():
+    assert [cost.older_pairs(4, group) for group in (1, 2, 3, 4)] == [10, 6, 6, 7]
+    for older in range(4, 300):
+        counts = [cost.older_pairs(older, group) for group in range(1, older + 2)]
+        falling = counts[:isqrt(older)]
+        assert falling == sorted(falling, reverse=True) and counts[-1] > min(counts)
+
+
 def test_the_lower_bound_holds_and_a_larger_one_would_not():
     assert all(cost.below_every_group(older) for older in range(1, 200))
     older = 10**4
