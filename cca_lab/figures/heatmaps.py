@@ -28,6 +28,7 @@ HIDDEN_CELL, CORE_CELL, RAW_CELL = range(3)
 _PAST, _FUTURE, _TOO_RARELY, _TOO_OFTEN = range(4)
 _CELL, _NUMBER_CELL, _LEAST_SIDE, _MOST_SIDE = 0.33, 0.42, 2.0, 4.6  # inches
 _LETTER = 0.09  # inches that a letter of a title takes
+_BAR = 0.04  # width of the colour bar, of a panel's longer side
 _ROOM = 1.15  # inches for labels and colour bar
 _WIDEST = 9.5  # inches; more panels go into the next line
 
@@ -36,7 +37,7 @@ _WIDEST = 9.5  # inches; more panels go into the next line
 def heatmaps(
     matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None, columns: Sequence[Any] | None = None,
     row_name: str = "query", column_name: str = "key", numbers: str | None = None,
-    smallest: float = 0.0, largest: float | None = None, colours: Colormap = WEIGHTS, bar: str = "weight",
+    smallest: float = 0.0, largest: float | None = None, colours: Colormap = WEIGHTS, bar: str | None = "weight",
 ) -> Figure:
     """Draw matrices of one shape side by side, on one scale of colours.
 
@@ -47,7 +48,7 @@ def heatmaps(
         numbers: a format such as ".2f" to write each value into its cell, except an exact 0.
         smallest, largest: ends of the scale; the largest value of all matrices by default.
         colours: the scale.
-        bar: what the scale shows.
+        bar: what the scale shows; None to leave the scale out, where a cell is dark or it is not.
 
     Raises:
         ValueError: if there is no matrix, they differ in shape, or a label list does not fit.
@@ -65,8 +66,8 @@ def heatmaps(
                         annot=written, fmt="", annot_kws={"size": 8}, **_grid(array))
         _label(axes, shape, rows, columns, row_name, column_name)
         axes.set_title(title)
-    scale = figure.colorbar(panels[0].collections[0], ax=panels, shrink=0.8, aspect=24, pad=0.015, label=bar)
-    scale.outline.set_visible(False)
+    if bar is not None:
+        _colour_bar(figure, panels, shape, bar)
     return figure
 
 
@@ -101,7 +102,8 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
     if cores:
         axes.axvline(cores, color="white", linewidth=7)
     axes.set_title(title)
-    legend_below(axes, {"core token": CORE, "raw token": RAW, "not visible": EMPTY})
+    cored = {"core token": CORE} if cores else {}
+    legend_below(axes, {**cored, "raw token": RAW, "not visible": EMPTY})
     return figure
 
 
@@ -144,6 +146,14 @@ def _panels(titles: Collection[str], shape: tuple[int, int],
     for unused in axes.flat[count:]:
         unused.axis("off")
     return figure, list(axes.flat[:count])
+
+
+def _colour_bar(figure: Figure, panels: list[Axes], shape: tuple[int, int], label: str) -> None:
+    """Draw the scale of the panels, as tall as the panel at the end of the first line."""
+    last = max((axes for axes in panels if axes.get_subplotspec().is_first_row()), key=panels.index)
+    width = _BAR * max(shape) / shape[1]  # of the panel's width; its cells are square
+    scale = figure.colorbar(panels[0].collections[0], cax=last.inset_axes((1 + width, 0, width, 1)), label=label)
+    scale.outline.set_visible(False)
 
 
 def _grid(array: np.ndarray) -> dict[str, Any]:

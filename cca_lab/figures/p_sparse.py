@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from cca_lab.figures.style import EMPTY, FAINT, INK, WRONG, as_array, coloured, styled
 
 DASHED = (0, (5, 3))
+OFF = 0.15  # of the range: points nearer to the diagonal need no name
 
 
 @styled
@@ -119,7 +120,7 @@ def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str],
     Args:
         predicted: (n,) by the name of the theory, one colour each.
         measured: (n,).
-        names: (n,) written beside the points of the last theory.
+        names: (n,) written beside the points of the last theory that lie off the diagonal.
         quantity: what the numbers are.
         title: of the figure.
 
@@ -138,8 +139,9 @@ def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str],
     axes.plot(ends, ends, color=FAINT, linewidth=1.2, linestyle=DASHED, label="agreement")
     for (theory, values), colour in coloured(series.items()):
         axes.plot(values, measured, "o", color=colour, markersize=5, label=theory)
-    for name, place in zip(names, zip(values, measured, strict=True), strict=True):
-        axes.annotate(name, place, xytext=(4, 3), textcoords="offset points", fontsize=7.5, color=FAINT)
+    for name, guess, seen in zip(names, values, measured, strict=True):
+        if abs(guess - seen) > OFF * (ends[1] - ends[0]):
+            axes.annotate(name, (guess, seen), xytext=(4, 3), textcoords="offset points", fontsize=7.5, color=FAINT)
     axes.set(xlabel=f"{quantity}, predicted", ylabel=f"{quantity}, measured")
     axes.set_title(title)
     _finish(axes)

@@ -20,7 +20,7 @@ def convergence(curves: Mapping[str, Sequence[float]], reference: float | None =
         smoothing: steps of the running mean.
         ylabel: what the vertical axis shows.
     """
-    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    figure, axes = plt.subplots(figsize=(7.4, 3.4))
     for (name, losses), colour in coloured(curves.items()):
         steps = np.arange(1, len(losses) + 1)
         axes.plot(steps, losses, color=colour, alpha=0.3, linewidth=1)
@@ -30,7 +30,7 @@ def convergence(curves: Mapping[str, Sequence[float]], reference: float | None =
     if reference is not None:
         axes.axhline(reference, color=INK, linestyle="--", linewidth=1, label="before the swap")
     axes.set(xlabel="step", ylabel=ylabel)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
@@ -41,12 +41,12 @@ def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
     Args:
         matches: for each model, position (0 first, 1 last) -> share answered, 0 to 1.
     """
-    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    figure, axes = plt.subplots(figsize=(7.4, 3.4))
     for ((name, by_position), colour), marker in zip(coloured(matches.items()), "osD^v*", strict=False):
         positions = sorted(by_position)
         axes.plot(positions, [100 * by_position[position] for position in positions], color=colour,
                   marker=marker, label=name)
     axes.set(xlabel="position of the answering document (0 first, 1 last)", ylabel="exact match, %",
              ylim=(-4, 104), xticks=positions)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
