@@ -1,5 +1,6 @@
 """`cca-lab finetune`: swap the attention of a model, and train it on text and questions."""
 
+import logging as standard_logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    standard_logging.getLogger("accelerate").setLevel(standard_logging.ERROR)  # tied weights are kept once, as meant
     if (out / "state").exists() and not resume:
         raise ValueError(f"out: {out} holds a run already; continue it with --resume, or choose another folder")
     torch.manual_seed(reading.seed)
@@ -69,7 +71,12 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
         finetuner.resume()
     elif finetuner.accelerator.is_main_process:
         (out / "log.jsonl").unlink(missing_ok=True)  # of a run that never came to its first checkpoint
-    return run_with_progress(finetuner, f"finetuning {Path(model_name).name}, {attention}, {config.strategy}")
+    records = run_with_progress(finetuner, f"finetuning {Path(model_name).name}, {attention}, {config.strategy}")
+    if finetuner.accelerator.is_main_process:
+        if not records:
+            print(f"nothing left to do: the run stands at step {finetuner.step} of {config.steps}")
+        print(f"written: {out / 'model'}; judge it with: cca-lab evaluate --model {out / 'model'}")
+    return records
 
 
 def run_with_progress(finetuner: Finetuner, title: str) -> list[dict]:
