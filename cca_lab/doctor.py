@@ -131,6 +131,19 @@ def check_triton() -> Check:
                                "or compiled offline")
 
 
+def check_native() -> Check:
+    """Say which implementation "auto" takes for attention on the CPU, and how to get the other."""
+    from cca_lab.attention import native_build as native
+
+    if native.library().is_file():
+        if native.switched_off():
+            return Check("CPU attention", OK, f"blocked, in plain PyTorch; the native op is built, but {native.SWITCH}=0")
+        return Check("CPU attention", OK, f"native, in C++; {native.SWITCH}=0 goes back to plain PyTorch")
+    if lacking := native.missing():
+        return Check("CPU attention", OK, f"blocked, in plain PyTorch; the faster native op needs {lacking}")
+    return Check("CPU attention", OK, "blocked, in plain PyTorch; `cca-lab native` builds the faster C++ op")
+
+
 def check_kernel() -> Check:
     """Look whether JupyterLab's `python3` is this interpreter; the walkthrough does not depend on it."""
     from jupyter_client.kernelspec import KernelSpecManager
@@ -181,7 +194,7 @@ def check_data() -> Iterator[Check]:
 def examine() -> Iterator[Check]:
     """Run every check; one that breaks is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
-        check_python, check_packages, check_device, check_triton, check_kernel, check_fonts, check_data]
+        check_python, check_packages, check_device, check_triton, check_native, check_kernel, check_fonts, check_data]
     for probe in probes:
         try:
             findings = probe()

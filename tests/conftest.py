@@ -5,6 +5,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["MPLBACKEND"] = "Agg"
+os.environ["CCA_LAB_NATIVE"] = "0"  # "auto" means the same on every machine, built op or not
 
 from hypothesis import settings
 

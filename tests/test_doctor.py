@@ -1,6 +1,7 @@
 """`cca-lab doctor` and the checksums it relies on: each problem is found, named, and has advice."""
 
 import builtins
+import re
 import shutil
 
 import pytest
@@ -9,6 +10,7 @@ from packaging.version import Version
 from typer.testing import CliRunner
 
 from cca_lab import checksums, doctor, paths
+from cca_lab.attention import native_build
 from cca_lab.cli import app
 
 
@@ -30,8 +32,8 @@ def test_every_finding_is_a_marked_line_with_advice_where_something_is_wrong():
         assert str(finding).startswith(("[ok]   ", "[warn] ", "[fail] ")), finding
         assert (finding.status == doctor.OK) or finding.advice, finding
     names = {finding.name for finding in findings}
-    assert {"Python", "torch", "transformers", "pytest", "GPU", "Triton", "Jupyter kernel", "fonts",
-            "shipped data"} <= names
+    assert {"Python", "torch", "transformers", "pytest", "GPU", "Triton", "CPU attention", "Jupyter kernel",
+            "fonts", "shipped data"} <= names
 
 
 @pytest.mark.parametrize("status, code", [("ok", 0), ("warn", 0), ("fail", 1)])
@@ -90,6 +92,25 @@ def test_missing_triton_is_a_warning_on_linux_only(monkeypatch):
     for platform, status in (("linux", "warn"), ("darwin", "ok")):
         monkeypatch.setattr(doctor.sys, "platform", platform)
         assert doctor.check_triton().status == status
+
+
+@pytest.mark.parametrize("built, switch, compiler, words", [
+    (True, "", None, "native, in C.*CCA_LAB_NATIVE=0"),
+    (True, "0", None, "blocked.*built, but CCA_LAB_NATIVE=0"),
+    (False, "", None, "blocked.*cca-lab native"),
+    (False, "", "no-such-compiler", "blocked.*needs a C.. compiler .no-such-compiler"),
+], ids=["built", "switched off", "not built", "no compiler"])
+def test_the_path_of_attention_on_the_cpu_is_named(monkeypatch, tmp_path, built, switch, compiler, words):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setenv("CCA_LAB_NATIVE", switch)
+    if compiler:
+        monkeypatch.setenv("CXX", compiler)
+    else:
+        monkeypatch.setattr(native_build, "missing", lambda: None)
+    if built:
+        native_build.library().touch()
+    found = doctor.check_native()
+    assert found.status == "ok" and re.match(words, found.message), found
 
 
 def test_foreign_kernel_is_a_warning(monkeypatch):

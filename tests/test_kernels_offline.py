@@ -14,6 +14,10 @@ from cca_lab.paths import repository, results_folder
 
 pytestmark = pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 COMMITTED = results_folder() / "kernels.json"
+TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
+FORWARD = ("interval_forward", "pooling_forward", "decode_split", "decode_merge", "vertical_slash_forward")
+MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backward_columns", "decode_split",
+                   "vertical_slash_forward")
 
 
 def test_the_committed_report_is_current(tmp_path):
@@ -30,10 +34,18 @@ def test_the_committed_report_is_current(tmp_path):
 
 def test_matrix_products_run_on_matrix_units_and_the_forward_spills_nothing():
     for row in json.loads(COMMITTED.read_text())["kernels"]:
-        if row["kernel"].startswith(("interval", "decode")):
+        if row["kernel"] in MATRIX_PRODUCTS:
             assert row["matrix_instructions"], row
-        if row["kernel"] in ("interval_forward", "pooling_forward", "decode_split"):
+        if row["kernel"] in FORWARD:
             assert row["spilled"] == 0, row
+
+
+def test_the_report_has_every_kernel_everywhere():
+    rows = json.loads(COMMITTED.read_text())["kernels"]
+    names = {*FORWARD, "interval_backward_rows", "interval_backward_columns", "pooling_backward"}
+    assert {row["kernel"] for row in rows} == names
+    wanted = {(kernel, target, head_dim) for kernel in names for target in TARGETS for head_dim in (64, 128)}
+    assert sorted((row["kernel"], row["target"], row["head_dim"]) for row in rows) == sorted(wanted)
 
 
 def test_budgets_can_fail():

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.attention.derivatives import refuse_second_derivative
 from cca_lab.attention.plan import Part, plan_of
 from cca_lab.attention.tiles import tile_for
 
@@ -54,8 +55,7 @@ class _BlockedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out, grad_lse):
-        if torch.is_grad_enabled():  # asked to build a graph of the backward
-            raise RuntimeError('blocked attention has no second derivative: use backend="dense" for that')
+        refuse_second_derivative("blocked attention")
         q, k, v, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
             return None, None, None, None, None, None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+LARGEST_HEAD_DIM = 128  # a tile of more features does not fit into shared memory beside its partners
 
 
 def installed() -> bool:
@@ -13,6 +14,14 @@ def installed() -> bool:
     return find_spec("triton") is not None
 
 
+def require_triton() -> None:
+    """Raise ValueError where triton is not installed; called before anything of the kernels is imported."""
+    if not installed():
+        raise ValueError("triton is not installed, which the kernels are written in; on Linux, `pip install "
+                         'triton`; elsewhere take backend="auto", which does without')
+
+
 def fused(x: Tensor) -> bool:
-    """Whether the kernels are the fast path for a tensor: on a GPU, in a dtype that they know."""
-    return x.device.type == "cuda" and x.dtype in KERNEL_DTYPES and installed()
+    """Whether the kernels are the fast path for a tensor: on a GPU, in a dtype and head dimension they know."""
+    return (x.device.type == "cuda" and x.dtype in KERNEL_DTYPES and x.shape[-1] <= LARGEST_HEAD_DIM
+            and installed())

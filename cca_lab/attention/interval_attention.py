@@ -7,20 +7,27 @@ from torch import Tensor
 
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
-from cca_lab.attention.fused import fused, installed
+from cca_lab.attention.fused import fused, require_triton
 from cca_lab.attention.intervals import check_intervals
+from cca_lab.attention.native import native_attention, ready
+
+FEW_ROWS = 16  # up to so many, the matrix of weights is small and planning blocks would take longer
 
 
-def _triton_attention(*args) -> tuple[Tensor, Tensor]:
+def _triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """The Triton rung, imported when it is first used: triton exists for Linux only."""
-    from cca_lab.attention.kernels.interval import triton_attention
+    require_triton()
+    from cca_lab.attention.kernels import decode, interval
 
-    return triton_attention(*args)
+    if decode.decodes(q, k, v, intervals):
+        return decode.triton_decode(q, k, v, scale, spans=decode.spans_of(intervals))
+    return interval.triton_attention(q, k, v, intervals, scale)
 
 
 BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "dense": dense_attention,
     "blocked": blocked_attention,
+    "native": native_attention,
     "triton": _triton_attention,
 }
 
@@ -45,8 +52,10 @@ def interval_attention(
             (start == end), a row may not. On the CPU or on q's device.
         scale: factor on the dot products; D ** -0.5 by default.
         backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N, forward and
-            backward), "triton" (fused kernels, on a GPU), or "auto": triton on a GPU and blocked elsewhere,
-            but dense for a single row, where that is linear and quicker.
+            backward), "native" (the same in C++ on the CPU, built when first asked for), "triton" (fused
+            kernels, on a GPU: for a single row without gradient the one that splits the keys), or "auto":
+            triton on a GPU where the kernels serve; elsewhere native where it is built, else blocked, but
+            dense for a few rows, where that is linear and quicker.
         return_lse: also return the log-sum-exp of each row, with which parts of a row merge exactly.
 
     Returns:
@@ -69,11 +78,9 @@ def interval_attention(
 
 
 def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:
-    if name == "triton" and not installed():
-        raise ValueError('backend: got "triton", which is not installed; wanted "blocked" or "auto", or Linux '
-                         "and `pip install triton`")
     if name == "auto":
-        name = "dense" if q.shape[2] == 1 else "triton" if fused(q) else "blocked"
+        name = ("triton" if fused(q) else "dense" if q.shape[2] <= FEW_ROWS else
+                "native" if ready(q) else "blocked")
     if name not in BACKENDS:
         raise ValueError(f"backend is {name!r}; wanted one of {', '.join(map(repr, BACKENDS))} or 'auto'")
     return BACKENDS[name]

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.attention.fused import KERNEL_DTYPES, fused
+from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
 
 WEIGHTS = ("softmax", "mean", "max")
+BACKENDS = ("auto", "torch", "triton")
 Rotation = tuple[Tensor, Tensor]
 
 
@@ -45,13 +46,14 @@ def pool_groups(
         also phi (B, Hk or H, M, g), in at least float32, or None for "max", which has no weights.
 
     Raises:
-        ValueError: naming the argument whose shape or value does not fit.
+        ValueError: naming the argument whose shape or value does not fit; for "triton" also where the kernel does
+            not run.
 
     Differs from the paper: it does not speak of heads; one weight vector per KV head is the lab's default.
     """
-    count = _check(q, k, v, group, count, weights, rotation)
+    count = _check(q, k, v, group, count, weights, rotation, backend)
     scale = k.shape[-1] ** -0.5 if scale is None else scale
-    fits = count > 0 and weights == "softmax" and not per_query_head and not return_phi and k.dtype in KERNEL_DTYPES
+    fits = _kernel_pools(weights, per_query_head, count, return_phi) and k.dtype in KERNEL_DTYPES
     if backend == "triton" or (backend == "auto" and fits and fused(k)):
         return _fused(q, k, v, group, count, scale, rotation, fits)
     complete = k.shape[2] // group
@@ -68,6 +70,22 @@ def pool_groups(
         phi = phi.transpose(2, 3).flatten(1, 2)[:, :, :count]  # (B, Hk * r, M, g)
     core_k, core_v = (core[:, :, :count] for core in cores)
     return (core_k, core_v, phi) if return_phi else (core_k, core_v)
+
+
+def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head: bool = False, count: int = 1,
+                    return_phi: bool = False) -> str:
+    """The backend of `pool_groups` that goes with a backend of `interval_attention`, so that one word governs both.
+
+    Args:
+        attention: a backend of `interval_attention`.
+        weights, per_query_head, count, return_phi: what will be asked of `pool_groups`.
+
+    Returns:
+        "auto" for "auto"; "triton" for "triton" where the pooling kernel does what is asked; else "torch".
+    """
+    if attention == "triton" and _kernel_pools(weights, per_query_head, count, return_phi):
+        return "triton"
+    return "auto" if attention == "auto" else "torch"
 
 
 def pooling_matrix(phi: Tensor, length: int) -> Tensor:
@@ -116,12 +134,18 @@ def _pool(phi: Tensor, members: Tensor) -> Tensor:
     return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
 
 
+def _kernel_pools(weights: str, per_query_head: bool, count: int, return_phi: bool) -> bool:
+    """Whether the pooling kernel does what is asked."""
+    return weights == "softmax" and not per_query_head and count > 0 and not return_phi
+
+
 def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float, rotation: Rotation | None,
            fits: bool) -> tuple[Tensor, Tensor]:
     """The Triton rung, imported when it is first used: triton exists for Linux only."""
     if not fits:
         raise ValueError('backend: got "triton", wanted "auto" here: the kernel has softmax weights, one core per '
                          "KV head, at least one group and no float64, and returns no phi")
+    require_triton()
     from cca_lab.attention.kernels.pooling import triton_pool_groups
 
     turn = None
@@ -160,8 +184,10 @@ def _position_groups(table: Tensor, count: int, group: int) -> Tensor:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weights: str,
-           rotation: Rotation | None) -> int:
+           rotation: Rotation | None, backend: str) -> int:
     """Raise a ValueError that names the first argument that does not fit; return the number of groups."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend is {backend!r}; wanted one of {', '.join(map(repr, BACKENDS))}")
     if weights not in WEIGHTS:
         raise ValueError(f"weights is {weights!r}; wanted one of {', '.join(map(repr, WEIGHTS))}")
     if v.shape != k.shape:

@@ -6,6 +6,7 @@ tokens attends over it. `StateLayer` puts states under transformers' cache layer
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Protocol
 
@@ -163,6 +164,15 @@ class StateLayer(CacheLayerMixin):
     def get_max_length(self) -> int:
         """Return -1: there is no maximum."""
         return -1
+
+
+def with_rows(state: State, rows: Tensor, *names: str) -> State:
+    """Return a copy of a state in which the named tensors, those that are there, hold the given batch rows."""
+    new = copy(state)
+    for name in names:
+        tensor = getattr(state, name)
+        setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
+    return new
 
 
 def append(past: Tensor | None, new: Tensor) -> Tensor:

@@ -46,17 +46,36 @@ def fitted_options(config: PreTrainedConfig, name: str, entries: int, length: in
     """
     if name == "lococo":  # M slots and B raw tokens at the most, which is all of the budget
         return {**MECHANISMS[name].defaults, "slots": entries // 2, "segment": entries - entries // 2}
-    sizes = cache_sizes(config)
-    budget = 2 * entries * sizes["layers"] * sizes["kv_heads"] * sizes["head_dim"] * 4  # bytes, float32
+    return options_with(name, fitted_knob(config, name, entries, length), length)
 
-    def bytes_with(n: int) -> int:
-        trial = copy.deepcopy(config)
-        trial._attn_implementation = IMPLEMENTATION
-        setattr(trial, CHOICE, {"name": name, **MECHANISMS[name].defaults, **KNOBS[name](n, length)})
-        return CACHES[name](trial).expected_bytes(length)
 
-    fitting = [n for n in range(LEAST, length + 1) if bytes_with(n) <= budget]
+def fitted_knob(config: PreTrainedConfig, name: str, entries: int, length: int) -> int:
+    """Return the largest n of a mechanism's knob whose cache is within a budget; n + 1 exceeds it, or the length.
+
+    Args, Raises: those of `fitted_options`.
+    """
+    budget = budget_bytes(config, entries)
+    fitting = [n for n in range(LEAST, length + 1) if bytes_with(config, name, n, length) <= budget]
     if not fitting:
         raise ValueError(f"entries: got {entries}, which is less than {name} keeps at least "
-                         f"({bytes_with(LEAST)} bytes at {length} tokens); give more")
-    return {**MECHANISMS[name].defaults, **KNOBS[name](max(fitting), length)}
+                         f"({bytes_with(config, name, LEAST, length)} bytes at {length} tokens); give more")
+    return max(fitting)
+
+
+def options_with(name: str, n: int, length: int) -> dict:
+    """Return a mechanism's options with its knob at n."""
+    return {**MECHANISMS[name].defaults, **KNOBS[name](n, length)}
+
+
+def bytes_with(config: PreTrainedConfig, name: str, n: int, length: int) -> int:
+    """Return the bytes of a mechanism's cache after `length` tokens with its knob at n."""
+    trial = copy.deepcopy(config)
+    trial._attn_implementation = IMPLEMENTATION
+    setattr(trial, CHOICE, {"name": name, **options_with(name, n, length)})
+    return CACHES[name](trial).expected_bytes(length)
+
+
+def budget_bytes(config: PreTrainedConfig, entries: int) -> int:
+    """Return the bytes of so many keys, and as many values, of every KV head of a model in float32."""
+    sizes = cache_sizes(config)
+    return 2 * entries * sizes["layers"] * sizes["kv_heads"] * sizes["head_dim"] * 4

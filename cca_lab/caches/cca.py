@@ -6,17 +6,15 @@ A group is pooled when its last token arrives, because that token's query, the j
 of eq. 2, is at hand then and need not be stored; its core waits until it is visible.
 """
 
-from copy import copy
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention import interval_attention, pool_groups
-from cca_lab.caches.base import MechanismCache, Rotation, append
+from cca_lab.attention.pooling import pooling_backend
+from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
 from cca_lab.caches.sizes import cache_sizes, has_rotary
-
-FEW_ROWS = 16  # up to so many, the matrix of weights is small and planning blocks would take longer
+from cca_lab.mechanisms.cca_rows import core_count, cores_of_rows
 
 
 class CCAState:
@@ -40,7 +38,7 @@ class CCAState:
 
     def visible(self, row: Tensor) -> Tensor:
         """Return n(i), the cores visible to each row (0-indexed)."""
-        return (row + 1 - self.window).div(self.group, rounding_mode="floor").clamp_min(0)
+        return cores_of_rows(row, self.group, self.window)
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
@@ -71,7 +69,8 @@ class CCAState:
         raw = slice(begin - self.first, end - self.first)
         rotation = rotation and tuple(table[:, :end - begin] for table in rotation)
         core_key, core_value = pool_groups(judge, self.raw_key[:, :, raw], self.raw_value[:, :, raw],
-                                           self.group, scale=scale, rotation=rotation, **self.pooling)
+                                           self.group, scale=scale, rotation=rotation,
+                                           backend=pooling_backend(self.backend, **self.pooling), **self.pooling)
         self.core_key = append(self.core_key, core_key)
         self.core_value = append(self.core_value, core_value)
 
@@ -87,8 +86,7 @@ class CCAState:
         intervals = torch.stack([torch.zeros_like(visible), visible,
                                  raw + self.group * visible, raw + row + 1], dim=-1)
         intervals = intervals.view(1, 1, len(row), 2, 2)  # (1, 1, T, cores and raw, start and end)
-        backend = "dense" if self.backend == "auto" and len(row) <= FEW_ROWS else self.backend
-        return interval_attention(query, key, value, intervals, scale=scale, backend=backend)
+        return interval_attention(query, key, value, intervals, scale=scale, backend=self.backend)
 
     def _evict(self, first: int) -> None:
         """Drop the raw tokens before `first`; clone, for a slice would keep the memory of the whole."""
@@ -104,11 +102,8 @@ class CCAState:
 
     def select(self, rows: Tensor) -> "CCAState":
         """Return a new state made of the given batch rows, int64, repetition allowed."""
-        new = copy(self)  # the rotary tables are the same for all rows
-        for name in ("core_key", "core_value", "raw_key", "raw_value"):
-            tensor = getattr(self, name)
-            setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
-        return new
+        # the rotary tables are the same for all rows
+        return with_rows(self, rows, "core_key", "core_value", "raw_key", "raw_value")
 
 
 class CCACache(MechanismCache):
@@ -153,7 +148,7 @@ def cca_cache_bytes(length: int, *, group: int, window: int, layers: int, kv_hea
         itemsize: bytes of an element.
     """
     cores = length // group
-    raw = length - group * max(0, (length + 1 - window) // group)
+    raw = length - group * core_count(length + 1, group, window)
     entries = 2 * batch * head_dim * ((core_heads or kv_heads) * cores + kv_heads * raw)
     tables = 2 * head_dim * (length % group) if rotary else 0
     return layers * itemsize * (entries + tables)

@@ -6,14 +6,11 @@ B tokens, by the block's own queries and keys, as `mechanisms.dga` does it at on
 after the prompt, and then after every m' generated tokens (Section 5.1).
 """
 
-from copy import copy
-
 import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.caches.base import MechanismCache, Rotation, append
-from cca_lab.caches.cca import FEW_ROWS
+from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
 from cca_lab.caches.sizes import cache_sizes, has_rotary
 from cca_lab.mechanisms import dga
 from cca_lab.mechanisms.dga_columns import columns
@@ -80,10 +77,8 @@ class DGAState:
         keys, values = self.raw_key, self.raw_value
         if self.kept_key is not None:
             keys, values = append(self.kept_key, keys), append(self.kept_value, values)
-        rows = query.shape[2]
-        backend = "dense" if self.backend == "auto" and rows <= FEW_ROWS else self.backend
-        return interval_attention(query, keys, values, causal_intervals(rows, keys.shape[2]), scale=scale,
-                                  backend=backend)
+        visible = causal_intervals(query.shape[2], keys.shape[2])
+        return interval_attention(query, keys, values, visible, scale=scale, backend=self.backend)
 
     def _divide(self, last_query: Tensor, scale: float) -> None:
         """Turn the raw tokens into focal tokens and groups."""
@@ -102,8 +97,9 @@ class DGAState:
     def _keep(self, query: Tensor, key: Tensor, value: Tensor, focal: Tensor, rule: FocalRule, scale: float,
               rotation: Rotation | None) -> None:
         """Append the focal tokens of a stretch, and its groups, to what is kept."""
-        keys, values, phi = columns(query, key, value, focal, rule, scale, rotation)
-        kept = int(focal[0, 0].sum()) + phi.shape[2]
+        keys, values, _ = columns(query, key, value, focal, rule, scale, rotation, backend=self.backend)
+        focal_tokens = int(focal[0, 0].sum())
+        kept = focal_tokens + (focal.shape[2] - focal_tokens) // rule.group
         self.kept_key = append(self.kept_key, keys[:, :, :kept])
         self.kept_value = append(self.kept_value, values[:, :, :kept])
 
@@ -115,11 +111,8 @@ class DGAState:
 
     def select(self, rows: Tensor) -> "DGAState":
         """Return a new state made of the given batch rows, int64, repetition allowed."""
-        new = copy(self)  # the rotary tables are the same for all rows
-        for name in ("kept_key", "kept_value", "raw_key", "raw_value", "raw_query"):
-            tensor = getattr(self, name)
-            setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
-        return new
+        # the rotary tables are the same for all rows
+        return with_rows(self, rows, "kept_key", "kept_value", "raw_key", "raw_value", "raw_query")
 
 
 class DGACache(MechanismCache):

@@ -9,13 +9,11 @@ mechanism gives over the whole text with `prompt=P`; token by token from the fir
 Other chunks read more than single tokens would, because nothing is evicted inside a chunk.
 """
 
-from copy import copy
-
 import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix
-from cca_lab.caches.base import MechanismCache, Rotation
+from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
 from cca_lab.caches.sizes import cache_sizes
 from cca_lab.mechanisms.full import expand_heads
 from cca_lab.mechanisms.h2o import budget
@@ -47,9 +45,8 @@ class H2OState:
         if self.seen == 0:
             self.heavy, self.recent = budget(*self.shares, max(self.prompt, key.shape[2]))
         score = torch.zeros(key.shape[:3], dtype=accumulation_dtype(key.dtype), device=key.device)
-        self.key, self.value, self.score = (
-            torch.cat([new] if old is None else [old, new], dim=2)
-            for old, new in ((self.key, key), (self.value, value), (self.score, score)))
+        self.key, self.value = append(self.key, key), append(self.value, value)
+        self.score = score if self.score is None else torch.cat([self.score, score], dim=2)
         self.seen += key.shape[2]
         output = self._attend(query, scale)
         if self.seen >= self.prompt:
@@ -89,11 +86,7 @@ class H2OState:
 
     def select(self, rows: Tensor) -> "H2OState":
         """Return a new state made of the given batch rows, int64, repetition allowed."""
-        new = copy(self)
-        for name in ("key", "value", "score"):
-            tensor = getattr(self, name)
-            setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
-        return new
+        return with_rows(self, rows, "key", "value", "score")
 
 
 class H2OCache(MechanismCache):

@@ -5,7 +5,6 @@ its B tokens are there, or, with borders="calls", when a call ends. Closed colum
 exceed M + buffer are compressed at once ("eager") or before the next token ("lazy").
 """
 
-from copy import copy
 from functools import partial
 
 import torch
@@ -13,13 +12,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.caches.base import MechanismCache, Rotation
+from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
 from cca_lab.caches.sizes import cache_sizes
 from cca_lab.mechanisms.lococo_compressor import Compressor
 from cca_lab.mechanisms.lococo_memory import Memory, attention_received, compress
 from cca_lab.mechanisms.lococo_rows import Settings, cache_tokens
-
-FEW_ROWS = 16  # up to so many, the matrix of weights is small and planning blocks would take longer
 
 
 class Borrowed:
@@ -71,17 +68,15 @@ class LoCoCoState:
             self._compress_if_full()  # of a lazy cache; an eager one has done so already
             if self.settings.scores == "last" and self.received is not None:
                 self.received = torch.zeros_like(self.received)
-        self.key = key.clone() if self.key is None else torch.cat([self.key, key], dim=2)
-        self.value = value.clone() if self.value is None else torch.cat([self.value, value], dim=2)
+        self.key, self.value = append(self.key, key), append(self.value, value)
         rows, columns = key.shape[2], self.key.shape[2]
         if self.settings.scored:
             received = attention_received(query, self.key, scale)
             if self.received is not None:
                 received[..., : columns - rows] += self.received
             self.received = received
-        backend = "dense" if self.backend == "auto" and rows <= FEW_ROWS else self.backend
         output = interval_attention(query, self.key, self.value, causal_intervals(rows, columns), scale=scale,
-                                    backend=backend)
+                                    backend=self.backend)
         self.seen += rows
         self.open += rows
         if self.open == self.settings.segment:
@@ -109,11 +104,7 @@ class LoCoCoState:
 
     def select(self, rows: Tensor) -> "LoCoCoState":
         """Return a new state made of the given batch rows, int64, repetition allowed."""
-        new = copy(self)
-        for name in ("key", "value", "received"):
-            tensor = getattr(self, name)
-            setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
-        return new
+        return with_rows(self, rows, "key", "value", "received")
 
 
 class LoCoCoCache(MechanismCache):

@@ -5,10 +5,9 @@ The lot of a group is fixed, so prefill equals decode: any chunks give what a fo
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from cca_lab.caches.base import Rotation
+from cca_lab.caches.base import Rotation, append
 from cca_lab.caches.cca import CCACache, CCAState, cca_cache_bytes
 from cca_lab.caches.sizes import cache_sizes
 from cca_lab.mechanisms.random_tokens import kept_tokens
@@ -28,9 +27,8 @@ class RandomTokensState(CCAState):
         kept = kept_tokens(closed.stop, self.group, self.seed)[closed]
         if kept:
             entries = [token - self.first for token in kept]
-            new = self.raw_key[:, :, entries], self.raw_value[:, :, entries]
-            past = () if self.core_key is None else ((self.core_key, self.core_value),)
-            self.core_key, self.core_value = (torch.cat(parts, dim=2) for parts in zip(*past, new, strict=True))
+            self.core_key = append(self.core_key, self.raw_key[:, :, entries])
+            self.core_value = append(self.core_value, self.raw_value[:, :, entries])
 
 
 class RandomTokensCache(CCACache):

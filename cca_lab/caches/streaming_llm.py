@@ -8,7 +8,6 @@ Keys are kept as they come, rotated at their original positions. With positions=
 the sinks is turned instead, by one angle, which needs the rotary table of a single position.
 """
 
-from copy import copy
 from functools import partial
 
 import torch
@@ -16,8 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.attention import interval_attention
-from cca_lab.caches.base import MechanismCache, Rotation
-from cca_lab.caches.cca import FEW_ROWS
+from cca_lab.caches.base import MechanismCache, Rotation, with_rows
 from cca_lab.caches.sizes import cache_sizes, has_rotary
 from cca_lab.mechanisms.rotary import at, turn
 from cca_lab.mechanisms.sinks import intervals, merged_attention
@@ -70,12 +68,11 @@ class StreamingLLMState:
         visible = intervals(row, self.sinks, self.recent + 1, dropped)
         if self.prompt == "dense":  # every row sees all that is kept: the sinks, if apart, then the rest
             visible[..., 0, 1], visible[..., 1, 0] = (self.sinks, self.sinks) if dropped else (0, 0)
-        backend = "dense" if self.backend == "auto" and len(row) <= FEW_ROWS else self.backend
         if rotation is None:
-            return interval_attention(query, self.key, self.value, visible, scale=scale, backend=backend)
+            return interval_attention(query, self.key, self.value, visible, scale=scale, backend=self.backend)
         far_query, far_key = self._far(query, row, rotation)
         return merged_attention(query, self.key, self.value, far_query, far_key, visible, scale=scale,
-                                backend=backend)
+                                backend=self.backend)
 
     def _far(self, query: Tensor, row: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
         """Turn the queries that meet the sinks to their places in the cache.
@@ -118,10 +115,8 @@ class StreamingLLMState:
 
     def select(self, rows: Tensor) -> "StreamingLLMState":
         """Return a new state made of the given batch rows, int64, repetition allowed."""
-        new = copy(self)
+        new = with_rows(self, rows, "key", "value")
         new.tables = dict(self.tables)  # the same for all rows
-        if self.key is not None:
-            new.key, new.value = (x.index_select(0, rows.to(x.device)) for x in (self.key, self.value))
         return new
 
 

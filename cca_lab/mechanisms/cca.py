@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, pool_groups, pooling_matrix
+from cca_lab.attention.pooling import pooling_backend
 from cca_lab.mechanisms.cca_rows import cache_tokens, core_count, intervals, pairs, visible_cores
 from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
@@ -135,12 +136,12 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale
 
     Args:
         q, k, v, group, window, scale, rotation, per_query_head, pooling: as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`; the pooling follows it.
 
     Returns, Raises: those of `loops`.
     """
     check_inputs(q, k, v, group, window, rotation, pooling)
-    keys, values, _ = columns(q, k, v, group, window, scale, rotation, per_query_head, pooling)
+    keys, values, _ = columns(q, k, v, group, window, scale, rotation, per_query_head, pooling, backend=backend)
     visible = intervals(q.shape[2], group, window, q.device)
     return interval_attention(q, keys, values, visible, scale=scale, backend=backend)
 
@@ -163,7 +164,7 @@ def effective(q: Tensor, k: Tensor, *, group: int, window: int, scale: float | N
     if pooling == "max":
         raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no weighted "
                          "mean, so no effective matrix exists")
-    keys, _, phi = columns(q, k, k, group, window, scale, rotation, per_query_head, pooling)
+    keys, _, phi = columns(q, k, k, group, window, scale, rotation, per_query_head, pooling, return_phi=True)
     batch, length = q.shape[0], q.shape[2]
     raw = torch.eye(length, dtype=phi.dtype, device=phi.device).expand(batch, phi.shape[1], length, length)
     pools = torch.cat([pooling_matrix(phi, length), raw], dim=2)         # (B, Hk or H, cores + L, L)
@@ -171,21 +172,25 @@ def effective(q: Tensor, k: Tensor, *, group: int, window: int, scale: float | N
 
 
 def columns(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, scale: float | None,
-            rotation: Rotation | None, per_query_head: bool,
-            pooling: str) -> tuple[Tensor, Tensor, Tensor | None]:
+            rotation: Rotation | None, per_query_head: bool, pooling: str, *, return_phi: bool = False,
+            backend: str = "auto") -> tuple[Tensor, Tensor, Tensor | None]:
     """Put the cores that some row sees in front of the raw tokens.
 
-    Args: those of `attention`.
+    Args:
+        return_phi: also return phi, which the fused pooling does not keep.
+        The others are those of `attention`.
 
     Returns:
-        [core ; raw] keys and values, (B, Hk or H, C + L, D), and phi, (B, Hk or H, C, g), None for "max".
+        [core ; raw] keys and values, (B, Hk or H, C + L, D), and phi, (B, Hk or H, C, g): None for "max", and
+        without `return_phi`.
     """
     heads, count = q.shape[1], core_count(q.shape[2], group, window)
-    core_k, core_v, phi = pool_groups(q, k, v, group, count=count, weights=pooling, scale=scale,
-                                      per_query_head=per_query_head, rotation=rotation, return_phi=True)
+    asked = {"weights": pooling, "per_query_head": per_query_head, "count": count, "return_phi": return_phi}
+    core_k, core_v, *phi = pool_groups(q, k, v, group, scale=scale, rotation=rotation,
+                                       backend=pooling_backend(backend, **asked), **asked)
     if per_query_head:
         k, v = expand_heads(k, heads), expand_heads(v, heads)
-    return torch.cat([core_k, k], dim=2), torch.cat([core_v, v], dim=2), phi
+    return torch.cat([core_k, k], dim=2), torch.cat([core_v, v], dim=2), phi[0] if phi else None
 
 
 def check_inputs(q: Tensor, k: Tensor, v: Tensor, group: int, window: int, rotation: Rotation | None,

@@ -18,7 +18,12 @@ def core_count(length: int, group: int, window: int) -> int:
 def visible_cores(length: int, group: int, window: int, device: torch.device | str | None = None) -> Tensor:
     """How many cores each row sees (Eq. 3): n(i) = max(0, floor((i + 1 - s) / g)), int64 (L,)."""
     check_positive(length=length, group=group, window=window)
-    older = torch.arange(1, length + 1, device=device) - window  # tokens older than the s nearest
+    return cores_of_rows(torch.arange(length, device=device), group, window)
+
+
+def cores_of_rows(row: Tensor, group: int, window: int) -> Tensor:
+    """How many cores each of the given rows sees (Eq. 3): n(i) of `row`, int64, in its shape."""
+    older = row + 1 - window  # tokens older than the s nearest
     return torch.div(older.clamp(min=0), group, rounding_mode="floor")
 
 
@@ -63,5 +68,4 @@ def cache_tokens(length: int, group: int, window: int) -> int:
     With `per_query_head` there is a core for every query head.
     """
     check_positive(group=group, window=window)
-    next_row_cores = max(0, (length + 1 - window) // group)
-    return length // group + length - group * next_row_cores
+    return length // group + length - group * core_count(length + 1, group, window)

@@ -43,11 +43,10 @@ from cca_lab.mechanisms.dga_rows import intervals
 from cca_lab.mechanisms.dga_selection import FocalRule, focal_loops, importance, select
 from cca_lab.mechanisms.full import expand_heads
 from cca_lab.mechanisms.mechanism import EVERY_ROW, WHOLE_PROMPT, Mechanism
+from cca_lab.mechanisms.rotary import Rotation
 
 __all__ = ["FocalRule", "attention", "columns", "effective", "importance", "intervals", "loops", "row_reads",
            "select"]
-
-Rotation = tuple[Tensor, Tensor]
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: int = 0, choose: str = "prompt",
@@ -124,7 +123,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floo
     Args:
         q, k, v, group, gamma, floor, choose, block, recent, random, seed, shared, scale, rotation, selection:
             as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`; the pooling follows it.
 
     Returns, Raises: those of `loops`. Choosing costs O(L^2) time with all rows, O(L) a sampled row; memory
     is linear in L.
@@ -133,7 +132,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floo
                      random=random, seed=seed, shared=shared)
     check_inputs(q, k, v, rule, rotation, selection)
     focal = select(q, k, scale=scale, **vars(rule)) if selection is None else selection
-    keys, values, _ = columns(q, k, v, focal, rule, scale, rotation)
+    keys, values, _ = columns(q, k, v, focal, rule, scale, rotation, backend=backend)
     visible = expand_heads(intervals(focal, rule), 1 if choose == "blocks" or k.shape[1] == 1 else q.shape[1])
     return interval_attention(q, keys, values, visible, scale=scale, backend=backend)
 
@@ -155,7 +154,7 @@ def effective(q: Tensor, k: Tensor, *, scale: float | None = None, rotation: Rot
     rule = FocalRule(**options)
     check_inputs(q, k, k, rule, rotation, selection)
     focal = select(q, k, scale=scale, **options) if selection is None else selection
-    keys, _, phi = columns(q, k, k, focal, rule, scale, rotation)
+    keys, _, phi = columns(q, k, k, focal, rule, scale, rotation, return_phi=True)
     kept, others = (one_hot(index, k.shape[2]).to(phi) for index in divide(focal, rule))  # (B, Hk, F or K m, L)
     pooled = (phi[..., None, :] @ others.unflatten(2, (-1, rule.group)))[..., 0, :] if len(phi[0, 0]) else others
     raw = others if rule.choose == "prompt" else torch.eye(k.shape[2]).to(phi).expand(*k.shape[:2], -1, -1)

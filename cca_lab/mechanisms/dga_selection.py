@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.mechanisms.full import check_positive
+from cca_lab.mechanisms.full import check_positive, floor_of_share
+from cca_lab.mechanisms.masked import check_counts
 
 CHOICES = ("prompt", "blocks")
 ROWS_AT_ONCE = 256  # rows of A in memory at a time
@@ -50,10 +51,7 @@ class FocalRule:
         check_positive(group=self.group, block=self.block)
         if not isinstance(self.gamma, int | float) or not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth token")
-        for name in ("floor", "recent", "random", "seed"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"{name}: got {value!r}, wanted an integer of 0 or more")
+        check_counts(floor=self.floor, recent=self.recent, random=self.random, seed=self.seed)
         if self.choose not in CHOICES:
             raise ValueError(f"choose: got {self.choose!r}, wanted one of {', '.join(CHOICES)}; the paper's is "
                              "'prompt'")
@@ -64,7 +62,7 @@ class FocalRule:
 
     def focal_count(self, span: int) -> int:
         """Focal tokens of a stretch: max(floor(gamma L), floor), and those that would fill no group (Section 5.1)."""
-        count = min(span, max(math.floor(self.gamma * span + 1e-9), self.floor))  # 0.29 * 100 is 28.99...
+        count = min(span, max(floor_of_share(self.gamma, span), self.floor))
         return count + (span - count) % self.group
 
     def rows(self, span: int) -> Tensor | None:

@@ -6,6 +6,8 @@ Five forms of this one equation, each checked against the one before it:
 `loops` -> `dense` -> `online_softmax` -> `tiled` -> `attention`. Rows count from 0.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -195,6 +197,11 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
     if q.shape[2] != k.shape[2] or q.shape[2] == 0:
         raise ValueError(f"q and k: got {q.shape[2]} and {k.shape[2]} tokens, wanted as many queries as "
                          "keys, at least one (self-attention over a whole sequence); to decode, use a cache")
+
+
+def floor_of_share(share: float, count: int) -> int:
+    """Return floor(share * count) of the share as written: 0.29 of 100 is 29, where floating point has 28.99..."""
+    return math.floor(share * count + 1e-9)
 
 
 def check_positive(**values: int) -> None:

@@ -29,11 +29,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads, floor_of_share
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
-
-Rotation = tuple[Tensor, Tensor]
+from cca_lab.mechanisms.rotary import Rotation
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, heavy: int | float, recent: int | float, prompt: int = 1,
@@ -90,10 +90,11 @@ def represented(q: Tensor, k: Tensor, *, heavy: int | float, recent: int | float
     heavy, recent = budget(heavy, recent, prompt)
     batch, heads, length, head_dim = q.shape
     scale = head_dim**-0.5 if scale is None else scale
-    logits = scale * (q @ expand_heads(k, heads).mT).unflatten(1, (k.shape[1], -1))   # (B, Hk, H/Hk, L, L)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    dtype = accumulation_dtype(q.dtype)
+    logits = scale * (q.to(dtype) @ expand_heads(k, heads).to(dtype).mT)
+    logits = logits.unflatten(1, (k.shape[1], -1))                                    # (B, Hk, H/Hk, L, L)
     kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool, device=q.device)  # (B, Hk, L)
-    scores, rows = torch.zeros(kept.shape, dtype=logits.dtype, device=q.device), []
+    scores, rows = torch.zeros(kept.shape, dtype=dtype, device=q.device), []
     for i in range(length):
         kept[..., i] = True
         rows.append(kept)
@@ -152,7 +153,7 @@ def budget(heavy: int | float, recent: int | float, prompt: int) -> tuple[int, i
         elif not 0 < value <= 1:
             raise ValueError(f"{name}: got {value}, wanted an integer number of tokens, or a share of the prompt "
                              "over 0 and at most 1, such as 0.1")
-    heavy, recent = (max(1, int(x * prompt)) if isinstance(x, float) else x for x in (heavy, recent))
+    heavy, recent = (max(1, floor_of_share(x, prompt)) if isinstance(x, float) else x for x in (heavy, recent))
     if heavy + recent == 0:
         raise ValueError("heavy and recent: got 0 and 0, wanted a token to keep; give one of them 1 or more")
     return heavy, recent

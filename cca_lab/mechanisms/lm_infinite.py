@@ -83,7 +83,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, local: int, global_tokens: int
 
     Args:
         q, k, v, local, global_tokens, limit, scale, rotation: as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`.
 
     Returns, Raises: those of `loops`.
     """

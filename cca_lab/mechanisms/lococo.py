@@ -40,11 +40,10 @@ from cca_lab.mechanisms.lococo_loops import loops
 from cca_lab.mechanisms.lococo_memory import Memory, memories, pooling
 from cca_lab.mechanisms.lococo_rows import Settings, cache_tokens, compressions, intervals, peak_tokens
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
+from cca_lab.mechanisms.rotary import Rotation
 
 __all__ = ["Compressor", "Settings", "attention", "cache_tokens", "compressions", "effective", "intervals",
            "loops", "memories", "peak_tokens", "represented"]
-
-Rotation = tuple[Tensor, Tensor]
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int | list[int],
@@ -73,7 +72,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int | lis
         scale: factor on the dot products; None means D**-0.5.
         rotation: taken, and not needed: keys are mixed as they come.
         compressor: the layer's `Compressor`; None for the plain mean.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`.
 
     Returns:
         (B, H, L, D), in the dtype of q.

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from cca_lab.mechanisms.full import check_qkv
 from cca_lab.mechanisms.lococo_compressor import share_of
 from cca_lab.mechanisms.lococo_rows import Settings, segments
+from cca_lab.mechanisms.rotary import Rotation
 
 Columns = tuple[Tensor, Tensor]  # keys and values, (N, D) each
 
@@ -15,7 +16,7 @@ Columns = tuple[Tensor, Tensor]  # keys and values, (N, D) each
 def loops(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int | list[int], weights: str = "softmax",
           residual: bool = False, sinks: int = 0, heavy: int = 0, scores: str = "last", buffer: int = 0,
           horizon: int | None = None, when: str = "eager", borders: str = "text", kernel: int = 21,
-          scale: float | None = None, rotation: tuple[Tensor, Tensor] | None = None,
+          scale: float | None = None, rotation: Rotation | None = None,
           compressor: nn.Module | None = None) -> Tensor:
     """LoCoCo attention, Algorithm 2 step by step.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.mechanisms.full import check_positive
+from cca_lab.mechanisms.masked import check_counts
 
 CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "when": ("eager", "lazy"),
            "borders": ("text", "calls")}
@@ -43,10 +44,7 @@ class Settings:
         check_positive(slots=self.slots, kernel=self.kernel)
         if self.horizon is not None:
             check_positive(horizon=self.horizon)
-        for name in ("sinks", "heavy", "buffer"):
-            number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise ValueError(f"{name}: got {number!r}, wanted an integer of 0 or more")
+        check_counts(sinks=self.sinks, heavy=self.heavy, buffer=self.buffer)
         for name, valid in CHOICES.items():
             if getattr(self, name) not in valid:
                 got = getattr(self, name)

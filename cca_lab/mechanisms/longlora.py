@@ -27,10 +27,9 @@ from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, visible_mask
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.full import check_positive, check_qkv, floor_of_share
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
-
-Rotation = tuple[Tensor, Tensor]
+from cca_lab.mechanisms.rotary import Rotation
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, group: int | float, scale: float | None = None,
@@ -68,7 +67,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, group: int | float, scale: flo
 
     Args:
         q, k, v, group, scale, rotation: as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`.
 
     Returns, Raises: those of `loops`.
     """
@@ -84,7 +83,7 @@ def effective(q: Tensor, k: Tensor, *, group: int | float, scale: float | None =
     heads, length = q.shape[1:3]
     raw = torch.eye(length, dtype=q.dtype, device=q.device)[None, None]
     visible = intervals(length, group_length(group, length), heads, q.device)
-    return effective_attention(q, expand_heads(k, heads), visible, raw, scale=scale)
+    return effective_attention(q, k, visible, raw, scale=scale)
 
 
 def represented(q: Tensor, k: Tensor, *, group: int | float, **_: Any) -> Tensor:
@@ -121,7 +120,7 @@ def group_length(group: int | float, length: int) -> int:
     if not 0 < group <= 1:
         raise ValueError(f"group: got {group}, wanted a positive integer of tokens, or a share of the length over "
                          "0 and at most 1; the paper's is 0.25")
-    return max(1, int(group * length))
+    return max(1, floor_of_share(group, length))
 
 
 def exact_when(length: int, *, group: int | float, **_: Any) -> bool:
@@ -143,5 +142,6 @@ MECHANISM = Mechanism(
     causal_scope=every_row,
     needs_training=True,
     exact_when=exact_when,
+    length_matters=lambda *, group, **_: isinstance(group, float),
     training_only=True,
 )

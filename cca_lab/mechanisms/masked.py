@@ -80,4 +80,4 @@ def check_counts(**values: int) -> None:
     """Raise ValueError naming the first argument that is no integer from 0 on."""
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name}: got {value!r}, wanted an integer of at least 0; 0 for none")
+            raise ValueError(f"{name}: got {value!r}, wanted an integer; choose 0 or more")

@@ -32,13 +32,16 @@ class Mechanism:
         causal_scope: (**options) -> which tokens may influence a row: EVERY_ROW, WHOLE_PROMPT or OWN_BLOCK.
         needs_training: whether the paper trains the model before using the mechanism.
         exact_when: exact_when(L, **options) is True where the output equals full attention's.
-        rungs: the backends of `attention`. Mechanisms whose rows see no intervals have "dense" only.
+        rungs: the backends of `attention`. Mechanisms whose rows see no intervals have "dense" only, or a kernel
+            of their own.
         represented: (q, k, **options) -> bool, (B, H, L, L): the past tokens that reach a row, raw or
             pooled; None if all of them do.
         select: (q, k, **options) -> what `attention(..., selection=)` takes to repeat a choice of tokens;
             None if nothing is chosen.
         new_module: (config, **options) -> the trainable module of one layer, passed as
             `attention(..., compressor=)`; None if there is nothing to train.
+        length_matters: (**options) -> whether what a row reads depends on the length of the text, though not
+            on its later tokens. Padded rows are then attended to one by one.
         training_only: whether the paper attends in full once the model is trained: swap back to "full" then.
     """
 
@@ -53,10 +56,11 @@ class Mechanism:
     causal_scope: Callable[..., str]
     needs_training: bool
     exact_when: Callable[..., bool]
-    rungs: tuple[str, ...] = ("dense", "blocked")
+    rungs: tuple[str, ...] = ("dense", "blocked", "triton")
     represented: Callable[..., Tensor] | None = None
     select: Callable[..., Any] | None = None
     new_module: Callable[..., nn.Module] | None = None
+    length_matters: Callable[..., bool] = lambda **_: False
     training_only: bool = False
 
 

@@ -29,8 +29,8 @@ from cca_lab.mechanisms import minference_a_shape as a_shape
 from cca_lab.mechanisms import minference_block_sparse as block_sparse
 from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
 from cca_lab.mechanisms.mechanism import EVERY_ROW, OWN_BLOCK, RUNTIME, WHOLE_PROMPT, Mechanism
+from cca_lab.mechanisms.rotary import Rotation
 
-Rotation = tuple[Tensor, Tensor]
 Pattern = Mapping[str, Any]  # {"pattern": name, option: value, ...}
 
 PATTERNS = {module.MECHANISM.name: module.MECHANISM for module in (a_shape, vertical_slash, block_sparse)}

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, visible_mask
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.full import check_positive, check_qkv
 from cca_lab.mechanisms.masked import attend_loops, check_counts
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
+from cca_lab.mechanisms.rotary import Rotation
 from cca_lab.mechanisms.sinks import intervals
-
-Rotation = tuple[Tensor, Tensor]
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, window: int, scale: float | None = None,
@@ -56,7 +55,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, window: int, scale
 
     Args:
         q, k, v, sinks, window, scale, rotation: as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`.
 
     Returns, Raises: those of `loops`.
     """
@@ -79,7 +78,7 @@ def effective(q: Tensor, k: Tensor, *, sinks: int, window: int, scale: float | N
     length = q.shape[2]
     raw = torch.eye(length, dtype=q.dtype, device=q.device)[None, None]
     visible = row_intervals(length, sinks, window, q.device)
-    return effective_attention(q, expand_heads(k, q.shape[1]), visible, raw, scale=scale)
+    return effective_attention(q, k, visible, raw, scale=scale)
 
 
 def represented(q: Tensor, k: Tensor, *, sinks: int, window: int, **_: Any) -> Tensor:

@@ -26,8 +26,7 @@ from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms import masked
 from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import OWN_BLOCK, Mechanism
-
-Rotation = tuple[Tensor, Tensor]
+from cca_lab.mechanisms.rotary import Rotation
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, block: int, top_k: int, force_diagonal: bool = True,

@@ -30,6 +30,8 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import masked_matrix
+from cca_lab.attention.derivatives import needs_gradient
+from cca_lab.attention.fused import fused, require_triton
 from cca_lab.mechanisms import masked
 from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import WHOLE_PROMPT, Mechanism
@@ -160,12 +162,12 @@ def represented(q: Tensor, k: Tensor, *, block: int = 16, selection: Choice | No
                 **options: Any) -> Tensor:
     """Return which tokens each row reads, bool (B, H, L, L); the options are those of `loops`."""
     columns, offsets = select(q, k, block=block, **options) if selection is None else selection
-    length, device = q.shape[2], q.device
+    length, reach, device = q.shape[2], q.shape[2] + block, q.device                  # no row's block reaches farther
     token = torch.arange(length, device=device)
     on_column = (columns[..., None] == token).any(-2)                                 # (B, H, L)
-    count = (offsets[..., None] < torch.arange(length + 1, device=device)).sum(-2)    # offsets below 0 .. L
+    count = (offsets[..., None] < torch.arange(reach + 1, device=device)).sum(-2)     # offsets below 0 .. L + B
     first_row = torch.arange(0, length, block, device=device)[:, None]                # (M, 1)
-    nearest, farthest = ((first_row + width - token).clamp(0, length) for width in (0, block))  # (M, L) each
+    nearest, farthest = ((first_row + width - token).clamp(0, reach) for width in (0, block))  # (M, L) each
     near = count[..., farthest] > count[..., nearest]                                 # (B, H, M, L)
     near = near.repeat_interleave(block, dim=2)[:, :, :length]
     return (near | on_column[:, :, None]) & masked.causal_mask(length, device)
@@ -175,11 +177,34 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, vertical: int, slash: int, las
               forced_vertical: int = 4, forced_slash: int = 16, block: int = 16, scale: float | None = None,
               rotation: Rotation | None = None, selection: Choice | None = None,
               backend: str = "auto") -> Tensor:
-    """Vertical-slash attention under its mask, all rows at once; arguments, result and errors of `loops`."""
+    """Vertical-slash attention, all rows at once.
+
+    Args:
+        q, k, v, vertical, slash, last, forced_vertical, forced_slash, block, scale, rotation, selection: as in
+            `loops`.
+        backend: "dense" (under the mask, memory L * L), "triton" (one kernel, forward only), or "auto": the
+            kernel on a GPU where no gradient is asked for.
+
+    Returns, Raises: those of `loops`; ValueError also for a backend that does not serve.
+    """
     check_inputs(q, k, v, vertical, slash, last, forced_vertical, forced_slash, block)
-    visible = represented(q, k, vertical=vertical, slash=slash, last=last, forced_vertical=forced_vertical,
-                          forced_slash=forced_slash, block=block, scale=scale, selection=selection)
-    return masked.attend(q, k, v, visible, scale=scale, backend=backend)
+    if backend not in ("auto", "dense", "triton"):
+        raise ValueError(f"backend: got {backend!r}, wanted 'dense', 'triton' or 'auto'; its rows see no intervals")
+    chosen = selection or select(q, k, vertical=vertical, slash=slash, last=last, forced_vertical=forced_vertical,
+                                 forced_slash=forced_slash, scale=scale)
+    if backend == "triton" or (backend == "auto" and fused(q) and not needs_gradient(q, k, v)):
+        return _on_the_kernel(q, k, v, chosen, block, scale)
+    return masked.attend(q, k, v, represented(q, k, block=block, selection=chosen), scale=scale)
+
+
+def _on_the_kernel(q: Tensor, k: Tensor, v: Tensor, chosen: Choice, block: int, scale: float | None) -> Tensor:
+    """The Triton rung, imported when first used: triton exists for Linux only."""
+    if needs_gradient(q, k, v):
+        raise ValueError("backend: got 'triton' for a gradient, wanted 'dense' or 'auto'; this kernel has no backward")
+    require_triton()
+    from cca_lab.attention.kernels.vertical_slash import triton_vertical_slash
+
+    return triton_vertical_slash(q, k, v, *chosen, block, q.shape[-1] ** -0.5 if scale is None else scale)
 
 
 def effective(q: Tensor, k: Tensor, *, scale: float | None = None, **options: Any) -> Tensor:
@@ -221,5 +246,5 @@ MECHANISM = Mechanism(
     causal_scope=lambda **_: WHOLE_PROMPT,
     needs_training=False,
     exact_when=exact_when,
-    rungs=("dense",),
+    rungs=("dense", "triton"),
 )

@@ -67,7 +67,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, seed:
 
     Args:
         q, k, v, group, window, seed, scale, rotation: as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`.
 
     Returns, Raises: those of `loops`.
     """

@@ -86,7 +86,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, posit
 
     Args:
         q, k, v, sinks, recent, positions, scale, rotation: as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`.
 
     Returns, Raises: those of `loops`.
     """

@@ -1,9 +1,20 @@
-"""Models of transformers with the lab's attention: swap, save, load, look inside."""
+"""Models of transformers with the lab's attention: swap, generate with its cache, save, load, look inside."""
 
-from cca_lab.caches.cca import CCACache
+from cca_lab.caches import (
+    CACHES,
+    CCACache,
+    DGACache,
+    H2OCache,
+    LMInfiniteCache,
+    LoCoCoCache,
+    MeanPoolingCache,
+    RandomTokensCache,
+    StreamingLLMCache,
+)
 from cca_lab.models.checkpoints import load_pretrained, save_pretrained
 from cca_lab.models.maps import attention_maps
 from cca_lab.models.plugin import attention_of, disable_attention_dropout, restore_attention, swap_attention
 
-__all__ = ["CCACache", "attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained",
-           "restore_attention", "save_pretrained", "swap_attention"]
+__all__ = ["CACHES", "CCACache", "DGACache", "H2OCache", "LMInfiniteCache", "LoCoCoCache", "MeanPoolingCache",
+           "RandomTokensCache", "StreamingLLMCache", "attention_maps", "attention_of", "disable_attention_dropout",
+           "load_pretrained", "restore_attention", "save_pretrained", "swap_attention"]

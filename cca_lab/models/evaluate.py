@@ -61,18 +61,25 @@ def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: 
         batch: windows a forward.
 
     Raises:
-        ValueError: if the stream is shorter than one window.
+        ValueError: for no window, one that predicts nothing, or a stream shorter than one.
     """
     if windows < 1:
         raise ValueError(f"windows: got {windows}, wanted 1 or more")
+    if length < 2:
+        raise ValueError(f"length: got {length}, wanted 2 or more; the first token of a window is not predicted")
     if len(stream) < length:
         raise ValueError(f"stream: {len(stream)} tokens, wanted at least one window of {length}; "
                          "give more text or a shorter length")
-    windows = min(windows, len(stream) // length)
-    starts = torch.linspace(0, len(stream) - length, windows).long()
+    starts = window_starts(len(stream), length, min(windows, len(stream) // length))
     rows = stream[starts[:, None] + torch.arange(length)]  # (windows, length)
     losses = [_window_losses(model, chunk) for chunk in rows.to(model.device).split(batch)]
     return bootstrap_mean(torch.cat(losses).double().cpu().numpy(), np.exp)
+
+
+def window_starts(tokens: int, length: int, windows: int) -> Tensor:
+    """Return where windows spread evenly over a stream of tokens begin, int64 (windows,)."""
+    last = tokens - length
+    return torch.linspace(0, last, windows).long().clamp(max=last)  # float32 rounds up beyond 2**24
 
 
 def _window_losses(model: PreTrainedModel, input_ids: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class FinetuneConfig:
         strategy: "full", "qkv" (W^Q, W^K, W^V only, the paper's partial
             finetuning), "none" (the swapped model as it is) or "compressor" (only
             what the mechanism added, as LoCoCo's Section 4.2 does).
-        learning_rate: after warm-up; it falls linearly to a tenth by the last step.
+        learning_rate: after warm-up; it falls linearly, to a tenth one step after the last.
         warmup: steps of linear warm-up.
         accumulation: micro-steps summed into one optimizer step.
         weight_decay: of AdamW, on matrices.
@@ -197,6 +197,9 @@ class Finetuner:
             ValueError: if there is no state, or it belongs to another configuration.
         """
         state = self.folder / "state" if self.folder is not None else None
+        if state is not None and self.accelerator.is_main_process:
+            _put_back(state)
+        self.accelerator.wait_for_everyone()
         if state is None or not (state / "progress.json").is_file():
             raise ValueError(f"resume: no state in {self.folder}; start without --resume")
         progress = json.loads((state / "progress.json").read_text(encoding="utf-8"))
@@ -228,6 +231,13 @@ def _replace(new: Path, place: Path) -> None:
         place.rename(old)
     new.rename(place)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _put_back(place: Path) -> None:
+    """Undo the first half of a `_replace` that was cut off."""
+    old = place.with_name(place.name + ".old")
+    if old.exists() and not place.exists():
+        old.rename(place)
 
 
 def read_log(folder: Path) -> Iterator[dict]:

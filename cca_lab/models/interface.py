@@ -44,7 +44,8 @@ def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tens
     """
     if CACHE not in kwargs:
         raise ValueError(f"attn_implementation: {IMPLEMENTATION!r} was set by name, wanted "
-                         "swap_attention(model, name, ...), which installs what it needs")
+                         "swap_attention(model, name, ...), which installs what it needs; a model made from "
+                         "the config of a swapped one shares its attn_implementation: give each a copy")
     if dropout > 0:
         raise ValueError(f"dropout: got attention dropout {dropout} in training, wanted 0, as pooled "
                          "attention has none; call cca_lab.models.disable_attention_dropout(model)")
@@ -101,7 +102,9 @@ def _attend_whole(name: str, options: dict, query: Tensor, key: Tensor, value: T
     shift = None
     if mask is not None:
         shift = left_padding(mask)  # (B,)
-        if not mask.all() and MECHANISMS[name].causal_scope(**options) != EVERY_ROW:
+        mechanism = MECHANISMS[name]
+        alone = mechanism.causal_scope(**options) != EVERY_ROW or mechanism.length_matters(**options)
+        if alone and not mask.all():
             return _attend_each(name, options, query, key, value, mask, shift, scale, rotation, maps=maps)
         shift = shift if shift.any() else None
     if shift is not None:
@@ -119,7 +122,7 @@ def _attend_whole(name: str, options: dict, query: Tensor, key: Tensor, value: T
 def _attend_each(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, mask: Tensor,
                  first: Tensor, scale: float, rotation: Rotation | None, *,
                  maps: bool) -> tuple[Tensor, Tensor | None]:
-    """Attend within each row without its padding: for mechanisms that choose from all tokens given."""
+    """Attend within each row without its padding: for mechanisms that choose from, or count, all tokens given."""
     outputs, maps_of_rows = [], []
     for row, (start, count) in enumerate(zip(first.tolist(), mask.bool().sum(dim=-1).tolist(), strict=True)):
         own = slice(row, row + 1), slice(None), slice(start, start + count)

@@ -1,5 +1,6 @@
 """Switch the attention of a transformers model to one of the lab's mechanisms, and back."""
 
+import copy
 import inspect
 from dataclasses import dataclass
 
@@ -106,7 +107,7 @@ def modules_of(model: PreTrainedModel) -> dict[str, nn.Module]:
 
 def attention_of(model: PreTrainedModel) -> tuple[str, dict]:
     """Return name and options of the attention a model uses; ("full", {}) for any of transformers' own."""
-    options = attention_choice(model.config)
+    options = copy.deepcopy(attention_choice(model.config))
     return options.pop("name"), options
 
 
@@ -139,9 +140,11 @@ def checked_choice(name: str, options: dict) -> dict:
     unknown = [option for option in options if option not in valid]
     if unknown:
         raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted {', '.join(valid) or 'none'}")
-    options = {**mechanism.defaults, **options}
-    probe = torch.zeros(1, 1, 1, 2)
-    mechanism.attention(probe, probe, probe, **options)  # raises for a value that is out of range
+    options = copy.deepcopy({**mechanism.defaults, **options})  # lists in it are nobody else's
+    probe, tried = torch.zeros(1, 1, 1, 2), dict(options)
+    if "triton" in mechanism.rungs and options.get("backend") == "triton":
+        tried["backend"] = "dense"  # kernels need a GPU, to which the model may still have to move
+    mechanism.attention(probe, probe, probe, **tried)  # raises for a value that is out of range
     return {"name": name, **options}
 
 

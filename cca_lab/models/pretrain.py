@@ -159,7 +159,8 @@ class Pretrainer:
             return copy_batch(rows, stage.length, self.vocabulary, self.generator)
         if stage.task == "question":
             return self.task.training_batch(rows, stage.length, self.generator)
-        before = int(torch.randint(stage.length - SHORTEST, (), generator=self.generator))  # tokens of text first
+        most = max(1, stage.length - SHORTEST)
+        before = int(torch.randint(most, (), generator=self.generator))  # tokens of text first
         task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
         text = self.sample_text(rows, before)
         return torch.cat([text, task], dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
@@ -178,7 +179,7 @@ class Pretrainer:
 
     def _step(self, stage: Stage, spent: float) -> dict[str, float]:
         rows = max(2, self.recipe.step_tokens // stage.length)
-        text_rows = round(stage.text_share * rows)
+        text_rows = min(rows - 1, max(1, round(stage.text_share * rows)))  # a mean over no row would be NaN
         text = self.sample_text(text_rows, stage.length)
         task, known = self._task_batch(stage, rows - text_rows)
         input_ids = torch.cat([text, task]).to(self.model.device)  # (rows, length)

@@ -1,4 +1,4 @@
-"""The decode kernel: one query row against a cache, keys split over programs, parts merged."""
+"""The decode kernels: one query row against a cache, keys split over programs, parts merged."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ import torch
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import decode
 from tests.kernels import bench
+from tests.mutants import kernels as mutants
 
 
 def check_decode(keys, splits, *, heads=(4, 2), head_dim=16, dtype=torch.float32, layout=lambda x: x):
@@ -42,8 +43,53 @@ def test_any_strides():
     check_decode(70, 2, layout=lambda x: x.transpose(1, 2).contiguous().transpose(1, 2))
 
 
-def test_a_merge_that_averages_the_parts_is_caught(monkeypatch):
-    right = torch.Tensor.logsumexp
-    monkeypatch.setattr(torch.Tensor, "logsumexp", lambda x, dim, **kw: right(x, dim, **kw) * 0 + x.mean(dim, **kw))
+TABLES = {
+    "a cache in order": [[0, 70]],
+    "cores and raw tokens that touch": [[0, 13], [13, 70]],
+    "sinks and a window": [[0, 4], [0, 0], [21, 70]],
+    "four apart, the first one last": [[60, 70], [1, 2], [5, 30], [33, 34]],
+}
+
+
+def check_table(spans, rows=1):
+    """The primitive by name, for one row of several intervals, against the dense rung."""
+    generator = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(2, n, length, 16, generator=generator) for n, length in ((4, rows), (2, 70), (2, 70)))
+    table = torch.tensor(spans).expand(1, 1, rows, -1, -1)
+    with bench.guarded_outputs():
+        got = interval_attention(*map(bench.guarded, (q, k, v)), table, backend="triton", return_lse=True)
+    wanted = interval_attention(q.double(), k.double(), v.double(), table, backend="dense", return_lse=True)
+    for name, a, b in zip(("out", "lse"), got, wanted, strict=True):
+        bench.assert_close(a, b, name, torch.float32)
+
+
+@pytest.mark.parametrize("spans", TABLES.values(), ids=TABLES)
+def test_one_row_of_any_intervals(spans):
+    check_table(spans)
+
+
+def test_touching_intervals_are_one_launch():
+    assert decode.spans_of(torch.tensor([[[[[0, 13], [20, 20], [13, 70]]]]])) == [(0, 70)]
+
+
+def test_who_is_served(monkeypatch):
+    """One row, one table for all heads, no gradient; everything else goes to the interval kernels."""
+    calls = []
+    monkeypatch.setattr(decode, "triton_decode", lambda *args, **rest: calls.append(args) or (None, None))
+    q, k = torch.zeros(1, 2, 1, 16), torch.zeros(1, 2, 5, 16)
+    table = torch.tensor([[0, 5]]).expand(1, 1, 1, 1, 2)
+    interval_attention(q, k, k, table, backend="triton")
+    with torch.no_grad():
+        interval_attention(q, k.clone().requires_grad_(), k, table, backend="triton")
+    assert len(calls) == 2
+    assert decode.decodes(q, k, k, table)
+    assert not decode.decodes(q, k, k, table.expand(1, 2, 1, 1, 2))
+    assert not decode.decodes(q.expand(1, 2, 2, 16), k, k, table)
+    assert not decode.decodes(q.clone().requires_grad_(), k, k, table)
+
+
+@pytest.mark.parametrize("mutant", mutants.DECODE, ids=lambda mutant: mutant.__name__)
+def test_mutants_are_caught(monkeypatch, mutant):
+    mutant(monkeypatch)
     with pytest.raises(AssertionError):
-        check_decode(300, 3)
+        check_table([[0, 4], [21, 70]])

@@ -5,8 +5,8 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import interval
-from cca_lab.attention.kernels.configs import Blocks
-from cca_lab.mechanisms import MECHANISMS, cca, full
+from cca_lab.attention.kernels.configs import Blocks, blocks_for
+from cca_lab.mechanisms import cca, full
 from tests.kernels import bench
 from tests.mutants import kernels as mutants
 from tests.strategies import LAYOUTS, laid_out, random_table
@@ -67,18 +67,6 @@ def test_large_logits_stay_finite():
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(out.sum(), leaves))
 
 
-@pytest.mark.parametrize("name", [name for name, row in MECHANISMS.items()
-                                  if "blocked" in row.rungs and row.new_module is None])
-def test_every_mechanism_of_intervals_runs_on_the_kernels(name):
-    mechanism = MECHANISMS[name]
-    q, k, v = inputs(40, 40, heads=2, key_heads=2, head_dim=16)
-    q, k, v = (x.to(bench.DEVICE) for x in (q, k, v))
-    options = mechanism.defaults
-    got = mechanism.attention(q, k, v, **options, backend="triton")
-    wanted = mechanism.attention(q.double(), k.double(), v.double(), **options, backend="dense")
-    bench.assert_close(got, wanted, name, torch.float32)
-
-
 def test_the_primitive_takes_the_kernels_by_name():
     q, k, v, table = cca_case(20, 4, 6)
     got = interval_attention(*(x.to(bench.DEVICE) for x in (q, k, v)), table, backend="triton")
@@ -86,6 +74,22 @@ def test_the_primitive_takes_the_kernels_by_name():
                        torch.float32)
     with pytest.raises(ValueError, match="float64"):
         interval_attention(q.double(), k.double(), v.double(), table, backend="triton")
+
+
+def test_head_dims_beyond_the_tables_are_refused():
+    q, k, v, table = cca_case(5, 2, 3, head_dim=136)
+    with pytest.raises(ValueError, match="head_dim 136, wanted at most 128"):
+        interval_attention(q, k, v, table, backend="triton")
+    with pytest.raises(ValueError, match="got 136, wanted at most 128"):
+        blocks_for("forward", 136, 2, "cuda")
+
+
+def test_a_second_derivative_is_refused():
+    q, k, v, table = cca_case(5, 2, 3)
+    leaf = q.to(bench.DEVICE).requires_grad_()
+    out = interval_attention(leaf, k.to(leaf), v.to(leaf), table, backend="triton")
+    with pytest.raises(RuntimeError, match="attention on the Triton kernels has no second derivative"):
+        torch.autograd.grad(out.sum(), leaf, create_graph=True)
 
 
 def test_results_repeat_bit_for_bit():

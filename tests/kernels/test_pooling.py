@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from cca_lab.attention import pool_groups
-from cca_lab.attention.kernels import pooling
+from cca_lab.attention.derivatives import needs_gradient
+from cca_lab.attention.kernels import launch
 from tests.kernels import bench
 from tests.mutants import kernels as mutants
 
@@ -75,9 +76,35 @@ def test_mutants_are_caught(monkeypatch, mutant):
         check_pooling(17, 4, rotated=True)
 
 
-def test_a_buffer_overrun_is_caught(monkeypatch):
-    """The mutant stores one group too many."""
-    right = pooling.new_output
+def test_a_store_outside_a_buffer_is_caught():
+    """One element behind the end, as a kernel would write that forgets its mask."""
     with pytest.raises(AssertionError, match="stored outside"), bench.guarded_outputs():
-        pooling.new_output((2, 3), torch.zeros(1)).as_strided((1,), (1,), bench.GUARD + 6).fill_(1.0)
-    assert pooling.new_output is right
+        launch.new_output((2, 3), torch.zeros(1)).as_strided((1,), (1,), bench.GUARD + 6).fill_(1.0)
+
+
+def test_rows_that_no_group_reads_have_zero_gradients():
+    """The gradients' buffers are poisoned at first; the tail and the queries that judge nothing are never stored."""
+    q, k, v = (torch.randn(1, 1, 11, 16, device=bench.DEVICE, requires_grad=True) for _ in range(3))
+    with bench.guarded_outputs():
+        cores = pool_groups(q, k, v, 4, backend="triton")
+        grad_q, grad_k, grad_v = torch.autograd.grad(sum(core.sum() for core in cores), (q, k, v))
+    assert (grad_k[:, :, 8:] == 0).all() and (grad_v[:, :, 8:] == 0).all()
+    assert [bool(row.any()) for row in grad_q[0, 0]] == [t in (3, 7) for t in range(11)]
+
+
+def test_a_second_derivative_is_refused():
+    x = torch.randn(1, 1, 8, 16, device=bench.DEVICE, requires_grad=True)
+    assert needs_gradient(x)
+    core, _ = pool_groups(x, x, x, 4, backend="triton")
+    with pytest.raises(RuntimeError, match="pooling on the Triton kernels has no second derivative"):
+        torch.autograd.grad(core.sum(), x, create_graph=True)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"backend": "blocked"}, "backend is 'blocked'; wanted one of 'auto'"),
+    ({"backend": "triton"}, "head_dim 256, wanted at most 128"),
+])
+def test_wrong_backends_and_head_dims_are_refused(options, message):
+    x = torch.zeros(1, 1, 8, 256)
+    with pytest.raises(ValueError, match=message):
+        pool_groups(x, x, x, 4, **options)

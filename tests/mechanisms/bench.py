@@ -332,6 +332,17 @@ def check_rope_translation(implementation: Implementation, options: dict, **size
     assert_close(outputs[1], outputs[0], "positions moved by 7", 1e-11)
 
 
+def check_rope_tables(implementation: Implementation, options: dict, reference: Implementation) -> None:
+    """Tables (1, L, D), and (B, L, D) with each sequence at positions of its own: distances are all that counts."""
+    q, k, v = inputs(10, batch=2, heads=4, kv_heads=2)
+    here, there = rope_tables(10, 4), rope_tables(10, 4, offset=3)
+    wanted = reference(rotate(q, *here), rotate(k, *here), v, **options, rotation=here)
+    each = [torch.stack(pair) for pair in zip(here, there, strict=True)]                  # cos and sin, (B, L, D)
+    for shape, tables in (("1LD", [table[:1] for table in each]), ("BLD", each)):
+        turned = [rotate(x, *(table.unsqueeze(1) for table in tables)) for x in (q, k)]
+        assert_close(implementation(*turned, v, **options, rotation=tuple(tables)), wanted, shape, 1e-11)
+
+
 def check_rope_distances(implementation: Implementation, options: dict, distance: Callable[[int, int], int],
                          **sizes: int) -> None:
     """Each token that row i sees is at the distance wanted, read from the logits against the row's own token."""

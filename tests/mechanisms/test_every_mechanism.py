@@ -75,6 +75,7 @@ OPTIONS = {
         {"group": 3},                                             # odd, and a short last block
         {"group": 1},
         {"group": 20},                                            # one block; the shifted heads have two
+        {"group": 0.3},                                           # a share of the length
     ],
     "streaming_llm": [
         {"sinks": 1, "recent": 3},
@@ -144,7 +145,8 @@ def implementation(name: str, rung: str):
 
 
 def rungs(name: str) -> tuple[str, ...]:
-    return ("loops", *MECHANISMS[name].rungs)
+    """Those that compute in float64; "triton" does not: tests/kernels/test_mechanisms.py runs it interpreted."""
+    return ("loops", *(rung for rung in MECHANISMS[name].rungs if rung != "triton"))
 
 
 def label(value) -> str | None:
@@ -177,7 +179,7 @@ def applies(check: str, name: str, options: dict) -> bool:
     if check == "rope_translation":
         return name != "full"
     if check == "right_padding":  # a choice may depend on what follows: test_causality_is_what_is_declared
-        return MECHANISMS[name].causal_scope(**options) == EVERY_ROW
+        return MECHANISMS[name].causal_scope(**options) == EVERY_ROW and not MECHANISMS[name].length_matters(**options)
     return True
 
 
@@ -197,7 +199,7 @@ def test_every_mechanism_has_small_options():
 def test_rows_of_the_table_are_complete(name):
     mechanism = MECHANISMS[name]
     assert mechanism.name == name and mechanism.title and mechanism.paper
-    assert "dense" in mechanism.rungs and set(mechanism.rungs) <= {"dense", "blocked"}
+    assert "dense" in mechanism.rungs and set(mechanism.rungs) <= {"dense", "blocked", "triton"}
     parameters = {form: inspect.signature(getattr(mechanism, form)).parameters
                   for form in ("loops", "attention", "effective")}
     assert set(parameters["attention"]) == set(parameters["loops"]) | {"backend"}
@@ -217,6 +219,14 @@ def test_rows_of_the_table_are_complete(name):
 def test_a_choice_from_later_tokens_can_be_frozen(name, options):
     mechanism = MECHANISMS[name]
     assert mechanism.causal_scope(**options) == EVERY_ROW or mechanism.select is not None
+
+
+@every_case
+def test_the_length_matters_where_it_is_declared(name, options):
+    mechanism = MECHANISMS[name]
+    if mechanism.causal_scope(**options) == EVERY_ROW and mechanism.length_matters(**options):
+        with pytest.raises(AssertionError, match="padded on the right"):
+            bench.check_right_padding(implementation(name, "loops"), options)
 
 
 # ---------------------------------------------------------------- rungs and limits

@@ -96,6 +96,7 @@ def test_a_prompt_is_read_in_full_and_then_evicted_to_the_budget():
 
 @pytest.mark.parametrize(("heavy", "recent", "prompt", "wanted"), [
     (0.1, 0.1, 25, (2, 2)), (0.1, 0.25, 8, (1, 2)), (3, 0.5, 9, (3, 4)), (0.1, 0.1, 1, (1, 1)), (4, 0, 7, (4, 0)),
+    (0.29, 0.57, 100, (29, 57)),  # int(0.29 * 100) is 28
 ])
 def test_shares_of_the_prompt(heavy, recent, prompt, wanted):
     assert h2o.budget(heavy, recent, prompt) == wanted
@@ -119,6 +120,15 @@ def test_eviction_is_a_pooling_with_one_hot_rows():
     one_hot = torch.zeros(len(kept), 10, dtype=k.dtype)
     one_hot[torch.arange(len(kept)), kept] = 1
     assert len(kept) == 5 and torch.equal(one_hot @ k[0, 0], k[0, 0, kept])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_logits_that_half_precision_cannot_hold_choose_as_in_double(dtype):
+    """q . k of about 1e5, beyond float16's 65504, before a small scale: scores are made in float32."""
+    q, k, _ = ((60 * x).to(dtype) for x in bench.inputs(30, heads=4, kv_heads=2, head_dim=64))
+    assert (q @ k.repeat_interleave(2, dim=1).mT).isinf().any() == (dtype == torch.float16)
+    got, wanted = (h2o.represented(*x, heavy=4, recent=3, scale=1e-4) for x in ((q, k), (q.double(), k.double())))
+    assert torch.equal(got, wanted)
 
 
 # ---------------------------------------------------------------- mutants

@@ -28,7 +28,7 @@ def test_what_is_held_is_what_is_represented(name, options):
 
 def cca_columns(q: torch.Tensor, k: torch.Tensor, group: int, window: int) -> tuple[torch.Tensor, torch.Tensor]:
     """P (C + L, L) and visible (L, C + L) of head 0, from the module's own parts."""
-    _, _, phi = cca.columns(q, k, k, group, window, None, None, False, "softmax")
+    _, _, phi = cca.columns(q, k, k, group, window, None, None, False, "softmax", return_phi=True)
     cores = cca.core_count(11, group, window)
     pools = torch.cat([cca.pooling_matrix(phi[0, 0], 11), torch.eye(11, dtype=phi.dtype)])
     return pools, visible_mask(cca.intervals(11, group, window), cores + 11)[0, 0]

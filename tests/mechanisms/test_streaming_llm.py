@@ -59,16 +59,9 @@ def test_distances(rung, sinks, recent):
                if t < sinks or i - t <= recent) <= sinks + recent if sinks + recent else True
 
 
-@pytest.mark.parametrize("shape", ["1LD", "BLD"])
 @every_rung
-def test_tables_of_a_batch(rung, shape):
-    q, k, v = bench.inputs(10, batch=2, heads=4, kv_heads=2)
-    tables = [torch.stack(pair) for pair in zip(bench.rope_tables(10, 4), bench.rope_tables(10, 4, 3), strict=True)]
-    tables = [table[:1] for table in tables] if shape == "1LD" else tables
-    turned = [bench.rotate(x, *(table.unsqueeze(1) for table in tables)) for x in (q, k)]
-    plain = bench.rope_tables(10, 4)
-    wanted = streaming_llm.loops(bench.rotate(q, *plain), bench.rotate(k, *plain), v, **CACHE, rotation=plain)
-    bench.assert_close(rung(*turned, v, **CACHE, rotation=tuple(tables)), wanted, shape, 1e-11)
+def test_tables_of_a_batch(rung):
+    bench.check_rope_tables(rung, CACHE, streaming_llm.loops)
 
 
 def test_effective_and_gradients_under_rotation():

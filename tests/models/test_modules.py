@@ -269,7 +269,7 @@ def check_padding(name: str, family: str, options: dict) -> None:
 @pytest.mark.parametrize("family", ("gpt2", "llama"))
 @every_mechanism
 def test_padding_changes_nothing_in_any_mechanism(name, family):
-    for options in OPTIONS[name][:2]:
+    for options in (*OPTIONS[name][:2], OPTIONS[name][-1]):
         check_padding(name, family, options)
 
 
@@ -282,6 +282,15 @@ def test_padding_kills_a_choice_that_reads_the_padding(monkeypatch):
     monkeypatch.setitem(MECHANISMS, name, declared)
     with pytest.raises(AssertionError, match="max error"):
         check_padding(name, "gpt2", options)
+
+
+def test_padding_kills_a_share_of_the_padded_length(monkeypatch):
+    """Blocks that are a share of the length must be one of the row's own length."""
+    check_padding("longlora", "gpt2", {"group": 0.25})
+    monkeypatch.setitem(MECHANISMS, "longlora", dataclasses.replace(MECHANISMS["longlora"],
+                                                                    length_matters=lambda **_: False))
+    with pytest.raises(AssertionError, match="max error"):
+        check_padding("longlora", "gpt2", {"group": 0.25})
 
 
 def test_a_row_without_tokens_is_zero():

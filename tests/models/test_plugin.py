@@ -10,6 +10,7 @@ import torch
 from transformers import AttentionInterface, GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from cca_lab import models
 from cca_lab.mechanisms import MECHANISMS, cca
 from cca_lab.models import (
     CCACache,
@@ -353,6 +354,28 @@ def test_wrong_options_are_named(name, options, message):
     assert attention_of(model) == ("full", {})
 
 
+def test_a_backend_that_needs_a_gpu_may_be_chosen_before_the_model_is_there():
+    model = swap_attention(tiny("gpt2"), "cca", group=4, window=6, backend="triton")
+    assert attention_of(model)[1]["backend"] == "triton"
+    with pytest.raises(ValueError, match="backend"):
+        logits(model, text(12))
+    for name, backend in (("cca", "cuda"), ("h2o", "triton")):
+        with pytest.raises(ValueError, match=f"{backend!r}"):
+            swap_attention(tiny("gpt2"), name, backend=backend)
+
+
+def test_lists_among_the_options_are_the_models_own():
+    given = [{"pattern": "a_shape", "sinks": 1, "window": 3}]
+    model, ids = swap_attention(tiny("gpt2"), "minference", patterns=given), text(12)
+    wanted = logits(model, ids)
+    given[0]["window"] = 9
+    attention_of(model)[1]["patterns"][0]["window"] = 9
+    assert torch.equal(logits(model, ids), wanted)
+    default = copy.deepcopy(MECHANISMS["minference"].defaults)
+    attention_of(swap_attention(model, "minference"))[1]["patterns"].append({})
+    assert MECHANISMS["minference"].defaults == default
+
+
 def test_other_models_are_refused():
     neox = GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=61, hidden_size=32, num_hidden_layers=1,
                                             num_attention_heads=4, intermediate_size=48))
@@ -372,8 +395,9 @@ def test_setting_the_implementation_by_name_is_refused():
         logits(model, text(5))
 
 
-def test_cache_is_exported():
+def test_every_cache_is_exported():
     assert CCACache.mechanism == "cca"
+    assert all(getattr(models, cache.__name__) is cache for cache in models.CACHES.values())
 
 
 def test_importing_the_package_imports_no_training_code():

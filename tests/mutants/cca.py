@@ -13,7 +13,31 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
-class Parts:
+class Pooling:
+    """The decisions by which a group of tokens becomes one, and a row weighs what it sees; DGA's too."""
+
+    def judge(self, members: Sequence[int]) -> int:
+        """The token whose query weighs the group."""
+        return members[-1]
+
+    def phi(self, logits: Tensor, scale: float) -> Tensor:
+        """Weights (g,) from unscaled logits (heads, g)."""
+        return torch.softmax(scale * logits.mean(0), dim=-1)
+
+    def unrotate(self, keys: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Rotated keys (g, D) before their rotation by cos, sin (g, D)."""
+        return rotate(keys, cos, -sin)
+
+    def rotate_pooled(self, key: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Rotate the pooled key (D,), given the tables (g, D) of its members' positions."""
+        return rotate(key, cos[len(cos) // 2], sin[len(sin) // 2])
+
+    def weigh(self, logits: Tensor, visible: Tensor, scale: float) -> Tensor:
+        """Attention weights (N,) from unscaled logits of all columns."""
+        return torch.softmax((scale * logits).masked_fill(~visible, float("-inf")), dim=-1)
+
+
+class Parts(Pooling):
     """The decisions that make up CCA attention. i is a row and p a group, both counted from 0."""
 
     def groups(self, i: int, g: int, s: int) -> list[range]:
@@ -24,29 +48,9 @@ class Parts:
         """First raw token of row i."""
         return g * max(0, (i + 1 - s) // g)
 
-    def judge(self, members: range) -> int:
-        """The token whose query weighs the group."""
-        return members[-1]
-
     def judge_heads(self, heads: range) -> Sequence[int]:
         """The query heads of a KV head that weigh together."""
         return heads
-
-    def phi(self, logits: Tensor, scale: float) -> Tensor:
-        """Weights (g,) from unscaled logits (heads, g)."""
-        return torch.softmax(scale * logits.mean(0), dim=-1)
-
-    def unrotate(self, keys: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotated keys (g, D) before their rotation by cos, sin (g, D)."""
-        return rotate(keys, cos, -sin)
-
-    def rotate_core(self, key: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotate the pooled key (D,), given the tables (g, D) of its group's positions."""
-        return rotate(key, cos[len(cos) // 2], sin[len(sin) // 2])
-
-    def weigh(self, logits: Tensor, visible: Tensor, scale: float) -> Tensor:
-        """Attention weights (N,) from unscaled logits of all columns."""
-        return torch.softmax((scale * logits).masked_fill(~visible, float("-inf")), dim=-1)
 
 
 def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: float | None = None,
@@ -72,7 +76,7 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: flo
                     core_key = phi @ keys[own]
                     if rotation is not None:
                         cos, sin = (table.expand(batch, -1, -1)[b, own] for table in rotation)
-                        core_key = parts.rotate_core(phi @ parts.unrotate(keys[own], cos, sin), cos, sin)
+                        core_key = parts.rotate_pooled(phi @ parts.unrotate(keys[own], cos, sin), cos, sin)
                     core_keys.append(core_key[None])
                     core_values.append((phi @ values[own])[None])
                 token = torch.arange(length)
@@ -228,7 +232,7 @@ def rotated_keys_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
         def unrotate(self, keys, cos, sin):
             return keys
 
-        def rotate_core(self, key, cos, sin):
+        def rotate_pooled(self, key, cos, sin):
             return key
     return rows(q, k, v, parts=Wrong(), **options)
 
@@ -236,7 +240,7 @@ def rotated_keys_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 def core_at_last_position(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     """The core stands where its judge stands, not in the middle of its group."""
     class Wrong(Parts):
-        def rotate_core(self, key, cos, sin):
+        def rotate_pooled(self, key, cos, sin):
             return rotate(key, cos[-1], sin[-1])
     return rows(q, k, v, parts=Wrong(), **options)
 
@@ -244,7 +248,7 @@ def core_at_last_position(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 def core_at_position_zero(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     """Keys un-rotated before pooling and never rotated again: all cores stand at position 0."""
     class Wrong(Parts):
-        def rotate_core(self, key, cos, sin):
+        def rotate_pooled(self, key, cos, sin):
             return key
     return rows(q, k, v, parts=Wrong(), **options)
 

@@ -7,14 +7,10 @@ from torch import Tensor
 
 from cca_lab.mechanisms import dga
 from cca_lab.mechanisms.dga_columns import columns
+from tests.mutants.cca import Pooling, rotate
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
-
-
-class Parts:
+class Parts(Pooling):
     """The decisions that make up DGA. i is a row and G the tokens of a group, both counted from 0."""
 
     blocks = False  # choose="blocks"
@@ -47,22 +43,6 @@ class Parts:
         """The tokens that a group pools."""
         return members
 
-    def judge(self, members: list[int]) -> int:
-        """The token whose query weighs the group."""
-        return members[-1]
-
-    def phi(self, logits: Tensor, scale: float) -> Tensor:
-        """Weights (m,) from unscaled logits (heads, m)."""
-        return torch.softmax(scale * logits.mean(0), dim=-1)
-
-    def unrotate(self, keys: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotated keys (m, D) before their rotation by cos, sin (m, D)."""
-        return rotate(keys, cos, -sin)
-
-    def rotate_pooled(self, key: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotate a pooled key (D,), given the tables (m, D) of its members' positions."""
-        return rotate(key, cos[len(cos) // 2], sin[len(sin) // 2])
-
     def sees_focal(self, i: int, rank: int, token: int, block: int) -> bool:
         """Whether row i sees the focal token that is `rank`-th in order."""
         return token < i // block * block if self.blocks else token <= i
@@ -76,10 +56,6 @@ class Parts:
         if self.blocks:
             return i // block * block <= token <= i
         return members is not None and members[0] <= i <= members[-1] and token <= i
-
-    def weigh(self, logits: Tensor, visible: Tensor, scale: float) -> Tensor:
-        """Attention weights (N,) from unscaled logits of all columns."""
-        return torch.softmax((scale * logits).masked_fill(~visible, float("-inf")), dim=-1)
 
 
 def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: int = 0, choose: str = "prompt",
@@ -355,7 +331,7 @@ def raw_tokens_stay(state) -> None:
 
 def keep_a_view(state, query, key, value, focal, rule, scale, rotation) -> None:
     """DGAState._keep that stores slices, and with them the memory of all columns."""
-    keys, values, phi = columns(query, key, value, focal, rule, scale, rotation)
+    keys, values, phi = columns(query, key, value, focal, rule, scale, rotation, return_phi=True)
     kept = int(focal[0, 0].sum()) + phi.shape[2]
     for name, new in (("kept_key", keys), ("kept_value", values)):
         past = getattr(state, name)

@@ -2,13 +2,19 @@
 
 import torch
 
-from cca_lab.attention.kernels import interval, pooling
+from cca_lab.attention.kernels import decode, interval, pooling, vertical_slash
+from cca_lab.mechanisms import cca, streaming_llm
 
 
 def future_visible(patch) -> None:
-    """Ends one column too late: the row after next leaks."""
+    """Ends one column too late, wherever there is one more: the next token leaks."""
     right = interval.bounds_of
-    patch.setattr(interval, "bounds_of", lambda *args: right(*args) + torch.tensor([[0], [1]], dtype=torch.int32))
+
+    def wrong(intervals, device):
+        bounds = right(intervals, device).clone()
+        bounds[:, :, :, 1] = (bounds[:, :, :, 1] + 1).clamp(max=int(intervals.max()))
+        return bounds
+    patch.setattr(interval, "bounds_of", wrong)
 
 
 def core_one_row_early(patch) -> None:
@@ -83,3 +89,115 @@ def turned_the_other_way(patch) -> None:
 
 
 POOLING = (mean_instead_of_softmax, turned_the_other_way)
+
+
+# ---------------------------------------------------------------- decode
+
+def tail_counted_twice(patch) -> None:
+    """The last key of a span is in two parts."""
+    right = decode.spans_of
+    patch.setattr(decode, "spans_of", lambda table: [*(spans := right(table)), (spans[-1][1] - 1, spans[-1][1])])
+
+
+def spans_taken_for_one(patch) -> None:
+    """From the first column to the last, with what lies between the spans."""
+    right = decode.spans_of
+    patch.setattr(decode, "spans_of", lambda table: [((spans := right(table))[0][0], spans[-1][1])])
+
+
+def merged_with(weigh):
+    """A merge whose parts have the weights `weigh(lse)`, (S, B Hk, R), and a right log-sum-exp."""
+    def wrong(part, part_lse, q):
+        out = (part * weigh(part_lse).unsqueeze(-1)).sum(0).view(q.shape).to(q.dtype)
+        return out, part_lse.logsumexp(0).view(q.shape[:-1])
+    return wrong
+
+
+def merged_with_base_two(patch) -> None:
+    """exp2 of normalisers that are natural logs."""
+    patch.setattr(decode, "merge", merged_with(lambda lse: torch.softmax(lse * 0.6931471805599453, dim=0)))
+
+
+def parts_averaged(patch) -> None:
+    """Every part counts alike, whatever its normaliser."""
+    patch.setattr(decode, "merge", merged_with(lambda lse: torch.ones_like(lse) / len(lse)))
+
+
+def last_part_forgotten(patch) -> None:
+    """The merge leaves out the last part, where there are several."""
+    right = decode.merge
+    patch.setattr(decode, "merge", lambda part, lse, q: right(part[:-1], lse[:-1], q) if len(part) > 1 else
+                  right(part, lse, q))
+
+
+DECODE = (tail_counted_twice, spans_taken_for_one, merged_with_base_two, parts_averaged, last_part_forgotten)
+
+
+# ---------------------------------------------------------------- vertical-slash
+
+def columns_counted_twice(patch) -> None:
+    """Columns are gathered although a range of the block holds them."""
+    right = vertical_slash.covered_distances
+    patch.setattr(vertical_slash, "covered_distances", lambda *args: torch.zeros_like(right(*args)))
+
+
+def columns_dropped(patch) -> None:
+    """Columns are taken for covered one block too far."""
+    right = vertical_slash.covered_distances
+    patch.setattr(vertical_slash, "covered_distances",
+                  lambda offsets, width, length: right(offsets, width, length) | right(offsets + width, width, length))
+
+
+def ranges_not_merged(patch) -> None:
+    """Each diagonal is a range of its own, so that tokens of two diagonals are read twice."""
+    def wrong(offsets, width):
+        return torch.stack([-offsets, width - offsets], dim=-1), torch.full(offsets.shape[:2], offsets.shape[-1])
+    patch.setattr(vertical_slash, "ranges_of", wrong)
+
+
+def ranges_one_early(patch) -> None:
+    """The end of a range counted from the last row of its block, not after it."""
+    right = vertical_slash.ranges_of
+
+    def wrong(*args):
+        ranges, count = right(*args)
+        return ranges - 1, count
+    patch.setattr(vertical_slash, "ranges_of", wrong)
+
+
+VERTICAL_SLASH = (columns_counted_twice, columns_dropped, ranges_not_merged, ranges_one_early)
+
+
+# ---------------------------------------------------------------- tables that mechanisms hand to the kernels
+
+def cores_one_row_late(patch) -> None:
+    """CCA with the table of the row before, but the row's own token."""
+    right = cca.intervals
+
+    def wrong(*args):
+        table = right(*args)
+        late = torch.cat([table[:, :, :1], table[:, :, :-1]], dim=2)
+        late[..., 1, 1] = table[..., 1, 1]
+        return late
+    patch.setattr(cca, "intervals", wrong)
+
+
+def printed_window(patch) -> None:
+    """CCA's raw tokens from one token earlier, which is in a core already."""
+    right = cca.intervals
+
+    def wrong(*args):
+        table = right(*args).clone()
+        table[..., 1, 0] -= (table[..., 0, 1] > 0).long()
+        return table
+    patch.setattr(cca, "intervals", wrong)
+
+
+def one_more_recent(patch) -> None:
+    """StreamingLLM whose oldest recent token leaves one step late."""
+    right = streaming_llm.row_intervals
+    patch.setattr(streaming_llm, "row_intervals",
+                  lambda length, sinks, recent, device: right(length, sinks, recent + 1, device))
+
+
+TABLES = ((cores_one_row_late, "cca"), (printed_window, "cca"), (one_more_recent, "streaming_llm"))

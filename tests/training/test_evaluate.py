@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from cca_lab.models.evaluate import bootstrap_mean, exact_match, perplexity
+from cca_lab.models.evaluate import bootstrap_mean, exact_match, perplexity, window_starts
 from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.training import small
@@ -60,6 +60,14 @@ def test_perplexity_is_exp_of_the_mean_loss():
     assert found.low <= found.value <= found.high
 
 
+@pytest.mark.parametrize("tokens", [40, 400, 2**24 + 3 + 40, 2**26 + 5])
+def test_windows_are_spread_evenly_and_end_within_the_stream(tokens):
+    starts = window_starts(tokens, 40, min(7, tokens // 40))
+    assert starts[0] == 0 and starts[-1] <= tokens - 40 and len(starts) == min(7, tokens // 40)
+    gaps = starts.diff()
+    assert len(gaps) == 0 or gaps.max() - gaps.min() <= max(1, tokens // 2**23)  # float32 has 24 bits
+
+
 def test_a_model_that_looks_up_answers_everything_at_every_position():
     task = MultiDocumentQA(small.tokenizer())
     found = exact_match(Rule(look_up), task, length=120, questions=5)
@@ -96,6 +104,11 @@ def test_bootstrap_interval_covers_the_mean_as_often_as_it_says():
     draws = np.random.default_rng(0)
     covered = [(lambda e: e.low <= 0.0 <= e.high)(bootstrap_mean(draws.normal(size=60))) for _ in range(100)]
     assert 88 <= sum(covered) <= 100  # 95 expected, sd 2.2; percentile intervals are a little short
+
+
+def test_a_window_that_predicts_nothing_is_named():
+    with pytest.raises(ValueError, match="length: got 1"):
+        perplexity(small.model(), torch.zeros(10, dtype=torch.long), length=1)
 
 
 def test_a_stream_shorter_than_a_window_is_named():

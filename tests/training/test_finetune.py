@@ -172,6 +172,14 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_bit_for_bit(tmp_path, moment
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "model", "state"]
 
 
+def test_resume_after_a_cut_between_the_two_renames_of_a_checkpoint(tmp_path):
+    config = FinetuneConfig(steps=1)
+    Finetuner(swapped(), mixture(), config, tmp_path).run()
+    (tmp_path / "state").rename(tmp_path / "state.old")
+    assert Finetuner(swapped(), mixture(), config, tmp_path).resume() == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "model", "state"]
+
+
 def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
     Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path).run()
     with pytest.raises(ValueError, match="learning_rate differ"):

@@ -1,8 +1,10 @@
-"""One new query row against a cache: a kernel that splits the keys over programs, and the merge of its parts.
+"""One new query row against a cache: a kernel that splits the keys over programs, and one that merges its parts.
 
 A single row leaves a GPU idle if one program reads all keys. Each of S programs reads its share of them for
 all query heads of one KV head (so keys are read once for the whole group), and the partial outputs o_s with
-normalisers l_s merge exactly: out = sum_s softmax(l)_s o_s.
+normalisers l_s merge exactly:
+
+    lse = log sum_s exp(l_s),   out = sum_s exp(l_s - lse) o_s
 """
 
 import torch
@@ -10,17 +12,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cca_lab.attention.kernels.configs import padded
-from cca_lab.attention.kernels.interval import INTERPRETED, LOG2_E, check_device, new_output
-from cca_lab.attention.kernels.interval_forward import matmul
+from cca_lab.attention.derivatives import needs_gradient
+from cca_lab.attention.kernels import launch
+from cca_lab.attention.kernels.configs import decode_blocks, padded
+from cca_lab.attention.kernels.interval_forward import fold, matmul
 
-BLOCK_N, WARPS, STAGES = 64, 4, 3
 LEAST_KEYS = 256  # of a split: fewer would not pay for the merge
+MERGED_AT_ONCE = 16  # parts of a tile of the merge
+
+Span = tuple[int, int]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])  # N grows with every token: no kernel of its own for 1 or multiples of 16
 def decode_split(
-    Q, K, V, OUT, LSE,  # (B, H, D), (B, Hk, N, D) x 2, (B, Hk, S, R, D), (B, Hk, S, R); R = H / Hk
+    Q, K, V, OUT, LSE,  # (B, H, D), (B, Hk, N, D) x 2, (S, B Hk, R, D), (S, B Hk, R); R = H / Hk
     stride_qb, stride_qh, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, HK, N, keys_per_split, scale_log2,
     SHARE: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -52,48 +57,109 @@ def decode_split(
         v = tl.load(V + columns[:, None].to(tl.int64) * stride_vn + offset_d[None, :] * stride_vd,
                     mask=inside[None, :] & present[:, None], other=0.0)  # (N, D)
         scores = tl.where(present[None, :], matmul(q, k, UPCAST) * scale_log2, float("-inf"))  # (R, N)
-        new_max = tl.maximum(row_max, tl.max(scores, 1))  # finite: a split has a key in each of its blocks
-        weights = tl.exp2(scores - new_max[:, None])
-        correction = tl.exp2(row_max - new_max)
-        row_sum = row_sum * correction + tl.sum(weights, 1)
-        accumulator = accumulator * correction[:, None] + matmul(weights.to(v.dtype), v, UPCAST)
-        row_max = new_max
-    part = (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + split) * SHARE + head
+        # No test for rows that see nothing: a split has a key in each of its blocks.
+        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False, UPCAST)
+    part = (split.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * SHARE + head
     tl.store(OUT + part[:, None] * D + offset_d[None, :], accumulator / row_sum[:, None], mask=shown)
     lse = (row_max + tl.log2(row_sum)) * 0.6931471805599453  # ln 2
     tl.store(LSE + part, lse, mask=head < SHARE)
 
 
-def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, splits: int | None = None) -> tuple[Tensor, Tensor]:
-    """Attend with one query row to all keys of a cache; for inference, without gradient.
+@triton.jit(do_not_specialize=["S"])
+def decode_merge(
+    PART, PART_LSE, OUT, LSE, S,  # (S, B H, D), (S, B H), (B H, D), (B H,)
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+):
+    """One row from its S parts, by the online softmax over their log-sum-exps."""
+    row = tl.program_id(0).to(tl.int64)
+    rows = tl.num_programs(0)
+    offset_d = tl.arange(0, BLOCK_D)
+    total = tl.zeros([BLOCK_D], dtype=tl.float32)
+    weight_sum = 0.0
+    largest = float("-inf")
+    for first in tl.range(0, S, BLOCK_S):
+        part = first + tl.arange(0, BLOCK_S)
+        present = part < S
+        place = part.to(tl.int64) * rows + row
+        lse = tl.load(PART_LSE + place, mask=present, other=float("-inf"))
+        out = tl.load(PART + place[:, None] * D + offset_d[None, :],
+                      mask=present[:, None] & (offset_d < D)[None, :], other=0.0)  # (S, D)
+        new_largest = tl.maximum(largest, tl.max(lse, 0))
+        weights = tl.exp(lse - new_largest)
+        correction = tl.exp(largest - new_largest)
+        weight_sum = weight_sum * correction + tl.sum(weights, 0)
+        total = total * correction + tl.sum(weights[:, None] * out, 0)
+        largest = new_largest
+    tl.store(OUT + row * D + offset_d, (total / weight_sum).to(OUT.dtype.element_ty), mask=offset_d < D)
+    tl.store(LSE + row, largest + tl.log(weight_sum))
+
+
+def decodes(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor) -> bool:
+    """Whether `triton_decode` serves a call: one row, one table for all heads, and no gradient."""
+    return q.shape[2] == 1 and intervals.shape[:2] == (1, 1) and not needs_gradient(q, k, v)
+
+
+def spans_of(intervals: Tensor) -> list[Span]:
+    """The columns of a single row, (1, 1, 1, n, 2), with empty intervals left out and touching ones joined.
+
+    A cache that keeps its columns in order shows all of them: one span, one launch.
+    """
+    spans: list[Span] = []
+    for start, end in sorted(tuple(pair) for pair in intervals[0, 0, 0].tolist()):
+        if spans and start == spans[-1][1]:
+            spans[-1] = spans[-1][0], end
+        elif start < end:
+            spans.append((start, end))
+    return spans
+
+
+def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[Span] | None = None,
+                  splits: int | None = None) -> tuple[Tensor, Tensor]:
+    """Attend with one query row to columns of a cache; for inference, without gradient.
 
     Args:
-        q: (B, H, 1, D), any strides.
+        q: (B, H, 1, D), fp16, bf16 or fp32, any strides.
         k, v: (B, Hk, N, D), any strides.
         scale: factor on the dot products.
-        splits: shares of the keys; None gives every processor of the GPU about two programs.
+        spans: half-open ranges of columns that the row sees, disjoint and not empty; None for all.
+        splits: shares of a span's keys; None gives every processor of the GPU about two programs.
 
     Returns:
         out (B, H, 1, D) in q's dtype, and lse (B, H, 1), natural log, float32.
+
+    Raises:
+        ValueError: for a dtype, head dimension or device with which the kernels do not run.
     """
-    check_device(q)
+    launch.check_tensor("q", q)
     batch, heads, _, head_dim = q.shape
-    key_heads, keys = k.shape[1:3]
-    share = heads // key_heads
-    splits = splits or _splits(q.device, batch * key_heads, keys)
-    per_split = triton.cdiv(triton.cdiv(keys, splits), BLOCK_N) * BLOCK_N
-    splits = triton.cdiv(keys, per_split)
-    shape = torch.Size((batch, key_heads, splits, share, head_dim))
-    out, lse = new_output(shape, q, torch.float32), new_output(shape[:-1], q, torch.float32)
-    decode_split[(splits, batch * key_heads)](
-        q, k, v, out, lse, q.stride(0), q.stride(1), q.stride(3), *k.stride(), *v.stride(), key_heads, keys,
-        per_split, scale * LOG2_E, SHARE=share, D=head_dim, BLOCK_D=padded(head_dim),
-        BLOCK_R=max(16, triton.next_power_of_2(share)), BLOCK_N=BLOCK_N,
-        UPCAST=INTERPRETED and q.dtype == torch.bfloat16, num_warps=WARPS, num_stages=STAGES)
-    merged = lse.logsumexp(dim=2)  # (B, Hk, R)
-    weight = (lse - merged.unsqueeze(2)).exp().unsqueeze(-1)  # (B, Hk, S, R, 1)
-    out = (out * weight).sum(dim=2).view(batch, heads, 1, head_dim)
-    return out.to(q.dtype), merged.view(batch, heads, 1)
+    key_heads = k.shape[1]
+    share, block_d = heads // key_heads, padded(head_dim)
+    blocks = decode_blocks(share, q.element_size())
+    launches = []  # (start, end, keys of a split, splits) of each span
+    for start, end in spans or [(0, k.shape[2])]:
+        wanted = splits or _splits(q.device, batch * key_heads, end - start)
+        per_split = triton.cdiv(triton.cdiv(end - start, wanted), blocks.columns) * blocks.columns
+        launches.append((start, end, per_split, triton.cdiv(end - start, per_split)))
+    parts = torch.Size((sum(count for *_, count in launches), batch * key_heads, share, head_dim))
+    part, part_lse = (launch.new_output(shape, q, torch.float32) for shape in (parts, parts[:-1]))
+    first = 0
+    for start, end, per_split, count in launches:
+        decode_split[(count, batch * key_heads)](
+            q, k[:, :, start:], v[:, :, start:], part[first:], part_lse[first:], q.stride(0), q.stride(1), q.stride(3),
+            *k.stride(), *v.stride(), key_heads, end - start, per_split, scale * launch.LOG2_E, SHARE=share, D=head_dim,
+            BLOCK_D=block_d, BLOCK_R=blocks.rows, BLOCK_N=blocks.columns, UPCAST=launch.upcast(q.dtype),
+            num_warps=blocks.warps, num_stages=blocks.stages)
+        first += count
+    return merge(part, part_lse, q)
+
+
+def merge(part: Tensor, part_lse: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """One row from its parts (S, B Hk, R, D) and their log-sum-exps (S, B Hk, R): out and lse, shaped as for q."""
+    out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
+    head_dim = q.shape[-1]
+    decode_merge[(q.shape[0] * q.shape[1],)](part, part_lse, out, lse, len(part), D=head_dim, BLOCK_D=padded(head_dim),
+                                             BLOCK_S=MERGED_AT_ONCE, num_warps=1)
+    return out, lse
 
 
 def _splits(device: torch.device, pairs: int, keys: int) -> int:

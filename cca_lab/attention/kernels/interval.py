@@ -1,19 +1,15 @@
 """Interval attention on the Triton rung: launches the kernels and gives autograd their gradients."""
 
-import os
-
 import torch
 import triton
 from torch import Tensor
-from triton.runtime.driver import driver
 
-from cca_lab.attention.fused import KERNEL_DTYPES
+from cca_lab.attention.derivatives import refuse_second_derivative
+from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded
 from cca_lab.attention.kernels.interval_backward import interval_backward_columns, interval_backward_rows
 from cca_lab.attention.kernels.interval_forward import interval_forward
-
-LOG2_E = 1.4426950408889634
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read once: Triton reads it when kernels are defined
+from cca_lab.attention.kernels.launch import LOG2_E
 
 
 def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float, *,
@@ -31,29 +27,13 @@ def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, float32.
 
     Raises:
-        ValueError: for a dtype or device on which the kernels do not run.
+        ValueError: for a dtype, head dimension or device with which the kernels do not run.
     """
-    if q.dtype not in KERNEL_DTYPES:
-        raise ValueError(f"q: got {q.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
-                         'float32, so take backend="dense" or "blocked" for float64')
-    check_device(q)
-    shape = q.shape[-1], q.element_size(), backend_name()
+    launch.check_tensor("q", q)
+    shape = q.shape[-1], q.element_size(), launch.backend_name()
     forward = forward or blocks_for("forward", *shape)
     backward = backward or blocks_for("backward", *shape)
     return _TritonAttention.apply(q, k, v, bounds_of(intervals, q.device), scale, forward, backward)
-
-
-def check_device(x: Tensor) -> None:
-    """Raise ValueError unless the kernels run where a tensor lies."""
-    if x.device.type != "cuda" and not INTERPRETED:
-        raise ValueError(f'backend: got "triton" for tensors on {x.device.type}, wanted a GPU; set '
-                         "TRITON_INTERPRET=1 before Python starts to interpret the kernels on the CPU, or take "
-                         "another backend")
-
-
-def backend_name() -> str:
-    """"cuda" or "hip": whose block sizes to take; the interpreter takes the former's."""
-    return "cuda" if INTERPRETED else driver.active.get_current_target().backend
 
 
 def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
@@ -87,16 +67,11 @@ def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
                         rows_up_to(starts, last)], dim=3)
 
 
-def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Return an uninitialised contiguous tensor for a kernel to fill."""
-    return torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
-
-
 class _TritonAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, bounds, scale, blocks, backward_blocks):
         batch, heads, length, head_dim = q.shape
-        out, lse = new_output(q.shape, q), new_output(q.shape[:-1], q, torch.float32)
+        out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
         interval_forward[(triton.cdiv(length, blocks.rows), batch * heads)](
             q, k, v, bounds, out, lse, *q.stride(), *k.stride(), *v.stride(), *out.stride(), *_outer(bounds),
             heads, heads // k.shape[1], length, scale * LOG2_E, **_constants(bounds, head_dim, q.dtype, blocks))
@@ -107,6 +82,7 @@ class _TritonAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out, grad_lse):
+        refuse_second_derivative("attention on the Triton kernels")
         q, k, v, bounds, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
             return None, None, None, None, None, None, None
@@ -124,7 +100,7 @@ def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: 
     key_heads, columns = k.shape[1:3]
     constants = _constants(bounds, head_dim, q.dtype, blocks)
     strides = (*q.stride(), *k.stride(), *v.stride(), *_outer(bounds))
-    grad_q, grad_k, grad_v = (new_output(x.shape, x) for x in (q, k, v))
+    grad_q, grad_k, grad_v = (launch.new_output(x.shape, x) for x in (q, k, v))
     interval_backward_rows[(triton.cdiv(length, blocks.rows), batch * heads)](
         q, k, v, bounds, grad_out, lse, delta, grad_q, *strides, heads, heads // key_heads, length,
         scale, scale * LOG2_E, **constants)
@@ -142,5 +118,5 @@ def _outer(x: Tensor) -> tuple[int, int]:
 
 def _constants(bounds: Tensor, head_dim: int, dtype: torch.dtype, blocks: Blocks) -> dict:
     return dict(D=head_dim, BLOCK_D=padded(head_dim), BLOCK_M=blocks.rows, BLOCK_N=blocks.columns,
-                INTERVALS=bounds.shape[2], UPCAST=INTERPRETED and dtype == torch.bfloat16,
+                INTERVALS=bounds.shape[2], UPCAST=launch.upcast(dtype),
                 num_warps=blocks.warps, num_stages=blocks.stages)

@@ -44,6 +44,18 @@ def matmul(a, b, UPCAST: tl.constexpr):
 
 
 @triton.jit
+def fold(accumulator, row_sum, row_max, scores, v, MASKED: tl.constexpr, UPCAST: tl.constexpr):
+    """One step of the online softmax: scores (M, N) in units of log 2, with their values (N, D)."""
+    new_max = tl.maximum(row_max, tl.max(scores, 1))
+    reference = tl.where(new_max == float("-inf"), 0.0, new_max) if MASKED else new_max
+    weights = tl.exp2(scores - reference[:, None])
+    correction = tl.exp2(row_max - reference)
+    row_sum = row_sum * correction + tl.sum(weights, 1)
+    accumulator = accumulator * correction[:, None] + matmul(weights.to(v.dtype), v, UPCAST)
+    return accumulator, row_sum, new_max
+
+
+@triton.jit
 def attend_columns(
     accumulator, row_sum, row_max, q, K, V, stride_kn, stride_kd, stride_vn, stride_vd,  # (M, D), (M,), (M,), (M, D)
     starts, ends, begin, end, scale_log2,
@@ -71,13 +83,7 @@ def attend_columns(
         if MASKED:
             seen = (columns[None, :] >= starts[:, None]) & (columns[None, :] < ends[:, None]) & present[None, :]
             scores = tl.where(seen, scores, float("-inf"))
-        new_max = tl.maximum(row_max, tl.max(scores, 1))
-        reference = tl.where(new_max == float("-inf"), 0.0, new_max) if MASKED else new_max
-        weights = tl.exp2(scores - reference[:, None])
-        correction = tl.exp2(row_max - reference)
-        row_sum = row_sum * correction + tl.sum(weights, 1)
-        accumulator = accumulator * correction[:, None] + matmul(weights.to(v.dtype), v, UPCAST)
-        row_max = new_max
+        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, MASKED, UPCAST)
     return accumulator, row_sum, row_max
 
 

@@ -18,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-from cca_lab.attention.kernels import decode, interval, pooling
+from cca_lab.attention.kernels import decode, interval, launch, pooling, vertical_slash
 
 TARGETS = {"sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32),
            "sm_100": GPUTarget("cuda", 100, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
@@ -78,10 +78,10 @@ def compile_only(target: str) -> Iterator[list[tuple[str, object]]]:
     Raises:
         ValueError: under TRITON_INTERPRET=1, where kernels are not compiled.
     """
-    if interval.INTERPRETED:
+    if launch.INTERPRETED:
         raise ValueError("TRITON_INTERPRET: got 1, wanted it unset: interpreted kernels are not compiled")
     compiled: list[tuple[str, object]] = []
-    run, checks = JITFunction.run, [(module, module.check_device) for module in (interval, pooling, decode)]
+    run, check_device = JITFunction.run, launch.check_device
 
     def compile_launch(self: JITFunction, *args, warmup: bool = False, **kwargs) -> object:
         kernel = run(self, *args, warmup=True, **kwargs)
@@ -90,15 +90,13 @@ def compile_only(target: str) -> Iterator[list[tuple[str, object]]]:
 
     driver.set_active(_Driver(target))
     JITFunction.run = compile_launch
-    for module, _ in checks:
-        module.check_device = lambda x: None
+    launch.check_device = lambda x: None
     try:
         yield compiled
     finally:
         JITFunction.run = run
         driver._active = None
-        for module, check in checks:
-            module.check_device = check
+        launch.check_device = check_device
 
 
 def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
@@ -112,7 +110,11 @@ def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
     turn = (torch.zeros(1, 1024, head_dim), torch.zeros(1, 1024, head_dim))
     core, _ = pooling.triton_pool_groups(tensor(8, 1024), tensor(2, 1024), tensor(2, 1024), 16, 64, 0.125, turn)
     torch.autograd.grad(core.sum(), core.grad_fn.saved_tensors[:1])
-    decode.triton_decode(tensor(8, 1).detach(), tensor(2, 1088).detach(), tensor(2, 1088).detach(), 0.125)
+    with torch.no_grad():
+        decode.triton_decode(tensor(8, 1), tensor(2, 1088), tensor(2, 1088), 0.125)
+        columns, offsets = (torch.arange(64).expand(1, 8, -1) for _ in range(2))
+        vertical_slash.triton_vertical_slash(tensor(8, 1024), tensor(2, 1024), tensor(2, 1024), columns, offsets, 64,
+                                             0.125)
 
 
 def resources(target: str, dtype: torch.dtype, head_dim: int,

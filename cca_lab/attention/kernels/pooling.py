@@ -4,8 +4,9 @@ import torch
 import triton
 from torch import Tensor
 
+from cca_lab.attention.derivatives import refuse_second_derivative
+from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import padded
-from cca_lab.attention.kernels.interval import check_device, new_output
 from cca_lab.attention.kernels.pooling_kernels import pooling_backward, pooling_forward
 
 WARPS = {16: 1, 32: 1, 64: 2}  # by padded head dim, else 4: a group is one small tile of g rows
@@ -26,8 +27,11 @@ def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, 
 
     Returns:
         Core keys and core values, (B, Hk, M, D) each, in the dtype of k.
+
+    Raises:
+        ValueError: for a dtype, head dimension or device with which the kernels do not run.
     """
-    check_device(k)
+    launch.check_tensor("k", k)
     return _TritonPooling.apply(q, k, v, group, count, scale, turn)
 
 
@@ -36,7 +40,7 @@ class _TritonPooling(torch.autograd.Function):
     def forward(ctx, q, k, v, group, count, scale, turn):
         batch, key_heads, _, head_dim = k.shape
         shape = (batch, key_heads, count, head_dim)
-        core_k, core_v = new_output(shape, k), new_output(shape, v)
+        core_k, core_v = launch.new_output(shape, k), launch.new_output(shape, v)
         ctx.save_for_backward(q, k, v)
         ctx.turn = None if turn is None else tuple(table.float().contiguous() for table in turn)
         ctx.group, ctx.count, ctx.scale = group, count, scale
@@ -47,9 +51,10 @@ class _TritonPooling(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_core_k, grad_core_v):
+        refuse_second_derivative("pooling on the Triton kernels")
         q, k, v = ctx.saved_tensors
         batch, key_heads, length, head_dim = k.shape
-        grads = [torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
+        grads = [launch.new_output(x.shape, x).zero_() for x in (q, k, v)]  # rows that judge nothing, the tail
         pooling_backward[(ctx.count, batch * key_heads)](
             q, k, v, *_tables(q, ctx.turn), grad_core_k.contiguous(), grad_core_v.contiguous(), *grads,
             *_arguments(q, k, v, ctx.turn), ctx.count, length, ctx.scale,

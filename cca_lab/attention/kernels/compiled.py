@@ -1,0 +1,122 @@
+"""One kernel as a GPU would get it: compiled in a process of its own, because kernels that run here are interpreted.
+
+`python -m cca_lab.attention.kernels.compiled KERNEL TARGET` is that process; it prints JSON.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+
+# Shapes of a usual model: 8 query heads on 2 KV heads of 64 features, in the dtype that the kernel meets.
+DTYPES = {"causal_softmax": "float32", "pooling_forward": "bfloat16", "online_softmax": "bfloat16",
+          "interval_forward": "bfloat16"}
+HEAD_DIM = 64
+INSTRUCTION = re.compile(r"\s*((?:@!?%p\d+\s+)?[a-z][\w.:]*(?:\s.*)?;)")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel compiled for one target.
+
+    Attributes:
+        kernel, target, dtype, registers, spilled, shared, matrix_instructions: as in `offline.Resources`.
+        instructions: the lines of its PTX that are instructions, in order; long lists of registers are shortened.
+    """
+
+    kernel: str
+    target: str
+    dtype: str
+    registers: int
+    spilled: int
+    shared: int
+    matrix_instructions: dict[str, int]
+    instructions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        matrix = ", ".join(f"{count} x {name}" for name, count in self.matrix_instructions.items()) or "none"
+        return (f"{self.kernel} on {self.target}, {self.dtype}: {self.registers} registers a thread, {self.spilled} "
+                f"bytes spilled, {self.shared} bytes of shared memory, matrix instructions: {matrix}")
+
+    def excerpt(self, name: str, before: int = 0, after: int = 0) -> str:
+        """The first instruction whose name starts with `name`, and some of its neighbours; "" if there is none."""
+        for place, line in enumerate(self.instructions):
+            if line.split()[line.startswith("@")].startswith(name):
+                return "\n".join(self.instructions[max(0, place - before) : place + after + 1])
+        return ""
+
+
+def compiled(kernel: str, target: str = "sm_90") -> Compiled:
+    """Compile a kernel for a GPU that need not be here; takes some seconds.
+
+    Args:
+        kernel: one of `DTYPES`.
+        target: one of `offline.TARGETS` made by NVIDIA, such as "sm_90".
+
+    Raises:
+        ValueError: for a kernel that is not in the table.
+        RuntimeError: with the compiler's last words, if it fails.
+    """
+    if kernel not in DTYPES:
+        raise ValueError(f"kernel: got {kernel!r}, wanted one of {', '.join(DTYPES)}")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    with tempfile.TemporaryDirectory() as cache:
+        run = subprocess.run([sys.executable, "-m", __name__, kernel, target], capture_output=True, text=True,
+                             env=environment | {"TRITON_CACHE_DIR": cache}, check=False)
+    if run.returncode:
+        raise RuntimeError(f"{kernel} did not compile for {target}: {run.stderr[-500:]}")
+    found = json.loads(run.stdout)
+    return Compiled(**{**found, "instructions": tuple(found["instructions"])})
+
+
+def instructions_of(ptx: str) -> list[str]:
+    """The instructions of a PTX text, without directives, labels and debug information (which names files)."""
+    lines = [match[1] for match in map(INSTRUCTION.match, ptx.splitlines()) if match]
+    lines = [re.sub(r"(%\w+)(?:,\s*%\w+){5,},\s*(%\w+)", r"\1, ..., \2", line) for line in lines]
+    return [re.sub(r"\s+", " ", line) for line in lines]
+
+
+def _launch(kernel: str, dtype, head_dim: int) -> None:
+    """Launch one kernel as its wrapper does."""
+    import torch
+
+    from cca_lab.attention.kernels import interval, lessons, pooling
+
+    def tensor(*heads: int, length: int = 1024):
+        return torch.zeros(*heads, length, head_dim, dtype=dtype)
+
+    if kernel == "causal_softmax":
+        lessons.causal_weights(torch.zeros(1024, 1024))
+    elif kernel == "online_softmax":
+        lessons.online_attention(tensor(), tensor(), tensor(), 0.125, 64, 64)
+    elif kernel == "pooling_forward":
+        pooling.triton_pool_groups(tensor(1, 8), tensor(1, 2), tensor(1, 2), 16, 64, 0.125)
+    else:
+        intervals = torch.zeros(1, 1, 1024, 2, 2, dtype=torch.int64)
+        key = tensor(1, 2, length=1088)
+        interval.triton_attention(tensor(1, 8), key, key, intervals, 0.125)
+
+
+def _compile(kernel: str, target: str) -> Compiled:
+    import torch
+
+    from cca_lab.attention.kernels.offline import compile_only, resources
+
+    dtype = getattr(torch, DTYPES[kernel])
+
+    def launch(dtype: torch.dtype, head_dim: int) -> None:
+        _launch(kernel, dtype, head_dim)
+
+    (taken,) = resources(target, dtype, HEAD_DIM, launch)
+    with compile_only(target) as again:  # from the cache
+        launch(dtype, HEAD_DIM)
+    ((_, code),) = again
+    return Compiled(kernel, target, taken.dtype, taken.registers, taken.spilled, taken.shared,
+                    taken.matrix_instructions, tuple(instructions_of(code.asm["ptx"])))
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_compile(*sys.argv[1:]))))

@@ -1,0 +1,46 @@
+"""What all launches share: where kernels run, what they take, and the buffers that they fill."""
+
+import os
+
+import torch
+from torch import Tensor
+from triton.runtime.driver import driver
+
+from cca_lab.attention.fused import KERNEL_DTYPES, LARGEST_HEAD_DIM
+
+LOG2_E = 1.4426950408889634
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read once: Triton reads it when kernels are defined
+
+
+def check_tensor(name: str, x: Tensor) -> None:
+    """Raise ValueError unless the kernels take a tensor's dtype and head dimension, and run where it lies."""
+    if x.dtype not in KERNEL_DTYPES:
+        raise ValueError(f"{name}: got {x.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
+                         'float32, so take backend="dense" or "blocked" for float64')
+    if x.shape[-1] > LARGEST_HEAD_DIM:
+        raise ValueError(f"{name}: got head_dim {x.shape[-1]}, wanted at most {LARGEST_HEAD_DIM}; larger tiles "
+                         'overflow shared memory, so take backend="auto" or "blocked"')
+    check_device(x)
+
+
+def check_device(x: Tensor) -> None:
+    """Raise ValueError unless the kernels run where a tensor lies."""
+    if x.device.type != "cuda" and not INTERPRETED:
+        raise ValueError(f'backend: got "triton" for tensors on {x.device.type}, wanted a GPU; set '
+                         "TRITON_INTERPRET=1 before Python starts to interpret the kernels on the CPU, or take "
+                         "another backend")
+
+
+def backend_name() -> str:
+    """"cuda" or "hip": whose block sizes to take; the interpreter takes the former's."""
+    return "cuda" if INTERPRETED else driver.active.get_current_target().backend
+
+
+def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return an uninitialised contiguous tensor for a kernel to fill."""
+    return torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
+
+
+def upcast(dtype: torch.dtype) -> bool:
+    """Whether products need float32 operands: the interpreter multiplies the bit patterns of bfloat16."""
+    return INTERPRETED and dtype == torch.bfloat16

@@ -1,0 +1,98 @@
+"""The native rung: interval attention as a C++ op for the CPU, built where a compiler exists.
+
+Its sources are in cca_lab/attention/cpp, smallest first: gemm.h multiplies matrices that stay in cache, runs.h says
+which columns a block of rows computes, forward.h and backward.h do one block, interval_attention.cpp all of them.
+"""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from cca_lab.attention import native_build
+from cca_lab.attention.derivatives import refuse_second_derivative
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def available() -> bool:
+    """Whether the op is built on this machine or can be."""
+    return native_build.library().is_file() or native_build.missing() is None
+
+
+def ready(x: Tensor) -> bool:
+    """Whether "auto" takes the op for a tensor: it serves it, is built already, and is not switched off."""
+    return x.device.type == "cpu" and x.dtype in DTYPES and not native_build.switched_off() and _built()
+
+
+@torch.compiler.disable
+def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Interval attention in linear memory, differentiable once in q, k, v through out and lse.
+
+    Builds the op the first time, which takes half a minute. Gradients of k and v are sums over blocks of rows in
+    an order that depends on the number of threads, never on chance.
+
+    Args:
+        q: (B, H, L, D), float32 or float64, on the CPU.
+        k, v: (B, Hk, N, D).
+        intervals: int64 (b, h, L, n, 2), checked already.
+        scale: factor on the dot products.
+
+    Returns:
+        out (B, H, L, D) and lse (B, H, L), natural log, both in q's dtype.
+
+    Raises:
+        ValueError: for another dtype or device, or if the op cannot be built here.
+    """
+    if q.device.type != "cpu" or q.dtype not in DTYPES:
+        raise ValueError(f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the CPU; '
+                         'use backend="auto", or "blocked", which takes any')
+    _load()
+    bounds = intervals.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
+    return _NativeAttention.apply(q, k, v, bounds, scale)
+
+
+class _NativeAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, bounds, scale):
+        out, lse = torch.ops.cca_lab.forward(q, k, v, bounds, scale)
+        ctx.save_for_backward(q, k, v, out, lse, bounds)
+        ctx.scale = scale
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, grad_out, grad_lse):
+        refuse_second_derivative("native attention")
+        q, k, v, out, lse, bounds = ctx.saved_tensors
+        if grad_out is None and grad_lse is None:
+            return None, None, None, None, None
+        grad_out = torch.zeros_like(out) if grad_out is None else grad_out
+        return *torch.ops.cca_lab.backward(grad_out, grad_lse, q, k, v, out, lse, bounds, ctx.scale), None, None
+
+
+def _registered() -> bool:
+    return hasattr(torch.ops.cca_lab, "forward")
+
+
+def _load() -> None:
+    """Build the op if need be and register it with torch."""
+    if not _registered():
+        library = native_build.build()
+        if not _registered():  # it was there already
+            torch.ops.load_library(library)
+
+
+def _built() -> bool:
+    """Whether the op is there and can be loaded, without a build."""
+    return _registered() or (native_build.library().is_file() and _loads())
+
+
+@cache
+def _loads() -> bool:
+    """Try to load the library that is there; one that another system made is none."""
+    try:
+        _load()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,360 @@
+"""The native rung: itself against the dense rung on all it may be given, its build, and what stands in for it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import partial
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+from typer.testing import CliRunner
+
+from cca_lab import paths
+from cca_lab.attention import causal_intervals, interval_attention, native, native_build
+from cca_lab.attention.blocked import blocked_attention
+from cca_lab.attention.dense import dense_attention
+from cca_lab.attention.interval_attention import _backend
+from cca_lab.attention.native import native_attention
+from cca_lab.cli import app
+from tests import strategies
+from tests.attention import bench
+from tests.attention.test_blocked import LONG
+from tests.attention.test_interval_attention import CASES
+from tests.mutants import native as wrong
+
+CACHE = paths.repository() / "build" / "native"  # built once for all runs, and not where "auto" would find it
+
+
+@pytest.fixture(scope="module")
+def built():
+    """Build the op, or skip where that cannot be done."""
+    if lacking := native_build.missing():
+        pytest.skip(f"the native op cannot be built here: it lacks {lacking}")
+    with mock.patch.dict(os.environ, TORCH_EXTENSIONS_DIR=str(CACHE)):
+        native._load()
+        yield
+
+
+@pytest.fixture(scope="module")
+def mutants(built):
+    wrong.load(CACHE)
+
+
+@pytest.fixture
+def threads():
+    """Set the number of threads, and put it back."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+needs_build = pytest.mark.usefixtures("built")
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def long_case(name: str) -> strategies.Case:
+    """Several blocks of rows and tiles of columns, ragged at both ends."""
+    table = LONG[name][100 if name != "late start" else 501:][:420]
+    return bench.case_of(table[None, None], int(table.max()), heads=4, key_heads=2, head_dim=5)
+
+
+# ---------------------------------------------------------------- against the dense rung
+
+@needs_build
+@given(case=strategies.cases(most_rows=40, most_columns=40), through_lse=st.booleans())
+def test_native_equals_dense_on_any_case(case, through_lse):
+    bench.check_same(native_attention, case)
+    bench.check_gradients(native_attention, case, through_lse)
+
+
+@needs_build
+@pytest.mark.parametrize("name", LONG)
+def test_native_equals_dense_on_long_tables(name):
+    bench.check_same(native_attention, long_case(name))
+    bench.check_gradients(native_attention, long_case(name), through_lse=True)
+
+
+@needs_build
+@pytest.mark.parametrize("head_dim", [1, 15, 16, 17, 40, 64, 80, 128])
+def test_every_head_dim(head_dim):
+    """Each width of a product: registers filled, and every kind of rest."""
+    table = bench.window_table(150, 40, 12, cores=True)
+    case = bench.case_of(table[None, None], int(table.max()), head_dim=head_dim, scale=head_dim**-0.5)
+    bench.check_same(native_attention, case)
+    bench.check_gradients(native_attention, case, through_lse=True)
+
+
+@needs_build
+@every_case
+@pytest.mark.parametrize("check", [
+    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits, bench.check_row_layouts,
+], ids=lambda check: check.__name__)
+def test_native_passes_the_bench(case, check):
+    check(native_attention, case)
+
+
+@needs_build
+def test_hidden_columns_stay_hidden_across_blocks_and_tiles():
+    table = bench.window_table(340, 290, 16, cores=True)[200:]
+    case = bench.case_of(table[None, None], int(table.max()))
+    before, _ = native_attention(*case.tensors, case.intervals, case.scale)
+    for row in (0, 15, 16, 63, 64, 100, 138):
+        last = int(table[row, 1, 1])
+        k, v = case.k.clone(), case.v.clone()
+        k[:, :, last:], v[:, :, last:] = 1e3, -1e3
+        after, _ = native_attention(case.q, k, v, case.intervals, case.scale)
+        assert torch.equal(after[:, :, : row + 1], before[:, :, : row + 1]) and not torch.equal(after, before)
+
+
+@needs_build
+@pytest.mark.parametrize("name", ["ragged", "window"])
+def test_gradients_of_output_and_lse_against_finite_differences(name):
+    case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case(4, 5, head_dim=2)
+    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale, backend="native",
+                     return_lse=True)
+    assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
+
+
+@needs_build
+def test_single_precision_stays_within_its_rounding():
+    table = bench.window_table(400, 64, 16, cores=True)
+    case = bench.case_of(table[None, None], int(table.max()), heads=4, key_heads=2, head_dim=64, scale=0.125)
+    q, k, v = (x.float() for x in case.tensors)
+    (out, lse), grads = both_passes(native_attention, q, k, v, case)
+    (wanted, wanted_lse), wanted_grads = both_passes(dense_attention, q.double(), k.double(), v.double(), case)
+    # A logit is a sum of D = 64 products: error at most D * 2^-24 of the largest sum of magnitudes. exp is taken
+    # within 20 units of the last place. Both move lse by as much and each weight by twice that.
+    unit = 2.0**-24
+    logits = 64 * unit * 0.125 * (q.abs().double() @ k.repeat_interleave(2, 1).abs().double().mT).amax() + 20 * unit
+    bench.assert_close(lse.double(), wanted_lse, "lse", logits.item())
+    bench.assert_close(out.double(), wanted, "output", (2 * logits * v.abs().amax()).item())
+    for name, got, want in zip("qkv", grads, wanted_grads, strict=True):
+        # Three factors with the weights' relative error, and sums of up to 4 * 400 terms, whose errors average out.
+        bench.assert_close(got.double(), want, f"gradient of {name}", (6 * logits).item())
+
+
+def both_passes(attend, q, k, v, case):
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    out, lse = attend(*leaves, case.intervals, case.scale)
+    return (out, lse), torch.autograd.grad(out.square().sum(), leaves)
+
+
+@needs_build
+def test_threads_share_the_work_and_leave_the_result(threads):
+    """Forward the same to the bit; dk and dv, sums over the threads' blocks, equal but for their order."""
+    case = long_case("CCA")
+    one = bench.case_of(case.intervals, case.k.shape[2], heads=1)
+    results = {}
+    for count in (1, 2, 3):
+        threads(count)
+        results[count] = both_passes(native_attention, *one.tensors, one)
+        again = both_passes(native_attention, *one.tensors, one)
+        assert all(map(torch.equal, again[1], results[count][1])), "the same number of threads, another result"
+    for count in (2, 3):
+        assert all(map(torch.equal, results[count][0], results[1][0]))
+        for name, got, wanted in zip("qkv", results[count][1], results[1][1], strict=True):
+            bench.assert_close(got, wanted, f"gradient of {name} from {count} threads")
+
+
+@needs_build
+def test_native_saves_nothing_that_grows_with_the_square_of_the_length():
+    """Only q, k, v, out, lse and the intervals stay until the backward."""
+    saved = []
+    case = bench.window_case(600, 64, 16)
+    leaves = [x.requires_grad_() for x in case.tensors]
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):
+        native_attention(*leaves, case.intervals, case.scale)
+    wanted = sum(x.numel() for x in leaves) + case.q.numel() + case.q[..., 0].numel() + case.intervals.numel()
+    assert sum(saved) == wanted
+
+
+@needs_build
+def test_nan_stays_in_its_row():
+    case = bench.window_case(24, 5, 3)
+    for dtype in native.DTYPES:
+        q, k, v = (x.to(dtype) for x in case.tensors)
+        q[:, :, 20, 0] = float("nan")
+        out, lse = native_attention(q, k, v, case.intervals, case.scale)
+        assert out[:, :, 20].isnan().all() and lse[:, :, 20].isnan().all()
+        assert out[:, :, :20].isfinite().all() and out[:, :, 21:].isfinite().all()
+
+
+@needs_build
+def test_a_second_derivative_is_refused():
+    case = bench.window_case(12, 5, 3)
+    q = case.q.requires_grad_()
+    out, _ = native_attention(q, case.k, case.v, case.intervals, case.scale)
+    with pytest.raises(RuntimeError, match="no second derivative.*dense"):
+        torch.autograd.grad(out.sum(), q, create_graph=True)
+
+
+# ---------------------------------------------------------------- mutants
+
+WINDOW = bench.window_case(60, 8, 4, heads=4, key_heads=2)
+RAGGED = bench.ragged_case(batch=2)
+GROUPED = bench.case_of(causal_intervals(4, 9), 9, heads=4, key_heads=2)
+LONG_WINDOW = bench.case_of(LONG["sliding window"][None, None][:, :, :420], 420)
+CAUSAL = bench.case_of(causal_intervals(300), 300)
+through_lse = partial(bench.check_gradients, through_lse=True)
+
+
+def two_threads(attend, case):
+    """Gradients with dk and dv in two parts, whatever the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        bench.check_gradients(attend, case)
+    finally:
+        torch.set_num_threads(before)
+
+
+ONE_HEAD = bench.case_of(causal_intervals(150), 150, heads=1)
+KILLS = [  # (mutant, the check that kills it, the case, what the check says)
+    ("one_column_more", bench.check_hidden_columns, WINDOW, "edits of column"),
+    ("starts_ignored", bench.check_matrix, WINDOW, "declared support"),
+    ("finite_mask", bench.check_large_logits, WINDOW, "output: max error"),
+    ("first_row_decides", bench.check_matrix, WINDOW, "not finite"),
+    ("groups_never_leave", bench.check_same, LONG_WINDOW, "max error"),
+    ("a_column_between_tiles", bench.check_same, CAUSAL, "max error"),
+    ("outputs_not_rescaled", bench.check_same, WINDOW, "output: max error"),
+    ("totals_not_rescaled", bench.check_same, WINDOW, "max error"),
+    ("blind_rows_are_nan", bench.check_same, WINDOW, "not finite"),
+    ("backward_unmasked", bench.check_gradients, WINDOW, "gradient of q"),
+    ("grad_q_not_scaled", bench.check_gradients, WINDOW, "gradient of q"),
+    ("heads_interleaved", bench.check_same, GROUPED, "output: max error"),
+    ("lse_gradient_dropped", through_lse, WINDOW, "gradient of q"),
+    ("parts_overlap", two_threads, ONE_HEAD, "gradient of q"),
+    ("last_part_only", two_threads, ONE_HEAD, "gradient of k"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "check", "case", "message"), KILLS, ids=[row[0] for row in KILLS])
+def test_mutants_die_and_the_real_code_lives(mutants, mutant, check, case, message):
+    check(native_attention, case)
+    with mock.patch.object(torch.ops, "cca_lab", getattr(torch.ops, mutant)), \
+         pytest.raises(AssertionError, match=message):
+        check(native_attention, case)
+
+
+def test_every_mutant_is_killed():
+    assert [row[0] for row in KILLS] == [mutant.name for mutant in wrong.MUTANTS]
+
+
+# ---------------------------------------------------------------- the choice, and the build
+
+X = torch.zeros(1, 1, 100, 4)
+
+
+@needs_build
+def test_auto_takes_the_native_op_once_it_is_built(monkeypatch):
+    assert _backend("auto", X) is blocked_attention  # the suite sets the switch
+    monkeypatch.delenv(native_build.SWITCH)
+    assert _backend("auto", X) is native_attention and _backend("auto", X.double()) is native_attention
+    assert _backend("auto", X.bfloat16()) is blocked_attention
+    assert _backend("auto", X[:, :, :1]) is dense_attention
+
+
+@pytest.fixture
+def nothing_built(monkeypatch, tmp_path):
+    """As in a process that has not loaded the op, on a machine that has not built it."""
+    monkeypatch.delenv(native_build.SWITCH)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(native, "_registered", lambda: False)
+    native._loads.cache_clear()
+    yield tmp_path
+    native._loads.cache_clear()
+
+
+def test_auto_never_compiles(nothing_built):
+    with mock.patch.object(native_build, "build", side_effect=AssertionError("a build")):
+        assert _backend("auto", X) is blocked_attention
+    assert not list(nothing_built.iterdir())
+
+
+def test_auto_does_without_a_library_that_cannot_be_loaded(nothing_built):
+    native_build.library().write_bytes(b"not a library")
+    assert _backend("auto", X) is blocked_attention
+
+
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("CXX", "no-such-compiler", r"lacks a C\+\+ compiler \(no-such-compiler"),
+    ("PATH", "", "lacks (a C|ninja)"),
+])
+def test_what_a_build_lacks_is_named(nothing_built, monkeypatch, name, value, words):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f'backend: got "native".*{words}.*"blocked"'):
+        interval_attention(X, X, X, causal_intervals(100), backend="native")
+    run = CliRunner().invoke(app, ["native"])
+    assert run.exit_code == 2 and "lacks" in run.output
+
+
+@pytest.mark.parametrize("x", [X.bfloat16(), X.half(), X.to("meta")], ids=["bfloat16", "float16", "meta"])
+def test_tensors_it_does_not_serve_are_refused(x):
+    with pytest.raises(ValueError, match='"native" for torch.* wanted float32 or float64 on the CPU; .*"auto"'):
+        native_attention(x, x, x, causal_intervals(100), 1.0)
+
+
+@pytest.mark.skipif(native_build.missing() is not None, reason="no compiler to fail")
+def test_a_build_that_fails_says_why_and_leaves_nothing(nothing_built, tmp_path_factory):
+    sources = tmp_path_factory.mktemp("sources")
+    (sources / "interval_attention.cpp").write_text("#error broken on purpose\n")
+    stale = nothing_built / "building-long-ago"
+    stale.mkdir()
+    os.utime(stale, (0, 0))
+    with pytest.raises(ValueError, match="the compiler fails.*broken on purpose"):
+        native_build.build(sources)
+    assert not list(nothing_built.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(native_build, "missing", lambda: None)
+    with pytest.raises(ValueError, match="cannot write to.*TORCH_EXTENSIONS_DIR"):
+        native_build.build()
+
+
+def test_the_library_changes_its_name_with_what_it_depends_on(monkeypatch, tmp_path):
+    names = {native_build.library().name}
+    for owner, name, value in ((torch, "__version__", "0.0"), (native_build, "_processor", lambda: "another"),
+                               (native_build, "SOURCES", tmp_path), (native_build, "_flags", lambda: ["-O0"])):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, value)
+            native_build._digest.cache_clear()
+            names.add(native_build.library().name)
+    native_build._digest.cache_clear()
+    assert len(names) == 5
+
+
+@needs_build
+def test_a_new_process_loads_the_library_without_a_compiler():
+    """What users meet the second time: no build, and "auto" takes the op."""
+    program = ("import torch\nfrom cca_lab.attention import causal_intervals, interval_attention, native\n"
+               "x = torch.randn(1, 2, 50, 8)\nassert native.ready(x)\n"
+               "one, other = (interval_attention(x, x, x, causal_intervals(50), backend=b) for b in ('auto', 'native'))\n"
+               "assert torch.equal(one, other)\n")
+    environment = {**os.environ, native_build.SWITCH: "", "CXX": "no-such-compiler"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+@needs_build
+def test_the_command_says_where_the_op_is(monkeypatch):
+    run = CliRunner().invoke(app, ["native"])
+    assert run.exit_code == 0 and str(native_build.library()) in run.output and "=0" in run.output
+    monkeypatch.delenv(native_build.SWITCH)
+    assert "takes it on the CPU" in CliRunner().invoke(app, ["native"]).output
+
+
+def test_the_sources_are_in_the_package():
+    names = {path.name for path in native_build.SOURCES.iterdir()}
+    assert {"gemm.h", "interval_attention.cpp"} <= names
+    tracked = shutil.which("git") and (paths.repository() / ".git").exists()
+    if tracked:
+        ignored = subprocess.run(["git", "check-ignore", *map(str, native_build.SOURCES.iterdir())],
+                                 cwd=paths.repository(), capture_output=True, text=True, check=False).stdout
+        assert not ignored, "the wheel leaves out what git ignores"

@@ -1,0 +1,122 @@
+"""Every mechanism that has a Triton rung, through the kernels: output and all gradients against dense float64."""
+
+import json
+from copy import deepcopy
+
+import pytest
+import torch
+
+from cca_lab.attention.kernels import pooling
+from cca_lab.mechanisms import MECHANISMS, cca, dga
+from tests.kernels import bench
+from tests.mechanisms.bench import inputs, rope_tables, rotate
+from tests.mechanisms.test_every_mechanism import seeded_module
+from tests.mutants import attention as wrong_pooling
+from tests.mutants import kernels as mutants
+
+SIZES = {"length": 37, "heads": 4, "kv_heads": 2, "head_dim": 8}  # no multiple of any tile, grouped queries
+ROTARY = rope_tables(SIZES["length"], SIZES["head_dim"])
+OPTIONS = {
+    "full": [{}],
+    "cca": [{"group": 3, "window": 7}, {"group": 4, "window": 2, "per_query_head": True}],
+    "dga": [{"group": 3, "gamma": 0.2}, {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 10}],
+    "lococo": [{"slots": 5, "segment": 7}],
+    "a_shape": [{"sinks": 2, "window": 6}],
+    "vertical_slash": [{"vertical": 5, "slash": 5, "last": 8, "forced_vertical": 1, "forced_slash": 2, "block": 5}],
+    "longlora": [{"group": 10}],
+    "streaming_llm": [{"sinks": 3, "recent": 6}, {"sinks": 3, "recent": 6, "positions": "cache"}],
+    "lm_infinite": [{"local": 6, "global_tokens": 3}],
+    "mean_pooling": [{"group": 3, "window": 7}],
+    "random_tokens": [{"group": 3, "window": 7}],
+}
+NOT_SERVED = {
+    "minference": "its heads have patterns of three kinds and attend under one mask",
+    "block_sparse": "the blocks of a row form no few intervals",
+    "h2o": "what a row reads is known only after the row before; its scores need the weights",
+}
+FORWARD_ONLY = ("vertical_slash",)
+CASES = [(name, options) for name, chosen in OPTIONS.items() for options in chosen]
+
+
+def attend(name: str, options: dict, leaves: list[torch.Tensor], selection, backend: str) -> torch.Tensor:
+    """The mechanism's attention, with all that it takes besides options, in the dtype of the leaves."""
+    mechanism, given = MECHANISMS[name], {}
+    if name != "full":
+        given["rotation"] = tuple(table.to(leaves[0]) for table in ROTARY)
+    if mechanism.select is not None:  # chosen once, so that rounding cannot choose otherwise
+        given["selection"] = selection
+    if mechanism.new_module is not None:
+        module = seeded_module(mechanism, 4, 2, SIZES["head_dim"], json.dumps(options))
+        given["compressor"] = deepcopy(module).to(leaves[0])
+    return mechanism.attention(*leaves, **options, **given, backend=backend)
+
+
+def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: None) -> None:
+    """Kernels in float32 against dense in float64; `spoil` may break what the kernels are given."""
+    q, k, v = inputs(**SIZES)
+    single = [x.float() for x in (rotate(q, *ROTARY), rotate(k, *ROTARY), v)]
+    exact = [x.double().requires_grad_() for x in single]
+    select = MECHANISMS[name].select
+    selection = select and select(*exact[:2], **options)
+    wanted = attend(name, options, exact, selection, "dense")
+    weights = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(0))
+    leaves = [bench.guarded(x).requires_grad_(name not in FORWARD_ONLY) for x in single]
+    with monkeypatch.context() as patch, bench.guarded_outputs() as rooms:
+        spoil(patch)
+        got = attend(name, options, leaves, selection, "triton")
+        assert rooms, "no kernel ran"
+        gradients = [] if name in FORWARD_ONLY else torch.autograd.grad((got * weights.to(got)).sum(), leaves)
+    bench.assert_close(got, wanted, "out", torch.float32)
+    for what, grad, want in zip("qkv", gradients, torch.autograd.grad((wanted * weights).sum(), exact), strict=False):
+        bench.assert_close(grad, want, f"gradient of {what}", torch.float32)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_kernels_equal_dense(monkeypatch, name, options):
+    check_mechanism(monkeypatch, name, options)
+
+
+def test_every_mechanism_is_here_and_says_so():
+    """A new mechanism joins OPTIONS, or NOT_SERVED with its reason."""
+    assert set(OPTIONS) == {name for name, row in MECHANISMS.items() if "triton" in row.rungs}
+    assert set(NOT_SERVED) == set(MECHANISMS) - set(OPTIONS)
+
+
+@pytest.mark.parametrize(("form", "options", "times"), [
+    (cca.attention, {"group": 3, "window": 7}, 1),
+    (cca.attention, {"group": 3, "window": 7, "pooling": "mean"}, 0),  # no such kernel: pooled by PyTorch
+    (cca.attention, {"group": 3, "window": 40}, 0),                    # no row sees a core
+    (dga.attention, {"group": 3, "gamma": 0.2}, 1),
+], ids=["cca", "cca, mean", "cca, no cores", "dga"])
+def test_pooling_follows_the_backend(monkeypatch, form, options, times):
+    calls, right = [], pooling.triton_pool_groups
+    monkeypatch.setattr(pooling, "triton_pool_groups", lambda *args: calls.append(args) or right(*args))
+    q, k, v = (x.float().to(bench.DEVICE) for x in inputs(**SIZES))
+    for backend in ("dense", "blocked"):
+        form(q, k, v, **options, backend=backend)
+    assert not calls
+    form(q, k, v, **options, backend="triton")
+    assert len(calls) == times
+
+
+@pytest.mark.parametrize(("spoil", "name"), [
+    (mutants.future_visible, "streaming_llm"),
+    (mutants.last_rows_forgotten, "longlora"),
+    (mutants.full_too_soon, "a_shape"),
+    (mutants.key_heads_exchanged, "full"),
+    *mutants.TABLES,
+    *((pool, "cca") for pool in mutants.POOLING),
+    (mutants.columns_counted_twice, "vertical_slash"),
+], ids=lambda value: getattr(value, "__name__", value))
+def test_mutants_are_caught(monkeypatch, spoil, name):
+    with pytest.raises(AssertionError, match="max error"):
+        check_mechanism(monkeypatch, name, OPTIONS[name][0], spoil)
+
+
+@pytest.mark.parametrize("mutant", [wrong_pooling.first_query_judges, wrong_pooling.scale_forgotten],
+                         ids=lambda mutant: mutant.__name__)
+def test_wrong_weights_of_a_core_per_query_head_are_caught(monkeypatch, mutant):
+    """These are pooled by PyTorch and attended to by the kernels."""
+    with pytest.raises(AssertionError, match="max error"):
+        check_mechanism(monkeypatch, "cca", OPTIONS["cca"][1],
+                        lambda patch: patch.setattr(*wrong_pooling.MUTANTS[mutant], mutant))

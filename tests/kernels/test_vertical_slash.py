@@ -1,0 +1,107 @@
+"""The vertical-slash kernel against the mechanism's mask in float64, its index against brute force, mutants."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cca_lab.attention.kernels import vertical_slash as kernel
+from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from tests.kernels import bench
+from tests.mechanisms import bench as mechanism_bench
+from tests.mutants import kernels as mutants
+from tests.strategies import LAYOUTS, laid_out
+
+OPTIONS = {"vertical": 4, "slash": 3, "last": 8, "forced_vertical": 1, "forced_slash": 1}
+
+
+def check(length, block, *, batch=1, heads=(4, 2), head_dim=16, dtype=torch.float32, layout="contiguous",
+          chosen_at=None, **options):
+    """The output, given a choice that was made in float64; `chosen_at` tokens of it, all by default."""
+    options, generator = {**OPTIONS, "block": block, **options}, torch.Generator().manual_seed(length)
+    q, k, v = (laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n in (heads[0], *heads[1:] * 2))
+    exact = [x.double() for x in (q, k, v)]
+    longer = [torch.cat([x, x.flip(2)], dim=2)[:, :, : chosen_at or length] for x in exact[:2]]
+    chosen = vertical_slash.select(*longer, **options)
+    wanted = vertical_slash.attention(*exact, **options, selection=chosen, backend="dense")
+    if chosen_at:
+        mechanism_bench.assert_close(wanted, vertical_slash.loops(*exact, **options, selection=chosen), "dense")
+    with torch.no_grad(), bench.guarded_outputs():
+        got = vertical_slash.attention(*map(bench.guarded, (q, k, v)), **options, backend="triton",
+                                       selection=vertical_slash.Choice(*(x.to(bench.DEVICE) for x in chosen)))
+    bench.assert_close(got, wanted, "out", dtype)
+
+
+@pytest.mark.parametrize(("length", "block"), [(1, 3), (9, 1), (37, 5), (37, 16), (50, 24), (40, 100)])
+def test_any_length_and_block(length, block):
+    check(length, block)
+
+
+@pytest.mark.parametrize("options", [{"vertical": 0, "slash": 1}, {"vertical": 40}, {"slash": 40},
+                                     {"slash": 9, "forced_slash": 4}, {"vertical": 12, "forced_vertical": 6}], ids=str)
+def test_few_and_many_columns_and_diagonals(options):
+    check(37, 8, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision(dtype):
+    check(37, 8, dtype=dtype, head_dim=20)
+
+
+@pytest.mark.parametrize("heads", [(1, 1), (6, 2)], ids=str)
+def test_grouped_queries(heads):
+    check(21, 8, heads=heads)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_strides(layout):
+    check(21, 8, batch=2, layout=layout)
+
+
+@pytest.mark.parametrize("chosen_at", [13, 42])
+def test_a_choice_of_another_length(chosen_at):
+    check(26, 8, chosen_at=chosen_at)
+
+
+def test_the_future_cannot_matter():
+    """Finite edit, given the choice: other tokens after row 20 leave every output up to row 20 bit-equal."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
+    options = {**OPTIONS, "block": 8, "selection": vertical_slash.select(q, k, **OPTIONS)}
+    changed = [torch.cat([x[:, :, :21], x[:, :, 21:] + 1], dim=2) for x in (q, k, v)]
+    before, after = (vertical_slash.attention(*x, **options, backend="triton") for x in ((q, k, v), changed))
+    assert torch.equal(before[:, :, :21], after[:, :, :21]) and not torch.equal(before, after)
+
+
+def test_what_the_kernel_does_not_do_is_refused():
+    q = torch.zeros(1, 1, 6, 16, requires_grad=True)
+    with pytest.raises(ValueError, match="backend: got 'triton' for a gradient, wanted 'dense'"):
+        vertical_slash.attention(q, q, q, **OPTIONS, backend="triton")
+    blind = vertical_slash.Choice(torch.zeros(1, 1, 1, dtype=torch.int64), torch.tensor([[[2, 3]]]))
+    with pytest.raises(ValueError, match="nearest diagonal of some head is 2, wanted 0"):
+        vertical_slash.attention(*[q.detach()] * 3, **OPTIONS, block=1, selection=blind, backend="triton")
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(length=st.integers(1, 40), width=st.integers(1, 9), data=st.data())
+def test_the_index_equals_brute_force(length, width, data):
+    """Ranges and columns of each block are those that the mechanism lists token by token."""
+    some = st.lists(st.integers(0, length - 1), min_size=1, unique=True)
+    columns, offsets = sorted(data.draw(some)), sorted({0, *data.draw(some)})
+    diagonals = torch.tensor(offsets)[None, None]
+    ranges, count = kernel.ranges_of(diagonals, width)
+    covered = kernel.covered_distances(diagonals, width, length)[0, 0]
+    for block in range(-(-length // width)):
+        wanted, single = vertical_slash.block_index(columns, offsets, width, block)
+        found = [(max(0, low + block * width), high + block * width)
+                 for low, high in ranges[0, 0, : int(count)].tolist() if high + block * width > 0]
+        assert found == wanted
+        last = min(length, block * width + width)
+        assert [t for t in columns if t < last and not covered[block * width - t + width - 1]] == single
+
+
+@pytest.mark.parametrize("mutant", mutants.VERTICAL_SLASH, ids=lambda mutant: mutant.__name__)
+def test_mutants_are_caught(monkeypatch, mutant):
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        check(37, 8, vertical=12, slash=9)

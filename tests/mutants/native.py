@@ -1,0 +1,71 @@
+"""Wrong native ops: one change of the C++ sources each, all compiled into one library, in float64 only."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from cca_lab.attention import native_build
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old`, which stands once in `file`, replaced by `new`; `name` is the namespace of its ops."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = [
+    Mutant("one_column_more", "block.h", "write(std::max(interval.end[i],", "write(std::max(interval.end[i] + 1,"),
+    Mutant("starts_ignored", "block.h", "write(columns.begin, std::min(interval.start[i], columns.end));", ""),
+    Mutant("finite_mask", "block.h", "-std::numeric_limits<T>::infinity()", "T(-1e4)"),
+    Mutant("first_row_decides", "runs.h", "end[rows_of(group).end - 1]", "end[rows_of(group).begin]"),
+    Mutant("groups_never_leave", "runs.h", "interval.columns_of(groups.begin).end <= columns.begin", "false"),
+    Mutant("a_column_between_tiles", "runs.h", "column += kTileColumns", "column += kTileColumns + 1"),
+    Mutant("outputs_not_rescaled", "forward.h", "if (space.factors[i] == T(1)) continue;", "continue;"),
+    Mutant("totals_not_rescaled", "forward.h", "factor, total).store", "Vec<T>(1), total).store"),
+    Mutant("blind_rows_are_nan", "forward.h", "top = Vec<T>::blendv(top, Vec<T>(0), top == nothing);", ""),
+    Mutant("backward_unmasked", "backward.h", "hide(weights, interval, group, seen);", ""),
+    Mutant("grad_q_not_scaled", "backward.h", "return x * scale; });\n}", "return x; });\n}"),
+    Mutant("heads_interleaved", "interval_attention.cpp", "head / p.share())", "head % p.key_heads)"),
+    Mutant("lse_gradient_dropped", "interval_attention.cpp", "if (grad_lse) delta = delta - *grad_lse;", ""),
+    Mutant("parts_overlap", "interval_attention.cpp", "row += parts * kBlockRows", "row += kBlockRows"),
+    Mutant("last_part_only", "interval_attention.cpp", "x.sum(0)", "x[x.size(0) - 1]"),
+]
+# Registers of one column each and no optimisation: a mutant compiles in a second.
+_HEAD = """#pragma GCC optimize("O0")
+#include <ATen/Dispatch.h>
+#undef AT_DISPATCH_FLOATING_TYPES
+#define AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, ...) [&] { using scalar_t = double; __VA_ARGS__(); }()
+"""
+
+
+def load(folder: Path) -> None:
+    """Register every mutant's ops as torch.ops.<name>, compiling them in `folder` unless that was done before."""
+    digest = hashlib.sha256((native_build.library().name + _HEAD + repr(MUTANTS)).encode()).hexdigest()[:16]
+    target = folder / f"mutants-{digest}.so"
+    if not target.is_file():
+        sources = folder / "mutants"
+        for mutant in MUTANTS:
+            _write(mutant, sources / mutant.name)
+        every = "".join(f'#include "{mutant.name}/interval_attention.cpp"\n' for mutant in MUTANTS)
+        (sources / "interval_attention.cpp").write_text(_HEAD + every, encoding="utf-8")
+        native_build.build(sources, target)
+    if not hasattr(getattr(torch.ops, MUTANTS[0].name), "forward"):
+        torch.ops.load_library(target)
+
+
+def _write(mutant: Mutant, folder: Path) -> None:
+    """Write the sources with one change, in a namespace of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in native_build.SOURCES.iterdir():
+        text = path.read_text(encoding="utf-8")
+        if path.name == mutant.file:
+            assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.old!r} is not once in {path.name}"
+            text = text.replace(mutant.old, mutant.new)
+        text = text.replace("kMostVectors = kFewRegisters ? 2 : 4", "kMostVectors = 1")
+        (folder / path.name).write_text(text.replace("cca_lab", mutant.name), encoding="utf-8")
