@@ -5,7 +5,9 @@ notebook file for programs: `cca-lab walkthrough` collects them into one summary
 """
 
 import inspect
+import os
 import re
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -89,8 +91,27 @@ def result(name: str, value: Any, unit: str = "") -> None:
 
 
 def show_source(thing: Any) -> None:
-    """Show the source of a function, class or module, coloured: what is read is what is tested."""
-    source = inspect.getsource(thing).rstrip()
+    """Show the source of a function, class, module or Triton kernel, coloured: what is read is what is tested."""
+    source = inspect.getsource(getattr(thing, "fn", thing)).rstrip()  # a kernel keeps its function as fn
     longest = max((len(run) for run in re.findall(r"`+", source)), default=0)
     fence = "`" * max(3, longest + 1)
     display(Markdown(f"{fence}python\n{source}\n{fence}"))
+
+
+def interpret_kernels() -> bool:
+    """Let this process interpret Triton kernels on the CPU, and say whether Triton is installed.
+
+    It belongs into the first cell: Triton reads the switch when it is imported, and PyTorch imports it on the way.
+
+    Raises:
+        RuntimeError: if Triton was imported before, to compile.
+    """
+    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+        raise RuntimeError("triton was imported already, to compile kernels; restart the notebook's kernel and run "
+                           "its cells from the first, which calls interpret_kernels()")
+    os.environ["TRITON_INTERPRET"] = "1"
+    from cca_lab.attention.fused import installed
+
+    if not installed():
+        print("Triton exists for Linux only: the cells that run its kernels are passed over here.")
+    return installed()
