@@ -31,9 +31,9 @@ def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor, scale: float) -> t
 def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """As `attention_matrix`, for a boolean mask (b, h, L, N) of the columns that each row sees."""
     dtype = accumulation_dtype(q.dtype)
-    queries = q.to(dtype).unflatten(1, (k.shape[1], -1))  # (B, Hk, H/Hk, L, D)
-    scores = queries @ k.to(dtype).unsqueeze(2).mT * scale
-    scores = scores.flatten(1, 2).masked_fill(~visible, float("-inf"))  # (B, H, L, N)
+    queries = _rows_of_key_head(q.to(dtype), k.shape[1])  # (B, Hk, H/Hk * L, D)
+    scores = (queries @ k.to(dtype).mT * scale).view(*q.shape[:-1], -1)
+    scores = scores.masked_fill(~visible, float("-inf"))  # (B, H, L, N)
     lse = scores.logsumexp(dim=-1)
     return (scores - lse.unsqueeze(-1)).exp(), lse
 
@@ -86,5 +86,10 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
 
 def _weigh(weights: Tensor, v: Tensor) -> Tensor:
     """Multiply (B, H, L, N) weights with (B, Hk, N, D) values: (B, H, L, D)."""
-    grouped = weights.unflatten(1, (v.shape[1], -1))  # (B, Hk, H/Hk, L, N)
-    return (grouped @ v.to(weights.dtype).unsqueeze(2)).flatten(1, 2)
+    rows = _rows_of_key_head(weights, v.shape[1])  # (B, Hk, H/Hk * L, N)
+    return (rows @ v.to(weights.dtype)).view(*weights.shape[:-1], -1)
+
+
+def _rows_of_key_head(x: Tensor, key_heads: int) -> Tensor:
+    """(B, H, L, D) -> (B, Hk, H/Hk * L, D): one product a KV head, where broadcasting would copy the keys."""
+    return x.reshape(x.shape[0], key_heads, -1, x.shape[-1])

@@ -1,36 +1,42 @@
-"""Blocked CCA attention against PyTorch's full causal attention, in one run: `cca-lab bench attention`.
+"""CCA attention against PyTorch's full causal attention, in one run: `cca-lab bench attention`.
 
 Every contender does the same job, from q, k, v to the output, pooling included. Rounds interleave them in
 rotating order, so that a machine that slows down slows them all; a ratio is taken within its round and the
 median over rounds is reported. Beside it stands the ratio of key-query pairs, which is what CCA saves by
-arithmetic: their quotient is the share of that saving that the implementation turns into time.
+arithmetic: their quotient is the share of that saving that the implementation turns into time. A matrix
+product runs in the same rounds: useful operations a second over its own say how far each is from the limit.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cca_lab.bench.attention_tables import draw, show
 from cca_lab.bench.memory import peak_of
-from cca_lab.bench.report import machine, print_table, write_json
+from cca_lab.bench.peak import copy_call, product_call, useful_flops
+from cca_lab.bench.report import machine, write_json
+from cca_lab.bench.timing import interleave, median_and_range, ratios
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
 WINDOWS = (256, 1024)
 SHAPE = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16, "dtype": "float32"}
 PASSES = ("forward", "forward+backward")
-FULL = "full"
+FULL, PRODUCT, COPY = "full", "product", "copy"
+PRODUCT_SIZE, COPY_BYTES = 2048, 1 << 28
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+Contender = str | tuple[str, int]  # FULL, or an implementation of CCA and its window
 
 
 def run(lengths: Sequence[int] = LENGTHS, windows: Sequence[int] = WINDOWS, rounds: int = 5,
-        out: str | Path | None = None, memory: bool = True) -> dict[str, Any]:
+        out: str | Path | None = None, memory: bool = True, native: bool | None = None,
+        figure: str | Path | None = None) -> dict[str, Any]:
     """Measure, print a table, and write it as JSON.
 
     Args:
@@ -39,41 +45,65 @@ def run(lengths: Sequence[int] = LENGTHS, windows: Sequence[int] = WINDOWS, roun
         rounds: interleaved rounds behind every median.
         out: JSON file to write, or None.
         memory: also measure the peak extra memory, each in a process of its own.
+        native: whether the native operator takes part; None where it can be built.
+        figure: PNG file to draw the roofline into, or None.
 
     Returns:
-        What is written: shape, machine, and one row per length, window and pass. Seconds are medians with
-        [lowest, highest]; `share` is the time ratio over the pair ratio; memory is in bytes.
+        What is written: shape, machine, roof, and one row per length, window, implementation and pass. Seconds
+        are medians with [lowest, highest]; `share` is the time ratio over the pair ratio; `of_peak` useful
+        operations a second over those of the matrix product; memory is in bytes.
 
     Raises:
-        ValueError: naming the argument that is not positive.
+        ValueError: naming the argument that is not positive, or a native operator that cannot be built.
     """
     for name, values in (("lengths", lengths), ("windows", windows), ("rounds", [rounds])):
         if not values or min(values) < 1:
             raise ValueError(f"{name}: got {list(values)}, wanted positive whole numbers")
-    rows = [row for length in lengths for kind in PASSES for row in _measure(length, windows, kind, rounds)]
+    implementations = usable_implementations(native)
+    names: list[Contender] = [FULL, *((name, window) for window in windows for name in implementations)]
+    rows = [row for length in lengths for kind in PASSES for row in measure(length, names, kind, rounds)]
     if memory:
-        peaks = {(row["length"], name, row["pass"]): None for row in rows for name in (FULL, row["window"])}
-        peaks = {case: peak_of(prepare, *case) for case in peaks}
-        for row in rows:
-            row["full_peak"] = peaks[row["length"], FULL, row["pass"]]
-            row["cca_peak"] = peaks[row["length"], row["window"], row["pass"]]
-    result = {"bench": "attention", "shape": SHAPE, "rounds": rounds, "machine": machine(), "rows": rows}
+        add_memory(rows)
+    result = {"bench": "attention", "shape": SHAPE, "rounds": rounds, "machine": machine(), "roof": roof(rounds),
+              "rows": rows}
     if out is not None:
         write_json(out, result)
+    if figure is not None:
+        draw(result, figure)
     show(result)
     return result
 
 
-def contender(name: str | int) -> Attend:
-    """Full causal attention for "full", or blocked CCA attention for a window."""
+def usable_implementations(native: bool | None = None) -> list[str]:
+    """Return "blocked", and "native" where the operator is built or can be.
+
+    Args:
+        native: False leaves it out, True insists on it, None takes it where it can be had.
+
+    Raises:
+        ValueError: if it was insisted on and cannot be had.
+    """
+    from cca_lab.attention.native import available
+
+    if native is False or not (available() or native):
+        return ["blocked"]
+    if not available():
+        raise ValueError("native: got --native, but the operator cannot be built here; install a C++ compiler "
+                         "(`cca-lab doctor` says what is missing), or measure with --no-native")
+    return ["blocked", "native"]
+
+
+def contender(name: Contender) -> Attend:
+    """Full causal attention for "full", or CCA attention for an implementation and a window."""
     if name == FULL:
         return partial(F.scaled_dot_product_attention, is_causal=True)
     from cca_lab.mechanisms import cca
 
-    return partial(cca.attention, group=SHAPE["group"], window=name, backend="blocked")
+    implementation, window = name
+    return partial(cca.attention, group=SHAPE["group"], window=window, backend=implementation)
 
 
-def prepare(length: int, name: str | int, kind: str) -> Callable[[], object]:
+def prepare(length: int, name: Contender, kind: str) -> Callable[[], object]:
     """Make random inputs and return the call that is measured."""
     generator = torch.Generator().manual_seed(0)
     size = (SHAPE["batch"], SHAPE["heads"], length, SHAPE["head_dim"])
@@ -89,55 +119,65 @@ def prepare(length: int, name: str | int, kind: str) -> Callable[[], object]:
     return call
 
 
-def interleave(calls: dict[Any, Callable[[], object]], rounds: int) -> dict[Any, list[float]]:
-    """Seconds of each call in each round, after one round that is not counted; the order rotates."""
-    names, seconds = list(calls), {name: [] for name in calls}
-    for round_ in range(-1, rounds):
-        turn = round_ % len(names)
-        for name in names[turn:] + names[:turn]:
-            start = perf_counter()
-            calls[name]()
-            if round_ >= 0:
-                seconds[name].append(perf_counter() - start)
-    return seconds
+def prepare_warm(length: int, name: Contender, kind: str) -> Callable[[], object]:
+    """As `prepare`, after a short call that loads what the first one loads, which is no memory of the attention."""
+    prepare(64, name, kind)()
+    return prepare(length, name, kind)
+
+
+def pairs_of(length: int, name: Contender) -> int:
+    """Key-query pairs that one head visits."""
+    from cca_lab.mechanisms import cca
+
+    return length * (length + 1) // 2 if name == FULL else cca.pairs(length, SHAPE["group"], name[1])
 
 
 def pair_ratio(length: int, window: int) -> float:
     """Key-query pairs of full causal attention over those of CCA attention."""
-    from cca_lab.mechanisms import cca
-
-    return length * (length + 1) / 2 / cca.pairs(length, SHAPE["group"], window)
+    return pairs_of(length, FULL) / pairs_of(length, ("", window))
 
 
-def _measure(length: int, windows: Sequence[int], kind: str, rounds: int) -> list[dict[str, Any]]:
-    """The rows of one length and pass, one for each window, all from the same rounds."""
-    seconds = interleave({name: prepare(length, name, kind) for name in (FULL, *windows)}, rounds)
+def measure(length: int, names: Sequence[Contender], kind: str, rounds: int) -> list[dict[str, Any]]:
+    """The rows of one length and pass, one for each contender but full attention, all from the same rounds."""
+    product, product_flops = product_call(PRODUCT_SIZE, torch.float32, torch.device("cpu"))
+    found = interleave({PRODUCT: product, **{name: prepare(length, name, kind) for name in names}}, rounds)
+    heads = SHAPE["batch"] * SHAPE["heads"]
+    flops = {name: useful_flops(pairs_of(length, name), heads, SHAPE["head_dim"], kind) for name in names}
+    of_peak = {name: [flops[name] / product_flops * ratio for ratio in ratios(found[PRODUCT], found[name])]
+               for name in names}
+    full_seconds, full_range = median_and_range(found[FULL])
     rows = []
-    for window in windows:
-        ratios = [full / cca for full, cca in zip(seconds[FULL], seconds[window], strict=True)]
-        pairs = pair_ratio(length, window)
+    for name in names[1:]:
+        cca_seconds, cca_range = median_and_range(found[name])
+        ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
+        pairs = pair_ratio(length, name[1])
         rows.append({
-            "length": length, "window": window, "pass": kind,
-            "full_seconds": median(seconds[FULL]), "full_range": [min(seconds[FULL]), max(seconds[FULL])],
-            "cca_seconds": median(seconds[window]), "cca_range": [min(seconds[window]), max(seconds[window])],
-            "ratio": median(ratios), "ratio_range": [min(ratios), max(ratios)],
-            "pair_ratio": pairs, "share": median(ratios) / pairs,
+            "length": length, "window": name[1], "implementation": name[0], "pass": kind,
+            "full_seconds": full_seconds, "full_range": full_range,
+            "cca_seconds": cca_seconds, "cca_range": cca_range,
+            "ratio": ratio, "ratio_range": ratio_range, "pair_ratio": pairs, "share": ratio / pairs,
+            "full_of_peak": median(of_peak[FULL]), "cca_of_peak": median(of_peak[name]),
         })
     return rows
 
 
-def show(result: dict[str, Any]) -> None:
-    """Print the rows of `run`, forward before forward+backward."""
-    where, shape = result["machine"], result["shape"]
-    print_table(f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}", list(shape), [shape.values()])
-    columns = ("L", "s", "full ms", "CCA ms", "ratio", "range", "pairs", "share", "MiB")
-    for kind in PASSES:
-        rows = [(row["length"], row["window"], f"{row['full_seconds'] * 1e3:.1f}", f"{row['cca_seconds'] * 1e3:.1f}",
-                 f"{row['ratio']:.2f}", "{:.2f}-{:.2f}".format(*row["ratio_range"]), f"{row['pair_ratio']:.2f}",
-                 f"{row['share']:.0%}", _mib(row.get("full_peak")) + " / " + _mib(row.get("cca_peak")))
-                for row in result["rows"] if row["pass"] == kind]
-        print_table(f"{kind}: full / CCA, beside the ratio of pairs", columns, rows)
+def add_memory(rows: list[dict[str, Any]]) -> None:
+    """Measure the peak memory of each contender, and write it into its rows."""
+    def own(row: dict[str, Any]) -> tuple:
+        return row["length"], (row["implementation"], row["window"]), row["pass"]
+
+    cases = dict.fromkeys(case for row in rows for case in ((row["length"], FULL, row["pass"]), own(row)))
+    peaks = {case: peak_of(prepare_warm, *case) for case in cases}
+    for row in rows:
+        row["full_peak"] = peaks[row["length"], FULL, row["pass"]]
+        row["cca_peak"] = peaks[own(row)]
 
 
-def _mib(size: int | None) -> str:
-    return "-" if size is None else f"{size / 2**20:.0f}"
+def roof(rounds: int) -> dict[str, Any]:
+    """Operations a second of the matrix product, and bytes a second of a copy: medians with [lowest, highest]."""
+    cpu = torch.device("cpu")
+    made = {PRODUCT: product_call(PRODUCT_SIZE, torch.float32, cpu), COPY: copy_call(COPY_BYTES, cpu)}
+    found = interleave({name: call for name, (call, _) in made.items()}, rounds)
+    rates = {name: median_and_range([made[name][1] / time for time in times]) for name, times in found.items()}
+    return {"product": f"{PRODUCT_SIZE} x {PRODUCT_SIZE} float32", "flops": rates[PRODUCT][0],
+            "flops_range": rates[PRODUCT][1], "bandwidth": rates[COPY][0], "bandwidth_range": rates[COPY][1]}

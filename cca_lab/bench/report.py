@@ -83,3 +83,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         if not console.is_terminal:
             console = Console(width=WIDE)  # a log has no width that a table could respect
     console.print(table)
+
+
+def write_figure(path: str | Path, figure: Any, dpi: int = 110) -> None:
+    """Write a Figure as PNG, beside its place first and then renamed: never half a file."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.part")
+    figure.savefig(aside, format="png", dpi=dpi, metadata={"Software": None})
+    aside.replace(path)

@@ -1,16 +1,16 @@
 """`cca-lab compare`: every mechanism on one model, without training, at an equal budget of keys and values."""
 
 import statistics
-import time
 from pathlib import Path
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import logging
 
+from cca_lab.bench.model import new_cache, write
 from cca_lab.bench.report import device, device_name, machine, print_table, write_json
 from cca_lab.caches import CACHES
-from cca_lab.caches.budget import fits, fitted_options
+from cca_lab.caches.budget import LEAST, fits, fitted_options
 from cca_lab.commands.evaluate import Evaluation, make_evaluation
 from cca_lab.commands.progress import training_progress
 from cca_lab.mechanisms import MECHANISMS
@@ -26,9 +26,10 @@ def compare(model_name: str, *, entries: int = 96, length: int | None = None, wi
             text: str | None = None, out: Path | None = None) -> dict:
     """Measure every mechanism that runs at inference; print the table, and write it if asked.
 
-    Mechanisms with a cache keep at most `entries` keys and values a KV head after `length` tokens. Those
-    without (MInference's) keep all and run with their defaults; LongLoRA attends in full once trained and
-    has no row. What a mechanism would train is left as it was drawn (seed 0).
+    Mechanisms with a cache keep at most `entries` keys and values a KV head after the prompt, which is
+    `length` tokens less the 16 that are decoded and timed. Those without (MInference's) keep all and run with
+    their defaults; LongLoRA attends in full once trained and has no row. What a mechanism would train is left
+    as it was drawn (seed 0).
 
     Args:
         model_name: a folder or a hub name.
@@ -41,6 +42,9 @@ def compare(model_name: str, *, entries: int = 96, length: int | None = None, wi
 
     Returns:
         What was written: settings, and one measurement a mechanism.
+
+    Raises:
+        ValueError: for a length that leaves no prompt before the decoded tokens, or one over the model's context.
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -48,6 +52,7 @@ def compare(model_name: str, *, entries: int = 96, length: int | None = None, wi
     model.to(device())
     evaluation = make_evaluation(model, tokenizer, load_corpus(text), length=length, windows=windows,
                                  questions=questions)
+    _check_length(evaluation.length)
     names = [name for name, mechanism in MECHANISMS.items() if not mechanism.training_only]
     rows = {}
     with training_progress("comparing", len(names)) as progress:
@@ -80,35 +85,23 @@ def measure(model: PreTrainedModel, name: str, entries: int, evaluation: Evaluat
             "needs_training": mechanism.needs_training, **found}
 
 
-@torch.no_grad()
 def times(model: PreTrainedModel, name: str, ids: torch.Tensor) -> dict:
     """Return the cache's bytes after the prompt, and medians of the seconds of a prefill and of a decoded token.
 
     A mechanism without a cache recomputes: it has a prefill only.
     """
-    model.eval()
     cached = name in CACHES or name == "full"
     prompt, rest = ids[:-DECODED], ids[-DECODED:]
-    prefills, decodes, size = [], [], None
-    for _ in range(ROUNDS):
-        cache = (CACHES[name](model) if name in CACHES else DynamicCache()) if cached else None
-        start = time.perf_counter()
-        model(prompt[None], past_key_values=cache, use_cache=cached)
-        prefills.append(time.perf_counter() - start)
-        if cached:
-            size = _nbytes(cache)
-            for token in rest:
-                start = time.perf_counter()
-                model(token.view(1, 1), past_key_values=cache, use_cache=True)
-                decodes.append(time.perf_counter() - start)
-    return {"cache_bytes": size, "prefill_seconds": statistics.median(prefills),
+    written = [write(model, new_cache(model, name) if cached else None, prompt, rest) for _ in range(ROUNDS)]
+    decodes = [seconds for one in written for seconds in one.tokens]
+    return {"cache_bytes": written[-1].nbytes, "prefill_seconds": statistics.median(one.first for one in written),
             "decode_seconds": statistics.median(decodes) if decodes else None}
 
 
-def _nbytes(cache) -> int:
-    if isinstance(cache, DynamicCache):
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    return cache.nbytes()
+def _check_length(length: int) -> None:
+    if length < DECODED + LEAST:
+        raise ValueError(f"length: got {length}, wanted at least {DECODED + LEAST}: {DECODED} tokens are decoded after "
+                         "a prompt; give a longer one")
 
 
 def _print(result: dict) -> None:

@@ -57,16 +57,58 @@ def recovery() -> str:
 
 
 def attention() -> str:
-    """Return blocked CCA against full attention on a CPU, as measured."""
+    """Return CCA against full attention on a CPU, as measured."""
     found = _read(results_folder() / "attention-cpu.json")
-    rows = [[row["pass"], str(row["length"]), str(row["window"]), f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}",
-             _percent(row["share"]), _mib(row.get("full_peak")), _mib(row.get("cca_peak"))]
+    rows = [[row["pass"], str(row["length"]), str(row["window"]), row["implementation"], f"{row['ratio']:.2f}",
+             f"{row['pair_ratio']:.2f}", _percent(row["share"]), _percent(row["full_of_peak"]),
+             _percent(row["cca_of_peak"]), _mib(row.get("full_peak")), _mib(row.get("cca_peak"))]
             for row in found["rows"]]
     rows.sort(key=lambda row: row[0])
     where = f"{found['machine']['cpu']}, {found['machine']['threads']} threads, torch {found['machine']['torch']}"
     shape = ", ".join(f"{name} {value}" for name, value in found["shape"].items())
-    header = ["pass", "L", "window", "full time / CCA time", "full pairs / CCA pairs", "share", "full MiB", "CCA MiB"]
-    return _table(header, rows) + f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds.\n"
+    header = ["pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs", "share",
+              "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"]
+    return _table(header, rows) + (f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds; peak: a "
+                                   f"product {found['roof']['product']}, {found['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
+
+
+def decode() -> str:
+    """Return one token's attention with each cache against a full cache, by length."""
+    found = _read(results_folder() / "decode-cpu.json")
+    lengths = sorted({row["length"] for row in found["rows"]})
+    by_cache: dict[tuple, dict[int, dict]] = {}
+    for row in found["rows"]:
+        key = f"{row['heads']} / {row['kv_heads']} x {row['head_dim']}", row["cache"]
+        by_cache.setdefault(key, {})[row["length"]] = row
+    rows = []
+    for (shape, cache), by_length in by_cache.items():
+        longest = by_length[max(by_length)]
+        rows.append([shape, cache, f"{1e3 * longest['seconds']:.2f}", f"{longest['entry_ratio']:.1f}",
+                     *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)])
+    header = ["heads / KV heads x head_dim", "cache", "ms a token, longest", "full / its entries, longest",
+              *(f"full / its time, {n // 1024}K" for n in lengths)]
+    return _table(header, rows) + (f"\n{found['machine']['cpu']}, {found['machine']['threads']} threads, torch "
+                                   f"{found['machine']['torch']}; one layer, {found['dtype']}, caches filled with "
+                                   f"random content; medians of {found['rounds']} interleaved rounds of "
+                                   f"{found['tokens']} tokens.\n")
+
+
+def model() -> str:
+    """Return first token, next tokens and training step of a GPT-2 of random weights, attention by attention."""
+    found = _read(results_folder() / "model-cpu.json")
+    steps, prompts = ({row["attention"]: row for row in found["training"]},
+                      sorted({row["prompt"] for row in found["writing"]}))
+    rows = []
+    for name, step in steps.items():
+        own = {row["prompt"]: row for row in found["writing"] if row["attention"] == name}
+        cells = [(f"{1e3 * own[n]['first_seconds']:.0f}", f"{1e3 * own[n]['token_seconds']:.1f}") for n in prompts]
+        rows.append([name, *(cell for pair in cells for cell in pair), f"{step['tokens_a_second']:.0f}"])
+    header = ["attention", *(text for n in prompts for text in (f"first token ms, {n} tokens", "next token ms")),
+              "training tokens / s"]
+    size = found["model"]
+    return _table(header, rows) + (f"\nGPT-2, {size['layers']} layers, width {size['width']}, "
+                                   f"{size['parameters'] / 1e6:.1f} M random weights; {found['device']}; medians of "
+                                   f"{found['rounds']} interleaved rounds.\n")
 
 
 def compare() -> str:
@@ -84,7 +126,8 @@ def compare() -> str:
                                    f"head, {found['questions']} questions a place; {found['device']}.\n")
 
 
-TABLES = {"models": models, "recovery": recovery, "attention": attention, "compare": compare}
+TABLES = {"models": models, "recovery": recovery, "attention": attention, "compare": compare, "decode": decode,
+          "model": model}
 
 
 def updated(text: str) -> str:

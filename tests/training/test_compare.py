@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cca_lab.caches import CACHES
-from cca_lab.caches.budget import KNOBS, fits, fitted_options
+from cca_lab.caches.budget import KNOBS, budget_bytes, fits, fitted_knob, fitted_options, options_with
 from cca_lab.commands import compare as command
 from cca_lab.commands.compare import compare, times
 from cca_lab.mechanisms import MECHANISMS
@@ -14,20 +14,38 @@ from cca_lab.models import save_pretrained, swap_attention
 from tests.training import small
 
 
+def most_bytes(name, options, length, chunk):
+    """The largest `nbytes()` of a cache that reads a text in chunks."""
+    model = small.model().eval()
+    swap_attention(model, name, **options)
+    cache, largest = CACHES[name](model), 0
+    with torch.no_grad():
+        for ids in torch.randint(1, 100, (1, length)).split(chunk, dim=1):
+            model(ids, past_key_values=cache, use_cache=True)
+            largest = max(largest, cache.nbytes())
+    return largest
+
+
 @pytest.mark.parametrize("name", KNOBS)
 @pytest.mark.parametrize("entries", [24, 40])
-def test_the_budget_is_used_and_kept(name, entries):
-    """What is measured fits, and one step more of the knob would not."""
-    model, length = small.model().eval(), 100
-    options = fitted_options(model.config, name, entries, length)
-    swap_attention(model, name, **options)
-    cache = CACHES[name](model)
-    with torch.no_grad():
-        model(torch.randint(1, 100, (1, length)), past_key_values=cache, use_cache=True)
-    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-    budget = 2 * entries * layers * model.config.hidden_size * 4
-    assert cache.nbytes() <= budget, f"{cache.nbytes()} bytes of {budget}"
-    assert cache.nbytes() >= budget - 2 * 16 * layers * model.config.hidden_size * 4 - 8 * heads * layers * entries
+def test_the_budget_is_kept_and_one_step_more_would_exceed_it(name, entries):
+    config, length = small.model().config, 100
+    n, budget = fitted_knob(config, name, entries, length), budget_bytes(config, entries)
+    assert budget == 2 * entries * config.num_hidden_layers * config.hidden_size * 4
+    assert fitted_options(config, name, entries, length) == options_with(name, n, length)
+    assert most_bytes(name, options_with(name, n, length), length, length) <= budget
+    assert most_bytes(name, options_with(name, n + 1, length), length, length) > budget
+
+
+@pytest.mark.parametrize("entries", [24, 41])
+def test_lococo_s_slots_and_open_segment_fill_the_budget_at_their_peak_and_never_more(entries):
+    """Read token by token: slots and all but the last token of a segment, which closes it, are held at once."""
+    config, length = small.model().config, 100
+    options, entry = fitted_options(config, "lococo", entries, length), budget_bytes(config, 1)
+    assert options["slots"] + options["segment"] == entries
+    assert most_bytes("lococo", options, length, 1) == (entries - 1) * entry
+    mutant = {**options, "segment": options["segment"] + 2}
+    assert most_bytes("lococo", mutant, length, 1) > entries * entry
 
 
 def test_every_cache_can_be_fitted_and_too_small_a_budget_is_refused():
@@ -58,3 +76,11 @@ def test_bytes_are_those_after_the_prompt():
     swap_attention(model, "streaming_llm", sinks=2, recent=6)
     found = times(model, "streaming_llm", torch.randint(1, 100, (40,)))
     assert found["cache_bytes"] == 2 * 8 * model.config.num_hidden_layers * model.config.hidden_size * 4
+
+
+def test_a_length_without_room_for_a_prompt_is_refused(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(small.corpus().train[0] * 3)
+    save_pretrained(small.model(), tmp_path / "model", small.tokenizer())
+    with pytest.raises(ValueError, match="length: got 17, wanted at least 18"):
+        compare(str(tmp_path / "model"), length=17, text=str(text))

@@ -1,6 +1,7 @@
 """Pretraining: the curriculum's batches, repeatability, and what the command leaves behind."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -45,8 +46,26 @@ def test_the_curriculum_ends_at_the_context():
     assert [stage.length for stage in stages] == [32, 64, 128, 256]
 
 
+def new_trainer(**recipe):
+    return Pretrainer(small.model(), small.tokenizer(), small.corpus(), Recipe(**recipe), 0)
+
+
+def test_the_shortest_context_has_documents_only():
+    ids, known = new_trainer()._task_batch(Stage("interleaved", 64, 0.75, 1.0), 3)
+    assert ids.shape == known.shape == (3, 64) and known.any(dim=1).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.75, 1.0])
+def test_a_step_of_two_sequences_has_one_of_each_kind(share):
+    """Rounding would give one kind none of them, and a mean over nothing is NaN."""
+    trainer = new_trainer(step_tokens=64)
+    record = trainer._step(Stage("question", 64, share, 1.0), 0.0)
+    assert all(math.isfinite(record[key]) for key in ("text_loss", "task_loss", "accuracy")), record
+    assert all(p.isfinite().all() for p in trainer.model.parameters())
+
+
 def test_short_sequences_stand_anywhere_in_the_context_and_long_ones_fill_it():
-    trainer = Pretrainer(small.model(), small.tokenizer(), small.corpus(), Recipe(), 0)
+    trainer = new_trainer()
     context = trainer.model.config.max_position_embeddings
     places = trainer._places(200, 16)
     assert torch.equal(places - places[:, :1], torch.arange(16).expand(200, -1))

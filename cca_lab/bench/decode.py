@@ -1,0 +1,168 @@
+"""One decoded token with each cache against a full cache: `cca-lab bench decode`.
+
+The attention of one layer, from the new token's q, k, v to its output, the upkeep of the cache included:
+what is appended, pooled, dropped. The full cache is a buffer of the right size that is written in place, the
+best that a full cache can do. A round is 16 tokens, in which CCA closes one group; LoCoCo's compression, once
+in a segment, is not among them. Caches are filled with random content (see `bench.fill`). The command looks
+at the clock before each length: what would not fit into its time is left out, and said to be.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cca_lab.bench.fill import FILLS, filled_state
+from cca_lab.bench.report import machine, print_table, write_json
+from cca_lab.bench.timing import interleave, median_and_range, ratios
+from cca_lab.caches.base import State
+
+LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
+SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64}, {"heads": 32, "kv_heads": 8, "head_dim": 128})
+# The papers' settings, or about 2048 entries where they name many.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
+    "random_tokens": {"group": 16, "window": 1024}, "dga": {"group": 16, "gamma": 0.1, "floor": 1024},
+    "lococo": {"slots": 512, "segment": 512}, "h2o": {"heavy": 1024, "recent": 1024},
+    "streaming_llm": {"sinks": 4, "recent": 2044}, "lm_infinite": {"local": 2045, "global_tokens": 4}}
+FULL = "full"
+TOKENS = 16  # of a round
+LIMIT = 170.0  # seconds that the command takes at most, about
+GROWTH = 2.5  # a length takes at most this many times what the one before it took: lengths double
+
+
+def run(lengths: Sequence[int] = LENGTHS, caches: Sequence[str] | None = None, rounds: int = 3,
+        out: str | Path | None = None, shapes: Sequence[dict[str, int]] = SHAPES) -> dict[str, Any]:
+    """Measure, print a table a shape, and write it as JSON.
+
+    Args:
+        lengths: tokens read before the ones that are timed.
+        caches: keys of `CACHES`; all by default.
+        rounds: interleaved rounds of 16 tokens behind every median.
+        out: JSON file to write, or None.
+        shapes: heads, KV heads and head dimension of the layer.
+
+    Returns:
+        What is written: machine, options, and one row per shape, length and cache. Seconds are those of a
+        token, medians with [lowest, highest]; ratios are full over cache.
+
+    Raises:
+        ValueError: for a cache that does not exist, or a number that is not positive.
+    """
+    for name, values in (("lengths", lengths), ("rounds", [rounds])):
+        if not values or min(values) < 1:
+            raise ValueError(f"{name}: got {list(values)}, wanted positive whole numbers")
+    caches = list(caches or FILLS)
+    for name in caches:
+        if name not in FILLS:
+            raise ValueError(f"cache: got {name!r}, wanted one of {', '.join(FILLS)}")
+    rows, left_out = measure_all(caches, lengths, shapes, rounds)
+    result = {"bench": "decode", "machine": machine(), "rounds": rounds, "tokens": TOKENS, "dtype": "float32",
+              "content": "random, of the sizes after so many tokens",
+              "options": {name: OPTIONS[name] for name in caches}, "left_out": left_out, "rows": rows}
+    if out is not None:
+        write_json(out, result)
+    show(result)
+    return result
+
+
+def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[dict[str, int]],
+                rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of all lengths and shapes that fit into the time, and what was left out."""
+    rows, left_out, start, last = [], [], perf_counter(), dict.fromkeys(range(len(shapes)), 0.0)
+    for length in sorted(lengths):
+        for number, shape in enumerate(shapes):
+            begin = perf_counter()
+            if begin - start + GROWTH * last[number] > LIMIT:
+                left_out.append(f"{length} tokens, {shape['heads']} heads of {shape['head_dim']}: no time left")
+                continue
+            rows += measure(caches, length, shape, rounds)
+            last[number] = perf_counter() - begin
+    return rows, left_out
+
+
+@torch.no_grad()
+def measure(caches: Sequence[str], length: int, shape: dict[str, int], rounds: int) -> list[dict[str, Any]]:
+    """The rows of one length and shape, all from the same rounds."""
+    states = {name: filled_state(name, OPTIONS[name], length, **shape) for name in caches}
+    tokens = [new_token(shape, number) for number in range(TOKENS)]
+    full, full_bytes = full_cache(length, shape, tokens)
+    found = interleave({FULL: full, **{name: partial(read, state, tokens) for name, state in states.items()}}, rounds)
+    found = {name: [time / TOKENS for time in times] for name, times in found.items()}
+    entry = 2 * shape["kv_heads"] * shape["head_dim"] * 4
+    rows = [_row(FULL, found, full_bytes, length, length, shape)]
+    return rows + [_row(name, found, held_bytes(state), held_bytes(state) / entry, length, shape)
+                   for name, state in states.items()]
+
+
+def _row(name: str, found: dict[str, list[float]], held: int, entries: float, length: int,
+         shape: dict[str, int]) -> dict[str, Any]:
+    time, time_range = median_and_range(found[name])
+    ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
+    return {"cache": name, "length": length, **shape, "seconds": time, "range": time_range, "bytes": held,
+            "entries": entries, "ratio": ratio, "ratio_range": ratio_range, "entry_ratio": length / entries,
+            "share": ratio / (length / entries)}
+
+
+def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw q (1, H, 1, D) and k, v (1, Hk, 1, D) of a token."""
+    generator = torch.Generator().manual_seed(seed)
+    heads = shape["heads"], shape["kv_heads"], shape["kv_heads"]
+    q, k, v = (torch.randn(1, of, 1, shape["head_dim"], generator=generator) for of in heads)
+    return q, k, v
+
+
+def read(state: State, tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+    """Let a copy of a state read the tokens one by one; return the last output (1, H, 1, D)."""
+    state = copy(state)  # states replace their tensors and write into none of them
+    for q, k, v in tokens:
+        output = state.step(q, k, v, scale=q.shape[-1] ** -0.5, rotation=None)
+    return output
+
+
+def full_cache(length: int, shape: dict[str, int],
+               tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Callable[[], Tensor], int]:
+    """Return a call that reads the tokens with a full cache of `length` tokens, and the bytes of those tokens.
+
+    The query heads of a KV head are rows of one call, which is quicker than repeating the keys.
+    """
+    generator = torch.Generator().manual_seed(0)
+    size = (1, shape["kv_heads"], length + len(tokens), shape["head_dim"])
+    keys, values = (torch.randn(size, generator=generator) for _ in range(2))
+
+    def call() -> Tensor:
+        for place, (q, k, v) in enumerate(tokens, start=length):
+            keys[:, :, place : place + 1], values[:, :, place : place + 1] = k, v
+            rows = q.view(1, shape["kv_heads"], -1, shape["head_dim"])  # (1, Hk, H / Hk, D)
+            output = F.scaled_dot_product_attention(rows, keys[:, :, : place + 1], values[:, :, : place + 1])
+        return output.view_as(q)
+
+    return call, 2 * keys[:, :, :length].nbytes
+
+
+def held_bytes(state: State) -> int:
+    """Bytes that a state stores."""
+    return sum(tensor.nbytes for tensor in state.tensors())
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the rows of `run`, one table a shape."""
+    where, rows = result["machine"], result["rows"]
+    columns = ("cache", "L", "us a token", "range", "full / cache", "range", "entries", "full / cache entries", "share",
+               "MiB")
+    for shape in dict.fromkeys((row["heads"], row["kv_heads"], row["head_dim"]) for row in rows):
+        cells = [(row["cache"], row["length"], f"{row['seconds'] * 1e6:.0f}",
+                  "{:.0f}-{:.0f}".format(*(1e6 * end for end in row["range"])), f"{row['ratio']:.1f}",
+                  "{:.1f}-{:.1f}".format(*row["ratio_range"]), f"{row['entries']:.0f}", f"{row['entry_ratio']:.1f}",
+                  f"{row['share']:.0%}", f"{row['bytes'] / 2**20:.1f}")
+                 for row in rows if (row["heads"], row["kv_heads"], row["head_dim"]) == shape]
+        print_table("one token, {} heads, {} KV heads, head_dim {}, {}: ".format(*shape, result["dtype"])
+                    + f"{where['cpu']}, {where['threads']} threads; content {result['content']}", columns, cells)
+    for text in result["left_out"]:
+        print(f"left out: {text}")

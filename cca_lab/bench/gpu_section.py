@@ -1,0 +1,114 @@
+"""A section of `cca-lab bench gpu`: its rows, on disk after each, and the clock it stops by."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from cca_lab.bench.report import device, write_json
+from cca_lab.bench.timing import interleave, synchronize
+
+LONGEST_ERROR = 400  # characters
+
+
+class Section:
+    """Collects what a section finds; a process that dies leaves what it had.
+
+    Args:
+        path: JSON file that holds the section's results after every call of a method.
+        limit: seconds after which no new case begins.
+    """
+
+    def __init__(self, path: Path, limit: float) -> None:
+        self.path, self.limit = path, limit
+        self.start = perf_counter()
+        self.found: dict[str, Any] = {"rows": [], "left_out": [], "seconds": 0.0}
+        self.write()
+
+    def write(self) -> None:
+        """Write what there is so far."""
+        self.found["seconds"] = perf_counter() - self.start
+        write_json(self.path, finite(self.found))
+
+    def add(self, **row: Any) -> None:
+        """Keep a row."""
+        self.found["rows"].append(row)
+        self.write()
+
+    def note(self, **facts: Any) -> None:
+        """Keep facts beside the rows."""
+        self.found.update(facts)
+        self.write()
+
+    def leave_out(self, what: str, why: str = "no time left") -> None:
+        """Say that a case was not run."""
+        self.found["left_out"].append(f"{what}: {why}")
+        self.write()
+
+    def spent(self, what: str) -> bool:
+        """Whether the time is up; then the case is left out."""
+        if perf_counter() - self.start < self.limit:
+            return False
+        self.leave_out(what)
+        return True
+
+    def attempt(self, what: str, case: Callable[[], None]) -> None:
+        """Run a case unless the time is up; an error becomes a row, and the next case goes on."""
+        if self.spent(what):
+            return
+        try:
+            case()
+        except Exception as error:
+            self.add(case=what, error=told(error))
+        free_memory()
+
+
+def told(error: BaseException) -> str:
+    """An error in a few words."""
+    return f"{type(error).__name__}: {error}"[:LONGEST_ERROR]
+
+
+def free_memory() -> None:
+    """Give back what a case held on the GPU."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def usable(calls: Mapping[str, Callable[[], object]]) -> tuple[dict[str, Callable[[], object]], dict[str, str]]:
+    """Call each once; return those that ran, and what the others said."""
+    ran, errors = {}, {}
+    for name, call in calls.items():
+        try:
+            call()
+            synchronize()
+            ran[name] = call
+        except Exception as error:
+            errors[name] = told(error)
+            free_memory()
+    return ran, errors
+
+
+def timed(calls: Mapping[str, Callable[[], object]], rounds: int,
+          least: float) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Interleave the calls that run; return their seconds, and the errors of the others."""
+    ran, errors = usable(calls)
+    return (interleave(ran, rounds, least) if ran else {}), errors
+
+
+def random_tensors(*shapes: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:
+    """Draw tensors on the GPU, or on the CPU where there is none."""
+    generator = torch.Generator(device()).manual_seed(seed)
+    return [torch.randn(shape, generator=generator, dtype=torch.float32, device=device()).to(dtype)
+            for shape in shapes]
+
+
+def finite(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON does not know, by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,36 @@
+"""The targets of the kernels, judged on what was measured.
+
+A kernel is as good as flash attention if it makes of a visible pair what flash makes of one: its useful
+operations a second over flash's, at the same length, in the same rounds. 7.9x is the paper's speed-up at 128K
+tokens (Section 4.4), there against an attention that is not named; here for the whole layer against flash.
+"""
+
+from typing import Any
+
+TARGETS = (
+    # what, contender, pass, key of the row, wanted
+    ("useful FLOP/s of flash's, forward", "CCA, kernel", "forward", "of_flash", 0.9),
+    ("useful FLOP/s of flash's, backward", "CCA, kernel", "backward", "of_flash", 0.8),
+    ("times faster than flash, forward, pooling included", "CCA", "forward", "speedup", 7.9),
+)
+
+
+def targets(sections: dict[str, dict]) -> list[dict[str, Any]]:
+    """Judge every target at the longest length with a number; `met` is None where there is none.
+
+    Args:
+        sections: by name, each with its "rows".
+    """
+    right = [row.get("right", False) for row in sections.get("correctness", {}).get("rows", [])]
+    judged: list[dict[str, Any]] = [{"target": "kernels right at real sizes", "wanted": len(right), "got": sum(right),
+                                     "met": all(right) if right else None}]
+    rows = [row for row in sections.get("speed", {}).get("rows", []) if row.get("setting")]
+    first = rows[0]["setting"] if rows else None
+    for what, contender, kind, key, wanted in TARGETS:
+        own = [row for row in rows if row["contender"].split(", s =")[0] == contender and row["pass"] == kind
+               and row["setting"] == first and row.get(key) is not None]
+        longest = max(own, key=lambda row: row["length"], default=None)
+        got = longest and longest[key]
+        judged.append({"target": what, "length": longest and longest["length"], "setting": first, "wanted": wanted,
+                       "got": got, "met": None if got is None else got >= wanted})
+    return judged

@@ -1,0 +1,112 @@
+"""`cca-lab bench decode`: filled caches are those that reading would leave, and what is timed is what is told."""
+
+import json
+
+import pytest
+import torch
+
+from cca_lab.bench import decode
+from cca_lab.bench.fill import FILLS, filled_state
+from cca_lab.caches import CACHES
+from tests.mutants import bench as mutants
+
+SHAPE = {"heads": 4, "kv_heads": 2, "head_dim": 8}
+SMALL = {"cca": {"group": 4, "window": 10}, "mean_pooling": {"group": 4, "window": 10},
+         "random_tokens": {"group": 4, "window": 10}, "dga": {"group": 4, "gamma": 0.2},
+         "lococo": {"slots": 6, "segment": 8}, "h2o": {"heavy": 5, "recent": 7},
+         "streaming_llm": {"sinks": 2, "recent": 9}, "lm_infinite": {"local": 9, "global_tokens": 2}}
+MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}), ("h2o", {"heavy": 0.2, "recent": 0.1}),
+        ("dga", {"group": 4, "gamma": 0.2, "choose": "blocks", "block": 11}),
+        ("lococo", {"slots": 6, "segment": 8, "heavy": 2, "scores": "sum"}),
+        ("lococo", {"slots": 6, "segment": 8, "when": "lazy", "buffer": 3})]
+
+
+def after_reading(name, options, length):
+    """The state that has read a text."""
+    state = CACHES[name].state(**options)
+    q, k, v = (torch.randn(1, of, length, 8) for of in (4, 2, 2))
+    with torch.no_grad():
+        state.step(q, k, v, scale=0.35, rotation=None)
+    return state
+
+
+def sizes(state):
+    return [(tuple(tensor.shape), tensor.dtype) for tensor in state.tensors()]
+
+
+def same_as_reading(name, options, length):
+    filled, read = filled_state(name, options, length, **SHAPE), after_reading(name, options, length)
+    assert sizes(filled) == sizes(read), f"{name} at {length}"
+    decode.read(filled, [decode.new_token(SHAPE, seed) for seed in range(9)])  # goes on where a text ended
+    numbers = {key: value for key, value in vars(read).items() if isinstance(value, int)}
+    assert {key: getattr(filled, key) for key in numbers} == numbers
+
+
+@pytest.mark.parametrize("length", [1, 7, 16, 40, 61])
+@pytest.mark.parametrize(("name", "options"), [*SMALL.items(), *MORE], ids=str)
+def test_a_filled_cache_holds_what_reading_leaves(name, options, length):
+    same_as_reading(name, options, length)
+
+
+def test_every_cache_is_measured():
+    assert set(FILLS) == set(decode.OPTIONS) == set(CACHES)
+
+
+def test_a_fill_that_keeps_too_few_tokens_is_caught(monkeypatch):
+    monkeypatch.setitem(FILLS, "cca", mutants.window_without_the_open_group)
+    with pytest.raises(AssertionError, match="cca at 40"):
+        same_as_reading("cca", SMALL["cca"], 40)
+
+
+def test_the_full_cache_attends_to_all_it_holds():
+    tokens = [decode.new_token(SHAPE, seed) for seed in range(3)]
+    call, held = decode.full_cache(12, SHAPE, tokens)
+    assert held == 2 * 12 * 2 * 8 * 4 and torch.equal(call(), call())
+    generator = torch.Generator().manual_seed(0)
+    keys, values = (torch.randn(1, 2, 15, 8, generator=generator) for _ in range(2))
+    for place, (_, k, v) in enumerate(tokens, start=12):
+        keys[:, :, place], values[:, :, place] = k[:, :, 0], v[:, :, 0]
+    keys, values = (x.repeat_interleave(2, dim=1) for x in (keys, values))
+    weights = (tokens[-1][0] @ keys.mT * 8**-0.5).softmax(-1)
+    assert torch.allclose(call(), weights @ values, atol=1e-6)
+
+
+def test_reading_leaves_the_filled_state_as_it_was():
+    for name, options in SMALL.items():
+        state = filled_state(name, options, 40, **SHAPE)
+        before = [tensor.clone() for tensor in state.tensors()]
+        tokens = [decode.new_token(SHAPE, seed) for seed in range(9)]
+        assert torch.equal(decode.read(state, tokens), decode.read(state, tokens)), name
+        assert all(torch.equal(a, b) for a, b in zip(before, state.tensors(), strict=True)), name
+
+
+def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(decode, "OPTIONS", SMALL)
+    file = tmp_path / "decode.json"
+    result = decode.run((32, 64), ["cca", "streaming_llm"], rounds=2, out=file, shapes=[SHAPE])
+    assert json.loads(file.read_text()) == result and result["left_out"] == []
+    assert [(row["length"], row["cache"]) for row in result["rows"]] == [
+        (length, name) for length in (32, 64) for name in ("full", "cca", "streaming_llm")]
+    for row in result["rows"]:
+        assert row["entry_ratio"] == row["length"] / row["entries"] and row["seconds"] > 0
+    full, cca, streaming = result["rows"][3:]
+    assert full["ratio"] == full["entry_ratio"] == 1.0 and full["bytes"] == 2 * 64 * 2 * 8 * 4
+    assert cca["entries"] == 64 // 4 + 64 - 4 * (55 // 4) and streaming["entries"] == 11
+    assert "streaming_llm" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_into_the_time_is_left_out_and_said(monkeypatch, capsys):
+    monkeypatch.setattr(decode, "OPTIONS", SMALL)
+    monkeypatch.setattr(decode, "LIMIT", 0.0)
+    monkeypatch.setattr(decode, "perf_counter", iter(range(99)).__next__)
+    result = decode.run((32, 64), ["cca"], rounds=1, shapes=[SHAPE])
+    assert result["rows"] == [] and len(result["left_out"]) == 2
+    assert "left out: 64 tokens, 4 heads of 8: no time left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"lengths": (0,)}, "lengths: got"), ({"rounds": 0}, "rounds: got"), ({"caches": ["full"]}, "cache: got 'full'"),
+])
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        decode.run(**arguments)
