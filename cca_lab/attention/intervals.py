@@ -5,12 +5,51 @@ whose ends never move back as i grows. They are written down as one int64 tensor
 (or 1), head (or 1), query row, up to four intervals, and the pair (start, end).
 """
 
+from collections.abc import Callable, Hashable
+from functools import lru_cache, wraps
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 MAX_INTERVALS = 4
+
+
+class TableNotes:
+    """What was found out about tables of intervals, for as long as they live and nobody writes into them.
+
+    Every layer of a model attends with the same table: checking it and preparing it once is enough.
+    """
+
+    def __init__(self) -> None:
+        self._notes = WeakIdKeyDictionary()
+
+    def get(self, table: Tensor, question: Hashable, answer: Callable[[], Any]) -> Any:
+        """Return `answer()`, or what it was when the same question was asked about the same table."""
+        if table.is_inference():  # it has no count of the writes into it
+            return answer()
+        version, notes = self._notes.get(table, (None, {}))
+        if version != table._version:
+            notes = {}
+            self._notes[table] = table._version, notes
+        if question not in notes:
+            notes[question] = answer()
+        return notes[question]
+
+
+def remembered(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Decorate a function of numbers that builds a table: the latest tables are kept, and not to be written into."""
+    @lru_cache(maxsize=8)
+    def kept(*args: Any, **kwargs: Any) -> Tensor:
+        with torch.inference_mode(False):  # a table made for inference must serve training too
+            return build(*args, **kwargs)
+
+    return wraps(build)(torch.compiler.disable(kept))
+
+
+_CHECKED = TableNotes()
 
 
 def causal_intervals(length: int, columns: int | None = None, *,
@@ -63,7 +102,8 @@ def count_pairs(intervals: Tensor) -> int:
 def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, columns: int) -> None:
     """Raise a ValueError that names the first fault of `intervals`, or return None.
 
-    The cost is O(L): a few passes over the table and one copy to the CPU if it lives elsewhere.
+    The cost is O(L): a few passes over the table and one copy to the CPU if it lives elsewhere. A table that was
+    found right is not looked at again until somebody writes into it.
 
     Args:
         intervals: what the caller passed.
@@ -74,7 +114,11 @@ def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, column
             of one row, an end that moves back, a row that sees nothing.
     """
     _check_table_shape(intervals, batch, heads, rows)
-    table = intervals.detach().cpu()
+    _CHECKED.get(intervals, columns, lambda: _check_rows(intervals.detach().cpu(), columns))
+
+
+def _check_rows(table: Tensor, columns: int) -> None:
+    """Raise a ValueError for the first row of a table, (b, h, L, n, 2), that `check_intervals` refuses."""
     starts, ends = table.unbind(dim=-1)  # each (b, h, L, n)
     _refuse(starts > ends, table, "starts after it ends", "write an empty interval as start == end")
     _refuse((starts < 0) | (ends > columns), table, f"is out of range for {columns} columns",

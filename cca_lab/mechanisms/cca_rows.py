@@ -7,6 +7,7 @@ cores [0, n(i)) and the raw tokens [g n(i), i], with n(i) = max(0, floor((i + 1 
 import torch
 from torch import Tensor
 
+from cca_lab.attention.intervals import remembered
 from cca_lab.mechanisms.full import check_positive
 
 
@@ -27,6 +28,7 @@ def cores_of_rows(row: Tensor, group: int, window: int) -> Tensor:
     return torch.div(older.clamp(min=0), group, rounding_mode="floor")
 
 
+@remembered
 def intervals(length: int, group: int, window: int, device: torch.device | str | None = None) -> Tensor:
     """The columns of [cores ; raw tokens] that each row sees.
 
@@ -38,7 +40,8 @@ def intervals(length: int, group: int, window: int, device: torch.device | str |
 
     Returns:
         int64 (1, 1, L, 2, 2): row i sees the half-open intervals [0, n(i)) and [C + g n(i), C + i + 1),
-        where the first C = n(L-1) columns are cores and column C + t is raw token t.
+        where the first C = n(L-1) columns are cores and column C + t is raw token t. Calls with the same
+        arguments share one tensor: write into a clone.
     """
     n = visible_cores(length, group, window, device)                      # (L,)
     raw = core_count(length, group, window)                               # the column of raw token 0

@@ -10,6 +10,7 @@ from torch.autograd import gradcheck
 from cca_lab.attention import causal_intervals, count_pairs, interval_attention, visible_mask
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
+from cca_lab.attention.intervals import TableNotes
 from tests import strategies
 from tests.attention import bench
 
@@ -214,3 +215,40 @@ def test_backends_that_do_not_exist_here_are_refused(backend, message):
 def test_causal_intervals_need_a_column_per_row():
     with pytest.raises(ValueError, match="columns is 3"):
         causal_intervals(4, 3)
+
+
+def test_a_table_is_checked_again_once_written_into():
+    q = torch.randn(1, 1, 4, 8, dtype=torch.float64)
+    table = causal_intervals(4)
+    interval_attention(q, q, q, table, backend="dense")
+    table[0, 0, 2, 0, 1] = 9
+    with pytest.raises(ValueError, match="out of range"):
+        interval_attention(q, q, q, table, backend="dense")
+
+
+def test_a_table_is_checked_again_for_fewer_columns():
+    q, table = torch.randn(1, 1, 4, 8), causal_intervals(4)
+    interval_attention(q, q, q, table, backend="dense")
+    with pytest.raises(ValueError, match="out of range for 3 columns"):
+        interval_attention(q, q[:, :, :3], q[:, :, :3], table, backend="dense")
+
+
+def test_what_is_noted_about_a_table_dies_with_it():
+    notes, table = TableNotes(), causal_intervals(4)
+    assert [notes.get(table, "rows", lambda: 4), notes.get(table, "rows", lambda: 5)] == [4, 4]
+    table += 1
+    assert notes.get(table, "rows", lambda: 5) == 5
+    with torch.inference_mode():
+        made_there = causal_intervals(4)
+        assert [notes.get(made_there, "rows", lambda n=n: n) for n in (1, 2)] == [1, 2]
+    assert len(notes._notes) == 1
+    del table
+    assert len(notes._notes) == 0
+
+
+def test_a_table_made_for_inference_serves_training():
+    from cca_lab.mechanisms import cca
+
+    with torch.inference_mode():
+        made = cca.intervals(29, 3, 7)
+    assert made is cca.intervals(29, 3, 7) and not made.is_inference()

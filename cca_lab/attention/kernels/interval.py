@@ -5,11 +5,14 @@ import triton
 from torch import Tensor
 
 from cca_lab.attention.derivatives import refuse_second_derivative
+from cca_lab.attention.intervals import TableNotes
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded
 from cca_lab.attention.kernels.interval_backward import interval_backward_columns, interval_backward_rows
 from cca_lab.attention.kernels.interval_forward import interval_forward
 from cca_lab.attention.kernels.launch import LOG2_E
+
+_BOUNDS = TableNotes()
 
 
 def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float, *,
@@ -38,7 +41,11 @@ def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
 
 def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
     """Starts and ends as rows of their own, int32 (b, h, n, 2, L): what a block of rows reads together."""
-    return intervals.to(device=device, dtype=torch.int32).permute(0, 1, 3, 4, 2).contiguous()
+    def build() -> Tensor:
+        with torch.inference_mode(False):
+            return intervals.to(device=device, dtype=torch.int32).permute(0, 1, 3, 4, 2).contiguous()
+
+    return _BOUNDS.get(intervals, device, build)
 
 
 def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
