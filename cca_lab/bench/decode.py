@@ -2,7 +2,8 @@
 
 The attention of one layer, from the new token's q, k, v to its output, the upkeep of the cache included:
 what is appended, pooled, dropped. The full cache is a buffer of the right size that is written in place, the
-best that a full cache can do. A round is 16 tokens, in which CCA closes one group; LoCoCo's compression, once
+best that a full cache can do; "full, copied" appends by making a longer tensor, as transformers' DynamicCache
+and the lab's caches do. A round is 16 tokens, in which CCA closes one group; LoCoCo's compression, once
 in a segment, is not among them. Caches are filled with random content (see `bench.fill`). The command looks
 at the clock before each length: what would not fit into its time is left out, and said to be.
 """
@@ -31,7 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "random_tokens": {"group": 16, "window": 1024}, "dga": {"group": 16, "gamma": 0.1, "floor": 1024},
     "lococo": {"slots": 512, "segment": 512}, "h2o": {"heavy": 1024, "recent": 1024},
     "streaming_llm": {"sinks": 4, "recent": 2044}, "lm_infinite": {"local": 2045, "global_tokens": 4}}
-FULL = "full"
+FULL, COPIED = "full", "full, copied"
 TOKENS = 16  # of a round
 LIMIT = 170.0  # seconds that the command takes at most, about
 GROWTH = 2.5  # a length takes at most this many times what the one before it took: lengths double
@@ -93,10 +94,12 @@ def measure(caches: Sequence[str], length: int, shape: dict[str, int], rounds: i
     states = {name: filled_state(name, OPTIONS[name], length, **shape) for name in caches}
     tokens = [new_token(shape, number) for number in range(TOKENS)]
     full, full_bytes = full_cache(length, shape, tokens)
-    found = interleave({FULL: full, **{name: partial(read, state, tokens) for name, state in states.items()}}, rounds)
+    copied, _ = full_cache(length, shape, tokens, copies=True)
+    calls = {FULL: full, COPIED: copied, **{name: partial(read, state, tokens) for name, state in states.items()}}
+    found = interleave(calls, rounds)
     found = {name: [time / TOKENS for time in times] for name, times in found.items()}
     entry = 2 * shape["kv_heads"] * shape["head_dim"] * 4
-    rows = [_row(FULL, found, full_bytes, length, length, shape)]
+    rows = [_row(name, found, full_bytes, length, length, shape) for name in (FULL, COPIED)]
     return rows + [_row(name, found, held_bytes(state), held_bytes(state) / entry, length, shape)
                    for name, state in states.items()]
 
@@ -126,24 +129,38 @@ def read(state: State, tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tenso
     return output
 
 
-def full_cache(length: int, shape: dict[str, int],
-               tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Callable[[], Tensor], int]:
+def full_cache(length: int, shape: dict[str, int], tokens: Sequence[tuple[Tensor, Tensor, Tensor]], *,
+               copies: bool = False) -> tuple[Callable[[], Tensor], int]:
     """Return a call that reads the tokens with a full cache of `length` tokens, and the bytes of those tokens.
 
     The query heads of a KV head are rows of one call, which is quicker than repeating the keys.
+
+    Args:
+        length: tokens read before.
+        shape: H, Hk and D.
+        tokens: q, k, v of each.
+        copies: append by copying all into a longer tensor, instead of writing in place.
     """
     generator = torch.Generator().manual_seed(0)
     size = (1, shape["kv_heads"], length + len(tokens), shape["head_dim"])
-    keys, values = (torch.randn(size, generator=generator) for _ in range(2))
+    all_keys, all_values = (torch.randn(size, generator=generator) for _ in range(2))
+
+    def appended(past: Tensor, new: Tensor, buffer: Tensor) -> Tensor:
+        if copies:
+            return torch.cat([past, new], dim=2)
+        end = past.shape[2] + 1
+        buffer[:, :, end - 1 : end] = new
+        return buffer[:, :, :end]
 
     def call() -> Tensor:
-        for place, (q, k, v) in enumerate(tokens, start=length):
-            keys[:, :, place : place + 1], values[:, :, place : place + 1] = k, v
+        keys, values = all_keys[:, :, :length], all_values[:, :, :length]
+        for q, k, v in tokens:
+            keys, values = appended(keys, k, all_keys), appended(values, v, all_values)
             rows = q.view(1, shape["kv_heads"], -1, shape["head_dim"])  # (1, Hk, H / Hk, D)
-            output = F.scaled_dot_product_attention(rows, keys[:, :, : place + 1], values[:, :, : place + 1])
+            output = F.scaled_dot_product_attention(rows, keys, values)
         return output.view_as(q)
 
-    return call, 2 * keys[:, :, :length].nbytes
+    return call, 2 * all_keys[:, :, :length].nbytes
 
 
 def held_bytes(state: State) -> int:

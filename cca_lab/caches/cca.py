@@ -15,6 +15,7 @@ from cca_lab.attention.pooling import pooling_backend
 from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
 from cca_lab.caches.sizes import cache_sizes, has_rotary
 from cca_lab.mechanisms.cca_rows import core_count, cores_of_rows
+from cca_lab.mechanisms.full import expand_heads
 
 
 class CCAState:
@@ -79,9 +80,9 @@ class CCAState:
         cores = int(visible[-1])
         key, value = self.raw_key, self.raw_value
         if cores:
-            repeat = self.core_key.shape[1] // key.shape[1]  # H / Hk with a core per query head, else 1
-            key = torch.cat([self.core_key[:, :, :cores], key.repeat_interleave(repeat, dim=1)], dim=2)
-            value = torch.cat([self.core_value[:, :, :cores], value.repeat_interleave(repeat, dim=1)], dim=2)
+            heads = self.core_key.shape[1]  # H with a core per query head, else Hk
+            key = torch.cat([self.core_key[:, :, :cores], expand_heads(key, heads)], dim=2)
+            value = torch.cat([self.core_value[:, :, :cores], expand_heads(value, heads)], dim=2)
         raw = cores - self.first  # column of raw token 0
         intervals = torch.stack([torch.zeros_like(visible), visible,
                                  raw + self.group * visible, raw + row + 1], dim=-1)

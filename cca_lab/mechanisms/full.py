@@ -183,7 +183,7 @@ def pairs(length: int) -> int:
 
 def expand_heads(x: Tensor, heads: int) -> Tensor:
     """Repeat each KV head for the query heads that share it: (B, Hk, L, D) -> (B, H, L, D)."""
-    return x.repeat_interleave(heads // x.shape[1], dim=1)
+    return x if heads == x.shape[1] else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
 def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:

@@ -58,9 +58,10 @@ def test_a_fill_that_keeps_too_few_tokens_is_caught(monkeypatch):
         same_as_reading("cca", SMALL["cca"], 40)
 
 
-def test_the_full_cache_attends_to_all_it_holds():
+@pytest.mark.parametrize("copies", [False, True])
+def test_the_full_cache_attends_to_all_it_holds(copies):
     tokens = [decode.new_token(SHAPE, seed) for seed in range(3)]
-    call, held = decode.full_cache(12, SHAPE, tokens)
+    call, held = decode.full_cache(12, SHAPE, tokens, copies=copies)
     assert held == 2 * 12 * 2 * 8 * 4 and torch.equal(call(), call())
     generator = torch.Generator().manual_seed(0)
     keys, values = (torch.randn(1, 2, 15, 8, generator=generator) for _ in range(2))
@@ -86,10 +87,10 @@ def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     result = decode.run((32, 64), ["cca", "streaming_llm"], rounds=2, out=file, shapes=[SHAPE])
     assert json.loads(file.read_text()) == result and result["left_out"] == []
     assert [(row["length"], row["cache"]) for row in result["rows"]] == [
-        (length, name) for length in (32, 64) for name in ("full", "cca", "streaming_llm")]
+        (length, name) for length in (32, 64) for name in ("full", "full, copied", "cca", "streaming_llm")]
     for row in result["rows"]:
         assert row["entry_ratio"] == row["length"] / row["entries"] and row["seconds"] > 0
-    full, cca, streaming = result["rows"][3:]
+    full, _, cca, streaming = result["rows"][4:]
     assert full["ratio"] == full["entry_ratio"] == 1.0 and full["bytes"] == 2 * 64 * 2 * 8 * 4
     assert cca["entries"] == 64 // 4 + 64 - 4 * (55 // 4) and streaming["entries"] == 11
     assert "streaming_llm" in capsys.readouterr().out
