@@ -135,13 +135,14 @@ def check_native() -> Check:
     """Say which implementation "auto" takes for attention on the CPU, and how to get the other."""
     from cca_lab.attention import native_build as native
 
+    name = "CPU attention"
     if native.library().is_file():
         if native.switched_off():
-            return Check("CPU attention", OK, f"blocked, in plain PyTorch; the native op is built, but {native.SWITCH}=0")
-        return Check("CPU attention", OK, f"native, in C++; {native.SWITCH}=0 goes back to plain PyTorch")
+            return Check(name, OK, f"blocked, in plain PyTorch; the native op is built, but {native.SWITCH}=0")
+        return Check(name, OK, f"native, in C++; {native.SWITCH}=0 goes back to plain PyTorch")
     if lacking := native.missing():
-        return Check("CPU attention", OK, f"blocked, in plain PyTorch; the faster native op needs {lacking}")
-    return Check("CPU attention", OK, "blocked, in plain PyTorch; `cca-lab native` builds the faster C++ op")
+        return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {lacking}")
+    return Check(name, OK, "blocked, in plain PyTorch; `cca-lab native` builds the faster C++ op")
 
 
 def check_kernel() -> Check:

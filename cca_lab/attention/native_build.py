@@ -88,7 +88,7 @@ def _compile(sources: Path, folder: Path) -> Path:
                 name=f"cca_lab_{attempt}", sources=[str(sources / "interval_attention.cpp")],
                 extra_cflags=["-O3", *flags], extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
                 build_directory=str(place), with_cuda=False, is_python_module=False)
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             complaint = next((line for line in str(error).splitlines() if "error:" in line), str(error))
             continue
         return next(place.glob("*.so"))

@@ -25,9 +25,9 @@ def native() -> None:
 
     library = native_build.library()
     with door():
-        if not library.is_file():
+        if not library.is_file() and not native_build.missing():
             typer.echo("compiling: half a minute", err=True)
-            native_build.build()
+        native_build.build()
     typer.echo(f"native op: {library}\n" + (
         f'backend "auto" does not take it, because {native_build.SWITCH}=0' if native_build.switched_off() else
         f'backend "auto" takes it on the CPU from now on; {native_build.SWITCH}=0 turns that off'))

@@ -78,7 +78,8 @@ void differentiate(const std::vector<Interval>& intervals, int64_t count, int64_
       for (const Run& run : runs) {  // dQ += dS K, dK += dS^T Q, dV += P^T dO
         const int64_t column = run.columns.begin, row = run.rows().begin, width = run.columns.size();
         const int64_t height = std::min(run.rows().end, count) - row;
-        multiply<T>(height, dim, width, slopes.at(column, row).transposed(), keys.at(column, 0), grad_q.at(row, 0), true);
+        multiply<T>(height, dim, width, slopes.at(column, row).transposed(), keys.at(column, 0), grad_q.at(row, 0),
+                    true);
         multiply<T>(width, dim, height, slopes.at(column, row), scaled.at(row, 0), grad_k.at(column, 0), true);
         multiply<T>(width, dim, height, weights.at(column, row), grad_out.at(row, 0), grad_v.at(column, 0), true);
       }

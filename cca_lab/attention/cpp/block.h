@@ -23,9 +23,11 @@ struct Tile {
 // Write the transpose of x (rows, dim) into (dim, kBlockRows), with zeros for the rows that lack.
 template <class T>
 void transpose(const T* x, int64_t rows, int64_t dim, T* transposed) {
-  at::vec::transpose_mxn<T>(x, dim, transposed, kBlockRows, static_cast<int>(rows), static_cast<int>(dim));
-  for (int64_t d = 0; d < dim; ++d)
-    std::fill(transposed + d * kBlockRows + rows, transposed + (d + 1) * kBlockRows, T(0));
+  for (int64_t d = 0; d < dim; ++d) {
+    T* row = transposed + d * kBlockRows;
+    for (int64_t i = 0; i < rows; ++i) row[i] = x[i * dim + d];
+    std::fill(row + rows, row + kBlockRows, T(0));
+  }
 }
 
 // Write -inf where a row of the group does not see a column that the group computes.

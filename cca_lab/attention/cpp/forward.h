@@ -8,15 +8,16 @@
 
 namespace cca_lab {
 
-// Memory of one block: scaled queries, (rows, D) and (D, rows), tile, sums of weighted values (rows, D), and by row the highest
-// logit, the sum of weights, and the factor by which a new highest logit shrinks the sums.
+// Memory of one block: scaled queries, as (rows, D) and as (D, rows), the tile of scores, sums of weighted values
+// (rows, D), and by row the highest logit, the sum of weights, and the factor by which a new highest logit shrinks
+// both sums.
 template <class T>
 struct ForwardSpace {
   std::vector<T> scaled, queries, scores, sums, tops, totals, factors;
 
   explicit ForwardSpace(int64_t dim)
       : scaled(kBlockRows * dim), queries(dim * kBlockRows), scores(kTileColumns * kBlockRows), sums(kBlockRows * dim),
-        tops(kBlockRows, -std::numeric_limits<T>::infinity()), totals(kBlockRows), factors(kBlockRows) {}
+        tops(kBlockRows), totals(kBlockRows), factors(kBlockRows) {}
 };
 
 // Turn the logits (columns, 16 rows) of a group into exp(logit - top) in place.
@@ -45,12 +46,14 @@ void exponentiate(Matrix<T> logits, int64_t columns, T* tops, T* totals, T* fact
 // out, lse of a block of `count` rows of q (count, D), given the keys and values (N, D) of its KV head.
 template <class T>
 void attend(const std::vector<Interval>& intervals, int64_t count, int64_t dim, T scale, const T* q, const T* k,
-            const T* v, T* out, T* lse) {
-  ForwardSpace<T> space(dim);
+            const T* v, T* out, T* lse, ForwardSpace<T>& space) {
   const Matrix<const T> keys{k, dim}, values{v, dim}, queries{space.queries.data(), kBlockRows};
   const Matrix<T> sums{space.sums.data(), dim};
   std::transform(q, q + count * dim, space.scaled.begin(), [=](T x) { return x * scale; });
   transpose(space.scaled.data(), count, dim, space.queries.data());
+  std::fill(space.sums.begin(), space.sums.end(), T(0));
+  std::fill(space.tops.begin(), space.tops.end(), -std::numeric_limits<T>::infinity());
+  std::fill(space.totals.begin(), space.totals.end(), T(0));
 
   for (const Interval& interval : intervals) {
     each_tile(interval, [&](Span columns) {

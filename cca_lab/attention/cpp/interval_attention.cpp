@@ -41,12 +41,14 @@ at::Tensor padded(const at::Tensor& x) {
   return missing ? at::constant_pad_nd(x, {0, missing}) : x.contiguous();
 }
 
-// Threads take tasks count - 1 .. 0 as they get free: the last rows of causal attention have most to do.
-template <class Task>
-void share_out(int64_t count, const Task& task) {
+// Threads, each with a Space of its own, take tasks count - 1 .. 0 as they get free: the last rows of causal
+// attention have most to do.
+template <class Space, class Task>
+void share_out(int64_t count, int64_t dim, const Task& task) {
   std::atomic<int64_t> left{count};
   at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), count), 1, [&](int64_t, int64_t) {
-    for (int64_t next = --left; next >= 0; next = --left) task(next);
+    Space space(dim);
+    for (int64_t next = --left; next >= 0; next = --left) task(next, space);
   });
 }
 
@@ -56,12 +58,12 @@ void forward_blocks(const Problem& p, const at::Tensor& q, const at::Tensor& k, 
   const T *queries = q.const_data_ptr<T>(), *keys = k.const_data_ptr<T>(), *values = v.const_data_ptr<T>();
   T *outputs = out.data_ptr<T>(), *sums = lse.data_ptr<T>();
   const int64_t heads = p.batch * p.heads;
-  share_out(heads * at::divup(p.rows, kBlockRows), [&](int64_t task) {
+  share_out<ForwardSpace<T>>(heads * at::divup(p.rows, kBlockRows), p.dim, [&](int64_t task, auto& space) {
     const int64_t row = task / heads * kBlockRows, b = task % heads / p.heads, head = task % p.heads;
     const int64_t first = (b * p.heads + head) * p.rows + row;
     const int64_t column = (b * p.key_heads + head / p.share()) * p.columns;
     attend<T>(p.intervals(b, head, row), p.count(row), p.dim, scale, queries + first * p.dim, keys + column * p.dim,
-              values + column * p.dim, outputs + first * p.dim, sums + first);
+              values + column * p.dim, outputs + first * p.dim, sums + first, space);
   });
 }
 
@@ -82,11 +84,10 @@ void backward_blocks(const Problem& p, const at::Tensor& grad_out, const at::Ten
                      const at::Tensor& v, const at::Tensor& lse, const at::Tensor& delta, T scale,
                      const at::Tensor& grad_q, const at::Tensor& grad_k, const at::Tensor& grad_v) {
   const int64_t parts = grad_k.size(0), key_heads = p.batch * p.key_heads, size = p.columns * p.dim;
-  share_out(key_heads * parts, [&](int64_t task) {
+  share_out<BackwardSpace<T>>(key_heads * parts, p.dim, [&](int64_t task, auto& space) {
     const int64_t part = task / key_heads, key_head = task % key_heads, b = key_head / p.key_heads;
     const BackwardColumns<T> columns{k.const_data_ptr<T>() + key_head * size, v.const_data_ptr<T>() + key_head * size,
                                      grad_k.data_ptr<T>() + task * size, grad_v.data_ptr<T>() + task * size};
-    BackwardSpace<T> space(p.dim);
     for (int64_t row = part * kBlockRows; row < p.rows; row += parts * kBlockRows) {
       for (int64_t i = 0; i < p.share(); ++i) {
         const int64_t head = key_head % p.key_heads * p.share() + i;
