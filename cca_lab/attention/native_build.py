@@ -11,7 +11,8 @@ import platform
 import shutil
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +36,7 @@ def missing() -> str | None:
     compiler = os.environ.get("CXX", "c++")
     if not shutil.which(compiler.split()[0]):
         return f"a C++ compiler ({compiler}; install g++ or clang, or set CXX)"
-    if not shutil.which("ninja"):
+    if not shutil.which("ninja", path=_search_path()):
         return "ninja (`pip install ninja`)"
     return None
 
@@ -84,15 +85,35 @@ def _compile(sources: Path, folder: Path) -> Path:
         place = folder / str(attempt)
         place.mkdir()
         try:
-            cpp_extension.load(  # which also registers the op in this process
-                name=f"cca_lab_{attempt}", sources=[str(sources / "interval_attention.cpp")],
-                extra_cflags=["-O3", *flags], extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
-                build_directory=str(place), with_cuda=False, is_python_module=False)
+            with _searched():
+                cpp_extension.load(  # which also registers the op in this process
+                    name=f"cca_lab_{attempt}", sources=[str(sources / "interval_attention.cpp")],
+                    extra_cflags=["-O3", *flags], extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
+                    build_directory=str(place), with_cuda=False, is_python_module=False)
         except (RuntimeError, OSError) as error:
             complaint = next((line for line in str(error).splitlines() if "error:" in line), str(error))
             continue
         return next(place.glob("*.so"))
     raise ValueError(f"native: the compiler fails: {complaint.strip()}; mend it, or use backend=\"blocked\"")
+
+
+def _search_path() -> str:
+    """PATH, and the folder of this Python, where pip puts ninja; an environment need not be activated."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+
+
+@contextmanager
+def _searched() -> Iterator[None]:
+    """Let torch's extension tools look for programs along `_search_path`."""
+    before = os.environ.get("PATH")
+    os.environ["PATH"] = _search_path()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before
 
 
 def _flags() -> list[str]:
