@@ -19,10 +19,13 @@ WIDE = 200  # columns of a table that is not printed to a terminal
 
 def machine() -> dict[str, Any]:
     """The device, its threads and the versions that a measurement depends on."""
+    from cca_lab.attention import native
+
     return {
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "cpu_attention": "native" if native.ready(torch.empty(1)) else "blocked",  # what "auto" takes
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
