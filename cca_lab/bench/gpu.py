@@ -50,6 +50,7 @@ def run(out: str | Path, sizes: Sizes | None = None, *, apart: bool = True) -> d
     start, sections = perf_counter(), {}
     for name, limit in LIMITS.items():
         print(f"{name}: at most {limit + GRACE:.0f} s", flush=True)
+        (out / f"{name}.json").unlink(missing_ok=True)  # of an earlier run: a section that does not start has no rows
         error = _apart(name, out, sizes, limit) if apart else _here(name, out, sizes, limit)
         sections[name] = _found(out / f"{name}.json", error)
         write_json(out / "gpu.json", gathered(sections, sizes, perf_counter() - start))

@@ -31,14 +31,18 @@ SMALL = 1e-2  # of the mean block: what a block's norm counts as at least
 
 
 def run(sizes: Sizes, section: Section) -> None:
-    """Check interval attention, pooling, decoding and vertical-slash in every dtype; one row a case."""
+    """Check interval attention, pooling, decoding and vertical-slash in every dtype; one row a case.
+
+    The other kernels of a dtype come after its first case: if compiling takes all the time, the last cases are missing.
+    """
+    others = (("pooling", check_pooling), ("decoding", check_decoding), ("vertical-slash", check_vertical_slash))
+    done: set[torch.dtype] = set()
     for dtype, mechanism, head_dim in sizes.cases:
         name = f"{mechanism}, {dtype}, head_dim {head_dim}"
         section.attempt(name, lambda d=dtype, m=mechanism, h=head_dim: check_attention(sizes, section, m, d, h))
-    for dtype in dict.fromkeys(dtype for dtype, *_ in sizes.cases):
-        section.attempt(f"pooling, {dtype}", lambda d=dtype: check_pooling(sizes, section, d))
-        section.attempt(f"decoding, {dtype}", lambda d=dtype: check_decoding(sizes, section, d))
-        section.attempt(f"vertical-slash, {dtype}", lambda d=dtype: check_vertical_slash(sizes, section, d))
+        for what, check in () if dtype in done else others:
+            section.attempt(f"{what}, {dtype}", lambda d=dtype, check=check: check(sizes, section, d))
+        done.add(dtype)
 
 
 @contextmanager

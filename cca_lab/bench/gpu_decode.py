@@ -1,4 +1,8 @@
-"""How fast is one row against a cache? The decode kernel against PyTorch's attention, full caches and CCA's."""
+"""How fast is one row against a cache? The decode kernel against PyTorch's attention, full caches and CCA's.
+
+Each is timed as Python launches it, and as a CUDA graph: a row takes some microseconds, less than Python needs to
+launch it, so only the graph tells what the GPU takes. Servers decode in graphs.
+"""
 
 from collections.abc import Callable
 
@@ -6,13 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.bench.gpu_section import Section, random_tensors, timed
+from cca_lab.bench.gpu_section import Section, captured, random_tensors, timed, told
 from cca_lab.bench.gpu_sizes import Sizes
 from cca_lab.bench.timing import median_and_range, ratios
 from cca_lab.mechanisms import cca
 
 DTYPE = torch.bfloat16
 FULL = "sdpa, full"  # the yardstick
+GRAPH = ", graph"
 
 
 def run(sizes: Sizes, section: Section) -> None:
@@ -35,16 +40,28 @@ def measure(sizes: Sizes, section: Section, length: int, kv_heads: int) -> None:
         some = tuple(x[:, :, :keys].contiguous() for x in (k, v))
         calls[f"sdpa, {what}"] = lambda some=some: sdpa(q, *some)
         calls[f"kernel, {what}"] = lambda some=some: kernel(q, *some)
-    found, errors = timed(calls, sizes.rounds, sizes.least)
-    for name, error in errors.items():
+    graphs, errors = graphs_of(calls) if torch.cuda.is_available() else ({}, {})
+    found, failed = timed(calls | graphs, sizes.rounds, sizes.least)
+    for name, error in (errors | failed).items():
         section.add(length=length, kv_heads=kv_heads, contender=name, error=error)
     for name, times in found.items():
         seconds, spread = median_and_range(times)
-        entries = held if name.endswith("CCA") else length
+        entries, full = held if "CCA" in name else length, FULL + GRAPH * name.endswith(GRAPH)
         size = 2 * kv_heads * entries * sizes.head_dim * q.element_size()
         section.add(length=length, kv_heads=kv_heads, contender=name, entries=entries, bytes=size, seconds=seconds,
                     range=spread, bytes_a_second=size / seconds,
-                    speedup=median_and_range(ratios(found[FULL], times))[0] if FULL in found else None)
+                    speedup=median_and_range(ratios(found[full], times))[0] if full in found else None)
+
+
+def graphs_of(calls: dict[str, Callable[[], object]]) -> tuple[dict[str, Callable[[], object]], dict[str, str]]:
+    """Return every call as a CUDA graph, and the errors of those that cannot be captured."""
+    graphs, errors = {}, {}
+    for name, call in calls.items():
+        try:
+            graphs[name + GRAPH] = captured(call)
+        except Exception as error:
+            errors[name + GRAPH] = told(error)
+    return graphs, errors
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -98,6 +98,20 @@ def timed(calls: Mapping[str, Callable[[], object]], rounds: int,
     return (interleave(ran, rounds, least) if ran else {}), errors
 
 
+def captured(call: Callable[[], object]) -> Callable[[], object]:
+    """Return a call that launches on the GPU again what `call` launches, as one CUDA graph without Python's share."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):  # what compiles or loads must have done so before the capture
+            call()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
 def random_tensors(*shapes: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:
     """Draw tensors on the GPU, or on the CPU where there is none."""
     generator = torch.Generator(device()).manual_seed(seed)

@@ -56,8 +56,9 @@ BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
 REAL = Sizes(
     name="real", length=16384 + 5, check_heads=(8, 2),
-    cases=((BF16, "cca", 128), (BF16, "full", 128), (FP32, "cca", 128), (FP16, "cca", 128), (BF16, "cca", 64),
-           (BF16, "streaming_llm", 128), (BF16, "cca", 80), (FP32, "full", 128), (FP32, "cca", 64), (FP16, "cca", 64)),
+    cases=((BF16, "cca", 128), (BF16, "full", 128), (FP16, "cca", 128), (FP32, "cca", 128),
+           (BF16, "streaming_llm", 128), (BF16, "cca", 64), (BF16, "cca", 80), (FP16, "cca", 64), (FP32, "full", 128),
+           (FP32, "cca", 64)),
     check_setting=(16, 1024),
     check_pattern=(4096 + 5, {"vertical": 200, "slash": 300, "last": 64, "forced_vertical": 30, "forced_slash": 50,
                               "block": 64}),

@@ -21,6 +21,7 @@ from statistics import median
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._functorch import config as functorch_config
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cca_lab.attention import causal_intervals, pool_groups
@@ -42,8 +43,11 @@ Contender = tuple[Attend, tuple[Tensor, ...], int, Setting | None]  # call, its 
 def run(sizes: Sizes, section: Section) -> None:
     """Measure the roof, then every contender at every length."""
     section.attempt("roof", lambda: roof(sizes, section))
-    for length in sizes.lengths:
-        section.attempt(f"length {length}", lambda n=length: measure(sizes, section, n))
+    # The backward is timed on a graph that stays, which a compiled one refuses while it may donate its buffers. That
+    # setting is a thread's own, and on a GPU autograd would run the backward in another thread.
+    with functorch_config.patch(donated_buffer=False), torch.autograd.set_multithreading_enabled(False):
+        for length in sizes.lengths:
+            section.attempt(f"length {length}", lambda n=length: measure(sizes, section, n))
 
 
 def roof(sizes: Sizes, section: Section) -> None:
