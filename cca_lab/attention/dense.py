@@ -52,7 +52,7 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32.
     """
     weights, lse = attention_matrix(q, k, intervals, scale)
-    return _weigh(weights, v).to(q.dtype), lse
+    return weigh(weights, v).to(q.dtype), lse
 
 
 def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float | None = None) -> Tensor:
@@ -81,11 +81,11 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
         raise ValueError(f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or more; let "
                          "every row see itself")
     weights, _ = masked_matrix(q, k, visible, q.shape[-1] ** -0.5 if scale is None else scale)
-    return _weigh(weights, v).to(q.dtype)
+    return weigh(weights, v).to(q.dtype)
 
 
-def _weigh(weights: Tensor, v: Tensor) -> Tensor:
-    """Multiply (B, H, L, N) weights with (B, Hk, N, D) values: (B, H, L, D)."""
+def weigh(weights: Tensor, v: Tensor) -> Tensor:
+    """Sum values (B, Hk, N, D) with weights (B, H, L, N): (B, H, L, D)."""
     rows = _rows_of_key_head(weights, v.shape[1])  # (B, Hk, H/Hk * L, N)
     return (rows @ v.to(weights.dtype)).view(*weights.shape[:-1], -1)
 

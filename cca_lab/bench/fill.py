@@ -14,6 +14,7 @@ from torch import Tensor
 from cca_lab.caches import CACHES
 from cca_lab.caches.base import State
 from cca_lab.mechanisms import dga_rows, lococo_rows
+from cca_lab.mechanisms.cca_rows import core_count
 from cca_lab.mechanisms.h2o import budget
 
 Draw = Callable[[int, int], Tensor | None]  # heads, entries -> (1, heads, entries, D), None without entries
@@ -49,7 +50,7 @@ def filled_state(name: str, options: dict[str, Any], length: int, *, heads: int,
 
 def _cores(state: Any, length: int, heads: int, kv_heads: int, draw: Draw) -> None:
     """CCA and its ablations: a core for each closed group, and the raw tokens that the next row reads."""
-    state.first = state.group * int(state.visible(torch.tensor(length)))
+    state.first = state.group * core_count(length + 1, state.group, state.window)
     of = heads if state.pooling["per_query_head"] else kv_heads
     state.core_key, state.core_value = (draw(of, length // state.group) for _ in range(2))
     state.raw_key, state.raw_value = (draw(kv_heads, length - state.first) for _ in range(2))

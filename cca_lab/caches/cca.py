@@ -13,8 +13,9 @@ from torch import Tensor
 from cca_lab.attention import interval_attention, pool_groups
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
+from cca_lab.caches.parts import attend_row
 from cca_lab.caches.sizes import cache_sizes, has_rotary
-from cca_lab.mechanisms.cca_rows import core_count, cores_of_rows
+from cca_lab.mechanisms.cca_rows import chunk_intervals, core_count
 from cca_lab.mechanisms.full import expand_heads
 
 
@@ -37,10 +38,6 @@ class CCAState:
         self.seen = self.first = 0
         self.core_key = self.core_value = self.raw_key = self.raw_value = self.rotation = None
 
-    def visible(self, row: Tensor) -> Tensor:
-        """Return n(i), the cores visible to each row (0-indexed)."""
-        return cores_of_rows(row, self.group, self.window)
-
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
         """Read T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
@@ -48,10 +45,8 @@ class CCAState:
         self.raw_key = append(self.raw_key, key)
         self.raw_value = append(self.raw_value, value)
         self._close_groups(query, rotation, start, stop, scale)
-        row = torch.arange(start, stop + 1)  # on the CPU, where intervals are planned
-        visible = self.visible(row)
-        output = self._attend(query, row[:-1], visible[:-1], scale)
-        self._evict(self.group * int(visible[-1]))  # what the next row will need
+        output = self._attend(query, start, stop, scale)
+        self._evict(self.group * core_count(stop + 1, self.group, self.window))  # what the next row will need
         self.seen = stop
         return output
 
@@ -75,18 +70,18 @@ class CCAState:
         self.core_key = append(self.core_key, core_key)
         self.core_value = append(self.core_value, core_value)
 
-    def _attend(self, query: Tensor, row: Tensor, visible: Tensor, scale: float) -> Tensor:
+    def _attend(self, query: Tensor, start: int, stop: int, scale: float) -> Tensor:
         """Attend to the visible cores and, after them, the raw tokens, in one softmax."""
-        cores = int(visible[-1])
+        cores = core_count(stop, self.group, self.window)
         key, value = self.raw_key, self.raw_value
+        if cores and stop == start + 1:
+            visible = self.core_key[:, :, :cores], self.core_value[:, :, :cores]
+            return attend_row(query, [visible, (key, value)], scale=scale, backend=self.backend)
         if cores:
             heads = self.core_key.shape[1]  # H with a core per query head, else Hk
             key = torch.cat([self.core_key[:, :, :cores], expand_heads(key, heads)], dim=2)
             value = torch.cat([self.core_value[:, :, :cores], expand_heads(value, heads)], dim=2)
-        raw = cores - self.first  # column of raw token 0
-        intervals = torch.stack([torch.zeros_like(visible), visible,
-                                 raw + self.group * visible, raw + row + 1], dim=-1)
-        intervals = intervals.view(1, 1, len(row), 2, 2)  # (1, 1, T, cores and raw, start and end)
+        intervals = chunk_intervals(start, stop, self.group, self.window)
         return interval_attention(query, key, value, intervals, scale=scale, backend=self.backend)
 
     def _evict(self, first: int) -> None:

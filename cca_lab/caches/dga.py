@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
+from cca_lab.caches.parts import attend_row
 from cca_lab.caches.sizes import cache_sizes, has_rotary
 from cca_lab.mechanisms import dga
 from cca_lab.mechanisms.dga_columns import columns
@@ -75,6 +76,9 @@ class DGAState:
             self.rotation = tuple(append(past, new)
                                   for past, new in zip(self.rotation or (None, None), rotation, strict=True))
         keys, values = self.raw_key, self.raw_value
+        if self.kept_key is not None and query.shape[2] == 1:
+            return attend_row(query, [(self.kept_key, self.kept_value), (keys, values)], scale=scale,
+                              backend=self.backend)
         if self.kept_key is not None:
             keys, values = append(self.kept_key, keys), append(self.kept_value, values)
         visible = causal_intervals(query.shape[2], keys.shape[2])

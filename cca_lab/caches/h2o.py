@@ -12,10 +12,9 @@ Other chunks read more than single tokens would, because nothing is evicted insi
 import torch
 from torch import Tensor
 
-from cca_lab.attention.dense import accumulation_dtype, masked_matrix
+from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
 from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
 from cca_lab.caches.sizes import cache_sizes
-from cca_lab.mechanisms.full import expand_heads
 from cca_lab.mechanisms.h2o import budget
 
 ROWS_AT_ONCE = 512  # of the explicit weights that scores need, so that a long prompt needs no L x L matrix
@@ -63,8 +62,7 @@ class H2OState:
             weights, _ = masked_matrix(query[:, :, rows], self.key[:, :, :stop], visible[None, None], scale)
             received = weights.detach().unflatten(1, (kv_heads, -1)).mean(2).sum(-2)   # (B, Hk, stop)
             self.score[:, :, :stop] += received
-            values = expand_heads(self.value[:, :, :stop].to(weights.dtype), query.shape[1])
-            done.append((weights @ values).to(query.dtype))
+            done.append(weigh(weights, self.value[:, :, :stop]).to(query.dtype))
         return torch.cat(done, dim=2)
 
     def _evict(self) -> None:

@@ -50,6 +50,26 @@ def intervals(length: int, group: int, window: int, device: torch.device | str |
     return torch.stack([starts, ends], dim=-1)[None, None]
 
 
+@remembered
+def chunk_intervals(start: int, stop: int, group: int, window: int) -> Tensor:
+    """The columns of [cores ; raw tokens] that the rows [start, stop) see in a cache that keeps no more than they need.
+
+    Args:
+        start, stop: rows of the chunk.
+        group, window: g and s.
+
+    Returns:
+        int64 (1, 1, stop - start, 2, 2) on the CPU: row i sees [0, n(i)) and [C + g (n(i) - n(start)),
+        C + i + 1 - g n(start)), where the first C = n(stop - 1) columns are cores and the raw tokens are
+        kept from g n(start) on. Calls with the same arguments, as the layers of a model make, share one tensor.
+    """
+    row = torch.arange(start, stop)
+    n = cores_of_rows(row, group, window)
+    raw = int(n[-1]) - group * int(n[0])  # the column of raw token 0
+    starts, ends = torch.stack([torch.zeros_like(n), raw + group * n], dim=-1), torch.stack([n, raw + row + 1], dim=-1)
+    return torch.stack([starts, ends], dim=-1)[None, None]
+
+
 def pairs(length: int, group: int, window: int) -> int:
     """Query-key pairs that are scored: the visible columns of all rows, in closed form.
 

@@ -50,12 +50,14 @@ def test_decoding_equals_one_forward(family, group, window):
 
 def test_decoding_kills_an_eviction_of_one_too_many(monkeypatch):
     monkeypatch.setattr(CCAState, "_evict", mutants.evict_one_too_many)
-    with pytest.raises(ValueError, match="intervals"):  # the token that is missing leaves a hole
+    with pytest.raises(AssertionError, match="max error"):
         check_decoding("gpt2", 4, 7)
+    with pytest.raises(ValueError, match="intervals"):  # in a longer chunk the missing token leaves a hole
+        check_chunks("gpt2", [13, 9, 13], group=4, window=7)
 
 
 def test_decoding_kills_a_core_that_is_late(monkeypatch):
-    monkeypatch.setattr(CCAState, "visible", mutants.visible_one_late)
+    monkeypatch.setattr(cca, "core_count", mutants.core_one_late)
     with pytest.raises(AssertionError, match="max error"):
         check_decoding("gpt2", 4, 7)
 

@@ -22,9 +22,9 @@ def evict_without_clone(state, first: int) -> None:
         state.first = first
 
 
-def visible_one_late(state, row: torch.Tensor) -> torch.Tensor:
-    """CCAState.visible with floor((i - s) / g): killed by test_decoding_equals_one_forward."""
-    return (row - state.window).div(state.group, rounding_mode="floor").clamp_min(0)
+def core_one_late(length: int, group: int, window: int) -> int:
+    """core_count with floor((i - s) / g), as the cache uses it: killed by test_decoding_equals_one_forward."""
+    return max(0, (length - 1 - window) // group)
 
 
 def judge_first_of_chunk(state, query, rotation, start: int, stop: int, scale: float) -> None:
