@@ -167,7 +167,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
 
     Args:
         q, k, v, scale: as in `loops`.
-        backend: "auto", "dense" or "blocked".
+        backend: of `interval_attention`.
 
     Returns, Raises: those of `loops`.
     """
