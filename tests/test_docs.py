@@ -1,5 +1,6 @@
 """docs/adding_a_mechanism.md, followed to the letter in a copy of the package: its example passes the bench."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cca_lab.attention.fused import installed
 from cca_lab.paths import repository
 
 PAGE = repository() / "docs" / "adding_a_mechanism.md"
@@ -24,6 +26,14 @@ def insert(path: Path, *pairs: tuple[str, str]) -> None:
     path.write_text(content, encoding="utf-8")
 
 
+def add_to(path: Path, name: str, lines: str) -> None:
+    """Put lines at the head of the list or dictionary that a file assigns to a name."""
+    content = path.read_text(encoding="utf-8")
+    start = re.search(rf"^{name}(: [^=\n]+)? = [{{\[]", content, re.MULTILINE)
+    assert start, f"{path.name} no longer assigns {name}; does the page still say what to do?"
+    path.write_text(content[:start.end()] + "\n" + lines + content[start.end():].lstrip("\n"), encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory) -> Path:
     """A copy of package and tests in which the page's steps were taken."""
@@ -36,8 +46,8 @@ def followed(tmp_path_factory) -> Path:
         first, rest = block.split("\n", 1)
         if first.startswith("# new file: "):
             (folder / first.removeprefix("# new file: ")).write_text(rest, encoding="utf-8")
-        elif first == f"# in OPTIONS of: {BENCH}":
-            insert(folder / BENCH, ("\nOPTIONS = {\n", rest))
+        elif listed := re.fullmatch(r"# in (\w+) of: (\S+)", first):
+            add_to(folder / listed[2], listed[1], rest)
         else:
             assert first == "# run", f"the page has a block that is not followed: {first}"
     insert(folder / "cca_lab/mechanisms/table.py", ("from cca_lab.mechanisms import (\n", "    strided,\n"),
@@ -48,8 +58,9 @@ def followed(tmp_path_factory) -> Path:
     return folder
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, *arguments], cwd=folder, env=os.environ | (environment or {}),
+                          capture_output=True, text=True, check=False)
 
 
 def pytest_strided(folder: Path, *files: str) -> subprocess.CompletedProcess:
@@ -59,8 +70,10 @@ def pytest_strided(folder: Path, *files: str) -> subprocess.CompletedProcess:
 def test_there_are_blocks_for_every_step():
     assert [block.split("\n", 1)[0] for block in BLOCKS] == [
         "# new file: cca_lab/mechanisms/strided.py", f"# in OPTIONS of: {BENCH}",
+        "# in OPTIONS of: tests/kernels/test_mechanisms.py",
         "# new file: tests/mutants/strided.py", "# new file: tests/mechanisms/test_strided.py",
-        "# new file: cca_lab/caches/strided.py", "# new file: tests/models/test_cache_strided.py", "# run"]
+        "# new file: cca_lab/caches/strided.py", "# new file: tests/models/test_cache_strided.py",
+        "# in NOT_SERVED of: tests/kernels/test_caches.py", "# in NOT_MEASURED of: tests/bench/test_decode.py", "# run"]
 
 
 def test_the_example_passes_the_bench_and_its_own_tests(followed):
@@ -68,6 +81,20 @@ def test_the_example_passes_the_bench_and_its_own_tests(followed):
     assert done.returncode == 0, done.stdout[-3000:]
     passed = int(re.search(r"(\d+) passed", done.stdout).group(1))
     assert passed >= 100 and "skipped" not in done.stdout
+
+
+def test_no_list_misses_the_example(followed):
+    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "every_cache or every_mechanism_is",
+               "tests/bench/test_decode.py", "tests/bench/test_model.py", "tests/mechanisms")
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
+
+
+@pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
+def test_the_kernels_serve_the_example(followed):
+    files = ("tests/kernels/test_mechanisms.py", "tests/kernels/test_caches.py")
+    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "strided or is_here", *files,
+               environment={"TRITON_INTERPRET": "1"})
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout[-3000:]
 
 
 def test_slips_in_the_example_are_noticed_by_the_bench(followed):

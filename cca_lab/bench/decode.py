@@ -1,10 +1,11 @@
 """One decoded token with each cache against a full cache: `cca-lab bench decode`.
 
 The attention of one layer, from the new token's q, k, v to its output, the upkeep of the cache included:
-what is appended, pooled, dropped. The full cache is a buffer of the right size that is written in place, the
-best that a full cache can do; "full, copied" appends by making a longer tensor, as transformers' DynamicCache
-and the lab's caches do. A round is 16 tokens, in which CCA closes one group; LoCoCo's compression, once
-in a segment, is not among them. Caches are filled with random content (see `bench.fill`). The command looks
+what is appended, pooled, dropped. The full cache is a buffer of the right size that is written in place and
+read by SDPA, the quickest form found here; "full, copied" appends by making a longer tensor, as transformers'
+DynamicCache and the lab's caches do. A round is 18 tokens: CCA closes a group or two in it and DGA makes one of
+its groups. LoCoCo's compression, once in a segment of 512, is not among them, and its cache is as after one, at
+its smallest. Caches are filled with random content (see `bench.fill`). The command looks
 at the clock before each length: what would not fit into its time is left out, and said to be.
 """
 
@@ -33,7 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "lococo": {"slots": 512, "segment": 512}, "h2o": {"heavy": 1024, "recent": 1024},
     "streaming_llm": {"sinks": 4, "recent": 2044}, "lm_infinite": {"local": 2045, "global_tokens": 4}}
 FULL, COPIED = "full", "full, copied"
-TOKENS = 16  # of a round
+TOKENS = 18  # of a round: DGA with groups of 16 makes one of 18 tokens
 LIMIT = 170.0  # seconds that the command takes at most, about
 GROWTH = 2.5  # a length takes at most this many times what the one before it took: lengths double
 
@@ -45,7 +46,7 @@ def run(lengths: Sequence[int] = LENGTHS, caches: Sequence[str] | None = None, r
     Args:
         lengths: tokens read before the ones that are timed.
         caches: keys of `CACHES`; all by default.
-        rounds: interleaved rounds of 16 tokens behind every median.
+        rounds: interleaved rounds of 18 tokens behind every median.
         out: JSON file to write, or None.
         shapes: heads, KV heads and head dimension of the layer.
 

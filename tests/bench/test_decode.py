@@ -19,6 +19,7 @@ MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}), ("h2o", {"h
         ("dga", {"group": 4, "gamma": 0.2, "choose": "blocks", "block": 11}),
         ("lococo", {"slots": 6, "segment": 8, "heavy": 2, "scores": "sum"}),
         ("lococo", {"slots": 6, "segment": 8, "when": "lazy", "buffer": 3})]
+NOT_MEASURED: dict[str, str] = {}  # caches that the benches leave out, and why
 
 
 def after_reading(name, options, length):
@@ -49,7 +50,7 @@ def test_a_filled_cache_holds_what_reading_leaves(name, options, length):
 
 
 def test_every_cache_is_measured():
-    assert set(FILLS) == set(decode.OPTIONS) == set(CACHES)
+    assert set(FILLS) == set(decode.OPTIONS) == set(CACHES) - set(NOT_MEASURED)
 
 
 def test_a_fill_that_keeps_too_few_tokens_is_caught(monkeypatch):
