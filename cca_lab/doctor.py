@@ -134,11 +134,15 @@ def check_triton() -> Check:
 def check_native() -> Check:
     """Say which implementation "auto" takes for attention on the CPU, and how to get the other."""
     from cca_lab.attention import native_build as native
+    from cca_lab.attention.native import built
 
     name = "CPU attention"
     if native.library().is_file():
         if native.switched_off():
             return Check(name, OK, f"blocked, in plain PyTorch; the native op is built, but {native.SWITCH}=0")
+        if not built():
+            return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be loaded; delete it and "
+                                     "run `cca-lab native`")
         return Check(name, OK, f"native, in C++; {native.SWITCH}=0 goes back to plain PyTorch")
     if lacking := native.missing():
         return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {lacking}")

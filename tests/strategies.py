@@ -22,7 +22,8 @@ class Case:
         return self.q, self.k, self.v
 
 
-LAYOUTS = ("contiguous", "heads last", "every other row", "features outside", "one row", "one batch and head")
+LAYOUTS = ("contiguous", "heads last", "heads innermost", "every other row", "features outside", "one row",
+           "one batch and head")
 
 
 def laid_out(shape: tuple[int, ...], layout: str, generator: torch.Generator) -> Tensor:
@@ -37,6 +38,8 @@ def laid_out(shape: tuple[int, ...], layout: str, generator: torch.Generator) ->
             return randn(*shape)
         case "heads last":
             return randn(batch, length, heads, head_dim).transpose(1, 2)
+        case "heads innermost":
+            return randn(batch, length, head_dim, heads).permute(0, 3, 1, 2)
         case "every other row":
             return randn(batch, heads, 2 * length, head_dim)[:, :, ::2]
         case "features outside":

@@ -94,13 +94,16 @@ def test_missing_triton_is_a_warning_on_linux_only(monkeypatch):
         assert doctor.check_triton().status == status
 
 
-@pytest.mark.parametrize("built, switch, compiler, words", [
-    (True, "", None, "native, in C.*CCA_LAB_NATIVE=0"),
-    (True, "0", None, "blocked.*built, but CCA_LAB_NATIVE=0"),
-    (False, "", None, "blocked.*cca-lab native"),
-    (False, "", "no-such-compiler", "blocked.*needs a C.. compiler .no-such-compiler"),
-], ids=["built", "switched off", "not built", "no compiler"])
-def test_the_path_of_attention_on_the_cpu_is_named(monkeypatch, tmp_path, built, switch, compiler, words):
+@pytest.mark.parametrize("built, loads, switch, compiler, status, words", [
+    (True, True, "", None, "ok", "native, in C.*CCA_LAB_NATIVE=0"),
+    (True, False, "", None, "warn", "blocked.*cannot be loaded; delete it"),
+    (True, True, "0", None, "ok", "blocked.*built, but CCA_LAB_NATIVE=0"),
+    (False, False, "", None, "ok", "blocked.*cca-lab native"),
+    (False, False, "", "no-such-compiler", "ok", "blocked.*needs a C.. compiler .no-such-compiler"),
+], ids=["built", "broken", "switched off", "not built", "no compiler"])
+def test_the_path_of_attention_on_the_cpu_is_named(monkeypatch, tmp_path, built, loads, switch, compiler, status,
+                                                   words):
+    monkeypatch.setattr("cca_lab.attention.native.built", lambda: loads)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setenv("CCA_LAB_NATIVE", switch)
     if compiler:
@@ -110,7 +113,7 @@ def test_the_path_of_attention_on_the_cpu_is_named(monkeypatch, tmp_path, built,
     if built:
         native_build.library().touch()
     found = doctor.check_native()
-    assert found.status == "ok" and re.match(words, found.message), found
+    assert found.status == status and re.match(words, found.message), found
 
 
 def test_foreign_kernel_is_a_warning(monkeypatch):

@@ -20,7 +20,8 @@ MAX_INTERVALS = 4
 class TableNotes:
     """What was found out about tables of intervals, for as long as they live and nobody writes into them.
 
-    Every layer of a model attends with the same table: checking it and preparing it once is enough.
+    Every layer of a model attends with the same table: checking it and preparing it once is enough. Writes
+    through NumPy or `.data`, which torch does not count, are not seen.
     """
 
     def __init__(self) -> None:
@@ -103,7 +104,7 @@ def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, column
     """Raise a ValueError that names the first fault of `intervals`, or return None.
 
     The cost is O(L): a few passes over the table and one copy to the CPU if it lives elsewhere. A table that was
-    found right is not looked at again until somebody writes into it.
+    found right is not looked at again until it is written into (through torch: see `TableNotes`).
 
     Args:
         intervals: what the caller passed.

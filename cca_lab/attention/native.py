@@ -5,6 +5,7 @@ which columns a block of rows computes, forward.h and backward.h do one block, i
 """
 
 from functools import cache
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from cca_lab.attention import native_build
 from cca_lab.attention.derivatives import refuse_second_derivative
 
 DTYPES = (torch.float32, torch.float64)
+_LOADING = Lock()  # the op may be registered once in a process
 
 
 def available() -> bool:
@@ -22,7 +24,7 @@ def available() -> bool:
 
 def ready(x: Tensor) -> bool:
     """Whether "auto" takes the op for a tensor: it serves it, is built already, and is not switched off."""
-    return x.device.type == "cpu" and x.dtype in DTYPES and not native_build.switched_off() and _built()
+    return x.device.type == "cpu" and x.dtype in DTYPES and not native_build.switched_off() and built()
 
 
 @torch.compiler.disable
@@ -47,7 +49,7 @@ def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
     if q.device.type != "cpu" or q.dtype not in DTYPES:
         raise ValueError(f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the CPU; '
                          'use backend="auto", or "blocked", which takes any')
-    _load()
+    load()
     bounds = intervals.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
     return _NativeAttention.apply(q, k, v, bounds, scale)
 
@@ -75,15 +77,27 @@ def _registered() -> bool:
     return hasattr(torch.ops.cca_lab, "forward")
 
 
-def _load() -> None:
-    """Build the op if need be and register it with torch."""
-    if not _registered():
+def load() -> None:
+    """Build the op if need be and register it with torch.
+
+    Raises:
+        ValueError: if it cannot be built, or the library that is there cannot be loaded.
+    """
+    with _LOADING:
+        if _registered():
+            return
         library = native_build.build()
-        if not _registered():  # it was there already
+        if _registered():  # by the build
+            return
+        try:
             torch.ops.load_library(library)
+        except OSError as error:
+            raise ValueError(f"native: {library} cannot be loaded here ({error}); delete it, and it is built "
+                             "anew") from error
 
 
-def _built() -> bool:
+@torch.compiler.disable
+def built() -> bool:
     """Whether the op is there and can be loaded, without a build."""
     return _registered() or (native_build.library().is_file() and _loads())
 
@@ -92,7 +106,7 @@ def _built() -> bool:
 def _loads() -> bool:
     """Try to load the library that is there; one that another system made is none."""
     try:
-        _load()
-    except OSError:
+        load()
+    except ValueError:
         return False
     return True

@@ -21,13 +21,13 @@ def doctor() -> None:
 @app.command()
 def native() -> None:
     """Build the C++ op that makes attention on the CPU faster, and say where it is."""
-    from cca_lab.attention import native_build
+    from cca_lab.attention import native, native_build
 
     library = native_build.library()
     with door():
         if not library.is_file() and not native_build.missing():
             typer.echo("compiling: half a minute", err=True)
-        native_build.build()
+        native.load()
     typer.echo(f"native op: {library}\n" + (
         f'backend "auto" does not take it, because {native_build.SWITCH}=0' if native_build.switched_off() else
         f'backend "auto" takes it on the CPU from now on; {native_build.SWITCH}=0 turns that off'))

@@ -16,7 +16,7 @@ def core_count(length: int, group: int, window: int) -> int:
     return max(0, (length - window) // group)
 
 
-def visible_cores(length: int, group: int, window: int, device: torch.device | str | None = None) -> Tensor:
+def visible_cores(length: int, group: int, window: int, device: torch.device | str = "cpu") -> Tensor:
     """How many cores each row sees (Eq. 3): n(i) = max(0, floor((i + 1 - s) / g)), int64 (L,)."""
     check_positive(length=length, group=group, window=window)
     return cores_of_rows(torch.arange(length, device=device), group, window)
@@ -29,7 +29,7 @@ def cores_of_rows(row: Tensor, group: int, window: int) -> Tensor:
 
 
 @remembered
-def intervals(length: int, group: int, window: int, device: torch.device | str | None = None) -> Tensor:
+def intervals(length: int, group: int, window: int, device: torch.device | str = "cpu") -> Tensor:
     """The columns of [cores ; raw tokens] that each row sees.
 
     Args:
@@ -63,7 +63,7 @@ def chunk_intervals(start: int, stop: int, group: int, window: int) -> Tensor:
         C + i + 1 - g n(start)), where the first C = n(stop - 1) columns are cores and the raw tokens are
         kept from g n(start) on. Calls with the same arguments, as the layers of a model make, share one tensor.
     """
-    row = torch.arange(start, stop)
+    row = torch.arange(start, stop, device="cpu")
     n = cores_of_rows(row, group, window)
     raw = int(n[-1]) - group * int(n[0])  # the column of raw token 0
     starts, ends = torch.stack([torch.zeros_like(n), raw + group * n], dim=-1), torch.stack([n, raw + row + 1], dim=-1)

@@ -94,6 +94,7 @@ def check_gradients(attend: Attend, case: Case, through_lse: bool = False,
     """Gradients of q, k, v, through the output and if asked through the log-sum-exp, equal the dense ones."""
     generator = torch.Generator().manual_seed(1)
     grad_out = torch.randn(case.q.shape, generator=generator, dtype=torch.float64)
+    grad_out = grad_out.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)  # it arrives in any order of strides
     grad_lse = torch.randn(case.q.shape[:3], generator=generator, dtype=torch.float64) * through_lse
 
     def gradients(form: Attend) -> tuple[Tensor, ...]:
@@ -146,8 +147,9 @@ def check_large_logits(attend: Attend, case: Case, size: float = 1e5) -> None:
 
 
 def check_row_layouts(attend: Attend, case: Case) -> None:
-    """Views give what their copies give, the views being of stride 0 or with the features outside."""
-    views = [x[:, :, :1].expand(x.shape) for x in case.tensors], [x.mT.contiguous().mT for x in case.tensors]
+    """Views give what their copies give, of stride 0, with the features outside, or the heads inside."""
+    views = ([x[:, :, :1].expand(x.shape) for x in case.tensors], [x.mT.contiguous().mT for x in case.tensors],
+             [x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) for x in case.tensors])
     for q, k, v in views:
         view, copy = Case(q, k, v, case.intervals, case.scale), [x.contiguous() for x in (q, k, v)]
         got, _ = attend(*view.tensors, case.intervals, case.scale)

@@ -252,3 +252,20 @@ def test_a_table_made_for_inference_serves_training():
     with torch.inference_mode():
         made = cca.intervals(29, 3, 7)
     assert made is cca.intervals(29, 3, 7) and not made.is_inference()
+
+
+@pytest.mark.parametrize("backend", ["dense", "blocked"])
+def test_autocast_leaves_the_softmax_alone(backend):
+    q, k, v = torch.randn(3, 1, 2, 12, 8)
+    wanted, wanted_lse = interval_attention(q, k, v, causal_intervals(12), backend=backend, return_lse=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        out, lse = interval_attention(q, k, v, causal_intervals(12), backend=backend, return_lse=True)
+    assert lse.dtype == torch.float32 and torch.equal(lse, wanted_lse) and torch.equal(out, wanted)
+
+
+def test_a_table_is_on_the_cpu_unless_asked_for_elsewhere():
+    from cca_lab.mechanisms import cca, cca_rows
+
+    with torch.device("meta"):
+        tables = cca.intervals(31, 3, 7), cca_rows.chunk_intervals(3, 31, 3, 7)
+    assert all(table.device.type == "cpu" for table in tables)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -13,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
+from torch.profiler import ProfilerActivity, profile
 from typer.testing import CliRunner
 
 from cca_lab import paths
@@ -34,7 +36,7 @@ def built():
     """Build the op, or skip where that cannot be done."""
     if lacking := native_build.missing():
         pytest.skip(f"the native op cannot be built here: it lacks {lacking}")
-    native._load()
+    native.load()
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +160,53 @@ def test_gradient_checkpointing_and_compile():
 
 
 @needs_build
+def test_auto_compiles_without_a_word(monkeypatch):
+    """Asking whether the op is built is no business of the compiler's."""
+    monkeypatch.delenv(native_build.SWITCH)
+    case = bench.window_case(24, 5, 3)
+    attend = partial(interval_attention, intervals=case.intervals)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = torch.compile(attend, backend="eager")(*case.tensors)
+    assert torch.equal(got, attend(*case.tensors))
+
+
+def between_nan(x):
+    """The same numbers, contiguous, with NaN before and behind them in memory."""
+    memory = torch.full((x.numel() + 512,), float("nan"), dtype=x.dtype)
+    memory[256:-256] = x.flatten()
+    return memory[256:-256].view(x.shape)
+
+
+def check_reads_inside(attend, case):
+    """What lies around the inputs is not read: a weight of 0 would not hide a NaN."""
+    inside = strategies.Case(*map(between_nan, case.tensors), case.intervals, case.scale)
+    bench.check_same(attend, inside)
+    bench.check_gradients(attend, inside)
+
+
+@needs_build
+def test_a_table_spoilt_behind_the_check_is_refused():
+    x, table = torch.randn(1, 1, 20, 8), causal_intervals(20)
+    interval_attention(x, x, x, table, backend="native")
+    table.numpy()[0, 0, 19, 0, 1] = 10**8  # torch does not count this write
+    with pytest.raises(ValueError, match="out of range; was the table written into"):
+        interval_attention(x, x, x, table, backend="native")
+
+
+@needs_build
+def test_parts_of_the_key_gradients_stay_few(threads):
+    """With 15 threads and 32 heads: two sums of dk and dv for each head, not fifteen."""
+    threads(15)
+    x, bounds = torch.randn(1, 32, 1024, 16), causal_intervals(1024).permute(4, 0, 1, 3, 2).contiguous()
+    out, lse = torch.ops.cca_lab.forward(x, x, x, bounds, 0.25)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
+        torch.ops.cca_lab.backward(out, None, x, x, x, out, lse, bounds, 0.25)
+    largest = max(event.cpu_memory_usage for event in measured.events())
+    assert x.nbytes < largest <= 6 * x.nbytes, f"{largest / x.nbytes:.0f} times the keys"
+
+
+@needs_build
 def test_threads_share_the_work_and_leave_the_result(threads):
     """Forward the same to the bit; dk and dv, sums over the threads' blocks, equal but for their order."""
     case = long_case("CCA")
@@ -226,6 +275,7 @@ def two_threads(attend, case):
         torch.set_num_threads(before)
 
 
+FULL_WIDTH = bench.case_of(causal_intervals(300), 300, heads=1, head_dim=16)  # nothing is padded, so nothing copied
 ONE_HEAD = bench.case_of(causal_intervals(150), 150, heads=1)
 KILLS = [  # (mutant, the check that kills it, the case, what the check says)
     ("one_column_more", bench.check_hidden_columns, WINDOW, "edits of column"),
@@ -243,6 +293,8 @@ KILLS = [  # (mutant, the check that kills it, the case, what the check says)
     ("lse_gradient_dropped", through_lse, WINDOW, "gradient of q"),
     ("parts_overlap", two_threads, ONE_HEAD, "gradient of q"),
     ("last_part_only", two_threads, ONE_HEAD, "gradient of k"),
+    ("padding_keeps_strides", bench.check_row_layouts, WINDOW, "max error"),
+    ("reads_behind_the_end", check_reads_inside, FULL_WIDTH, "not finite"),
 ]
 
 
@@ -292,6 +344,8 @@ def test_auto_never_compiles(nothing_built):
 def test_auto_does_without_a_library_that_cannot_be_loaded(nothing_built):
     native_build.library().write_bytes(b"not a library")
     assert _backend("auto", X) is blocked_attention
+    with pytest.raises(ValueError, match="native: .*cannot be loaded.*delete it"):
+        interval_attention(X, X, X, causal_intervals(100), backend="native")
 
 
 @pytest.mark.parametrize(("name", "value", "words"), [

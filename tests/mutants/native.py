@@ -35,6 +35,9 @@ MUTANTS = [
     Mutant("lse_gradient_dropped", "interval_attention.cpp", "if (grad_lse) delta = delta - *grad_lse;", ""),
     Mutant("parts_overlap", "interval_attention.cpp", "row += parts * kBlockRows", "row += kBlockRows"),
     Mutant("last_part_only", "interval_attention.cpp", "x.sum(0)", "x[x.size(0) - 1]"),
+    Mutant("padding_keeps_strides", "interval_attention.cpp", ": x).contiguous();", ": x.contiguous());"),
+    Mutant("reads_behind_the_end", "forward.h", "values.at(run.columns.begin, 0)",
+           "values.at(run.columns.begin + (run.columns.end == 300), 0)"),
 ]
 # Registers of one column each and no optimisation: a mutant compiles in a second.
 _HEAD = """#pragma GCC optimize("O0")

@@ -38,7 +38,7 @@ struct Problem {
 // Contiguous, with features of 0 appended until they fill registers: they change no product.
 at::Tensor padded(const at::Tensor& x) {
   const int64_t missing = at::divup(x.size(-1), kGroup) * kGroup - x.size(-1);
-  return missing ? at::constant_pad_nd(x, {0, missing}) : x.contiguous();
+  return (missing ? at::constant_pad_nd(x, {0, missing}) : x).contiguous();  // padding keeps the order of strides
 }
 
 // Threads, each with a Space of its own, take tasks count - 1 .. 0 as they get free: the last rows of causal
@@ -71,6 +71,8 @@ std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& q, const at::Tensor
                                            const at::Tensor& bounds, double scale) {
   const auto queries = padded(q), keys = padded(k), values = padded(v);
   const Problem p(queries, keys, bounds);
+  TORCH_CHECK_VALUE(bounds.min().item<int64_t>() >= 0 && bounds.max().item<int64_t>() <= p.columns,
+                    "intervals: a column is out of range; was the table written into after it was checked?");
   const auto out = at::empty_like(queries), lse = at::empty({p.batch, p.heads, p.rows}, q.options());
   AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "interval_attention", [&] {
     forward_blocks<scalar_t>(p, queries, keys, values, static_cast<scalar_t>(scale), out, lse);
@@ -101,10 +103,10 @@ void backward_blocks(const Problem& p, const at::Tensor& grad_out, const at::Ten
   });
 }
 
-// So many sums of dk and dv, added in a fixed order at the end, that every thread has as many tasks as the others.
+// So many sums of dk and dv, added in a fixed order at the end, that threads have as many tasks each, or about four.
 int64_t parts_of(const Problem& p) {
   const int64_t tasks = p.batch * p.key_heads, threads = at::get_num_threads();
-  const int64_t even = tasks >= 4 * threads ? 1 : threads / std::gcd(threads, tasks);
+  const int64_t even = std::min(threads / std::gcd(threads, tasks), at::divup(4 * threads, tasks));
   return std::min(even, at::divup(p.rows, kBlockRows));
 }
 
