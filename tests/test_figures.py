@@ -236,3 +236,14 @@ def test_no_curve_is_dropped_for_want_of_a_colour():
     assert len(curves.growth([1, 2], six, ylabel="pairs").axes[0].lines) == 6
     with pytest.raises(ValueError, match="got 7, wanted at most 6"):
         curves.growth([1, 2], six | {"one more": [1, 2]}, ylabel="pairs")
+
+
+def test_a_drawing_that_fails_leaves_no_figure_open():
+    @style.styled
+    def fails():
+        plt.subplots()
+        raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        fails()
+    assert plt.get_fignums() == []

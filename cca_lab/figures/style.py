@@ -59,14 +59,18 @@ T = TypeVar("T")
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw a figure in the lab's style, whatever style the caller has, and take it off pyplot's list.
 
-    Off the list, a notebook shows the figure once: where it is the value of a cell.
+    Off the list, a notebook shows the figure once: where it is the value of a cell. What a drawing that fails had
+    begun is taken off as well.
     """
     @wraps(draw)
     def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.rc_context(seaborn.axes_style("white") | _RC):
-            figure = draw(*args, **kwargs)
-        plt.close(figure)
-        return figure
+        before = set(plt.get_fignums())
+        try:
+            with matplotlib.rc_context(seaborn.axes_style("white") | _RC):
+                return draw(*args, **kwargs)
+        finally:
+            for number in set(plt.get_fignums()) - before:
+                plt.close(number)
 
     return draw_in_style
 

@@ -28,7 +28,7 @@ def test_decode(tmp_path):
     out = tmp_path / "d.json"
     done = call("decode", "--out", str(out), "--length", "64", "--cache", "lococo", "--rounds", "1")
     assert done.exit_code == 0, done.output
-    assert [row["cache"] for row in json.loads(out.read_text())["rows"]] == ["full", "lococo"] * 2
+    assert [row["cache"] for row in json.loads(out.read_text())["rows"]] == ["full", "full, copied", "lococo"] * 2
 
 
 def test_model(tmp_path):
