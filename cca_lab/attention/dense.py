@@ -32,7 +32,7 @@ def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[
     """As `attention_matrix`, for a boolean mask (b, h, L, N) of the columns that each row sees."""
     dtype = accumulation_dtype(q.dtype)
     queries = _rows_of_key_head(q.to(dtype), k.shape[1])  # (B, Hk, H/Hk * L, D)
-    scores = (_product(queries, k.to(dtype).mT) * scale).view(*q.shape[:-1], -1)
+    scores = (product(queries, k.to(dtype).mT) * scale).view(*q.shape[:-1], -1)
     scores = scores.masked_fill(~visible, float("-inf"))  # (B, H, L, N)
     lse = scores.logsumexp(dim=-1)
     return (scores - lse.unsqueeze(-1)).exp(), lse
@@ -87,10 +87,10 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
 def weigh(weights: Tensor, v: Tensor) -> Tensor:
     """Sum values (B, Hk, N, D) with weights (B, H, L, N): (B, H, L, D)."""
     rows = _rows_of_key_head(weights, v.shape[1])  # (B, Hk, H/Hk * L, N)
-    return _product(rows, v.to(weights.dtype)).view(*weights.shape[:-1], -1)
+    return product(rows, v.to(weights.dtype)).view(*weights.shape[:-1], -1)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def product(a: Tensor, b: Tensor) -> Tensor:
     """The matrix product in the dtype of its operands, under autocast too."""
     with torch.autocast(a.device.type, enabled=False):
         return a @ b

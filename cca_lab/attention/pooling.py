@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
 
 WEIGHTS = ("softmax", "mean", "max")
@@ -125,12 +125,12 @@ def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: flo
     last = last.unflatten(1, (key_heads, -1)).transpose(2, 3)  # (B, Hk, M, r, D)
     if not per_query_head:
         last = last.mean(dim=3, keepdim=True)  # the mean of the logits is the logit of the mean query
-    return (last @ keys.to(dtype).mT * scale).softmax(dim=-1)
+    return (product(last, keys.to(dtype).mT) * scale).softmax(dim=-1)
 
 
 def _pool(phi: Tensor, members: Tensor) -> Tensor:
     """Weighted sums: phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D)."""
-    pooled = phi @ members.to(phi.dtype)  # (B, Hk, M, r, D)
+    pooled = product(phi, members.to(phi.dtype))  # (B, Hk, M, r, D)
     return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
 
 

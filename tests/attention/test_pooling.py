@@ -203,3 +203,11 @@ def test_mutants_die(mutant, check, message):
     check()
     with mock.patch.object(*wrong.MUTANTS[mutant], mutant), pytest.raises(AssertionError, match=message):
         check()
+
+
+def test_autocast_leaves_the_weights_alone():
+    q, k, v = torch.randn(3, 1, 2, 12, 8)
+    wanted = pool_groups(q, k, v, 4, return_phi=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = pool_groups(q, k, v, 4, return_phi=True)
+    assert all(map(torch.equal, got, wanted))
