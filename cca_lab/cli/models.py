@@ -24,6 +24,12 @@ def pretrain(
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     text: Text = None,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's choice.")] = 0,
+    attention: Annotated[str, typer.Option(help="The mechanism to train with from the first step on.")] = "full",
+    group: Group = None,
+    window: Window = None,
+    option: Option = None,
+    shift: Annotated[int, typer.Option(help="The most tokens of text before the documents of the question "
+                                            "stages, so that no group learns to be a document.")] = 0,
 ) -> None:
     """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
     from cca_lab.commands.pretrain import PretrainOptions
@@ -31,7 +37,7 @@ def pretrain(
 
     with door():
         run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
-                            seed, text, threads))
+                            seed, text, threads, attention, given(option, group=group, window=window), shift))
     typer.echo(f"written: {out}")
 
 
@@ -84,7 +90,7 @@ def evaluate(
     option: Option = None,
     length: Length = None,
     windows: Annotated[int, typer.Option(help="Windows of held-out text.")] = 64,
-    questions: Annotated[int, typer.Option(help="Questions for each answer position.")] = 40,
+    questions: Annotated[int, typer.Option(help="Questions for each answer position.")] = 64,
     text: Text = None,
     out: Annotated[Path | None, typer.Option(help="JSON file to write.", show_default="none")] = None,
 ) -> None:

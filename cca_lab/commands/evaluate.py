@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 from cca_lab.bench.report import device, device_name, print_table, write_json
 from cca_lab.models import attention_of, load_pretrained
-from cca_lab.models.evaluate import POSITIONS, Estimate, exact_match, perplexity
+from cca_lab.models.evaluate import OFFSETS, POSITIONS, Estimate, exact_match, perplexity
 from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
@@ -33,15 +33,15 @@ class Evaluation:
     task: MultiDocumentQA | None
     length: int
     windows: int = 64
-    questions: int = 40
+    questions: int = 64
 
     def measure(self, model: PreTrainedModel) -> dict:
         """Return the perplexity and the exact match by position, as JSON values."""
         found = {"perplexity": asdict(perplexity(model, self.stream, length=self.length, windows=self.windows))}
         if self.task is not None and self.questions:
-            found["documents"] = self.task.documents_in(self.length)
-            matches = exact_match(model, self.task, length=self.length, questions=self.questions)
-            found["exact_match"] = {str(position): asdict(value) for position, value in matches.items()}
+            found["documents"] = self.task.documents_in(self.length - OFFSETS + 1)
+            matches = exact_match(model, self.task, length=self.length, text=self.stream, questions=self.questions)
+            found["exact_match"] = matches.as_json()
         return found
 
 
@@ -51,7 +51,7 @@ def context_of(model: PreTrainedModel) -> int:
 
 
 def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length: int | None = None,
-                    windows: int = 64, questions: int = 40) -> Evaluation:
+                    windows: int = 64, questions: int = 64) -> Evaluation:
     """Prepare an evaluation over the held-out side of a corpus.
 
     Raises:
@@ -87,7 +87,7 @@ def print_evaluations(found: dict[str, dict], title: str) -> None:
 
 
 def evaluate(model_name: str, attention: str | None, options: dict, *, length: int | None = None,
-             windows: int = 64, questions: int = 40, text: str | None = None, out: Path | None = None) -> dict:
+             windows: int = 64, questions: int = 64, text: str | None = None, out: Path | None = None) -> dict:
     """Load a model, measure it, print the table, write the JSON if asked; return the measurement."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()

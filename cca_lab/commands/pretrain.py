@@ -15,7 +15,9 @@ from cca_lab.commands.card import model_card
 from cca_lab.commands.pretrain_options import PretrainOptions
 from cca_lab.commands.progress import training_progress
 from cca_lab.models.base import new_model
+from cca_lab.models.checkpoints import save_pretrained
 from cca_lab.models.evaluate import exact_match, perplexity
+from cca_lab.models.plugin import swap_attention
 from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
 from cca_lab.models.tokenizer import train_tokenizer
 from cca_lab.tasks.corpus import Corpus, load_corpus
@@ -57,13 +59,14 @@ def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, Pre
     model = new_model(options.family, vocabulary=options.vocabulary, context=options.context,
                       width=options.width, layers=options.layers, heads=options.heads,
                       end_of_text=tokenizer.eos_token_id)
+    swap_attention(model, options.attention, **options.attention_options)
     return model, tokenizer
 
 
 def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, recipe: Recipe,
            options: PretrainOptions) -> tuple[list[dict], list[dict]]:
     """Run the curriculum; return the loss curve and when each stage was reached."""
-    pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
+    pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed, options.shift)
     plan = curriculum(options.context, options.tokens)
     curve, stages, record = [], [], {}
     with training_progress(f"pretraining {options.out.name}", options.tokens) as report:
@@ -87,19 +90,17 @@ def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Co
     ngrams = {order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy()) for order in orders}
     task = MultiDocumentQA(tokenizer)
     lengths = [length for length in (128, 256, 512, 1024) if length < context] + [context]
-    matches = {length: exact_match(model, task, length=length) for length in lengths}
+    matches = {length: exact_match(model, task, length=length, text=held_out).as_json() for length in lengths}
     return {"perplexity": asdict(perplexity(model, held_out, length=min(context, len(held_out)), windows=160)),
             "ngram_perplexity": ngrams,
             "documents": {length: task.documents_in(length) for length in lengths},
-            "exact_match": {length: {str(position): asdict(estimate) for position, estimate in found.items()}
-                            for length, found in matches.items()}}
+            "exact_match": matches}
 
 
 def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dict, out: Path) -> None:
     aside = out.with_name(out.name + ".part")
     shutil.rmtree(aside, ignore_errors=True)
-    model.save_pretrained(aside)
-    tokenizer.save_pretrained(aside)
+    save_pretrained(model, aside, tokenizer)
     (aside / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n", encoding="utf-8")
     (aside / "README.md").write_text(model_card(card), encoding="utf-8")
     os.replace(aside, out)

@@ -48,12 +48,15 @@ def recovery() -> str:
         found = _read(path)
         for name, row in found["rows"].items():
             perplexity, matches = row["perplexity"], row["exact_match"]
-            overall = matches["all"]
+            overall, shares = matches["all"], [offset["value"] for offset in matches["by_offset"]]
+            group = found["options"]["group"]
             rows.append([f"`{found['model']}`", name,
                          f"{perplexity['value']:.1f} [{perplexity['low']:.1f}, {perplexity['high']:.1f}]",
                          f"{_percent(overall['value'])} [{100 * overall['low']:.0f}, {100 * overall['high']:.0f}]",
+                         _percent(sum(shares[::group]) / len(shares[::group])), _percent(min(shares)),
                          *(_percent(matches[position]["value"]) for position in PLACES)])
-    return _table(["model", "attention", "perplexity", "exact match", *PLACES.values()], rows)
+    return _table(["model", "attention", "perplexity", "exact match, every offset", "documents on groups",
+                   "worst offset", *PLACES.values()], rows)
 
 
 def attention() -> str:

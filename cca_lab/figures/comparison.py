@@ -23,7 +23,7 @@ def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
     """
     titles = [row["title"] for row in rows.values()]
     first = next(iter(rows.values()))
-    places = [place for place in first["exact_match"] if place != "all"]
+    places = [place for place in first["exact_match"] if place not in ("all", "by_offset")]
     matches = np.array([[100 * row["exact_match"][place]["value"] for place in places] for row in rows.values()])
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, _HEAD + _ROW * len(rows)), sharey=True,
                                          width_ratios=(1.1, 1.0))

@@ -1,23 +1,24 @@
 """Two numbers for a checkpoint: perplexity on held-out text, exact match on questions."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import bootstrap
+from scipy.stats import binomtest, bootstrap
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 RESAMPLES = 2000
+OFFSETS = 16
 POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % bootstrap interval.
+    """A value with its 95 % interval.
 
     Attributes:
         value: the point estimate.
@@ -98,39 +99,92 @@ def _in_eval_mode(model: PreTrainedModel, input_ids: Tensor, **options) -> Tenso
         model.train(was_training)
 
 
+def share_right(hits: np.ndarray) -> Estimate:
+    """Estimate a share of successes with Wilson's interval, which stays open where all are right or wrong."""
+    found = binomtest(int(hits.sum()), hits.size)
+    interval = found.proportion_ci(method="wilson")
+    return Estimate(float(hits.mean()), float(interval.low), float(interval.high), hits.size)
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Which questions were answered, by the place of the answer and the offset of the text.
+
+    Attributes:
+        hits: bool (positions, offsets, questions).
+        positions: where the answering document stood, 0 (first) to 1 (last).
+    """
+
+    hits: np.ndarray
+    positions: tuple[float, ...]
+
+    @property
+    def overall(self) -> Estimate:
+        """The mean over every position and offset."""
+        return share_right(self.hits)
+
+    def by_position(self) -> dict[float, Estimate]:
+        """Return the mean over offsets at each position."""
+        return {position: share_right(hits) for position, hits in zip(self.positions, self.hits, strict=True)}
+
+    def by_offset(self) -> list[Estimate]:
+        """Return the mean over positions at each number of tokens before the documents, from 0 on."""
+        return [share_right(hits) for hits in self.hits.swapaxes(0, 1)]
+
+    def as_json(self) -> dict:
+        """Return every estimate as JSON values."""
+        return {**{str(position): asdict(value) for position, value in self.by_position().items()},
+                "all": asdict(self.overall), "by_offset": [asdict(value) for value in self.by_offset()]}
+
+
 @torch.no_grad()
-def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, questions: int = 100,
-                positions: tuple[float, ...] = POSITIONS, batch: int = 10,
-                seed: int = 1) -> dict[float | str, Estimate]:
-    """Return the share of questions whose greedily decoded answer is exactly right.
+def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, text: Tensor | None = None,
+                offsets: int = OFFSETS, questions: int = 64, positions: tuple[float, ...] = POSITIONS,
+                batch: int = 16, seed: int = 1) -> Matches:
+    """Return which questions a model answers exactly, its answers decoded greedily.
+
+    A mechanism that pools groups of tokens may answer where a document fills a group, and nowhere
+    else. So the documents of question j stand behind j mod `offsets` tokens of other text.
 
     Args:
         model: any causal language model of transformers.
         task: the questions, in the model's tokens.
         length: the longest context, in tokens.
-        questions: how many questions for each position.
+        text: (n,) token ids of a text that the tokens before the documents are drawn from.
+        offsets: how many starts of the documents are tried: 0, 1, ... tokens of text before them.
+        questions: how many questions for each position; rounded up to a multiple of `offsets`.
         positions: where the answering document stands, 0 (first) to 1 (last).
         batch: contexts a forward.
         seed: of the questions; the same for every model, so that they compare.
 
-    Returns:
-        One estimate for each position, and one under "all".
-
     Raises:
-        ValueError: for no questions, or a context too short for one document.
+        ValueError: for no questions, a context too short for one document, or offsets without text.
     """
-    if questions < 1 or length < task.document_length + task.question_length:
+    shortest = task.document_length + task.question_length
+    if questions < 1 or length - offsets + 1 < shortest:
         raise ValueError(f"questions, length: got {questions} and {length}, wanted at least 1 question and "
-                         f"{task.document_length + task.question_length} tokens (one document and the question)")
-    hits: dict[float | str, np.ndarray] = {}
-    for position in positions:
-        generator = torch.Generator().manual_seed(seed)
-        right = []
-        for start in range(0, questions, batch):
-            rows = min(batch, questions - start)
-            drawn = task.batch(rows, length, generator, position)
-            logits = _in_eval_mode(model, drawn.input_ids.to(model.device), logits_to_keep=1)
-            right.append(logits[:, -1].argmax(-1).cpu() == drawn.answers)  # an answer is one token
-        hits[position] = torch.cat(right).double().numpy()
-    hits["all"] = np.concatenate(list(hits.values()))
-    return {key: bootstrap_mean(values) for key, values in hits.items()}
+                         f"{shortest + offsets - 1} tokens (one document, the question, and the text before them)")
+    if offsets < 1 or (offsets > 1 and (text is None or len(text) < offsets)):
+        raise ValueError(f"offsets: got {offsets}, wanted 1, or a text of as many tokens to put before the documents")
+    each = -(-questions // offsets)
+    hits = np.zeros((len(positions), offsets, each), dtype=bool)
+    for at in np.ndindex(len(positions), offsets):
+        place, offset = at
+        generator = torch.Generator().manual_seed(_draw_seed(seed, *at))
+        drawn = task.batch(each, length - offsets + 1, generator, positions[place])
+        ids = torch.cat([_windows(text, each, offset, generator), drawn.input_ids], dim=1)  # (each, L)
+        logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1) for rows in ids.split(batch)])
+        hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # an answer is one token
+    return Matches(hits, positions)
+
+
+def _draw_seed(*entropy: int) -> int:
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _windows(text: Tensor | None, rows: int, length: int, generator: torch.Generator) -> Tensor:
+    """Return windows of a text at random places, (rows, length)."""
+    if length == 0:
+        return torch.empty(rows, 0, dtype=torch.long)
+    start = torch.randint(len(text) - length + 1, (rows, 1), generator=generator)
+    return text[start + torch.arange(length)]

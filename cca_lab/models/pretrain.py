@@ -142,11 +142,13 @@ class Pretrainer:
         corpus: real text.
         recipe: hyperparameters.
         seed: of every draw.
+        shift: the most tokens of text before the documents of the "question" stages, so that groups of
+            tokens do not learn to be documents; 0 for none.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
-                 recipe: Recipe, seed: int = 0) -> None:
-        self.model, self.recipe = model, recipe
+                 recipe: Recipe, seed: int = 0, shift: int = 0) -> None:
+        self.model, self.recipe, self.shift = model, recipe, shift
         self.generator = torch.Generator().manual_seed(seed)
         self.task = MultiDocumentQA(tokenizer)
         self.vocabulary = len(tokenizer)
@@ -157,11 +159,13 @@ class Pretrainer:
     def _task_batch(self, stage: Stage, rows: int) -> tuple[Tensor, Tensor]:
         if stage.task == "copy":
             return copy_batch(rows, stage.length, self.vocabulary, self.generator)
-        if stage.task == "question":
+        asks = stage.task == "question"
+        if asks and not self.shift:
             return self.task.training_batch(rows, stage.length, self.generator)
-        most = max(1, stage.length - SHORTEST)
+        most = self.shift + 1 if asks else max(1, stage.length - SHORTEST)
         before = int(torch.randint(most, (), generator=self.generator))  # tokens of text first
-        task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
+        draw = self.task.training_batch if asks else self.task.interleaved_batch
+        task, known = draw(rows, stage.length - before, self.generator)
         text = self.sample_text(rows, before)
         return torch.cat([text, task], dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
 

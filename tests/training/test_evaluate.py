@@ -70,8 +70,8 @@ def test_windows_are_spread_evenly_and_end_within_the_stream(tokens):
 
 def test_a_model_that_looks_up_answers_everything_at_every_position():
     task = MultiDocumentQA(small.tokenizer())
-    found = exact_match(Rule(look_up), task, length=120, questions=5)
-    assert {key: estimate.value for key, estimate in found.items()} == dict.fromkeys(found, 1.0)
+    found = exact_match(Rule(look_up), task, length=120, questions=5, offsets=1)
+    assert found.hits.shape == (5, 1, 5) and found.hits.all()
 
 
 def test_a_model_that_sees_the_last_documents_only_answers_the_last_position_only():
@@ -82,7 +82,7 @@ def test_a_model_that_sees_the_last_documents_only_answers_the_last_position_onl
         visible[:, :-3 * task.document_length] = 0
         return look_up(visible)
 
-    found = exact_match(Rule(short_sighted), task, length=120, questions=5)
+    found = exact_match(Rule(short_sighted), task, length=120, questions=5, offsets=1).by_position()
     assert found[1.0].value == 1.0 and found[0.0].value == found[0.5].value == 0.0
 
 
@@ -90,8 +90,30 @@ def test_questions_are_the_same_for_every_model():
     seen = []
     task = MultiDocumentQA(small.tokenizer())
     for _ in range(2):
-        exact_match(Rule(lambda ids: seen.append(ids) or look_up(ids)), task, length=64, questions=3, positions=(0.5,))
+        exact_match(Rule(lambda ids: seen.append(ids) or look_up(ids)), task, length=64, questions=3, offsets=1,
+                    positions=(0.5,))
     assert torch.equal(seen[0], seen[1])
+
+
+def test_a_model_that_answers_on_aligned_documents_only_is_found_out():
+    """What the first recipe had learnt: documents that begin on groups."""
+    task = MultiDocumentQA(small.tokenizer())
+    text = tokenize(small.corpus().validation, small.tokenizer())
+
+    def aligned(ids):
+        before = ids.shape[1] - task.question_length
+        return look_up(ids) * (before % task.document_length == 0)
+
+    found = exact_match(Rule(aligned), task, length=120, text=text, offsets=8, questions=8)
+    assert [estimate.value for estimate in found.by_offset()] == [1.0] + 7 * [0.0]
+    assert found.overall.value == 1 / 8
+    assert exact_match(Rule(aligned), task, length=113, questions=8, offsets=1).overall.value == 1.0  # the old score
+
+
+def test_an_interval_stays_open_where_every_question_is_right():
+    task = MultiDocumentQA(small.tokenizer())
+    found = exact_match(Rule(look_up), task, length=120, questions=20, offsets=1).overall
+    assert found.high == 1.0 and 0.9 < found.low < 1.0
 
 
 def test_the_model_keeps_its_mode():
