@@ -8,6 +8,9 @@ import inspect
 import os
 import re
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +18,7 @@ from IPython.display import Markdown, display
 
 CHECK_TYPE = "application/vnd.cca-lab.check+json"
 RESULT_TYPE = "application/vnd.cca-lab.result+json"
+BAR = 30  # characters of a progress bar
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,41 @@ def show_source(thing: Any) -> None:
     longest = max((len(run) for run in re.findall(r"`+", source)), default=0)
     fence = "`" * max(3, longest + 1)
     display(Markdown(f"{fence}python\n{source}\n{fence}"))
+
+
+@contextmanager
+def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Show a bar that moves while a cell works, and one line about its end when it is done.
+
+    Args:
+        title: stands before the bar.
+        total: what `done` runs to.
+
+    Yields:
+        report(done, text).
+    """
+    handle, start = display(Text(f"{title}: 0 of {total}"), display_id=True), time.perf_counter()
+    done = 0
+
+    def report(now: int, text: str = "") -> None:
+        nonlocal done
+        done = now
+        left = (time.perf_counter() - start) * (total - done) / max(1, done)
+        bar = "#" * round(BAR * done / total)
+        handle.update(Text(f"{title} [{bar:.<{BAR}}] {done} of {total}  {text}  {left:.0f} s left"))
+
+    yield report
+    handle.update(Text(f"{title}: {done} of {total} done"))
+
+
+class Text:
+    """Text that is shown as it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def interpret_kernels() -> bool:

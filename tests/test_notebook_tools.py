@@ -1,12 +1,17 @@
-"""Running kernels in a notebook: the switch comes before Triton, and what is shown compiled is what is compiled."""
+"""What notebooks call: the switch that comes before Triton, compiled kernels as they are, a bar that leaves no times."""
 
+import itertools
 import subprocess
 import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
+from cca_lab import notebook_tools
 from cca_lab.attention.fused import installed
 from cca_lab.attention.kernels.compiled import DTYPES, Compiled, compiled, instructions_of
+from cca_lab.notebook_tools import live_progress
 from cca_lab.paths import repository
 
 
@@ -82,3 +87,56 @@ def test_each_kernel_that_notebooks_show_compiles_without_spills(kernel):
     assert bool(code.matrix_instructions) == (kernel in ("online_softmax", "interval_forward"))
     assert code.excerpt("ld.global").startswith("@%p")  # a masked load
     assert "/" not in "".join(code.instructions).replace("//", "")
+
+
+class Screen:
+    """What a notebook shows: `display` in IPython's stead, which gives a handle where it is asked for one."""
+
+    def __init__(self):
+        self.shown = []
+
+    def display(self, thing, display_id=False):
+        self.shown.append(repr(thing))
+        return self if display_id else None
+
+    def update(self, thing):
+        self.shown.append(repr(thing))
+
+
+def shown_while(monkeypatch, total, reports, progress=live_progress, seconds=2.0):
+    """Return what a bar shows, one text after the other, when each report comes so many seconds after the last."""
+    screen, clock = Screen(), itertools.count(100.0, seconds)
+    monkeypatch.setattr(notebook_tools, "display", screen.display)
+    monkeypatch.setattr(notebook_tools, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    with progress("training", total) as report:
+        for each in reports:
+            report(*each)
+    return screen.shown
+
+
+def test_a_bar_moves_and_ends_as_one_line_without_times(monkeypatch):
+    """So that a notebook that is run again is the same file."""
+    begun, first, second, ended = shown_while(monkeypatch, 4, [(1, "loss 3"), (4, "loss 2")])
+    assert begun == "training: 0 of 4" and ended == "training: 4 of 4 done"
+    assert first == "training [########......................] 1 of 4  loss 3  6 s left"  # 2 s for one of four
+    assert second == f"training [{30 * '#'}] 4 of 4  loss 2  0 s left"
+    slower = shown_while(monkeypatch, 4, [(1, "loss 3"), (4, "loss 2")], seconds=3.0)
+    assert slower[1] != first and slower[-1] == ended
+
+
+def test_a_bar_of_a_run_that_stopped_early_says_how_far_it_came(monkeypatch):
+    assert shown_while(monkeypatch, 4, [(1,), (2,)])[-1] == "training: 2 of 4 done"
+    assert shown_while(monkeypatch, 4, [])[-1] == "training: 0 of 4 done"
+
+
+@contextmanager
+def timed_to_the_end(title, total):
+    """Mutant: leaves the last bar standing, with its seconds."""
+    with live_progress(title, total) as report:
+        yield report
+    notebook_tools.display.__self__.shown.pop()
+
+
+def test_a_bar_that_stays_would_be_seen(monkeypatch):
+    runs = [shown_while(monkeypatch, 4, [(1, "")], timed_to_the_end, seconds)[-1] for seconds in (2.0, 3.0)]
+    assert runs[0] != runs[1]

@@ -5,7 +5,27 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.cli.options import Group, Length, Model, Option, Text, Window, door, given
+from cca_lab.cli.options import (
+    FINETUNING,
+    READING,
+    Group,
+    Grow,
+    Length,
+    Model,
+    Optimizer,
+    Option,
+    Precision,
+    Rate,
+    Rows,
+    Steps,
+    Strategy,
+    Text,
+    TextShare,
+    Window,
+    door,
+    given,
+)
+from cca_lab.recipe import FinetuneConfig, Reading
 
 app = typer.Typer()
 
@@ -28,8 +48,6 @@ def pretrain(
     group: Group = None,
     window: Window = None,
     option: Option = None,
-    shift: Annotated[int, typer.Option(help="The most tokens of text before the documents of the question "
-                                            "stages, so that no group learns to be a document.")] = 0,
 ) -> None:
     """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
     from cca_lab.commands.pretrain import PretrainOptions
@@ -37,7 +55,7 @@ def pretrain(
 
     with door():
         run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
-                            seed, text, threads, attention, given(option, group=group, window=window), shift))
+                            seed, text, threads, attention, given(option, group=group, window=window)))
     typer.echo(f"written: {out}")
 
 
@@ -49,27 +67,29 @@ def finetune(
     group: Group = None,
     window: Window = None,
     option: Option = None,
-    strategy: Annotated[str, typer.Option(help="full, qkv (W^Q, W^K, W^V only), compressor (LoCoCo's) or "
-                                               "none.")] = "full",
-    steps: Annotated[int, typer.Option(help="Optimizer steps.")] = 100,
-    learning_rate: Annotated[float, typer.Option(help="After warm-up.")] = 1e-3,
-    warmup: Annotated[int, typer.Option(help="Steps of warm-up.")] = 10,
-    accumulation: Annotated[int, typer.Option(help="Micro-steps a step.")] = 1,
-    rows: Annotated[int, typer.Option(help="Sequences a micro-step and process.")] = 8,
+    strategy: Strategy = FINETUNING.strategy,
+    steps: Steps = FINETUNING.steps,
+    learning_rate: Rate = FINETUNING.learning_rate,
+    optimizer: Optimizer = FINETUNING.optimizer,
+    grow: Grow = FINETUNING.grow,
+    warmup: Annotated[int, typer.Option(help="Steps of warm-up.")] = FINETUNING.warmup,
+    accumulation: Annotated[int, typer.Option(help="Micro-steps into which a step's sequences are cut.")] = 1,
+    rows: Rows = READING.rows,
     length: Length = None,
-    text_share: Annotated[float, typer.Option(help="Share of sequences that are text.")] = 0.75,
+    text_share: TextShare = READING.text_share,
+    precision: Precision = FINETUNING.precision,
     save_every: Annotated[int, typer.Option(help="Steps between checkpoints; 0: at the end only.")] = 50,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 0,
     text: Text = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
 ) -> None:
     """Swap a model's attention and finetune it on text and questions; Ctrl-C saves before it leaves."""
-    from cca_lab.commands.finetune import Reading
     from cca_lab.commands.finetune import finetune as run
-    from cca_lab.models.finetune import FinetuneConfig
+    from cca_lab.models.finetune import Diverged
 
     with door():
-        config = FinetuneConfig(steps, strategy, learning_rate, warmup, accumulation, save_every=save_every)
+        config = FinetuneConfig(steps, strategy, learning_rate, optimizer, warmup, accumulation,
+                                save_every=save_every, grow=grow, precision=precision)
         try:
             run(model, attention, given(option, group=group, window=window), config,
                 Reading(length, rows, text_share, seed), out, text=text, resume=resume)
@@ -78,6 +98,9 @@ def finetune(
             typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",
                        err=True)
             raise typer.Exit(130) from None
+        except Diverged as error:
+            typer.echo(f"diverged: {error}", err=True)
+            raise typer.Exit(3) from None
 
 
 @app.command()
@@ -105,24 +128,48 @@ def evaluate(
 @app.command()
 def recover(
     model: Model,
-    out: Annotated[Path, typer.Option(help="JSON file to write.")],
-    group: Annotated[int, typer.Option(help="Tokens a core.")] = 16,
-    window: Annotated[int, typer.Option(help="Local window.")] = 128,
-    steps: Annotated[int, typer.Option(help="Optimizer steps of each finetuning.")] = 200,
-    learning_rate: Annotated[float, typer.Option(help="Of each finetuning.")] = 1e-3,
-    rows: Annotated[int, typer.Option(help="Sequences a step.")] = 8,
+    out: Annotated[Path, typer.Option(help="JSON file to write; a stopped command goes on where it stood.")],
+    group: Annotated[list[int] | None, typer.Option(help="Tokens a core; may be given several times.",
+                                                    show_default="8, 4, 16")] = None,
+    window: Annotated[list[int] | None, typer.Option(help="Local window; may be given several times.",
+                                                     show_default="64")] = None,
+    mechanism: Annotated[list[str] | None, typer.Option(help="Another mechanism to finetune beside CCA; may be "
+                                                             "given several times.", show_default="none")] = None,
+    aligned: Annotated[bool, typer.Option("--aligned", help="Also train on documents at fixed places only.")] = False,
+    seeds: Annotated[int, typer.Option(help="Finetunings of each setting.")] = 3,
+    strategy: Strategy = FINETUNING.strategy,
+    steps: Steps = FINETUNING.steps,
+    learning_rate: Rate = FINETUNING.learning_rate,
+    optimizer: Optimizer = FINETUNING.optimizer,
+    grow: Grow = FINETUNING.grow,
+    rows: Rows = READING.rows,
     length: Length = None,
-    text_share: Annotated[float, typer.Option(help="Share of sequences that are text.")] = 0.75,
-    seed: Annotated[int, typer.Option(help="Of the data.")] = 0,
+    text_share: TextShare = READING.text_share,
     text: Text = None,
 ) -> None:
-    """Measure a model before the swap to CCA, after it, and after finetuning."""
-    from cca_lab.commands.finetune import Reading
+    """Measure a model before the swap to CCA, after it, and after finetuning, at every offset of the text."""
     from cca_lab.commands.recover import recover as run
 
     with door():
-        run(model, {"group": group, "window": window}, steps, learning_rate,
-            Reading(length, rows, text_share, seed), out, text=text)
+        config = FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow)
+        run(model, out, config=config, reading=Reading(length, rows, text_share), groups=group or (8, 4, 16),
+            windows=window or (64,), seeds=seeds, mechanisms=mechanism or (), aligned=aligned, text=text)
+
+
+@app.command()
+def sweep(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="JSON file to write; a stopped command goes on where it stood.")],
+    group: Annotated[int, typer.Option(help="Tokens a core.")] = 8,
+    window: Annotated[int, typer.Option(help="Local window.")] = 64,
+    seeds: Annotated[int, typer.Option(help="Of the recipes that are close to each other.")] = 3,
+    text: Text = None,
+) -> None:
+    """Try recipes for finetuning on CCA, and on full attention as the control."""
+    from cca_lab.commands.sweep import sweep as run
+
+    with door():
+        run(model, out, group=group, window=window, seeds=seeds, text=text)
 
 
 @app.command()

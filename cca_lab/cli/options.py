@@ -8,6 +8,10 @@ from typing import Annotated
 
 import typer
 
+from cca_lab.recipe import FinetuneConfig, Reading
+
+FINETUNING, READING = FinetuneConfig(), Reading()  # whose defaults the options show
+
 Start = Annotated[str | None, typer.Option("--from", help="First notebook to run, such as 05.")]
 Only = Annotated[str | None, typer.Option("--only", help="The one notebook to run, such as 01.")]
 Folder = Annotated[Path | None, typer.Option("--folder", help="Folder of the notebooks.",
@@ -21,6 +25,14 @@ Length = Annotated[int | None, typer.Option(help="Tokens of a sequence.",
                                             show_default="the model's context, at most 1024")]
 Text = Annotated[str | None, typer.Option(help="A text file, a folder, or hub:NAME.",
                                           show_default="the standard library")]
+Strategy = Annotated[str, typer.Option(help="full, qkv (W^Q, W^K, W^V only), compressor (LoCoCo's) or none.")]
+Steps = Annotated[int, typer.Option(help="Optimizer steps of a finetuning.")]
+Rate = Annotated[float, typer.Option(help="After warm-up.")]
+Optimizer = Annotated[str, typer.Option(help="adamw, or muon for the blocks' matrices.")]
+Grow = Annotated[float, typer.Option(help="Share of the steps over which groups grow from 2 tokens to their size.")]
+Precision = Annotated[str, typer.Option(help="float32, bf16, or auto: bf16 where it is faster.")]
+Rows = Annotated[int, typer.Option(help="Sequences a step, over all processes.")]
+TextShare = Annotated[float, typer.Option(help="Share of sequences that are text, the rest are questions.")]
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def _command(options: dict) -> str:
     """Write the command that made a model: its options that are not the defaults."""
     defaults = {field.name: field.default for field in fields(PretrainOptions)}
     given = [f"--{key.replace('_', '-')} {value:g}" if isinstance(value, float) else f"--{key} {value}"
-             for key, value in options.items() if key != "out" and value != defaults[key]]
+             for key, value in options.items() if key not in ("out", "attention_options") and value != defaults[key]]
+    given += [f"--{key} {value}" if key in ("group", "window") else f"--option {key}={value}"
+              for key, value in options.get("attention_options", {}).items()]
     return f"cca-lab pretrain {' '.join(given)} --out data/models/{options['out']}"
 
 

@@ -14,6 +14,9 @@ from cca_lab.models.evaluate import OFFSETS, POSITIONS, Estimate, exact_match, p
 from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+from cca_lab.tasks.varied_documents import VariedDocumentQA
+
+KINDS = ("exact_match", "varied_match")  # of the measurements, in the order of `question_tasks`
 
 
 @dataclass(frozen=True)
@@ -22,15 +25,16 @@ class Evaluation:
 
     Attributes:
         stream: (n,) token ids of the held-out text.
-        task: the questions; None where the tokenizer lacks the names. A context holds at most as many
-            documents as there are first names, which the measurement records as "documents".
+        tasks: the questions, over documents of one length and of varied lengths; none where the tokenizer
+            lacks the names. A context holds at most as many documents as there are first names, which the
+            measurement records as "documents".
         length: tokens of a window and of a context.
         windows: windows of text.
         questions: questions a position.
     """
 
     stream: torch.Tensor
-    task: MultiDocumentQA | None
+    tasks: tuple[MultiDocumentQA, ...]
     length: int
     windows: int = 64
     questions: int = 64
@@ -38,10 +42,9 @@ class Evaluation:
     def measure(self, model: PreTrainedModel) -> dict:
         """Return the perplexity and the exact match by position, as JSON values."""
         found = {"perplexity": asdict(perplexity(model, self.stream, length=self.length, windows=self.windows))}
-        if self.task is not None and self.questions:
-            found["documents"] = self.task.documents_in(self.length - OFFSETS + 1)
-            matches = exact_match(model, self.task, length=self.length, text=self.stream, questions=self.questions)
-            found["exact_match"] = matches.as_json()
+        for kind, task in zip(KINDS, self.tasks if self.questions else (), strict=False):
+            matches = exact_match(model, task, length=self.length, text=self.stream, questions=self.questions)
+            found[kind] = matches.as_json() | {"documents": task.documents_in(self.length - OFFSETS + 1)}
         return found
 
 
@@ -61,16 +64,19 @@ def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length
     length = min(1024, context) if length is None else length
     if not 2 <= length <= context:
         raise ValueError(f"length: got {length}, wanted 2 to {context}, the model's context; give a shorter one")
-    return Evaluation(tokenize(corpus.validation, tokenizer), question_task(tokenizer), length, windows, questions)
+    return Evaluation(tokenize(corpus.validation, tokenizer), question_tasks(tokenizer), length, windows, questions)
 
 
-def question_task(tokenizer) -> MultiDocumentQA | None:
-    """Return the questions in a tokenizer's tokens; None, and a line that says so, if it lacks the names."""
+def question_tasks(tokenizer) -> tuple[MultiDocumentQA, ...]:
+    """Return the questions in a tokenizer's tokens, documents of one length first, then of varied lengths.
+
+    Where the tokenizer lacks the names: none, and a line that says so.
+    """
     try:
-        return MultiDocumentQA(tokenizer)
+        return MultiDocumentQA(tokenizer), VariedDocumentQA(tokenizer)
     except ValueError as error:
         Console(stderr=True).print(f"no questions, text only: {error}", highlight=False)
-        return None
+        return ()
 
 
 def print_evaluations(found: dict[str, dict], title: str) -> None:

@@ -58,7 +58,7 @@ def noise(model_name: str | None = None, out: Path | None = None, *, texts: int 
     _check(length=(length, min(context_of(base), len(held_out))), texts=(texts, len(held_out) // length))
     first = torch.linspace(0, len(held_out) - length, texts).long()
     input_ids = held_out[first[:, None] + torch.arange(length)].to(base.device)   # (texts, length)
-    mixture = Mixture(train, None, length, 8, 1.0)
+    mixture = Mixture(train, (), length, 8, 1.0)
     rows, done = [], 0
     with training_progress(f"noise, {name}", 2 * len(NOISE_ARMS)) as report:
         for arm, (attention, options) in NOISE_ARMS.items():
@@ -83,7 +83,7 @@ def noise(model_name: str | None = None, out: Path | None = None, *, texts: int 
 
 def _train(model: PreTrainedModel, mixture: Mixture, steps: int) -> None:
     if steps:
-        Finetuner(model, mixture, FinetuneConfig(steps=steps, save_every=0)).run()
+        Finetuner(model, mixture, FinetuneConfig(steps=steps, save_every=0, grow=0.0)).run()
     model.eval()
 
 

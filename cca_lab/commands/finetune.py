@@ -1,51 +1,39 @@
 """`cca-lab finetune`: swap the attention of a model, and train it on text and questions."""
 
 import logging as standard_logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from rich.console import Console
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from cca_lab.commands.evaluate import context_of, question_task
+from cca_lab.bench.report import machine as machine_facts
+from cca_lab.commands.evaluate import context_of, question_tasks
 from cca_lab.commands.progress import training_progress
-from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
-from cca_lab.models.finetune import FinetuneConfig, Finetuner
+from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
+from cca_lab.models.finetune import Finetuner
 from cca_lab.models.pretrain import tokenize
+from cca_lab.recipe import FinetuneConfig, Reading
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a finetuning run reads.
+def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Corpus) -> Mixture:
+    """Return what a run reads; text alone where the tokenizer lacks the names.
 
-    Attributes:
-        length: tokens of a sequence; None for the model's context, at most 1024.
-        rows: sequences a micro-step and process.
-        text_share: share of them that are text, the rest are questions.
-        seed: of every draw.
+    Raises:
+        ValueError: for a length over the model's context or more than the text has.
     """
-
-    length: int | None = None
-    rows: int = 8
-    text_share: float = 0.75
-    seed: int = 0
-
-    def mixture(self, model: PreTrainedModel, tokenizer, corpus: Corpus) -> Mixture:
-        """Return the mixture for a model; text alone where its tokenizer lacks the names.
-
-        Raises:
-            ValueError: for a length over the model's context or more than the text has.
-        """
-        context = context_of(model)
-        length = min(context, 1024) if self.length is None else self.length
-        stream = tokenize(corpus.train, tokenizer)
-        if not 64 <= length <= min(context, len(stream)):
-            raise ValueError(f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's "
-                             "context, and the text there is); give another length")
-        return Mixture(stream, question_task(tokenizer), length, self.rows, self.text_share, self.seed)
+    context = context_of(model)
+    length = min(context, 1024) if reading.length is None else reading.length
+    stream = tokenize(corpus.train, tokenizer)
+    if not 64 <= length <= min(context, len(stream)):
+        raise ValueError(f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's "
+                         "context, and the text there is); give another length")
+    tasks = question_tasks(tokenizer)[: 1 + reading.varied]
+    return Mixture(stream, tasks, length, reading.rows, reading.text_share, reading.seed,
+                   min(reading.shift, length - 1))
 
 
 def finetune(model_name: str, attention: str, options: dict, config: FinetuneConfig, reading: Reading,
@@ -66,11 +54,13 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
     model, tokenizer = load_pretrained(model_name)
     disable_attention_dropout(model)
     swap_attention(model, attention, **options)
-    finetuner = Finetuner(model, reading.mixture(model, tokenizer, load_corpus(text)), config, out, tokenizer)
+    finetuner = Finetuner(model, mixture_for(reading, model, tokenizer, load_corpus(text)), config, out, tokenizer)
     if resume:
         finetuner.resume()
     elif finetuner.accelerator.is_main_process:
         (out / "log.jsonl").unlink(missing_ok=True)  # of a run that never came to its first checkpoint
+    if finetuner.accelerator.is_main_process:
+        Console(stderr=True).print(work_ahead(finetuner), highlight=False)
     records = run_with_progress(finetuner, f"finetuning {Path(model_name).name}, {attention}, {config.strategy}")
     if finetuner.accelerator.is_main_process:
         if not records:
@@ -84,9 +74,25 @@ def run_with_progress(finetuner: Finetuner, title: str) -> list[dict]:
     if not finetuner.accelerator.is_main_process:
         return finetuner.run()
     with training_progress(title, finetuner.config.steps) as report:
-        return finetuner.run(lambda record: report(
-            record["step"], f"text {_loss(record['text_loss'])}  questions {_loss(record['task_loss'])}  "
-                            f"{record['tokens_per_second']:.0f} tokens/s"))
+        return finetuner.run(lambda record: report(record["step"], progress_text(record)))
+
+
+def progress_text(record: dict) -> str:
+    """Return a step's losses and speed in a few words, and a warning where the text is being lost."""
+    text = (f"text {_loss(record['text_loss'])}  questions {_loss(record['task_loss'])}  "
+            f"{record['tokens_per_second']:.0f} tokens/s")
+    return text + ("  DIVERGING: lower the learning rate" if record["rising"] else "")
+
+
+def work_ahead(finetuner: Finetuner) -> str:
+    """Say on what a run trains, by which path its attention goes, and how much it reads."""
+    machine, mixture = machine_facts(), finetuner.mixture
+    name, _ = attention_of(finetuner.accelerator.unwrap_model(finetuner.model))
+    path = "PyTorch's" if name == "full" else "kernels" if machine["gpu"] else machine["cpu_attention"]
+    processes = finetuner.accelerator.num_processes
+    return (f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} threads"
+            f"{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention ({path}), "
+            f"{finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x {mixture.length} tokens")
 
 
 def _loss(value: float | None) -> str:

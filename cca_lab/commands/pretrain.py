@@ -66,7 +66,7 @@ def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, Pre
 def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, recipe: Recipe,
            options: PretrainOptions) -> tuple[list[dict], list[dict]]:
     """Run the curriculum; return the loss curve and when each stage was reached."""
-    pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed, options.shift)
+    pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
     plan = curriculum(options.context, options.tokens)
     curve, stages, record = [], [], {}
     with training_progress(f"pretraining {options.out.name}", options.tokens) as report:

@@ -22,7 +22,6 @@ class PretrainOptions:
         threads: CPU threads; 0 leaves torch's choice.
         attention: the mechanism to train with from the first step on.
         attention_options: of that mechanism; the others keep their defaults.
-        shift: the most tokens of text before the documents of the "question" stages.
     """
 
     family: str
@@ -39,13 +38,12 @@ class PretrainOptions:
     threads: int = 0
     attention: str = "full"
     attention_options: dict = field(default_factory=dict)
-    shift: int = 0
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise ValueError(f"family: got {self.family!r}, wanted one of {', '.join(FAMILIES)}")
         if self.width % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")
-        for name, least in (("tokens", 1), ("context", 64), ("vocabulary", 512), ("layers", 1), ("shift", 0)):
+        for name, least in (("tokens", 1), ("context", 64), ("vocabulary", 512), ("layers", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: got {getattr(self, name)}, wanted {least} or more")

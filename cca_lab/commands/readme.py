@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from cca_lab.commands.recover import spoken
+from cca_lab.commands.summary import summaries
 from cca_lab.paths import models_folder, repository, results_folder
 
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
@@ -42,21 +44,16 @@ def models() -> str:
 
 
 def recovery() -> str:
-    """Return what the swap to CCA costs, and what finetuning brings back."""
+    """Return what the swap costs, and what finetuning brings back, at every offset of the text."""
     rows = []
     for path in sorted(results_folder().glob("recovery-*.json")):
         found = _read(path)
-        for name, row in found["rows"].items():
-            perplexity, matches = row["perplexity"], row["exact_match"]
-            overall, shares = matches["all"], [offset["value"] for offset in matches["by_offset"]]
-            group = found["options"]["group"]
-            rows.append([f"`{found['model']}`", name,
-                         f"{perplexity['value']:.1f} [{perplexity['low']:.1f}, {perplexity['high']:.1f}]",
-                         f"{_percent(overall['value'])} [{100 * overall['low']:.0f}, {100 * overall['high']:.0f}]",
-                         _percent(sum(shares[::group]) / len(shares[::group])), _percent(min(shares)),
-                         *(_percent(matches[position]["value"]) for position in PLACES)])
-    return _table(["model", "attention", "perplexity", "exact match, every offset", "documents on groups",
-                   "worst offset", *PLACES.values()], rows)
+        for name, mean in summaries(found["trials"]).items():
+            rows.append([f"`{found['model']}`", spoken(name), str(len(mean.rows)), mean.perplexity.number(1),
+                         mean.ratio.number(3), mean.fixed.percent(), _percent(mean.by_offset().min()),
+                         mean.varied.percent()])
+    return _table(["model", "attention", "seeds", "perplexity", "over the base's", "8 tokens a document",
+                   "its worst offset", "5-20 tokens a document"], rows)
 
 
 def attention() -> str:

@@ -1,75 +1,104 @@
-"""`cca-lab recover`: what the swap to CCA costs a model, and what finetuning brings back."""
+"""`cca-lab recover`: what the swap to a mechanism costs a model, and what finetuning brings back."""
 
-import copy
-import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import torch
-from transformers.utils import logging
+from cca_lab.bench.report import print_table
+from cca_lab.caches.budget import fits, fitted_options
+from cca_lab.commands.study import Study, Trial
+from cca_lab.commands.summary import summaries
+from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.cca_rows import cache_tokens
+from cca_lab.recipe import FinetuneConfig, Reading
 
-from cca_lab.bench.report import device, device_name, write_json
-from cca_lab.commands.evaluate import make_evaluation, print_evaluations
-from cca_lab.commands.finetune import Reading, run_with_progress
-from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
-from cca_lab.models.finetune import FinetuneConfig, Finetuner
-from cca_lab.tasks.corpus import load_corpus
+# The recipe that this lab began with: documents of one length, always at the same places, groups as they are.
+ALIGNED = {"shift": 0, "varied": False}
+QUESTIONS = 48  # a place and kind, three at each of sixteen offsets
 
 
-def recover(model_name: str, options: dict, steps: int, rate: float, reading: Reading, out: Path, *,
-            text: str | None = None) -> dict:
-    """Measure a model with full attention, swapped to CCA, and finetuned (all weights; W^Q, W^K, W^V).
+def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Reading, groups: Sequence[int],
+            windows: Sequence[int], seeds: int = 3, mechanisms: Sequence[str] = (), aligned: bool = False,
+            text: str | None = None) -> dict[str, dict]:
+    """Measure a model with full attention, swapped, and finetuned, for each setting and seed.
 
-    The base model finetuned with full attention for as many steps stands beside
-    them: training by itself changes the numbers, and CCA is judged against that.
+    The base model finetuned with full attention for as many steps stands beside them: training by itself
+    changes the numbers, and every recovery is judged against that. Other mechanisms keep as many keys
+    and values at the end of a context as CCA with the first group and window.
 
     Args:
         model_name: a folder or a hub name.
-        options: group and window of CCA.
-        steps: of every finetuning.
-        rate: learning rate of every finetuning.
-        reading: what is read; the same for every finetuning.
-        out: the JSON file to write.
+        out: the JSON file; what it holds already is not measured again, so a stopped command goes on.
+        config: of every finetuning.
+        reading: what is read, but for the seed; the same for every attention.
+        groups, windows: of CCA, each with each.
+        seeds: finetunings of each setting, with the seeds 0, 1, ...
+        mechanisms: others to finetune beside CCA.
+        aligned: also finetune CCA's first setting on documents that always begin at the same places.
         text: as in `load_corpus`.
 
     Returns:
-        What was written: settings, and one measurement a row.
+        One measurement a trial, as in `Study.run`.
 
     Raises:
-        ValueError: for no steps.
+        ValueError: for no steps, no seed, or a file of other settings.
     """
-    if steps < 1:
-        raise ValueError(f"steps: got {steps}, wanted 1 or more; `cca-lab evaluate` measures without finetuning")
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    corpus = load_corpus(text)
-    base, tokenizer = load_pretrained(model_name, "full")
-    disable_attention_dropout(base).to(device())
-    evaluation = make_evaluation(base, tokenizer, corpus, length=reading.length)
-    mixture = reading.mixture(base, tokenizer, corpus)
-    rows: dict[str, dict] = {}
+    if config.steps < 1 or config.strategy == "none":
+        raise ValueError(f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training; `cca-lab "
+                         "evaluate` measures without one")
+    if seeds < 1 or not groups or not windows:
+        raise ValueError(f"seeds, groups, windows: got {seeds}, {list(groups)}, {list(windows)}, wanted one or more")
+    study = Study(model_name, out, questions=QUESTIONS, length=reading.length, text=text)
+    settings = [("cca", {"group": group, "window": window}) for group in groups for window in windows]
+    settings += [(name, _as_large(study, name, groups[0], windows[0])) for name in mechanisms]
+    trials = {"full": Trial("full")}
+    trials |= {label(name, options): Trial(name, options) for name, options in settings}
+    for seed in range(seeds):
+        drawn = replace(reading, seed=seed)
+        for name, options in [("full", {}), *settings]:
+            strategy = "full" if name == "full" else config.strategy
+            trial = Trial(name, options, replace(config, strategy=strategy), drawn)
+            trials[f"{label(name, options)}, {strategy}, seed {seed}"] = trial
+        if aligned:
+            trials[f"{label(*settings[0])}, aligned, seed {seed}"] = Trial(
+                *settings[0], replace(config, grow=0.0), replace(drawn, **ALIGNED))
+    rows = study.run(trials)
+    print_recovery(rows, f"{study.result['model']}, {study.evaluation.length} tokens")
+    return rows
 
-    def measure(name: str, attention: str, strategy: str) -> None:
-        torch.manual_seed(reading.seed)
-        model = copy.deepcopy(base)
-        swap_attention(model, attention, **(options if attention == "cca" else {}))
-        config = FinetuneConfig(steps=steps, learning_rate=rate, strategy=strategy)
-        seconds = 0.0
-        if strategy != "none":
-            records = run_with_progress(Finetuner(model, mixture, config), name)
-            seconds = records[-1]["seconds"]
-        rows[name] = evaluation.measure(model) | {"attention": attention, "strategy": strategy,
-                                                  "seconds": round(seconds, 1)}
 
-    measure("full attention", "full", "none")
-    measure("full attention, finetuned", "full", "full")
-    measure("CCA, swapped", "cca", "none")
-    measure("CCA, finetuned (all weights)", "cca", "full")
-    measure("CCA, finetuned (W^Q, W^K, W^V)", "cca", "qkv")
-    result = {"model": Path(model_name).name, "options": options, "steps": steps, "learning_rate": rate,
-              "reading": asdict(reading), "length": evaluation.length, "questions": evaluation.questions,
-              "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-              "device": device_name(), "rows": rows}
-    write_json(out, result)
-    print_evaluations(rows, f"{result['model']}, {evaluation.length} tokens, {json.dumps(options)}")
-    return result
+def label(name: str, options: dict) -> str:
+    """Name an attention and its options in a few characters."""
+    return " ".join([name, *(f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}"
+                             for key, value in options.items())])
+
+
+def spoken(name: str) -> str:
+    """Write a trial's name, seed aside, as a reader says it."""
+    attention, *trained = name.split(", ")
+    mechanism, *options = attention.split(" ")
+    title = {"full": "full attention", "cca": "CCA"}.get(mechanism) or MECHANISMS[mechanism].title
+    short = {"group": "g", "window": "s"}
+    told = ", ".join(f"{short.get(key, key)} {value}" for key, value in (option.split("=") for option in options))
+    how = {"full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only", "compressor": "finetuned, its own weights only",
+           "aligned": "finetuned on aligned documents"}
+    ending = how[trained[0]] if trained else "" if mechanism == "full" else "swapped"
+    ending = "finetuned, the control" if mechanism == "full" and trained else ending
+    return ", ".join(part for part in (" ".join(filter(None, (title, told))), ending) if part)
+
+
+def _as_large(study: Study, name: str, group: int, window: int) -> dict:
+    """The options with which a mechanism keeps what CCA keeps of a whole context."""
+    length = study.evaluation.length
+    kept = cache_tokens(length, group, window)
+    return fitted_options(study.base.config, name, kept, length) if fits(name) else dict(MECHANISMS[name].defaults)
+
+
+def print_recovery(rows: dict[str, dict], title: str) -> None:
+    """Print the trials, seeds averaged, as a table."""
+    lines = []
+    for name, mean in summaries(rows).items():
+        lines.append([name, len(mean.rows), mean.perplexity.number(1), mean.ratio.number(3), mean.fixed.percent(),
+                      f"{100 * mean.by_offset().min():.0f} %", mean.varied.percent()])
+    columns = ["attention", "seeds", "perplexity", "over the base", "one length", "worst offset", "5-20 tokens"]
+    print_table(f"{title}: exact match over every offset; [lowest, highest seed], or 95 % of one", columns, lines)

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+import seaborn
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import INK, coloured, styled
+from cca_lab.figures.style import FAINT, INK, SERIES, WEIGHTS, coloured, styled
 
 
 @styled
@@ -49,4 +50,74 @@ def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
     axes.set(xlabel="position of the answering document (0 first, 1 last)", ylabel="exact match, %",
              ylim=(-4, 104), xticks=positions)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+@styled
+def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure:
+    """Draw exact match against the tokens of text before the documents, one line a model.
+
+    Args:
+        shares: for each model, the share answered at each offset from 0 on, 0 to 1.
+        group: tokens of a group; where documents begin on groups is marked.
+    """
+    figure, axes = plt.subplots(figsize=(7.4, 3.4))
+    for ((name, by_offset), colour), marker in zip(coloured(shares.items()), "osD^v*", strict=False):
+        axes.plot(range(len(by_offset)), 100 * np.asarray(by_offset), color=colour, marker=marker, label=name)
+    offsets = max(len(by_offset) for by_offset in shares.values())
+    for offset in range(0, offsets, group):
+        axes.axvline(offset, color=FAINT, linestyle=":", linewidth=1, zorder=0)
+    axes.set(xlabel=f"tokens of text before the documents (dotted: a multiple of the group, {group})",
+             ylabel="exact match, %", ylim=(-4, 104), xticks=range(offsets))
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+@styled
+def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, float], swapped: tuple[float, float],
+            ) -> Figure:
+    """Draw what each recipe gave: answers against perplexity, the control's perplexity beside it.
+
+    Args:
+        points: for each recipe, (perplexity over the base's, share answered 0 to 1) of the swapped model trained.
+        controls: for each recipe, the perplexity over the base's of the model trained with full attention.
+        swapped: the same two numbers before any training.
+    """
+    figure, axes = plt.subplots(figsize=(9.0, 4.2))
+    axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained", zorder=3)
+    for index, (name, point) in enumerate(points.items()):
+        look = {"color": SERIES[index % len(SERIES)], "marker": "osD^v"[index // len(SERIES) % 5]}
+        axes.scatter(*_percent(point), s=44, label=name, zorder=3, **look)
+        if name in controls:
+            axes.scatter(controls[name], 104, s=26, facecolors="none", clip_on=False, **look)
+    axes.axvline(1.0, color=INK, linewidth=1)
+    axes.axvline(swapped[0], color=INK, linestyle="--", linewidth=1)
+    axes.text(1.0, 50, " the base ", fontsize=8.5, ha="left", color=INK)
+    axes.text(swapped[0], 5, " where the swap left it ", fontsize=8.5, ha="right", color=INK)
+    axes.set(xlabel="perplexity over the base's (hollow marks at the top: full attention, the control)",
+             ylabel="exact match, documents of 5-20 tokens, %", ylim=(0, 107))
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _percent(point: tuple[float, float]) -> tuple[float, float]:
+    return point[0], 100 * point[1]
+
+
+@styled
+def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure:
+    """Draw which token of a document phi keeps, by where the documents begin: a matrix for each model.
+
+    Args:
+        kept: for each model, the mean phi (offsets, tokens of a document).
+        tokens: a document's tokens, as text.
+    """
+    figure, axes = plt.subplots(1, len(kept), figsize=(1.2 + 3.1 * len(kept), 3.2), sharey=True, squeeze=False)
+    for panel, (name, weights) in zip(axes[0], kept.items(), strict=True):
+        seaborn.heatmap(np.asarray(weights), ax=panel, cmap=WEIGHTS, vmin=0, vmax=1, annot=True, fmt=".1f",
+                        cbar=False, linewidths=1, annot_kws={"size": 7.5})
+        panel.set_xticks(np.arange(len(tokens)) + 0.5, tokens, rotation=60, ha="right")
+        panel.set(title=name, xlabel="token of the document")
+        panel.tick_params(left=False, bottom=False)
+    axes[0, 0].set_ylabel("tokens of text before")
     return figure

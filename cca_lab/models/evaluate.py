@@ -46,13 +46,22 @@ def bootstrap_mean(values: np.ndarray, transform=lambda mean: mean, seed: int = 
     return Estimate(point, float(transform(interval.low)), float(transform(interval.high)), len(values))
 
 
-@torch.no_grad()
 def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: int = 64,
                batch: int = 4) -> Estimate:
     """Return the perplexity per token over evenly spread windows of a held-out stream.
 
-    exp of the mean negative log-likelihood; every window starts without context,
-    so its first tokens are harder than they would be in running text.
+    exp of the mean of `window_losses`, whose arguments it takes.
+    """
+    return bootstrap_mean(window_losses(model, stream, length=length, windows=windows, batch=batch), np.exp)
+
+
+@torch.no_grad()
+def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, windows: int = 64,
+                  batch: int = 4) -> np.ndarray:
+    """Return the mean negative log-likelihood of each of some evenly spread windows of a stream, (windows,).
+
+    Every window starts without context, so its first tokens are harder than they would be in running
+    text. Two models' losses of the same windows are pairs.
 
     Args:
         model: in evaluation mode or not; its mode is kept.
@@ -73,8 +82,8 @@ def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: 
                          "give more text or a shorter length")
     starts = window_starts(len(stream), length, min(windows, len(stream) // length))
     rows = stream[starts[:, None] + torch.arange(length)]  # (windows, length)
-    losses = [_window_losses(model, chunk) for chunk in rows.to(model.device).split(batch)]
-    return bootstrap_mean(torch.cat(losses).double().cpu().numpy(), np.exp)
+    losses = [_row_losses(model, chunk) for chunk in rows.to(model.device).split(batch)]
+    return torch.cat(losses).double().cpu().numpy()
 
 
 def window_starts(tokens: int, length: int, windows: int) -> Tensor:
@@ -83,7 +92,7 @@ def window_starts(tokens: int, length: int, windows: int) -> Tensor:
     return torch.linspace(0, last, windows).long().clamp(max=last)  # float32 rounds up beyond 2**24
 
 
-def _window_losses(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
+def _row_losses(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
     """Return the mean negative log-likelihood of each row's tokens 1.., (B,)."""
     logits = _in_eval_mode(model, input_ids)[:, :-1].float()  # (B, L-1, V)
     losses = F.cross_entropy(logits.transpose(1, 2), input_ids[:, 1:], reduction="none")  # (B, L-1)

@@ -1,11 +1,12 @@
 """Finetuning a model with the attention it has been given (CCA section 4: full or partial)."""
 
 import json
+import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -15,58 +16,27 @@ from transformers import PreTrainedModel
 
 from cca_lab.models.checkpoints import save_pretrained
 from cca_lab.models.interrupt import deferred_interrupt
-from cca_lab.models.plugin import attention_of
-from cca_lab.models.trainable import mark_trainable, masked_losses
+from cca_lab.models.optimizers import make_optimizers
+from cca_lab.models.plugin import attention_of, changed_option
+from cca_lab.models.precision import autocast, faster_precision
+from cca_lab.models.run_folder import append_log, put_back, read_log, replace_folder, trim_log
+from cca_lab.models.trainable import mark_trainable, row_losses
+from cca_lab.recipe import FinetuneConfig
 from cca_lab.tasks.mixture import Mixture
 
-STRATEGIES = ("full", "qkv", "none", "compressor")
+BETAS = (0.9, 0.95)  # of AdamW
+WATCHED = 10  # steps over which a loss is averaged before it is said to rise
+RISE = 1.0  # nats of text loss over the first steps that are called divergence
 
 
-@dataclass(frozen=True)
-class FinetuneConfig:
-    """Hyperparameters of a finetuning run.
-
-    Attributes:
-        steps: optimizer steps.
-        strategy: "full", "qkv" (W^Q, W^K, W^V only, the paper's partial
-            finetuning), "none" (the swapped model as it is) or "compressor" (only
-            what the mechanism added, as LoCoCo's Section 4.2 does).
-        learning_rate: after warm-up; it falls linearly, to a tenth one step after the last.
-        warmup: steps of linear warm-up.
-        accumulation: micro-steps summed into one optimizer step.
-        weight_decay: of AdamW, on matrices.
-        clip: largest gradient norm.
-        save_every: steps between checkpoints; 0 saves at the end only.
-    """
-
-    steps: int = 100
-    strategy: str = "full"
-    learning_rate: float = 1e-3
-    warmup: int = 10
-    accumulation: int = 1
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    save_every: int = 50
-
-    def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"strategy: got {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
-        for name in ("steps", "warmup", "save_every"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: got {getattr(self, name)}, wanted 0 or more")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate: got {self.learning_rate}, wanted more than 0")
-        if self.accumulation < 1:
-            raise ValueError(f"accumulation: got {self.accumulation}, wanted 1 or more")
-
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step (0-indexed)."""
-        warm = min(1.0, (step + 1) / max(1, self.warmup))
-        return self.learning_rate * warm * (1.0 - 0.9 * step / max(1, self.steps))
+class Diverged(RuntimeError):
+    """The loss or its gradient is no number any more."""
 
 
 class Finetuner:
     """Trains a model on a mixture; a run can stop anywhere and resume bit for bit.
+
+    Micro-steps and processes share each step's batch row by row, so both change memory and time only.
 
     Args:
         model: with its attention already swapped; trained in place.
@@ -82,57 +52,81 @@ class Finetuner:
         self.folder = Path(folder) if folder is not None else None
         self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
         self.step = 0
+        self.parts = config.accumulation * self.accelerator.num_processes
+        if mixture.rows < self.parts:
+            raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for each of "
+                             f"{config.accumulation} micro-step(s) in {self.accelerator.num_processes} process(es)")
         self.trained = mark_trainable(model, config.strategy)
-        matrices = [p for p in model.parameters() if p.requires_grad and p.ndim >= 2]
-        vectors = [p for p in model.parameters() if p.requires_grad and p.ndim < 2]
-        groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
-        if self.trained:
-            optimizer = torch.optim.AdamW([group for group in groups if group["params"]],
-                                          lr=config.learning_rate, betas=(0.9, 0.95),
-                                          weight_decay=config.weight_decay)
-            self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
-        else:
-            self.model, self.optimizer = model, None
+        model.to(self.accelerator.device)
+        self.precision = self._precision(model)
+        self.model = self.accelerator.prepare(model)  # may copy the weights: Muon's views of them come after
+        optimizers = make_optimizers(model, muon=config.optimizer == "muon", learning_rate=config.learning_rate,
+                                     weight_decay=config.weight_decay, betas=BETAS)
+        self.optimizers = [self.accelerator.prepare(optimizer) for optimizer in optimizers]
+        self.text_losses: list[float] = []
 
-    def _micro_step(self, micro: int) -> Tensor:
-        """Add one micro-step's gradient; return its text loss and question loss, (2,)."""
-        accelerator, config = self.accelerator, self.config
-        input_ids, known = self.mixture.batch(self.step, micro, accelerator.process_index)
-        input_ids, known = input_ids.to(accelerator.device), known.to(accelerator.device)
-        last = micro == config.accumulation - 1
+    def _precision(self, model: PreTrainedModel) -> str:
+        """Return the precision of every step, the same in all processes."""
+        if self.config.precision != "auto" or not self.trained:
+            return self.config.precision if self.config.precision != "auto" else "float32"
+        batch = [tensor[: self.parts].to(self.accelerator.device) for tensor in self.mixture.batch(0)]
+        return "bf16" if self._anywhere(faster_precision(model.train(), *batch) == "bf16") else "float32"
+
+    def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
+        """Add the gradient of this micro-step's rows; return what they add to text and question loss, (2,)."""
+        accelerator, text_rows = self.accelerator, self.mixture.text_rows
+        mine = slice(micro * accelerator.num_processes + accelerator.process_index, None, self.parts)
+        # each kind's mean is over the whole batch, whoever holds its rows
+        kind = (torch.arange(len(input_ids), device=input_ids.device) >= text_rows).long()  # (rows,): 0 text
+        marked = torch.zeros(2, device=input_ids.device).index_add(0, kind, known[:, 1:].sum(dim=1).float())
+        share = torch.tensor([text_rows, len(input_ids) - text_rows], device=input_ids.device) / len(input_ids)
+        last = micro == self.config.accumulation - 1
         with nullcontext() if last else accelerator.no_sync(self.model):
-            logits = self.model(input_ids=input_ids, use_cache=False).logits
-            text_rows = self.mixture.text_rows
-            text, task = masked_losses(logits, input_ids, known, text_rows)
-            share = text_rows / len(input_ids)
-            accelerator.backward((share * text + (1 - share) * task) / config.accumulation)
-        return torch.stack([text.detach(), task.detach()])
+            with autocast(self.precision, input_ids.device):
+                logits = self.model(input_ids=input_ids[mine], use_cache=False).logits
+            losses = row_losses(logits, input_ids[mine], known[mine]) / marked.clamp(min=1)[kind[mine]]
+            # processes average their gradients
+            accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
+        return torch.zeros(2, device=losses.device).index_add(0, kind[mine], losses.detach())
 
     def _step(self) -> dict[str, float]:
-        config, rate = self.config, self.config.rate(self.step)
+        config, rate, mixture = self.config, self.config.rate(self.step), self.mixture
         self.model.train()
-        losses = sum(self._micro_step(micro) for micro in range(config.accumulation)) / config.accumulation
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        batch = [tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step)]
+        with self._group_of_step():
+            losses = sum(self._micro_step(*batch, micro) for micro in range(config.accumulation))
+        losses = self.accelerator.reduce(losses, reduction="sum").tolist()
+        norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip))
+        if not math.isfinite(sum(losses)) or not math.isfinite(norm):
+            raise Diverged(f"step {self.step + 1}: loss {sum(losses):.3g}, gradient norm {norm:.3g} at a learning rate "
+                           f"of {rate:.1e}; nothing was changed by this step. Lower the learning rate")
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad()
         self.step += 1
-        losses = self.accelerator.reduce(losses, reduction="mean").tolist()
-        mixture = self.mixture
         return {"step": self.step, "text_loss": losses[0] if mixture.text_rows else None,
                 "task_loss": losses[1] if mixture.text_rows < mixture.rows else None,
-                "rate": rate, "gradient_norm": float(norm)}
+                "rate": rate, "gradient_norm": norm}
+
+    def _group_of_step(self):
+        """Let the model attend with this step's group size while it trains; saved and judged, it has its own."""
+        model = self.accelerator.unwrap_model(self.model)
+        _, options = attention_of(model)
+        if "group" not in options:
+            return nullcontext()
+        return changed_option(model, "group", self.config.group(self.step, options["group"]))
 
     def run(self, on_step: Callable[[dict], None] | None = None) -> list[dict]:
         """Train to the last step; return one record a step taken in this call.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C, once the step is finished and saved.
+            Diverged: when the loss or its gradient is no number; what was saved before stays.
         """
         records, start, first = [], time.perf_counter(), self.step
-        tokens = self.mixture.rows * self.mixture.length * self.config.accumulation
-        tokens *= self.accelerator.num_processes
+        tokens = self.mixture.rows * self.mixture.length
         steps = self.config.steps if self.trained else 0
         with deferred_interrupt() as pressed:
             while self.step < steps:
@@ -141,6 +135,8 @@ class Finetuner:
                 record |= {"tokens": tokens * self.step, "seconds": seconds,
                            "tokens_per_second": tokens * (self.step - first) / seconds}
                 records.append(record)
+                self.text_losses += [] if record["text_loss"] is None else [record["text_loss"]]
+                record["rising"] = _rising(self.text_losses)
                 self._log(record)
                 if on_step is not None:
                     on_step(record)
@@ -160,9 +156,7 @@ class Finetuner:
 
     def _log(self, record: dict) -> None:
         if self.folder is not None and self.accelerator.is_main_process:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with open(self.folder / "log.jsonl", "a", encoding="utf-8") as log:
-                log.write(json.dumps(record) + "\n")
+            append_log(self.folder, record)
 
     def save(self) -> None:
         """Write the model and the state to resume from, each aside first and then renamed."""
@@ -173,13 +167,13 @@ class Finetuner:
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir(parents=True)
         accelerator.wait_for_everyone()
-        if self.optimizer is not None:
+        if self.optimizers:
             accelerator.save_state(str(aside))
         accelerator.wait_for_everyone()  # every process has written its own random state
         if accelerator.is_main_process:
-            progress = {"step": self.step, "run": self._run_identity()}
+            progress = {"step": self.step, "precision": self.precision, "run": self._run_identity()}
             (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
-            _replace(aside, self.folder / "state")
+            replace_folder(aside, self.folder / "state")
             save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model", self.tokenizer)
         accelerator.wait_for_everyone()
 
@@ -198,7 +192,7 @@ class Finetuner:
         """
         state = self.folder / "state" if self.folder is not None else None
         if state is not None and self.accelerator.is_main_process:
-            _put_back(state)
+            put_back(state)
         self.accelerator.wait_for_everyone()
         if state is None or not (state / "progress.json").is_file():
             raise ValueError(f"resume: no state in {self.folder}; start without --resume")
@@ -208,40 +202,16 @@ class Finetuner:
             differing = [key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)]
             raise ValueError(f"resume: {', '.join(differing)} differ from the run in {self.folder}; "
                              "give the same options, or another folder")
-        if self.optimizer is not None:
+        if self.optimizers:
             self.accelerator.load_state(str(state))
-        self.step = progress["step"]
-        self._trim_log()
+        self.step, self.precision = progress["step"], progress["precision"]
+        if self.accelerator.is_main_process:
+            trim_log(self.folder, self.step)
+        self.accelerator.wait_for_everyone()
+        self.text_losses = [record["text_loss"] for record in read_log(self.folder) if record["text_loss"] is not None]
         return self.step
 
-    def _trim_log(self) -> None:
-        """Drop records after the step resumed from; they will be written again."""
-        log = self.folder / "log.jsonl"
-        if self.accelerator.is_main_process and log.is_file():
-            kept = [line for line in log.read_text(encoding="utf-8").splitlines()
-                    if json.loads(line)["step"] <= self.step]
-            log.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
-
-def _replace(new: Path, place: Path) -> None:
-    """Put a folder in another's place; at every moment one of them is there."""
-    old = place.with_name(place.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _put_back(place: Path) -> None:
-    """Undo the first half of a `_replace` that was cut off."""
-    old = place.with_name(place.name + ".old")
-    if old.exists() and not place.exists():
-        old.rename(place)
-
-
-def read_log(folder: Path) -> Iterator[dict]:
-    """Yield the records of a run's `log.jsonl`."""
-    with open(Path(folder) / "log.jsonl", encoding="utf-8") as log:
-        for line in log:
-            yield json.loads(line)
+def _rising(losses: list[float]) -> bool:
+    """Whether the text loss of the last steps stands more than `RISE` above that of the first."""
+    return len(losses) >= 2 * WATCHED and sum(losses[-WATCHED:]) - sum(losses[:WATCHED]) > RISE * WATCHED

@@ -21,6 +21,8 @@ class MatrixMuon(torch.optim.Muon):
         self.pieces: list[tuple[nn.Parameter, nn.Parameter, slice]] = []  # piece, whole, columns
         whole_matrices = []
         for name, matrix in block_matrices(model):
+            if not matrix.requires_grad:
+                continue
             width = matrix.shape[1] // 3
             if not name.endswith("c_attn.weight"):
                 whole_matrices.append(matrix)

@@ -2,6 +2,8 @@
 
 import copy
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -109,6 +111,18 @@ def attention_of(model: PreTrainedModel) -> tuple[str, dict]:
     """Return name and options of the attention a model uses; ("full", {}) for any of transformers' own."""
     options = copy.deepcopy(attention_choice(model.config))
     return options.pop("name"), options
+
+
+@contextmanager
+def changed_option(model: PreTrainedModel, option: str, value: object) -> Iterator[None]:
+    """Let a swapped model attend with another value of one option for a while; it is not checked."""
+    choice = getattr(model.config, CHOICE)
+    before = choice[option]
+    choice[option] = value
+    try:
+        yield
+    finally:
+        choice[option] = before
 
 
 def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:

@@ -14,6 +14,7 @@ end in questions never finds what stands in the last quarter.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.models.muon import MatrixMuon, block_matrices
+from cca_lab.models.optimizers import make_optimizers
+from cca_lab.models.plugin import attention_of, changed_option
 from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
@@ -122,17 +124,6 @@ def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> 
     return torch.tensor(ids)
 
 
-def make_optimizers(model: PreTrainedModel, recipe: Recipe) -> list[torch.optim.Optimizer]:
-    """Return Muon for the blocks' matrices, AdamW for embeddings, biases and norms."""
-    common = dict(lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
-    matrices = {id(matrix) for _, matrix in block_matrices(model)}
-    tables = [p for p in model.parameters() if p.ndim == 2 and id(p) not in matrices]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
-    return [MatrixMuon(model, adjust_lr_fn="match_rms_adamw", **common),
-            torch.optim.AdamW([{"params": tables}, {"params": vectors, "weight_decay": 0.0}],
-                              betas=recipe.betas, fused=True, **common)]
-
-
 class Pretrainer:
     """Runs a curriculum; yields a progress record after each step.
 
@@ -142,30 +133,27 @@ class Pretrainer:
         corpus: real text.
         recipe: hyperparameters.
         seed: of every draw.
-        shift: the most tokens of text before the documents of the "question" stages, so that groups of
-            tokens do not learn to be documents; 0 for none.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
-                 recipe: Recipe, seed: int = 0, shift: int = 0) -> None:
-        self.model, self.recipe, self.shift = model, recipe, shift
+                 recipe: Recipe, seed: int = 0) -> None:
+        self.model, self.recipe = model, recipe
         self.generator = torch.Generator().manual_seed(seed)
         self.task = MultiDocumentQA(tokenizer)
         self.vocabulary = len(tokenizer)
         self.sample_text = text_stream(tokenize(corpus.train, tokenizer), self.generator)
-        self.optimizers = make_optimizers(model, recipe)
+        self.optimizers = make_optimizers(model, muon=True, learning_rate=recipe.learning_rate, betas=recipe.betas,
+                                          weight_decay=recipe.weight_decay, fused=True)
         self.steps = self.tokens = 0
 
     def _task_batch(self, stage: Stage, rows: int) -> tuple[Tensor, Tensor]:
         if stage.task == "copy":
             return copy_batch(rows, stage.length, self.vocabulary, self.generator)
-        asks = stage.task == "question"
-        if asks and not self.shift:
+        if stage.task == "question":
             return self.task.training_batch(rows, stage.length, self.generator)
-        most = self.shift + 1 if asks else max(1, stage.length - SHORTEST)
+        most = max(1, stage.length - SHORTEST)
         before = int(torch.randint(most, (), generator=self.generator))  # tokens of text first
-        draw = self.task.training_batch if asks else self.task.interleaved_batch
-        task, known = draw(rows, stage.length - before, self.generator)
+        task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
         text = self.sample_text(rows, before)
         return torch.cat([text, task], dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
 
@@ -190,7 +178,8 @@ class Pretrainer:
         marked = torch.cat([torch.ones_like(text, dtype=torch.bool), known]).to(self.model.device)
         loss, correct = token_losses(self.model, input_ids, marked, self._places(*input_ids.shape))
         cut = text_rows * (stage.length - 1)
-        text_loss, task_loss = loss[:cut].mean(), loss[cut:].mean()
+        answers = max(1, len(loss) - cut)  # a batch of few documents may ask nothing
+        text_loss, task_loss = loss[:cut].mean(), loss[cut:].sum() / answers
         (stage.text_share * text_loss + (1 - stage.text_share) * task_loss).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         for optimizer in self.optimizers:
@@ -201,7 +190,14 @@ class Pretrainer:
         self.steps += 1
         self.tokens += input_ids.numel()
         return {"text_loss": text_loss.item(), "task_loss": task_loss.item(),
-                "accuracy": correct[cut:].float().mean().item()}
+                "accuracy": correct[cut:].float().sum().item() / answers}
+
+    def _group_of_stage(self, stages_left: int):
+        """Let groups of tokens begin small: their own size in the last stage, half of it in the one before, ..."""
+        _, options = attention_of(self.model)
+        if "group" not in options:
+            return nullcontext()
+        return changed_option(self.model, "group", max(1, options["group"] >> stages_left))
 
     def run(self, stages: list[Stage], tokens: float) -> Iterator[dict]:
         """Train through the stages until `tokens` are spent; yield one record a step."""
@@ -212,7 +208,8 @@ class Pretrainer:
             begin, running = self.tokens, 0.0
             budget = tokens - begin if last else min(stage.tokens, tokens - begin)
             while self.tokens - begin < budget and running < stage.until:
-                record = self._step(stage, (self.tokens - begin) / budget)
+                with self._group_of_stage(len(stages) - 1 - index):
+                    record = self._step(stage, (self.tokens - begin) / budget)
                 running = 0.95 * running + 0.05 * record["accuracy"]
                 yield {"step": self.steps, "tokens": self.tokens, "stage": index, "task": stage.task,
                        "length": stage.length, "running_accuracy": running,

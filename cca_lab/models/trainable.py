@@ -37,12 +37,10 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
     return trained
 
 
-def masked_losses(logits: Tensor, input_ids: Tensor, known: Tensor, text_rows: int) -> tuple[Tensor, Tensor]:
-    """Return the mean cross entropy of the text rows and of the question rows (0 where there are none)."""
-    loss = F.cross_entropy(logits[:, :-1].float().transpose(1, 2), input_ids[:, 1:], reduction="none")
-    loss, known = loss * known[:, 1:], known[:, 1:]  # (rows, L-1)
-
-    def mean(rows: slice) -> Tensor:
-        return loss[rows].sum() / known[rows].sum().clamp(min=1)
-
-    return mean(slice(None, text_rows)), mean(slice(text_rows, None))
+def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor) -> Tensor:
+    """Return the cross entropy of each row's marked tokens, summed, (rows,)."""
+    row, column = known[:, 1:].nonzero(as_tuple=True)  # (n,) each: the token after `column` is marked
+    # one row of logits a marked token, without copies of the others
+    own = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column).float()  # (n, V)
+    losses = F.cross_entropy(own, input_ids[row, column + 1], reduction="none")
+    return losses.new_zeros(len(input_ids)).index_add(0, row, losses)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cca_lab.recipe import SHIFT
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 
@@ -14,51 +15,78 @@ from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 class Mixture:
     """Text and questions in fixed shares.
 
-    A batch depends on its step, micro-step and process only, so a resumed run
-    reads what an uninterrupted one would have read, without any saved state.
+    A batch depends on its step only, so a resumed run reads what an uninterrupted one would have
+    read, and several processes, or several micro-steps, share the batch of one.
 
     Attributes:
         stream: (n,) token ids of the text.
-        task: the questions, or None for text alone.
+        tasks: kinds of questions, which share the question rows evenly; none for text alone.
         length: tokens of a sequence.
-        rows: sequences a micro-step and process.
+        rows: sequences a step.
         text_share: share of the rows that are text.
         seed: of every draw.
+        shift: the most tokens of text before the documents of a question row, drawn row by row. With 0,
+            documents of one length stand at the same places of every context, and a mechanism that pools
+            may learn those places instead of the documents.
     """
 
     stream: Tensor
-    task: MultiDocumentQA | None
+    tasks: tuple[MultiDocumentQA, ...]
     length: int
     rows: int
     text_share: float
     seed: int = 0
+    shift: int = SHIFT
 
     def __post_init__(self) -> None:
         if self.rows < 1:
             raise ValueError(f"rows: got {self.rows}, wanted 1 or more")
         if not 0 <= self.text_share <= 1:
             raise ValueError(f"text_share: got {self.text_share}, wanted 0 to 1")
+        if self.tasks and self.rows == 1 and 0 < self.text_share < 1:
+            raise ValueError(f"rows: got 1, wanted 2 or more to hold text and questions in shares of "
+                             f"{self.text_share}; give more rows, or text_share 0 or 1")
+        if self.tasks and not 0 <= self.shift < self.length:
+            raise ValueError(f"shift: got {self.shift}, wanted 0 to {self.length - 1}, less than the length")
 
     def identity(self) -> dict:
         """Return what two mixtures must share to draw the same batches, as JSON values."""
         return {"length": self.length, "rows": self.rows, "text_share": self.text_share, "seed": self.seed,
-                "questions": self.task is not None,
+                "shift": self.shift, "questions": [task.name for task in self.tasks],
                 "text": hashlib.sha256(self.stream.numpy().tobytes()).hexdigest()[:16]}
 
     @property
     def text_rows(self) -> int:
-        """How many rows of a batch are text; the rest are questions."""
-        return self.rows if self.task is None else round(self.text_share * self.rows)
+        """How many rows of a batch are text; the rest are questions. Neither is none, unless its share is 0."""
+        if not self.tasks or self.text_share in (0, 1):
+            return self.rows if not self.tasks or self.text_share == 1 else 0
+        return min(max(round(self.text_share * self.rows), 1), self.rows - 1)
 
-    def batch(self, step: int, micro: int = 0, process: int = 0) -> tuple[Tensor, Tensor]:
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return input_ids (rows, length), text rows first, and the mask of tokens to predict."""
-        state = np.random.SeedSequence([self.seed, step, micro, process]).generate_state(1, np.uint64)
+        state = np.random.SeedSequence([self.seed, step]).generate_state(1, np.uint64)
         generator = torch.Generator().manual_seed(int(state[0] >> 1))
-        start = torch.randint(len(self.stream) - self.length + 1, (self.text_rows, 1), generator=generator)
-        ids = [self.stream[start + torch.arange(self.length)]]
+        ids = [self._windows(self.text_rows, generator)]
         known = [torch.ones_like(ids[0], dtype=torch.bool)]
-        if self.text_rows < self.rows:
-            questions = self.task.interleaved_batch(self.rows - self.text_rows, self.length, generator)
-            ids.append(questions[0])
-            known.append(questions[1])
+        for index, task in enumerate(self.tasks):
+            # rows left over by the division go to the kinds in turn, from step to step
+            rows = (self.rows - self.text_rows + (index + step) % len(self.tasks)) // len(self.tasks)
+            if rows:
+                questions, answers = self._shifted(*task.interleaved_batch(rows, self.length, generator), generator)
+                ids.append(questions)
+                known.append(answers)
         return torch.cat(ids), torch.cat(known)  # (rows, length) both
+
+    def _windows(self, rows: int, generator: torch.Generator) -> Tensor:
+        start = torch.randint(len(self.stream) - self.length + 1, (rows, 1), generator=generator)
+        return self.stream[start + torch.arange(self.length)]
+
+    def _shifted(self, ids: Tensor, known: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Put 0 to `shift` tokens of text before each row, and cut its end."""
+        if self.shift == 0:
+            return ids, known
+        text = self._windows(len(ids), generator)
+        before = torch.randint(self.shift + 1, (len(ids), 1), generator=generator)
+        own = torch.arange(self.length) - before  # (rows, length), negative where text stands
+        at = own.clamp(min=0)
+        return torch.where(own < 0, text, ids.gather(1, at)), (own >= 0) & known.gather(1, at)

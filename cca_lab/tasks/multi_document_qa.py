@@ -95,6 +95,11 @@ class MultiDocumentQA:
         self.end = torch.tensor(encode(".\n"))
 
     @property
+    def name(self) -> str:
+        """What tells these questions from others in the same tokens."""
+        return f"documents of {self.document_length} tokens"
+
+    @property
     def document_length(self) -> int:
         """Tokens of one document: the work, two names, the full stop and line end."""
         return self.works.shape[1] + 2 + len(self.end)
@@ -181,18 +186,20 @@ class MultiDocumentQA:
         Returns:
             input_ids (B, L) and a mask (B, L), true where the token is an answer.
         """
-        slots = min(-(-length // self.document_length), len(self.first))
-        documents, _ = self._documents(slots, rows, generator)  # (B, n, document_length)
+        slots = -(-length // self.document_length)
+        told = min(slots, len(self.first))
+        documents, _ = self._documents(told, rows, generator)  # (B, told, document_length)
         share = most_questions * torch.rand(rows, 1, generator=generator)
         asked = torch.rand(rows, slots, generator=generator) < share  # (B, n)
         asked[:, 0] = False
+        asked[:, told:] = True  # every name has been told: questions only
         earlier = torch.ones(slots, slots, dtype=torch.bool).tril(-1)
         lottery = torch.rand(rows, slots, slots, generator=generator)
         chosen = lottery.masked_fill(asked[:, None] | ~earlier, -1.0).argmax(dim=-1)  # an earlier document
         own = torch.arange(slots).expand(rows, -1)
         chosen = torch.where(asked, chosen, own)
         input_ids = torch.take_along_dim(documents, chosen[..., None], dim=1).flatten(1)[:, :length]  # (B, L)
-        is_answer = torch.zeros(documents.shape, dtype=torch.bool)
+        is_answer = torch.zeros(rows, slots, self.document_length, dtype=torch.bool)
         is_answer[..., self.question_length] = asked
         return input_ids, is_answer.flatten(1)[:, :length]
 

@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from cca_lab.models.evaluate import bootstrap_mean, exact_match, perplexity, window_starts
+from cca_lab.models.evaluate import (
+    OFFSETS,
+    Matches,
+    bootstrap_mean,
+    exact_match,
+    perplexity,
+    share_right,
+    window_losses,
+    window_starts,
+)
 from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.training import small
@@ -58,6 +67,16 @@ def test_perplexity_is_exp_of_the_mean_loss():
         losses += [-log_p[place - 1, ids[place]].item() for place in range(1, 64)]
     assert found.value == pytest.approx(math.exp(np.mean(losses)), rel=1e-4)
     assert found.low <= found.value <= found.high
+
+
+def test_the_losses_of_windows_are_those_of_each_alone():
+    """The perplexity is exp of their mean; two models' losses of one window stand at the same place."""
+    model, stream = small.model(), tokenize(small.corpus().validation, small.tokenizer())
+    found = window_losses(model, stream, length=64, windows=5, batch=2)
+    starts = window_starts(len(stream), 64, 5).tolist()
+    wanted = [window_losses(model, stream[start:start + 64], length=64, windows=1)[0] for start in starts]
+    assert found == pytest.approx(wanted, rel=1e-5) and np.ptp(found) > 1e-3
+    assert perplexity(model, stream, length=64, windows=5, batch=2).value == np.exp(found.mean())
 
 
 @pytest.mark.parametrize("tokens", [40, 400, 2**24 + 3 + 40, 2**26 + 5])
@@ -114,6 +133,35 @@ def test_an_interval_stays_open_where_every_question_is_right():
     task = MultiDocumentQA(small.tokenizer())
     found = exact_match(Rule(look_up), task, length=120, questions=20, offsets=1).overall
     assert found.high == 1.0 and 0.9 < found.low < 1.0
+
+
+def wald(hits):
+    """Mutant of `share_right`: the normal interval, which is closed where all are right, and may leave 0 to 1."""
+    share = hits.mean()
+    half = 1.959964 * math.sqrt(share * (1 - share) / hits.size)
+    return share - half, share + half
+
+
+@pytest.mark.parametrize("right, asked", [(0, 5), (1, 5), (40, 80), (79, 80), (80, 80)])
+def test_a_share_s_interval_is_wilson_s(right, asked):
+    """The shares p from which the one seen is 1.96 standard deviations away: (share - p)^2 = z^2 p (1 - p) / n."""
+    hits = np.arange(asked) < right
+    found, z = share_right(hits), 1.959964
+    assert (found.value, found.samples) == (right / asked, asked)
+    ends = np.roots([1 + z * z / asked, -2 * found.value - z * z / asked, found.value ** 2])
+    assert (found.low, found.high) == pytest.approx(sorted(ends), abs=1e-6)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert max(abs(found.low - wald(hits)[0]), abs(found.high - wald(hits)[1])) > 1e-3
+
+
+def test_what_is_written_holds_every_place_and_every_offset():
+    hits = np.zeros((2, OFFSETS, 3), dtype=bool)
+    hits[1, 5] = True  # the last place, at one offset
+    written = Matches(hits, (0.0, 1.0)).as_json()
+    assert list(written) == ["0.0", "1.0", "all", "by_offset"] and len(written["by_offset"]) == OFFSETS
+    assert [offset["value"] for offset in written["by_offset"]] == [0.5 * (index == 5) for index in range(OFFSETS)]
+    assert {offset["samples"] for offset in written["by_offset"]} == {6}
+    assert (written["0.0"]["value"], written["1.0"]["value"], written["all"]["value"]) == (0, 1 / 16, 1 / 32)
 
 
 def test_the_model_keeps_its_mode():

@@ -2,15 +2,19 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from cca_lab.cli import app
 from cca_lab.commands.pretrain import PretrainOptions, pretrain
-from cca_lab.models import load_pretrained
+from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.base import new_model, sinusoids
 from cca_lab.models.muon import MatrixMuon, block_matrices
-from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
+from cca_lab.models.plugin import changed_option
+from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses, tokenize
 from tests.training import small
 
 
@@ -111,6 +115,131 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family):
     assert not list(tmp_path.glob("*.part"))
     with pytest.raises(ValueError, match="is there already"):
         pretrain(PretrainOptions(family, out))
+
+
+def test_the_command_trains_with_cca_from_the_first_step(tmp_path):
+    """The saved model attends in groups of the size that was asked for, not of the stage that was reached."""
+    (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
+    words = ["--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200, "--width", 16,
+             "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt", "--attention", "cca", "--group", 4,
+             "--window", 8, "--shift", 16]
+    done = CliRunner().invoke(app, ["pretrain", *map(str, words)])
+    assert done.exit_code == 0, done.output
+    assert attention_of(load_pretrained(tmp_path / "model")[0]) == ("cca", {"group": 4, "window": 8})
+    stored = json.loads((tmp_path / "model" / "pretraining.json").read_text())
+    assert stored["options"]["attention"] == "cca" and stored["options"]["shift"] == 16
+    assert stored["options"]["attention_options"] == {"group": 4, "window": 8}
+
+
+def with_groups(size):
+    """A trainer of a model with groups of so many tokens, whose steps train nothing, and what they find: the group."""
+    model, seen = swap_attention(small.model(), "cca", group=size, window=8), []
+    trainer = Pretrainer(model, small.tokenizer(), small.corpus(), Recipe(), 0)
+
+    def step(stage, spent):
+        seen.append(attention_of(model)[1]["group"])
+        trainer.tokens += 10
+        return {"accuracy": 1.0}
+
+    trainer._step = step
+    return trainer, model, seen
+
+
+@pytest.mark.parametrize("size, wanted", [(8, [1, 2, 4, 8]), (16, [2, 4, 8, 16]), (2, [1, 1, 1, 2]), (6, [1, 1, 3, 6])])
+def test_groups_are_halved_for_each_stage_that_is_still_to_come(size, wanted):
+    """Between the steps, as what is saved, the model has its own."""
+    trainer, model, seen = with_groups(size)
+    for _ in trainer.run([Stage("copy", 32, 0.5, 10) for _ in wanted], 40):
+        assert attention_of(model)[1]["group"] == size
+    assert seen == wanted
+
+
+def test_a_step_that_fails_leaves_the_group_as_it_was():
+    trainer, model, _ = with_groups(8)
+
+    def fail(stage, spent):
+        raise RuntimeError(f"with groups of {attention_of(model)[1]['group']}")
+
+    trainer._step = fail
+    with pytest.raises(RuntimeError, match="with groups of 4"):
+        next(trainer.run([Stage("copy", 32, 0.5, 10)] * 2, 20))
+    assert attention_of(model)[1]["group"] == 8
+
+
+def test_a_changed_option_is_what_the_model_attends_with():
+    ids = torch.randint(1, 100, (1, 40))
+    outputs = {}
+    for size in (2, 8):
+        model = swap_attention(small.model(), "cca", group=size, window=8).eval()
+        outputs[size] = model(ids).logits
+    with changed_option(model, "group", 2):
+        assert torch.equal(model(ids).logits, outputs[2])
+    assert torch.equal(model(ids).logits, outputs[8]) and not torch.equal(outputs[2], outputs[8])
+
+
+# ---------------------------------------------------------------- text before the documents
+
+QUESTION = Stage("question", 64, 0.5, 1.0)
+
+
+def shifted(shift, kind=Pretrainer):
+    return kind(small.model(), small.tokenizer(), small.corpus(), Recipe(), 0, shift)
+
+
+def test_text_stands_before_the_documents_of_question_stages():
+    """0 to `shift` tokens of it, none of them marked; what follows are documents, and questions of them."""
+    trainer = shifted(16)
+    windows = tokenize(small.corpus().train, small.tokenizer()).unfold(0, 16, 1)  # (n, 16)
+    befores = set()
+    for _ in range(150):
+        ids, known = trainer._task_batch(QUESTION, 3)
+        assert ids.shape == known.shape == (3, 64) and known.any(dim=1).all()
+        names = torch.isin(ids, trainer.task.first)
+        before = int(names[0].float().argmax()) - (trainer.task.question_length - 1)
+        befores.add(before)
+        for row, marks, named in zip(ids, known, names, strict=True):
+            assert (windows[:, :before] == row[:before]).all(dim=1).any() and not named[:before].any()
+            for place in marks.nonzero().flatten().tolist():  # the surname that stood beside this name before
+                told = (row[before:place - 1] == row[place - 1]).nonzero().flatten()[0] + before
+                assert row[told + 1] == row[place]
+    assert befores == set(range(17))
+
+
+class DrawsForNothing(Pretrainer):
+    """Mutant: draws the length of the text before the documents where there is to be none."""
+
+    def _task_batch(self, stage, rows):
+        torch.randint(self.shift + 1, (), generator=self.generator)
+        return super()._task_batch(stage, rows)
+
+
+def test_without_a_shift_the_same_is_drawn_as_ever():
+    """A seed of an earlier version gives the same run."""
+    trainer, twin = shifted(0), torch.Generator().manual_seed(0)
+    mutant = shifted(0, DrawsForNothing)
+    for _ in range(3):
+        wanted = trainer.task.training_batch(4, 64, twin)
+        assert all(torch.equal(one, other) for one, other in zip(trainer._task_batch(QUESTION, 4), wanted, strict=True))
+        assert torch.equal(trainer.generator.get_state(), twin.get_state())
+        assert not torch.equal(mutant._task_batch(QUESTION, 4)[0], wanted[0])
+
+
+def test_the_shift_is_of_question_stages_only():
+    for stage in (Stage("copy", 32, 0.5, 1.0), Stage("interleaved", 128, 0.5, 1.0)):
+        (ids, known), (same, marks) = (shifted(shift)._task_batch(stage, 4) for shift in (0, 16))
+        assert torch.equal(ids, same) and torch.equal(known, marks)
+
+
+def test_every_shift_that_is_taken_leaves_something_to_answer():
+    """A mean over no answer is NaN, and so is every weight after it. The first question stage has 64 tokens."""
+    for shift in (16, 63, 64):
+        try:
+            PretrainOptions("gpt2", Path("unwritten"), shift=shift)
+        except ValueError as error:
+            assert "shift" in str(error) and shift > 16
+            continue
+        trainer = shifted(shift)
+        assert all(trainer._task_batch(QUESTION, 2)[1].any() for _ in range(100)), f"shift {shift}"
 
 
 def test_the_fused_projections_of_gpt2_are_three_matrices_to_the_optimizer():

@@ -1,0 +1,117 @@
+"""Finetuning trials: many short trainings of one model, each measured alike, in a file that a next call continues."""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+from cca_lab.bench.report import device, machine, write_json
+from cca_lab.commands.evaluate import make_evaluation
+from cca_lab.commands.finetune import mixture_for, run_with_progress
+from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
+from cca_lab.models.evaluate import bootstrap_mean, window_losses
+from cca_lab.models.finetune import Finetuner
+from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.tasks.corpus import load_corpus
+
+LAST = 20  # steps whose training losses are averaged
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training and its measurement.
+
+    Attributes:
+        attention: a mechanism.
+        options: of the mechanism.
+        config: how it trains; its strategy "none" measures the swapped model.
+        reading: what it reads.
+    """
+
+    attention: str
+    options: dict = field(default_factory=dict)
+    config: FinetuneConfig = FinetuneConfig(strategy="none")
+    reading: Reading = Reading()
+
+
+class Study:
+    """One base model, and the measurements of its trials.
+
+    Args:
+        model_name: a folder or a hub name.
+        out: the JSON file that holds the measurements; trials that it holds already are not run again.
+        windows, questions: of every measurement.
+        length: tokens of a sequence and of a context; None for the model's context, at most 1024.
+        text: as in `load_corpus`.
+
+    Raises:
+        ValueError: if the file holds a study of another model or with other settings.
+    """
+
+    def __init__(self, model_name: str, out: Path, *, windows: int = 64, questions: int = 64,
+                 length: int | None = None, text: str | None = None) -> None:
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        self.out, self.corpus = out, load_corpus(text)
+        self.base, self.tokenizer = load_pretrained(model_name, "full")
+        disable_attention_dropout(self.base).to(device())
+        self.evaluation = make_evaluation(self.base, self.tokenizer, self.corpus, length=length, windows=windows,
+                                          questions=questions)
+        self.base_losses = self._losses(self.base)
+        settings = {"model": Path(model_name).name, "length": self.evaluation.length, "windows": windows,
+                    "questions": questions,
+                    "corpus": {"name": self.corpus.name, "fingerprint": self.corpus.fingerprint}}
+        self.result = {**settings, "machine": machine(), "trials": {}}
+        if out.exists():
+            self.result = json.loads(out.read_text(encoding="utf-8"))
+            differing = [key for key, value in settings.items() if self.result.get(key) != value]
+            if differing:
+                raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; name another file, "
+                                 "or remove it")
+
+    def run(self, trials: Mapping[str, Trial]) -> dict[str, dict]:
+        """Run the trials that the file lacks, writing it after each; return the rows of all of them."""
+        rows = self.result["trials"]
+        for number, (name, trial) in enumerate(trials.items(), start=1):
+            asked = json.loads(json.dumps(asdict(trial)))
+            if rows.get(name, {}).get("trial") == asked:
+                continue
+            rows[name] = {"trial": asked, **self.measure(trial, f"{number}/{len(trials)} {name}")}
+            write_json(self.out, self.result)
+        return {name: rows[name] for name in trials}
+
+    def train(self, trial: Trial, title: str) -> tuple[torch.nn.Module, list[dict]]:
+        """Return a copy of the base model, swapped and trained, and the records of its steps."""
+        torch.manual_seed(trial.reading.seed)  # of what a mechanism adds
+        model = swap_attention(copy.deepcopy(self.base), trial.attention, **trial.options)
+        if trial.config.strategy == "none":
+            return model, []
+        mixture = mixture_for(trial.reading, model, self.tokenizer, self.corpus)
+        return model, run_with_progress(Finetuner(model, mixture, trial.config), title)
+
+    def measure(self, trial: Trial, title: str) -> dict:
+        """Train, and return the measurements as JSON values."""
+        model, records = self.train(trial, title)
+        losses = self._losses(model)
+        found = self.evaluation.measure(model)
+        found["perplexity_ratio"] = asdict(self._ratio(losses))
+        if trial.attention != "full" and records:  # the same weights: what of the loss is the mechanism's?
+            found["read_in_full"] = asdict(self._ratio(self._losses(swap_attention(model, "full"))))
+        if records:
+            found["seconds"] = round(records[-1]["seconds"], 1)
+            found["last_losses"] = {kind: float(np.mean([record[kind] for record in records[-LAST:]]))
+                                    for kind in ("text_loss", "task_loss") if records[-1][kind] is not None}
+        return found
+
+    def _losses(self, model: torch.nn.Module) -> np.ndarray:
+        evaluation = self.evaluation
+        return window_losses(model, evaluation.stream, length=evaluation.length, windows=evaluation.windows)
+
+    def _ratio(self, losses: np.ndarray):
+        """The perplexity over the base model's, paired window by window."""
+        return bootstrap_mean(losses - self.base_losses, np.exp)

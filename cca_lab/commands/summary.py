@@ -1,0 +1,86 @@
+"""Trials averaged over their seeds."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+SEED = re.compile(r", seed \d+$")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean with its range: over the seeds, or, of a single measurement, its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def percent(self) -> str:
+        """Write a share as a percentage with its range."""
+        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+
+    def number(self, digits: int) -> str:
+        """Write a number with its range."""
+        return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The trials of one setting.
+
+    Attributes:
+        rows: their measurements, one a seed.
+    """
+
+    rows: list[dict]
+
+    def _spread(self, estimates: list[dict]) -> Spread:
+        if len(estimates) == 1:
+            return Spread(*(estimates[0][key] for key in ("value", "low", "high")))
+        values = [estimate["value"] for estimate in estimates]
+        return Spread(float(np.mean(values)), min(values), max(values))
+
+    @property
+    def perplexity(self) -> Spread:
+        """Of the held-out text."""
+        return self._spread([row["perplexity"] for row in self.rows])
+
+    @property
+    def ratio(self) -> Spread:
+        """The perplexity over the base model's, paired window by window."""
+        return self._spread([row["perplexity_ratio"] for row in self.rows])
+
+    @property
+    def read_in_full(self) -> Spread | None:
+        """The same for the trained weights read with full attention; None where nothing was trained."""
+        found = [row["read_in_full"] for row in self.rows if "read_in_full" in row]
+        return self._spread(found) if found else None
+
+    @property
+    def fixed(self) -> Spread:
+        """Exact match over documents of one length, every offset."""
+        return self._spread([row["exact_match"]["all"] for row in self.rows])
+
+    @property
+    def varied(self) -> Spread:
+        """Exact match over documents of 5 to 20 tokens."""
+        return self._spread([row["varied_match"]["all"] for row in self.rows])
+
+    def by_offset(self) -> np.ndarray:
+        """Return the share of documents of one length answered at each offset, seeds averaged, (offsets,)."""
+        return np.mean([[offset["value"] for offset in row["exact_match"]["by_offset"]] for row in self.rows], axis=0)
+
+    def by_position(self, kind: str = "varied_match") -> dict[float, float]:
+        """Return the share answered at each place of the answer, seeds averaged."""
+        places = [key for key in self.rows[0][kind] if key[0].isdigit()]
+        return {float(place): float(np.mean([row[kind][place]["value"] for row in self.rows])) for place in places}
+
+
+def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
+    """Gather trials that differ in their seed only, in the order in which they first stand."""
+    gathered: dict[str, list[dict]] = {}
+    for name, row in trials.items():
+        gathered.setdefault(SEED.sub("", name), []).append(row)
+    return {name: Summary(rows) for name, rows in gathered.items()}

@@ -1,0 +1,94 @@
+"""What a core keeps of a document: the weight phi on the token that answers, and the attention its core gets.
+
+A row that reads token t of a closed group p through its core gives it the effective weight
+
+    E_it = a_ip phi_pt,   a_ip = sum of E_i over the group,   phi_pt = E_it / a_ip
+
+so both factors can be read from the effective attention of any layer and head. An answer is found
+where both are large: the core's key has to match the question, and phi has to have kept the answer.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cca_lab.mechanisms.cca_rows import cores_of_rows
+from cca_lab.models.maps import attention_maps
+from cca_lab.models.plugin import attention_of
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class CoreReading:
+    """How the last token of a question reads a document that stands behind the local window.
+
+    Attributes:
+        phi: (offsets, layers, H) mean weight of the answer within its group.
+        attention: (offsets, layers, H) mean weight that the question gives to that group's core.
+        kept: (offsets, layers, H, document) mean phi on each token of a document, first to last, over all
+            closed groups. It sums to g / document_length, or 1 where a group is as long as a document.
+    """
+
+    phi: NDArray[np.float64]
+    attention: NDArray[np.float64]
+    kept: NDArray[np.float64]
+
+    def best_head(self) -> tuple[int, int]:
+        """Return (layer, head) of the largest effective weight on the answer, over all offsets."""
+        weight = (self.phi * self.attention).mean(0)
+        return tuple(int(index) for index in np.unravel_index(weight.argmax(), weight.shape))
+
+
+@torch.no_grad()
+def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, text: Tensor, offsets: int,
+                 contexts: int = 4, position: float = 0.5, seed: int = 3) -> CoreReading:
+    """Measure what cores keep, and whether the question finds them, at each offset of the documents.
+
+    Args:
+        model: swapped to "cca".
+        task: with documents of one length.
+        length: the longest context, in tokens.
+        text: (n,) token ids that the tokens before the documents are drawn from.
+        offsets: 0, 1, ... tokens of text stand before the documents.
+        contexts: questions an offset.
+        position: where the answering document stands, 0 (first) to 1 (last).
+        seed: of the questions.
+
+    Raises:
+        ValueError: for another attention, or an answer that stands in the local window.
+    """
+    name, options = attention_of(model)
+    if name != "cca":
+        raise ValueError(f"model: attends with {name!r}, wanted 'cca', whose groups are tokens side by side")
+    group, window = options["group"], options["window"]
+    size, answer_at = task.document_length, task.question_length  # an answer follows what the question repeats
+    count = task.documents_in(length - offsets + 1)
+    found = []
+    for offset in range(offsets):
+        generator = torch.Generator().manual_seed(seed)
+        drawn = task.batch(contexts, length - offsets + 1, generator, position)
+        start = torch.randint(len(text) - offset + 1, (contexts, 1), generator=generator)
+        ids = torch.cat([text[start + torch.arange(offset)], drawn.input_ids], dim=1)  # (contexts, L)
+        answer = offset + round(position * (count - 1)) * size + answer_at
+        cores = int(cores_of_rows(torch.tensor(ids.shape[1] - 1), group, window))  # that the last row sees
+        closed = cores * group
+        if answer >= closed:
+            raise ValueError(f"position: got {position}, whose answer stands in the local window of {window}; "
+                             "wanted one further back")
+        for row in ids:
+            row_weights = attention_maps(model, row.to(model.device))[:, :, -1].double().cpu()  # (layers, H, L)
+            groups = row_weights[..., :closed].unflatten(-1, (-1, group))
+            core = groups.sum(-1, keepdim=True).clamp(min=TINY)  # a_ip
+            phi = (groups / core).flatten(-2)  # (layers, H, closed)
+            own = torch.arange(offset, closed)  # the tokens of documents
+            kept = torch.zeros(*phi.shape[:2], size, dtype=phi.dtype).index_add(2, (own - offset) % size, phi[..., own])
+            documents = torch.bincount((own - offset) % size, minlength=size)
+            found.append((phi[..., answer], core[..., answer // group, 0], kept / documents))
+    stacked = [torch.stack(part).unflatten(0, (offsets, contexts)).mean(1).numpy() for part in zip(*found, strict=True)]
+    return CoreReading(*stacked)

@@ -1,0 +1,46 @@
+"""The folder of a training run: a log that is appended to, and folders that are replaced whole."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def replace_folder(new: Path, place: Path) -> None:
+    """Put a folder in another's place; at every moment one of them is there."""
+    old = place.with_name(place.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def put_back(place: Path) -> None:
+    """Undo the first half of a `replace_folder` that was cut off."""
+    old = place.with_name(place.name + ".old")
+    if old.exists() and not place.exists():
+        old.rename(place)
+
+
+def append_log(folder: Path, record: dict) -> None:
+    """Add a record to a run's `log.jsonl`; the folder is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "log.jsonl", "a", encoding="utf-8") as log:
+        log.write(json.dumps(record) + "\n")
+
+
+def read_log(folder: Path) -> Iterator[dict]:
+    """Yield the records of a run's `log.jsonl`; none where there is no log."""
+    path = Path(folder) / "log.jsonl"
+    if path.is_file():
+        with open(path, encoding="utf-8") as log:
+            for line in log:
+                yield json.loads(line)
+
+
+def trim_log(folder: Path, step: int) -> None:
+    """Drop the records after a step; they will be written again."""
+    kept = [record for record in read_log(folder) if record["step"] <= step]
+    if (folder / "log.jsonl").is_file():
+        (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")

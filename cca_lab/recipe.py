@@ -1,0 +1,93 @@
+"""The recipe of a finetuning: how a model is trained, and what it reads; the defaults come from `cca-lab sweep`."""
+
+from dataclasses import dataclass
+
+STRATEGIES = ("full", "qkv", "none", "compressor")
+OPTIMIZERS = ("adamw", "muon")
+PRECISIONS = ("auto", "float32", "bf16")
+SHIFT = 64
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """Hyperparameters of a finetuning run.
+
+    Attributes:
+        steps: optimizer steps.
+        strategy: "full", "qkv" (W^Q, W^K, W^V only, the paper's partial
+            finetuning), "none" (the swapped model as it is) or "compressor" (only
+            what the mechanism added, as LoCoCo's Section 4.2 does).
+        learning_rate: after warm-up; it falls linearly, to a tenth one step after the last.
+        optimizer: "adamw", or "muon" for the blocks' matrices and AdamW for the rest, as in pretraining.
+        warmup: steps of linear warm-up.
+        accumulation: micro-steps into which a step's batch is cut, to hold less memory.
+        weight_decay: of AdamW, on matrices.
+        clip: largest gradient norm.
+        save_every: steps between checkpoints; 0 saves at the end only.
+        grow: share of the steps over which groups grow, 2, 4, 8, ... tokens, to the size that the model was
+            swapped to; 0 trains with that size from the start. A pair of tokens is nearly a token, so the
+            model reads its cores from the first step on. The papers do not do this.
+        precision: "float32", "bf16" (autocast; the weights stay float32) or "auto": bf16 on a GPU that has it,
+            and on a CPU with matrix units for it (AMX) if it is faster there, measured before the first step.
+    """
+
+    steps: int = 300
+    strategy: str = "full"
+    learning_rate: float = 1e-3
+    optimizer: str = "adamw"
+    warmup: int = 10
+    accumulation: int = 1
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    save_every: int = 50
+    grow: float = 0.6
+    precision: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"strategy: got {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer: got {self.optimizer!r}, wanted one of {', '.join(OPTIMIZERS)}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision: got {self.precision!r}, wanted one of {', '.join(PRECISIONS)}")
+        for name in ("steps", "warmup", "save_every"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: got {getattr(self, name)}, wanted 0 or more")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate: got {self.learning_rate}, wanted more than 0")
+        if not 0 <= self.grow <= 1:
+            raise ValueError(f"grow: got {self.grow}, wanted a share of the steps, 0 to 1")
+        if self.accumulation < 1:
+            raise ValueError(f"accumulation: got {self.accumulation}, wanted 1 or more")
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step (0-indexed)."""
+        warm = min(1.0, (step + 1) / max(1, self.warmup))
+        return self.learning_rate * warm * (1.0 - 0.9 * step / max(1, self.steps))
+
+    def group(self, step: int, last: int) -> int:
+        """Return the group size of a step (0-indexed) on the way to the last one."""
+        sizes = [2**power for power in range(1, last.bit_length()) if 2**power < last]
+        phase = self.grow * self.steps / max(1, len(sizes))  # steps a size
+        return sizes[int(step / phase)] if step < phase * len(sizes) else last
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a finetuning run reads.
+
+    Attributes:
+        length: tokens of a sequence; None for the model's context, at most 1024.
+        rows: sequences a step, over all processes and micro-steps.
+        text_share: share of them that are text, the rest are questions.
+        seed: of every draw.
+        shift: the most tokens of text before the documents of a question row.
+        varied: half of the questions are over documents of 5 to 20 tokens, else all over one length.
+    """
+
+    length: int | None = None
+    rows: int = 8
+    text_share: float = 0.75
+    seed: int = 0
+    shift: int = SHIFT
+    varied: bool = True

@@ -1,0 +1,289 @@
+"""Documents of 5 to 20 tokens: lengths, places, answers; and contexts longer than all names together."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+from cca_lab.tasks.varied_documents import CLOSINGS, OPENINGS, VariedDocumentQA
+from tests.training import small
+
+
+@pytest.fixture(scope="module")
+def task():
+    return VariedDocumentQA(small.tokenizer())
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pieces(row, task):
+    """Cut a context after each line end: its documents, the first perhaps cut, and what follows the last."""
+    cuts = [0, *[place + 1 for place, token in enumerate(row.tolist()) if token == task.end[-1]], len(row)]
+    return [row[first:last].tolist() for first, last in zip(cuts, cuts[1:], strict=False)]
+
+
+def names_of(document, task):
+    """Return the first name and the surname of a whole document; None of one that is cut."""
+    for opening, closing in task.frames.get(len(document), []):
+        at, rest = len(opening), [*closing, *task.end.tolist()]
+        if document[:at] == opening and document[at + 2:] == rest:
+            return document[at], document[at + 1]
+    return None
+
+
+class EvenOverFrames(VariedDocumentQA):
+    """Mutant: draws opening and closing words evenly, so the lengths that many of them make come up most."""
+
+    def _draw(self, rows, count, generator):
+        frames = [frame for own in self.frames.values() for frame in own]
+        drawn = super()._draw(rows, count, generator)
+        for documents in drawn:
+            for place, (ids, at) in enumerate(documents):
+                opening, closing = frames[int(torch.randint(len(frames), (1,), generator=generator))]
+                names = ids[at - 1:at + 1]
+                documents[place] = ([*opening, *names, *closing, *self.end.tolist()], len(opening) + 1)
+        return drawn
+
+
+def lengths_are_even(task):
+    """Whether every length of a document is within 20 % of its share of some 5000 documents."""
+    ids, _ = task.interleaved_batch(64, 1024, generator(), most_questions=0.0)
+    counts = Counter(len(document) for row in ids for document in pieces(row, task)[:-1])
+    share = sum(counts.values()) / len(task.frames)
+    assert counts.keys() == task.frames.keys()
+    return all(0.8 * share < count < 1.2 * share for count in counts.values())
+
+
+def test_lengths_are_those_of_the_tokenizer_drawn_evenly(task):
+    """The mutant that draws the words evenly, beside the task that draws the length first."""
+    texts = [f"{opening} Marta Keller{closing}.\n" for opening in OPENINGS for closing in CLOSINGS]
+    lengths = {len(small.tokenizer().encode(text)) for text in texts}
+    assert max(lengths) > 20  # so some are left out
+    assert list(task.frames) == sorted(length for length in lengths if 5 <= length <= 20)
+    assert (task.document_length, len(task.frames) > 10) == (20, True)
+    assert lengths_are_even(task)
+    assert not lengths_are_even(EvenOverFrames(small.tokenizer()))
+
+
+@pytest.mark.parametrize("wrong", [(1, 4), (12, 8), (100, 200)])
+def test_lengths_that_no_document_has_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"shortest, longest: got {wrong[0]} and {wrong[1]}, wanted a range"):
+        VariedDocumentQA(small.tokenizer(), *wrong)
+
+
+def test_a_range_of_lengths_is_kept():
+    narrow = VariedDocumentQA(small.tokenizer(), 8, 12)
+    assert list(narrow.frames) == [8, 9, 10, 11, 12] and narrow.document_length == 12
+    ids, _ = narrow.interleaved_batch(4, 256, generator())
+    assert {len(document) for row in ids for document in pieces(row, narrow)[:-1]} <= set(range(8, 13))
+
+
+class AnswerOfTheNext(VariedDocumentQA):
+    """Mutant: takes the answers of the rows in another order."""
+
+    def batch(self, rows, length, generator, position=None):
+        batch = super().batch(rows, length, generator, position)
+        return type(batch)(batch.input_ids, batch.answers.roll(1))
+
+
+class NamesRepeat(VariedDocumentQA):
+    """Mutant: draws first names with replacement."""
+
+    def _draw(self, rows, count, generator):
+        drawn = super()._draw(rows, count, generator)
+        for documents in drawn:
+            for ids, at in documents:
+                ids[at - 1] = int(self.first[torch.randint(len(self.first), (1,), generator=generator)])
+        return drawn
+
+
+def check_answers(task, length, position=None):
+    """The whole documents of a context tell each first name once, and the one asked for beside its answer."""
+    batch = task.batch(32, length, generator(1), position)
+    assert batch.input_ids.shape == (32, length) and batch.answers.shape == (32,)
+    for row, answer in zip(batch.input_ids, batch.answers.tolist(), strict=True):
+        *documents, question = pieces(row, task)
+        facts = [names for names in (names_of(document, task) for document in documents) if names]
+        assert len(facts) >= len(documents) - 1  # only the first may be cut
+        assert len(dict(facts)) == len(facts)
+        assert dict(facts).get(question[-1]) == answer
+
+
+@pytest.mark.parametrize("length", [40, 120, 512, 1024])
+@pytest.mark.parametrize("position", [None, 0.0, 0.5, 1.0])
+def test_a_context_holds_its_answer(task, length, position):
+    check_answers(task, length, position)
+
+
+@pytest.mark.parametrize("mutant", [AnswerOfTheNext, NamesRepeat])
+def test_wrong_answers_and_repeated_names_would_be_seen(mutant):
+    with pytest.raises(AssertionError):
+        check_answers(mutant(small.tokenizer()), 512)
+
+
+@pytest.mark.parametrize("position", [None, 0.0, 1.0])
+def test_a_context_too_short_for_one_document_is_refused_or_holds_its_answer(task, position):
+    try:
+        check_answers(task, 24, position)
+    except ValueError as error:
+        assert "length" in str(error)
+
+
+class LastFirst(VariedDocumentQA):
+    """Mutant: counts positions from the end."""
+
+    def batch(self, rows, length, generator, position=None):
+        return super().batch(rows, length, generator, 1.0 - position)
+
+
+def places_asked_for(task, position):
+    """Return the place of each row's answering document among the whole ones, and how many these are."""
+    batch = task.batch(64, 256, generator(2), position)
+    found = []
+    for row in batch.input_ids:
+        *documents, question = pieces(row, task)
+        names = [facts[0] for facts in (names_of(document, task) for document in documents) if facts]
+        found.append((names.index(question[-1]), len(names)))
+    return found
+
+
+@pytest.mark.parametrize("position", [0.0, 0.5, 1.0])
+def test_the_answer_stands_where_it_was_asked_for(task, position):
+    found = places_asked_for(task, position)
+    wrong = [(place, count) for place, count in found if place != round(position * (count - 1))]
+    assert not wrong, f"{len(wrong)} of {len(found)} contexts, such as (place, whole documents) {wrong[:5]}"
+
+
+def test_positions_counted_from_the_end_would_be_seen():
+    assert any(place != count - 1 for place, count in places_asked_for(LastFirst(small.tokenizer()), 1.0))
+
+
+def test_without_a_position_every_document_is_asked_for_alike(task):
+    relative = [place / (count - 1) for place, count in places_asked_for(task, None)]
+    assert min(relative) < 0.15 and max(relative) > 0.85 and 0.4 < sum(relative) / len(relative) < 0.65
+
+
+class MarksAtOnePlace(VariedDocumentQA):
+    """Mutant: takes the fourth token of every question for its answer, as in documents of one length."""
+
+    def interleaved_batch(self, rows, length, generator, most_questions=0.5):
+        ids, marks = super().interleaved_batch(rows, length, generator, most_questions)
+        moved = torch.zeros_like(marks)
+        for row, (own, held) in enumerate(zip(ids, marks, strict=True)):
+            start = 0
+            for piece in pieces(own, self):
+                if held[start:start + len(piece)].any():
+                    moved[row, start + min(4, len(piece) - 1)] = True
+                start += len(piece)
+        return ids, moved
+
+
+class MarksTheUntold(VariedDocumentQA):
+    """Mutant: marks surnames that the context tells for the first time."""
+
+    def interleaved_batch(self, rows, length, generator, most_questions=0.5):
+        ids, marks = super().interleaved_batch(rows, length, generator, most_questions)
+        return ids, torch.isin(ids, self.last)
+
+
+def marks_are_the_told_answers(task, length=256):
+    """Whether exactly the surnames whose first name stood earlier are marked, and are those that stood by it."""
+    ids, is_answer = task.interleaved_batch(16, length, generator(3))
+    assert ids.shape == is_answer.shape == (16, length) and is_answer.dtype == torch.bool
+    assert is_answer.any(dim=1).sum() >= 14
+    for row, marks in zip(ids, is_answer, strict=True):
+        told, expected = {}, []
+        for place in torch.isin(row, task.first).nonzero().flatten().tolist():
+            if place + 1 == length:
+                continue
+            first, answer = row[place:place + 2].tolist()
+            if first in told:
+                assert told[first] == answer
+                expected.append(place + 1)
+            told[first] = answer
+        if marks.nonzero().flatten().tolist() != expected:
+            return False
+    return True
+
+
+def test_training_contexts_mark_answers_that_they_hold(task):
+    assert marks_are_the_told_answers(task)
+    for mutant in (MarksAtOnePlace, MarksTheUntold):
+        assert not marks_are_the_told_answers(mutant(small.tokenizer())), mutant.__name__
+
+
+def starts(ids, task):
+    """Return the places in their contexts at which whole documents begin."""
+    found = []
+    for row in ids:
+        ends = (row == task.end[-1]).nonzero().flatten().tolist()
+        found += [end + 1 for end in ends if end + 1 < len(row)]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["batch", "interleaved_batch"])
+def test_documents_begin_anywhere_in_a_group_of_eight(task, kind):
+    """Documents of one length, the contrast, all begin where a group of 8 does: a group size is a document."""
+    def residues(task):
+        drawn = getattr(task, kind)(64, 256, generator())
+        return Counter(start % 8 for start in starts(drawn.input_ids if kind == "batch" else drawn[0], task))
+
+    found = residues(task)
+    assert found.keys() == set(range(8))
+    assert min(found.values()) > 0.7 * sum(found.values()) / 8
+    aligned = MultiDocumentQA(small.tokenizer())
+    assert aligned.document_length == 8
+    assert residues(aligned).keys() == {0}
+
+
+class EndsWithTheNames(MultiDocumentQA):
+    """Mutant: `interleaved_batch` as it was, whose contexts ended with the last name."""
+
+    def interleaved_batch(self, rows, length, generator, most_questions=0.5):
+        longest = len(self.first) * self.document_length
+        return super().interleaved_batch(rows, min(length, longest), generator, most_questions)
+
+
+def fills(task, length):
+    return task.interleaved_batch(1, length, generator())[0].shape == (1, length)
+
+
+@pytest.mark.parametrize("length", [1025, 2048])
+def test_contexts_can_be_longer_than_all_documents(task, length):
+    aligned = MultiDocumentQA(small.tokenizer())
+    assert fills(task, length) and fills(aligned, length)
+    assert not fills(EndsWithTheNames(small.tokenizer()), length)
+
+
+def test_past_the_last_name_are_questions_only(task):
+    aligned = MultiDocumentQA(small.tokenizer())
+    ids, marks = aligned.interleaved_batch(1, 2048, generator())
+    assert ids.shape == marks.shape == (1, 2048)
+    slots = marks.view(-1, aligned.document_length)
+    assert slots[128:, aligned.question_length].all() and slots.sum(dim=1).max() == 1
+    assert marks_are_the_told_answers(aligned, 2048)
+    assert marks_are_the_told_answers(task, 2048)
+    ids, marks = task.interleaved_batch(4, 3000, generator(), most_questions=0.0)
+    for row, held in zip(ids, marks, strict=True):
+        surnames = torch.isin(row, task.last).nonzero().flatten()
+        assert not held[surnames[:128]].any() and len(surnames) > 140 and held[surnames[128:]].all()
+
+
+def test_the_generator_decides_everything(task):
+    for draw in (lambda seed: task.interleaved_batch(3, 128, generator(seed)),
+                 lambda seed: (lambda batch: (batch.input_ids, batch.answers))(task.batch(3, 128, generator(seed)))):
+        torch.manual_seed(1)
+        first = draw(5)
+        torch.manual_seed(2)
+        assert all(torch.equal(one, other) for one, other in zip(first, draw(5), strict=True))
+        assert not torch.equal(first[0], draw(6)[0])
+
+
+def test_tokenized_text_equals_the_tokens(task):
+    """What is drawn token by token is what the tokenizer would read from the text."""
+    ids = task.interleaved_batch(1, 300, generator())[0][0]
+    whole = [token for piece in pieces(ids, task)[:-1] for token in piece]
+    assert small.tokenizer().encode(small.tokenizer().decode(whole)) == whole
