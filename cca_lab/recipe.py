@@ -8,6 +8,10 @@ PRECISIONS = ("auto", "float32", "bf16")
 SHIFT = 64
 
 
+class Diverged(RuntimeError):
+    """A training lost its model: a loss, a gradient or a perplexity is no finite number."""
+
+
 @dataclass(frozen=True)
 class FinetuneConfig:
     """Hyperparameters of a finetuning run.

@@ -1,4 +1,4 @@
-"""What notebooks call: the switch that comes before Triton, compiled kernels as they are, a bar that leaves no times."""
+"""What notebooks call: the switch that comes before Triton, compiled kernels as they are, a bar without times."""
 
 import itertools
 import subprocess

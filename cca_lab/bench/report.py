@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 WIDE = 200  # columns of a table that is not printed to a terminal
@@ -76,7 +77,7 @@ def write_json(path: str | Path, data: Any) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
                 console: Console | None = None) -> None:
     """Print rows of text and numbers, aligned at their right but for the first column."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:

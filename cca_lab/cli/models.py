@@ -85,7 +85,6 @@ def finetune(
 ) -> None:
     """Swap a model's attention and finetune it on text and questions; Ctrl-C saves before it leaves."""
     from cca_lab.commands.finetune import finetune as run
-    from cca_lab.models.finetune import Diverged
 
     with door():
         config = FinetuneConfig(steps, strategy, learning_rate, optimizer, warmup, accumulation,
@@ -98,9 +97,6 @@ def finetune(
             typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",
                        err=True)
             raise typer.Exit(130) from None
-        except Diverged as error:
-            typer.echo(f"diverged: {error}", err=True)
-            raise typer.Exit(3) from None
 
 
 @app.command()

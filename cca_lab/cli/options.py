@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.recipe import Diverged, FinetuneConfig, Reading
 
 FINETUNING, READING = FinetuneConfig(), Reading()  # whose defaults the options show
 
@@ -37,12 +37,15 @@ TextShare = Annotated[float, typer.Option(help="Share of sequences that are text
 
 @contextmanager
 def door() -> Iterator[None]:
-    """Turn a ValueError, which says what was wrong with the input, into one line and exit status 2."""
+    """Turn a ValueError, which says what was wrong with the input, into one line and exit status 2; Diverged into 3."""
     try:
         yield
     except ValueError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
+    except Diverged as error:
+        typer.echo(f"diverged: {error}", err=True)
+        raise typer.Exit(3) from error
 
 
 def given(options: list[str] | None = None, **named: object) -> dict:

@@ -1,5 +1,6 @@
 """`cca-lab recover`: what the swap to a mechanism costs a model, and what finetuning brings back."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,9 @@ def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Read
                          "evaluate` measures without one")
     if seeds < 1 or not groups or not windows:
         raise ValueError(f"seeds, groups, windows: got {seeds}, {list(groups)}, {list(windows)}, wanted one or more")
+    for name in mechanisms:
+        if name not in MECHANISMS:
+            raise ValueError(f"mechanism: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     study = Study(model_name, out, questions=QUESTIONS, length=reading.length, text=text)
     settings = [("cca", {"group": group, "window": window}) for group in groups for window in windows]
     settings += [(name, _as_large(study, name, groups[0], windows[0])) for name in mechanisms]
@@ -68,9 +72,11 @@ def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Read
 
 
 def label(name: str, options: dict) -> str:
-    """Name an attention and its options in a few characters."""
-    return " ".join([name, *(f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}"
-                             for key, value in options.items())])
+    """Name an attention and its options in a few characters, without a space in an option."""
+    def written(value: object) -> str:
+        return f"{value:.3g}" if isinstance(value, float) else json.dumps(value, separators=(",", ":"))
+
+    return " ".join([name, *(f"{key}={written(value)}" for key, value in options.items())])
 
 
 def spoken(name: str) -> str:
@@ -79,7 +85,7 @@ def spoken(name: str) -> str:
     mechanism, *options = attention.split(" ")
     title = {"full": "full attention", "cca": "CCA"}.get(mechanism) or MECHANISMS[mechanism].title
     short = {"group": "g", "window": "s"}
-    told = ", ".join(f"{short.get(key, key)} {value}" for key, value in (option.split("=") for option in options))
+    told = ", ".join(f"{short.get(key, key)} {value}" for key, value in (option.split("=", 1) for option in options))
     how = {"full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only", "compressor": "finetuned, its own weights only",
            "aligned": "finetuned on aligned documents"}
     ending = how[trained[0]] if trained else "" if mechanism == "full" else "swapped"

@@ -1,7 +1,9 @@
 """Finetuning trials: many short trainings of one model, each measured alike, in a file that a next call continues."""
 
 import copy
+import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,7 +18,7 @@ from cca_lab.commands.finetune import mixture_for, run_with_progress
 from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_losses
 from cca_lab.models.finetune import Finetuner
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.recipe import Diverged, FinetuneConfig, Reading
 from cca_lab.tasks.corpus import load_corpus
 
 LAST = 20  # steps whose training losses are averaged
@@ -63,8 +65,8 @@ class Study:
         self.evaluation = make_evaluation(self.base, self.tokenizer, self.corpus, length=length, windows=windows,
                                           questions=questions)
         self.base_losses = self._losses(self.base)
-        settings = {"model": Path(model_name).name, "length": self.evaluation.length, "windows": windows,
-                    "questions": questions,
+        settings = {"model": Path(model_name).name, "weights": fingerprint(self.base),
+                    "length": self.evaluation.length, "windows": windows, "questions": questions,
                     "corpus": {"name": self.corpus.name, "fingerprint": self.corpus.fingerprint}}
         self.result = {**settings, "machine": machine(), "trials": {}}
         if out.exists():
@@ -81,7 +83,10 @@ class Study:
             asked = json.loads(json.dumps(asdict(trial)))
             if rows.get(name, {}).get("trial") == asked:
                 continue
-            rows[name] = {"trial": asked, **self.measure(trial, f"{number}/{len(trials)} {name}")}
+            found = self.measure(trial, f"{number}/{len(trials)} {name}")
+            if not math.isfinite(found["perplexity"]["value"]):
+                raise Diverged(f"{name}: the perplexity is {found['perplexity']['value']}; lower the learning rate")
+            rows[name] = {"trial": asked, **found}
             write_json(self.out, self.result)
         return {name: rows[name] for name in trials}
 
@@ -104,8 +109,10 @@ class Study:
             found["read_in_full"] = asdict(self._ratio(self._losses(swap_attention(model, "full"))))
         if records:
             found["seconds"] = round(records[-1]["seconds"], 1)
-            found["last_losses"] = {kind: float(np.mean([record[kind] for record in records[-LAST:]]))
-                                    for kind in ("text_loss", "task_loss") if records[-1][kind] is not None}
+            found["last_losses"] = {}
+            for kind in ("text_loss", "task_loss"):
+                seen = [record[kind] for record in records[-LAST:] if record.get(kind) is not None]
+                found["last_losses"] |= {kind: float(np.mean(seen))} if seen else {}
         return found
 
     def _losses(self, model: torch.nn.Module) -> np.ndarray:
@@ -115,3 +122,12 @@ class Study:
     def _ratio(self, losses: np.ndarray):
         """The perplexity over the base model's, paired window by window."""
         return bootstrap_mean(losses - self.base_losses, np.exp)
+
+
+def fingerprint(model: torch.nn.Module) -> str:
+    """Return the first 16 hex digits of the SHA-256 over a model's weights."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -95,7 +95,7 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
     axes.text(1.0, 50, " the base ", fontsize=8.5, ha="left", color=INK)
     axes.text(swapped[0], 5, " where the swap left it ", fontsize=8.5, ha="right", color=INK)
     axes.set(xlabel="perplexity over the base's (hollow marks at the top: full attention, the control)",
-             ylabel="exact match, documents of 5-20 tokens, %", ylim=(0, 107))
+             ylabel="exact match, documents of 5-20 tokens, %", ylim=(-4, 107))
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 

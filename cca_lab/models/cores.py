@@ -32,7 +32,7 @@ class CoreReading:
         phi: (offsets, layers, H) mean weight of the answer within its group.
         attention: (offsets, layers, H) mean weight that the question gives to that group's core.
         kept: (offsets, layers, H, document) mean phi on each token of a document, first to last, over all
-            closed groups. It sums to g / document_length, or 1 where a group is as long as a document.
+            closed groups. It sums to document_length / g, the share of a group's weight that a document can have.
     """
 
     phi: NDArray[np.float64]

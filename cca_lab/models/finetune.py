@@ -21,16 +21,12 @@ from cca_lab.models.plugin import attention_of, changed_option
 from cca_lab.models.precision import autocast, faster_precision
 from cca_lab.models.run_folder import append_log, put_back, read_log, replace_folder, trim_log
 from cca_lab.models.trainable import mark_trainable, row_losses
-from cca_lab.recipe import FinetuneConfig
+from cca_lab.recipe import Diverged, FinetuneConfig
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW
 WATCHED = 10  # steps over which a loss is averaged before it is said to rise
 RISE = 1.0  # nats of text loss over the first steps that are called divergence
-
-
-class Diverged(RuntimeError):
-    """The loss or its gradient is no number any more."""
 
 
 class Finetuner:
@@ -106,9 +102,9 @@ class Finetuner:
             optimizer.step()
             optimizer.zero_grad()
         self.step += 1
+        asked = bool(batch[1][mixture.text_rows:, 1:].any())  # few short rows may hold no question
         return {"step": self.step, "text_loss": losses[0] if mixture.text_rows else None,
-                "task_loss": losses[1] if mixture.text_rows < mixture.rows else None,
-                "rate": rate, "gradient_norm": norm}
+                "task_loss": losses[1] if asked else None, "rate": rate, "gradient_norm": norm}
 
     def _group_of_step(self):
         """Let the model attend with this step's group size while it trains; saved and judged, it has its own."""

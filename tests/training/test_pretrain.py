@@ -1,20 +1,21 @@
 """Pretraining: the curriculum's batches, repeatability, and what the command leaves behind."""
 
+import copy
 import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
+from cca_lab.commands import pretrain as command
 from cca_lab.commands.pretrain import PretrainOptions, pretrain
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.base import new_model, sinusoids
 from cca_lab.models.muon import MatrixMuon, block_matrices
 from cca_lab.models.plugin import changed_option
-from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses, tokenize
+from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
 from tests.training import small
 
 
@@ -99,8 +100,15 @@ def test_a_run_repeats_bit_for_bit():
     assert [stage for stage, _ in first] == sorted(stage for stage, _ in first) and first[-1][0] == 1
 
 
+def with_a_tokenizer_at_hand(monkeypatch):
+    """Save the command the seconds in which it trains a tokenizer."""
+    monkeypatch.setattr(command, "train_tokenizer", lambda corpus, size: copy.deepcopy(small.tokenizer()))
+
+
 @pytest.mark.parametrize("family", ["gpt2", "opt"])
-def test_the_command_writes_a_model_and_its_card(tmp_path, family):
+def test_the_command_writes_a_model_and_its_card(tmp_path, family, monkeypatch):
+    if family == "opt":
+        with_a_tokenizer_at_hand(monkeypatch)
     text = tmp_path / "text.txt"
     text.write_text(small.corpus().train[0] * 3)
     out = tmp_path / f"{family}-small"
@@ -117,17 +125,18 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family):
         pretrain(PretrainOptions(family, out))
 
 
-def test_the_command_trains_with_cca_from_the_first_step(tmp_path):
+def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
     """The saved model attends in groups of the size that was asked for, not of the stage that was reached."""
+    with_a_tokenizer_at_hand(monkeypatch)
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
     words = ["--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200, "--width", 16,
              "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt", "--attention", "cca", "--group", 4,
-             "--window", 8, "--shift", 16]
+             "--window", 8]
     done = CliRunner().invoke(app, ["pretrain", *map(str, words)])
     assert done.exit_code == 0, done.output
     assert attention_of(load_pretrained(tmp_path / "model")[0]) == ("cca", {"group": 4, "window": 8})
     stored = json.loads((tmp_path / "model" / "pretraining.json").read_text())
-    assert stored["options"]["attention"] == "cca" and stored["options"]["shift"] == 16
+    assert stored["options"]["attention"] == "cca"
     assert stored["options"]["attention_options"] == {"group": 4, "window": 8}
 
 
@@ -177,46 +186,21 @@ def test_a_changed_option_is_what_the_model_attends_with():
     assert torch.equal(model(ids).logits, outputs[8]) and not torch.equal(outputs[2], outputs[8])
 
 
-# ---------------------------------------------------------------- text before the documents
-
 QUESTION = Stage("question", 64, 0.5, 1.0)
 
 
-def shifted(shift, kind=Pretrainer):
-    return kind(small.model(), small.tokenizer(), small.corpus(), Recipe(), 0, shift)
-
-
-def test_text_stands_before_the_documents_of_question_stages():
-    """0 to `shift` tokens of it, none of them marked; what follows are documents, and questions of them."""
-    trainer = shifted(16)
-    windows = tokenize(small.corpus().train, small.tokenizer()).unfold(0, 16, 1)  # (n, 16)
-    befores = set()
-    for _ in range(150):
-        ids, known = trainer._task_batch(QUESTION, 3)
-        assert ids.shape == known.shape == (3, 64) and known.any(dim=1).all()
-        names = torch.isin(ids, trainer.task.first)
-        before = int(names[0].float().argmax()) - (trainer.task.question_length - 1)
-        befores.add(before)
-        for row, marks, named in zip(ids, known, names, strict=True):
-            assert (windows[:, :before] == row[:before]).all(dim=1).any() and not named[:before].any()
-            for place in marks.nonzero().flatten().tolist():  # the surname that stood beside this name before
-                told = (row[before:place - 1] == row[place - 1]).nonzero().flatten()[0] + before
-                assert row[told + 1] == row[place]
-    assert befores == set(range(17))
-
-
 class DrawsForNothing(Pretrainer):
-    """Mutant: draws the length of the text before the documents where there is to be none."""
+    """Mutant: draws something before the documents, which makes another run of every seed."""
 
     def _task_batch(self, stage, rows):
-        torch.randint(self.shift + 1, (), generator=self.generator)
+        torch.randint(1, (), generator=self.generator)
         return super()._task_batch(stage, rows)
 
 
-def test_without_a_shift_the_same_is_drawn_as_ever():
-    """A seed of an earlier version gives the same run."""
-    trainer, twin = shifted(0), torch.Generator().manual_seed(0)
-    mutant = shifted(0, DrawsForNothing)
+def test_a_question_stage_draws_documents_then_questions_and_nothing_else():
+    trainer, mutant = (kind(small.model(), small.tokenizer(), small.corpus(), Recipe(), 0)
+                       for kind in (Pretrainer, DrawsForNothing))
+    twin = torch.Generator().manual_seed(0)
     for _ in range(3):
         wanted = trainer.task.training_batch(4, 64, twin)
         assert all(torch.equal(one, other) for one, other in zip(trainer._task_batch(QUESTION, 4), wanted, strict=True))
@@ -224,22 +208,14 @@ def test_without_a_shift_the_same_is_drawn_as_ever():
         assert not torch.equal(mutant._task_batch(QUESTION, 4)[0], wanted[0])
 
 
-def test_the_shift_is_of_question_stages_only():
-    for stage in (Stage("copy", 32, 0.5, 1.0), Stage("interleaved", 128, 0.5, 1.0)):
-        (ids, known), (same, marks) = (shifted(shift)._task_batch(stage, 4) for shift in (0, 16))
-        assert torch.equal(ids, same) and torch.equal(known, marks)
-
-
-def test_every_shift_that_is_taken_leaves_something_to_answer():
-    """A mean over no answer is NaN, and so is every weight after it. The first question stage has 64 tokens."""
-    for shift in (16, 63, 64):
-        try:
-            PretrainOptions("gpt2", Path("unwritten"), shift=shift)
-        except ValueError as error:
-            assert "shift" in str(error) and shift > 16
-            continue
-        trainer = shifted(shift)
-        assert all(trainer._task_batch(QUESTION, 2)[1].any() for _ in range(100)), f"shift {shift}"
+def test_a_step_that_asks_nothing_trains_on_its_text():
+    """A mean over no answer is NaN, and so would be every weight after it."""
+    trainer = new_trainer(step_tokens=128)
+    drawn = trainer._task_batch
+    trainer._task_batch = lambda stage, rows: (drawn(stage, rows)[0], torch.zeros(rows, stage.length, dtype=torch.bool))
+    record = trainer._step(QUESTION, 0.0)
+    assert record["task_loss"] == record["accuracy"] == 0 and math.isfinite(record["text_loss"])
+    assert all(p.isfinite().all() for p in trainer.model.parameters())
 
 
 def test_the_fused_projections_of_gpt2_are_three_matrices_to_the_optimizer():

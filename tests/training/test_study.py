@@ -17,7 +17,7 @@ from cca_lab.mechanisms import MECHANISMS
 from cca_lab.models import attention_of, save_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_losses
 from cca_lab.models.finetune import Finetuner
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.recipe import Diverged, FinetuneConfig, Reading
 from tests.training import small
 
 CCA = {"group": 4, "window": 8}
@@ -75,7 +75,8 @@ def test_only_a_trained_mechanism_is_also_read_in_full(home, tmp_path):
     assert rows["trained"]["read_in_full"]["value"] == pytest.approx(ratio(swap_attention(model, "full")), rel=1e-12)
     assert rows["trained"]["read_in_full"]["value"] != rows["trained"]["perplexity_ratio"]["value"]
     for kind in ("text_loss", "task_loss"):
-        assert rows["trained"]["last_losses"][kind] == pytest.approx(np.mean([record[kind] for record in records]))
+        seen = [record[kind] for record in records if record[kind] is not None]  # short rows may ask nothing
+        assert rows["trained"]["last_losses"].get(kind) == (pytest.approx(np.mean(seen)) if seen else None)
 
 
 class InPlace(Study):
@@ -174,8 +175,15 @@ def test_a_file_of_another_model_whose_folder_has_the_same_name_is_refused(home,
         save_pretrained(small.model(seed=seed), tmp_path / folder / "model", small.tokenizer())
     settings = dict(length=64, windows=4, questions=0, text=str(home / "text.txt"))
     Study(str(tmp_path / "first" / "model"), tmp_path / "study.json", **settings).run({"a": Trial("full")})
-    with pytest.raises(ValueError, match="holds a study with another model"):
+    with pytest.raises(ValueError, match="holds a study with another weights"):
         Study(str(tmp_path / "second" / "model"), tmp_path / "study.json", **settings)
+
+
+def test_a_trial_that_lost_its_model_is_said_to_have_diverged_and_not_kept(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(Study, "measure", lambda self, trial, title: {"perplexity": {"value": float("inf")}})
+    with pytest.raises(Diverged, match="lost: the perplexity is inf; lower the learning rate"):
+        new_study(home, tmp_path / "study.json").run({"lost": Trial("full")})
+    assert not (tmp_path / "study.json").exists()
 
 
 # ---------------------------------------------------------------- seeds
@@ -310,10 +318,10 @@ def test_the_close_recipes_are_tried_with_every_seed_and_the_others_once(home, t
 
 
 def test_recipes_have_names_of_their_own_and_read_the_same_number_of_tokens():
-    """Half as many as a run with the defaults."""
+    """A third of a run with the defaults."""
     recipes = sweeping.RECIPES
     assert len({recipe.name for recipe in recipes}) == len(recipes) and set(sweeping.CLOSE) <= set(recipes)
-    assert {recipe.steps * recipe.rows for recipe in recipes} <= {FinetuneConfig().steps * Reading().rows // 2}
+    assert {recipe.steps * recipe.rows for recipe in recipes} <= {FinetuneConfig().steps * Reading().rows // 3}
     for recipe in recipes:
         trial = recipe.trial("cca", CCA, 5)
         config, reading = trial.config, trial.reading
