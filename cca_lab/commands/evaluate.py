@@ -80,16 +80,21 @@ def question_tasks(tokenizer) -> tuple[MultiDocumentQA, ...]:
 
 
 def print_evaluations(found: dict[str, dict], title: str) -> None:
-    """Print measurements as a table, one row a name."""
+    """Print measurements as a table, one row a name; exact match over every offset of the text."""
     rows = []
     for name, measured in found.items():
         matches = measured.get("exact_match", {})
         cells = [f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-" for position in POSITIONS]
-        overall = str(Estimate(**matches["all"])) if matches else "-"
-        rows.append([name, str(Estimate(**measured["perplexity"])), *cells, overall])
+        worst = f"{100 * min(share['value'] for share in matches['by_offset']):.0f} %" if matches else "-"
+        rows.append([name, str(Estimate(**measured["perplexity"])), *cells, worst,
+                     *(_share(measured[kind]["all"]) if kind in measured else "-" for kind in KINDS)])
     columns = ["attention", "perplexity [95 %]", *(f"answer at {position:.0%}" for position in POSITIONS),
-               "exact match [95 %]"]
+               "worst offset", "one length [95 %]", "5-20 tokens [95 %]"]
     print_table(title, columns, rows)
+
+
+def _share(estimate: dict) -> str:
+    return f"{100 * estimate['value']:.0f} % [{100 * estimate['low']:.0f}, {100 * estimate['high']:.0f}]"
 
 
 def evaluate(model_name: str, attention: str | None, options: dict, *, length: int | None = None,

@@ -3,18 +3,21 @@
 import json
 from pathlib import Path
 
+from cca_lab.bench.report import write_figure
+from cca_lab.commands.summary import swept
 from cca_lab.figures.comparison import comparison
+from cca_lab.figures.training import recipes
 from cca_lab.paths import repository, results_folder
 
-COMPARISON = "docs/comparison.png"
-DPI = 110
+COMPARISON, RECIPES = "docs/comparison.png", "docs/recipes.png"
+
+
+def _read(name: str) -> dict:
+    return json.loads((results_folder() / name).read_text(encoding="utf-8"))
 
 
 def write() -> Path:
     """Draw every figure anew; return the folder."""
-    found = json.loads((results_folder() / "compare-gpt2-mini.json").read_text(encoding="utf-8"))
-    path = repository() / COMPARISON
-    aside = path.with_suffix(".part")
-    comparison(found["rows"]).savefig(aside, format="png", dpi=DPI, metadata={"Software": None})
-    aside.replace(path)
-    return path.parent
+    write_figure(repository() / COMPARISON, comparison(_read("compare-gpt2-mini.json")["rows"]))
+    write_figure(repository() / RECIPES, recipes(*swept(_read("sweep-gpt2-mini.json")["trials"])))
+    return repository() / "docs"

@@ -84,3 +84,20 @@ def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
     for name, row in trials.items():
         gathered.setdefault(SEED.sub("", name), []).append(row)
     return {name: Summary(rows) for name, rows in gathered.items()}
+
+
+def swept(trials: Mapping[str, dict]) -> tuple[dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:
+    """Return what each recipe of a sweep gave: perplexities over the base's, and exact match over varied documents.
+
+    Args:
+        trials: what `cca-lab sweep` wrote.
+
+    Returns:
+        (perplexity, exact match) of CCA by recipe; the control's perplexity by the same recipes; and the two
+        numbers of CCA untrained.
+    """
+    found = summaries(trials)
+    points = {name.removeprefix("cca, "): (mean.ratio.value, mean.varied.value)
+              for name, mean in found.items() if name.startswith("cca, ")}
+    controls = {recipe: found[f"full, {recipe.rpartition(',')[0]}"].ratio.value for recipe in points}
+    return points, controls, (found["cca"].ratio.value, found["cca"].varied.value)

@@ -63,9 +63,11 @@ class Finetuner:
 
     def _precision(self, model: PreTrainedModel) -> str:
         """Return the precision of every step, the same in all processes."""
-        if self.config.precision != "auto" or not self.trained:
-            return self.config.precision if self.config.precision != "auto" else "float32"
-        batch = [tensor[: self.parts].to(self.accelerator.device) for tensor in self.mixture.batch(0)]
+        if self.config.precision != "auto":
+            return self.config.precision
+        if not self.trained:
+            return "float32"
+        batch = [tensor[:: self.parts].to(self.accelerator.device) for tensor in self.mixture.batch(0)]
         return "bf16" if self._anywhere(faster_precision(model.train(), *batch) == "bf16") else "float32"
 
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
