@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from IPython.display import Markdown, display
+from IPython.display import Markdown, Pretty, display
 
 CHECK_TYPE = "application/vnd.cca-lab.check+json"
 RESULT_TYPE = "application/vnd.cca-lab.result+json"
@@ -113,7 +113,7 @@ def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]
     Yields:
         report(done, text).
     """
-    handle, start = display(Text(f"{title}: 0 of {total}"), display_id=True), time.perf_counter()
+    handle, start = display(Pretty(f"{title}: 0 of {total}"), display_id=True), time.perf_counter()
     done = 0
 
     def report(now: int, text: str = "") -> None:
@@ -121,20 +121,10 @@ def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]
         done = now
         left = (time.perf_counter() - start) * (total - done) / max(1, done)
         bar = "#" * round(BAR * done / total)
-        handle.update(Text(f"{title} [{bar:.<{BAR}}] {done} of {total}  {text}  {left:.0f} s left"))
+        handle.update(Pretty(f"{title} [{bar:.<{BAR}}] {done} of {total}  {text}  {left:.0f} s left"))
 
     yield report
-    handle.update(Text(f"{title}: {done} of {total} done"))
-
-
-class Text:
-    """Text that is shown as it is."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
+    handle.update(Pretty(f"{title}: {done} of {total} done"))
 
 
 def interpret_kernels() -> bool:

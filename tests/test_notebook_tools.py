@@ -96,11 +96,11 @@ class Screen:
         self.shown = []
 
     def display(self, thing, display_id=False):
-        self.shown.append(repr(thing))
+        self.shown.append(thing.data)
         return self if display_id else None
 
     def update(self, thing):
-        self.shown.append(repr(thing))
+        self.shown.append(thing.data)
 
 
 def shown_while(monkeypatch, total, reports, progress=live_progress, seconds=2.0):

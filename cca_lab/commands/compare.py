@@ -36,7 +36,7 @@ def compare(model_name: str, *, entries: int = 96, length: int | None = None, wi
         entries: the budget.
         length: tokens of a text and of a context; by default the model's context, at most 1024.
         windows: windows of held-out text behind a perplexity.
-        questions: questions for each place of the answer.
+        questions: questions for each place of the answer, rounded up to as many at each offset of the text.
         text: as in `load_corpus`.
         out: JSON file to write.
 
@@ -61,7 +61,7 @@ def compare(model_name: str, *, entries: int = 96, length: int | None = None, wi
             rows[name] = measure(model, name, entries, evaluation)
         progress(len(names), "done")
     result = {"model": Path(model_name).name, "entries": entries, "length": evaluation.length, "windows": windows,
-              "questions": questions, "device": device_name(), "machine": machine(), "rows": rows}
+              "questions": evaluation.questions, "device": device_name(), "machine": machine(), "rows": rows}
     _print(result)
     if out is not None:
         write_json(out, result)

@@ -64,6 +64,7 @@ def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length
     length = min(1024, context) if length is None else length
     if not 2 <= length <= context:
         raise ValueError(f"length: got {length}, wanted 2 to {context}, the model's context; give a shorter one")
+    questions = -(-questions // OFFSETS) * OFFSETS  # as many at each offset
     return Evaluation(tokenize(corpus.validation, tokenizer), question_tasks(tokenizer), length, windows, questions)
 
 
@@ -111,7 +112,7 @@ def evaluate(model_name: str, attention: str | None, options: dict, *, length: i
     found = evaluation.measure(model)
     result = {"model": Path(model_name).name, "attention": name, "options": options,
               "length": evaluation.length, "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-              "questions": questions, "device": device_name(), **found}
+              "questions": evaluation.questions, "device": device_name(), **found}
     if out is not None:
         write_json(out, result)
     print_evaluations({label: found}, f"{result['model']}, {evaluation.length} tokens, {corpus.name}")

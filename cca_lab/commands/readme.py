@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from cca_lab.commands.recover import spoken
-from cca_lab.commands.summary import summaries
+from cca_lab.commands.summary import COLUMNS, summaries
 from cca_lab.paths import models_folder, repository, results_folder
 
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
@@ -49,11 +49,8 @@ def recovery() -> str:
     for path in sorted(results_folder().glob("recovery-*.json")):
         found = _read(path)
         for name, mean in summaries(found["trials"]).items():
-            rows.append([f"`{found['model']}`", spoken(name), str(len(mean.rows)), mean.perplexity.number(1),
-                         mean.ratio.number(3), mean.fixed.percent(), _percent(mean.by_offset().min()),
-                         mean.varied.percent()])
-    return _table(["model", "attention", "seeds", "perplexity", "over the base's", "8 tokens a document",
-                   "its worst offset", "5-20 tokens a document"], rows)
+            rows.append([f"`{found['model']}`", spoken(name), *mean.cells()])
+    return _table(["model", "attention", *COLUMNS], rows)
 
 
 def attention() -> str:

@@ -8,13 +8,15 @@ from pathlib import Path
 from cca_lab.bench.report import print_table
 from cca_lab.caches.budget import fits, fitted_options
 from cca_lab.commands.study import Study, Trial
-from cca_lab.commands.summary import summaries
+from cca_lab.commands.summary import COLUMNS, summaries
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca_rows import cache_tokens
 from cca_lab.recipe import FinetuneConfig, Reading
 
 # The recipe that this lab began with: documents of one length, always at the same places, groups as they are.
 ALIGNED = {"shift": 0, "varied": False}
+TRAINED = {"": "swapped", "full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only",
+           "compressor": "finetuned, its own weights only", "aligned": "finetuned on aligned documents"}
 QUESTIONS = 48  # a place and kind, three at each of sixteen offsets
 
 
@@ -81,16 +83,13 @@ def label(name: str, options: dict) -> str:
 
 def spoken(name: str) -> str:
     """Write a trial's name, seed aside, as a reader says it."""
-    attention, *trained = name.split(", ")
+    attention, _, trained = name.partition(", ")
     mechanism, *options = attention.split(" ")
     title = {"full": "full attention", "cca": "CCA"}.get(mechanism) or MECHANISMS[mechanism].title
     short = {"group": "g", "window": "s"}
     told = ", ".join(f"{short.get(key, key)} {value}" for key, value in (option.split("=", 1) for option in options))
-    how = {"full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only", "compressor": "finetuned, its own weights only",
-           "aligned": "finetuned on aligned documents"}
-    ending = how[trained[0]] if trained else "" if mechanism == "full" else "swapped"
-    ending = "finetuned, the control" if mechanism == "full" and trained else ending
-    return ", ".join(part for part in (" ".join(filter(None, (title, told))), ending) if part)
+    how = ("", "finetuned, the control")[bool(trained)] if mechanism == "full" else TRAINED[trained]
+    return ", ".join(filter(None, (f"{title} {told}".strip(), how)))
 
 
 def _as_large(study: Study, name: str, group: int, window: int) -> dict:
@@ -102,9 +101,5 @@ def _as_large(study: Study, name: str, group: int, window: int) -> dict:
 
 def print_recovery(rows: dict[str, dict], title: str) -> None:
     """Print the trials, seeds averaged, as a table."""
-    lines = []
-    for name, mean in summaries(rows).items():
-        lines.append([name, len(mean.rows), mean.perplexity.number(1), mean.ratio.number(3), mean.fixed.percent(),
-                      f"{100 * mean.by_offset().min():.0f} %", mean.varied.percent()])
-    columns = ["attention", "seeds", "perplexity", "over the base", "one length", "worst offset", "5-20 tokens"]
-    print_table(f"{title}: exact match over every offset; [lowest, highest seed], or 95 % of one", columns, lines)
+    print_table(f"{title}: exact match over every offset; [lowest, highest seed], or 95 % of one",
+                ["attention", *COLUMNS], [[name, *mean.cells()] for name, mean in summaries(rows).items()])

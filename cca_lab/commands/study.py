@@ -66,7 +66,7 @@ class Study:
                                           questions=questions)
         self.base_losses = self._losses(self.base)
         settings = {"model": Path(model_name).name, "weights": fingerprint(self.base),
-                    "length": self.evaluation.length, "windows": windows, "questions": questions,
+                    "length": self.evaluation.length, "windows": windows, "questions": self.evaluation.questions,
                     "corpus": {"name": self.corpus.name, "fingerprint": self.corpus.fingerprint}}
         self.result = {**settings, "machine": machine(), "trials": {}}
         if out.exists():
@@ -77,16 +77,25 @@ class Study:
                                  "or remove it")
 
     def run(self, trials: Mapping[str, Trial]) -> dict[str, dict]:
-        """Run the trials that the file lacks, writing it after each; return the rows of all of them."""
+        """Run the trials that the file lacks, writing it after each; return the rows of all of them.
+
+        Raises:
+            ValueError: before any training, if the file holds a trial of the same name that trained otherwise.
+            Diverged: if a training lost its model.
+        """
         rows = self.result["trials"]
+        wanted = {name: json.loads(json.dumps(asdict(trial))) for name, trial in trials.items()}
+        for name, asked in wanted.items():
+            if rows.get(name, {}).get("trial", asked) != asked:
+                raise ValueError(f"out: {self.out} holds {name!r} trained otherwise; give the same options, or name "
+                                 "another file")
         for number, (name, trial) in enumerate(trials.items(), start=1):
-            asked = json.loads(json.dumps(asdict(trial)))
-            if rows.get(name, {}).get("trial") == asked:
+            if name in rows:
                 continue
             found = self.measure(trial, f"{number}/{len(trials)} {name}")
             if not math.isfinite(found["perplexity"]["value"]):
                 raise Diverged(f"{name}: the perplexity is {found['perplexity']['value']}; lower the learning rate")
-            rows[name] = {"trial": asked, **found}
+            rows[name] = {"trial": wanted[name], **found}
             write_json(self.out, self.result)
         return {name: rows[name] for name in trials}
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+COLUMNS = ("seeds", "perplexity", "over the base's", "8 tokens a document", "its worst offset",
+           "5-20 tokens a document")
 SEED = re.compile(r", seed \d+$")
 
 
@@ -67,6 +69,11 @@ class Summary:
     def varied(self) -> Spread:
         """Exact match over documents of 5 to 20 tokens."""
         return self._spread([row["varied_match"]["all"] for row in self.rows])
+
+    def cells(self) -> list[str]:
+        """Return the cells of a table, those of `COLUMNS`."""
+        return [str(len(self.rows)), self.perplexity.number(1), self.ratio.number(3), self.fixed.percent(),
+                f"{100 * self.by_offset().min():.0f} %", self.varied.percent()]
 
     def by_offset(self) -> np.ndarray:
         """Return the share of documents of one length answered at each offset, seeds averaged, (offsets,)."""

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from cca_lab.mechanisms.cca_rows import cores_of_rows
 from cca_lab.models.maps import attention_maps
 from cca_lab.models.plugin import attention_of
+from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 TINY = 1e-30
@@ -73,8 +74,7 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
     for offset in range(offsets):
         generator = torch.Generator().manual_seed(seed)
         drawn = task.batch(contexts, length - offsets + 1, generator, position)
-        start = torch.randint(len(text) - offset + 1, (contexts, 1), generator=generator)
-        ids = torch.cat([text[start + torch.arange(offset)], drawn.input_ids], dim=1)  # (contexts, L)
+        ids = torch.cat([random_windows(text, contexts, offset, generator), drawn.input_ids], dim=1)  # (contexts, L)
         answer = offset + round(position * (count - 1)) * size + answer_at
         cores = int(cores_of_rows(torch.tensor(ids.shape[1] - 1), group, window))  # that the last row sees
         closed = cores * group

@@ -9,6 +9,7 @@ from scipy.stats import binomtest, bootstrap
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 RESAMPLES = 2000
@@ -181,7 +182,8 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, t
         place, offset = at
         generator = torch.Generator().manual_seed(_draw_seed(seed, *at))
         drawn = task.batch(each, length - offsets + 1, generator, positions[place])
-        ids = torch.cat([_windows(text, each, offset, generator), drawn.input_ids], dim=1)  # (each, L)
+        before = [random_windows(text, each, offset, generator)] if offset else []
+        ids = torch.cat([*before, drawn.input_ids], dim=1)  # (each, L)
         logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1) for rows in ids.split(batch)])
         hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # an answer is one token
     return Matches(hits, positions)
@@ -189,11 +191,3 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, t
 
 def _draw_seed(*entropy: int) -> int:
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
-
-
-def _windows(text: Tensor | None, rows: int, length: int, generator: torch.Generator) -> Tensor:
-    """Return windows of a text at random places, (rows, length)."""
-    if length == 0:
-        return torch.empty(rows, 0, dtype=torch.long)
-    start = torch.randint(len(text) - length + 1, (rows, 1), generator=generator)
-    return text[start + torch.arange(length)]

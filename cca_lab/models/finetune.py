@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from cca_lab.models.checkpoints import save_pretrained
 from cca_lab.models.interrupt import deferred_interrupt
 from cca_lab.models.optimizers import make_optimizers
-from cca_lab.models.plugin import attention_of, changed_option
+from cca_lab.models.plugin import attention_of, group_size
 from cca_lab.models.precision import autocast, faster_precision
 from cca_lab.models.run_folder import append_log, put_back, read_log, replace_folder, trim_log
 from cca_lab.models.trainable import mark_trainable, row_losses
@@ -91,7 +91,8 @@ class Finetuner:
         config, rate, mixture = self.config, self.config.rate(self.step), self.mixture
         self.model.train()
         batch = [tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step)]
-        with self._group_of_step():
+        model = self.accelerator.unwrap_model(self.model)
+        with group_size(model, lambda last: config.group(self.step, last)):  # saved and judged, it has its own
             losses = sum(self._micro_step(*batch, micro) for micro in range(config.accumulation))
         losses = self.accelerator.reduce(losses, reduction="sum").tolist()
         norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip))
@@ -107,14 +108,6 @@ class Finetuner:
         asked = bool(batch[1][mixture.text_rows:, 1:].any())  # few short rows may hold no question
         return {"step": self.step, "text_loss": losses[0] if mixture.text_rows else None,
                 "task_loss": losses[1] if asked else None, "rate": rate, "gradient_norm": norm}
-
-    def _group_of_step(self):
-        """Let the model attend with this step's group size while it trains; saved and judged, it has its own."""
-        model = self.accelerator.unwrap_model(self.model)
-        _, options = attention_of(model)
-        if "group" not in options:
-            return nullcontext()
-        return changed_option(model, "group", self.config.group(self.step, options["group"]))
 
     def run(self, on_step: Callable[[dict], None] | None = None) -> list[dict]:
         """Train to the last step; return one record a step taken in this call.

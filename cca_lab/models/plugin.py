@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -114,15 +114,22 @@ def attention_of(model: PreTrainedModel) -> tuple[str, dict]:
 
 
 @contextmanager
-def changed_option(model: PreTrainedModel, option: str, value: object) -> Iterator[None]:
-    """Let a swapped model attend with another value of one option for a while; it is not checked."""
-    choice = getattr(model.config, CHOICE)
-    before = choice[option]
-    choice[option] = value
+def group_size(model: PreTrainedModel, size: Callable[[int], int]) -> Iterator[None]:
+    """Let a model whose attention groups tokens do so in another size for a while; others stay as they are.
+
+    Args:
+        model: its size is put back at the end.
+        size: from the model's own group size to the one for now.
+    """
+    choice = getattr(model.config, CHOICE, {})
+    own = choice.get("group")
     try:
+        if own is not None:
+            choice["group"] = size(own)
         yield
     finally:
-        choice[option] = before
+        if own is not None:
+            choice["group"] = own
 
 
 def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:

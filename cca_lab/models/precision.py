@@ -34,10 +34,12 @@ def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
         input_ids, known: (rows, length), what a step reads.
     """
     device = input_ids.device
-    if not matrix_units(device) or device.type == "cuda":
-        return "bf16" if matrix_units(device) else "float32"
-    return "bf16" if _seconds(model, input_ids, known, "bf16") < PAYS * _seconds(model, input_ids, known, "float32") \
-        else "float32"
+    if not matrix_units(device):
+        return "float32"
+    if device.type == "cuda":
+        return "bf16"
+    bf16, float32 = (_seconds(model, input_ids, known, precision) for precision in ("bf16", "float32"))
+    return "bf16" if bf16 < PAYS * float32 else "float32"
 
 
 def _seconds(model: nn.Module, input_ids: Tensor, known: Tensor, precision: str) -> float:

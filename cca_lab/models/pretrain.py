@@ -14,7 +14,6 @@ end in questions never finds what stands in the last quarter.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.models.optimizers import make_optimizers
-from cca_lab.models.plugin import attention_of, changed_option
+from cca_lab.models.plugin import group_size
 from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
@@ -192,23 +191,16 @@ class Pretrainer:
         return {"text_loss": text_loss.item(), "task_loss": task_loss.item(),
                 "accuracy": correct[cut:].float().sum().item() / answers}
 
-    def _group_of_stage(self, stages_left: int):
-        """Let groups of tokens begin small: their own size in the last stage, half of it in the one before, ..."""
-        _, options = attention_of(self.model)
-        if "group" not in options:
-            return nullcontext()
-        return changed_option(self.model, "group", max(1, options["group"] >> stages_left))
-
     def run(self, stages: list[Stage], tokens: float) -> Iterator[dict]:
         """Train through the stages until `tokens` are spent; yield one record a step."""
         self.model.train()
         start = time.perf_counter()
         for index, stage in enumerate(stages):
-            last = index == len(stages) - 1
-            begin, running = self.tokens, 0.0
-            budget = tokens - begin if last else min(stage.tokens, tokens - begin)
+            left, begin, running = len(stages) - 1 - index, self.tokens, 0.0
+            budget = tokens - begin if left == 0 else min(stage.tokens, tokens - begin)
             while self.tokens - begin < budget and running < stage.until:
-                with self._group_of_stage(len(stages) - 1 - index):
+                # groups begin small: their own size in the last stage, half of it in the one before, ...
+                with group_size(self.model, lambda own, left=left: max(1, own >> left)):
                     record = self._step(stage, (self.tokens - begin) / budget)
                 running = 0.95 * running + 0.05 * record["accuracy"]
                 yield {"step": self.steps, "tokens": self.tokens, "stage": index, "task": stage.task,

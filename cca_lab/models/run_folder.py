@@ -43,4 +43,6 @@ def trim_log(folder: Path, step: int) -> None:
     """Drop the records after a step; they will be written again."""
     kept = [record for record in read_log(folder) if record["step"] <= step]
     if (folder / "log.jsonl").is_file():
-        (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        aside = folder / "log.jsonl.part"
+        aside.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        aside.replace(folder / "log.jsonl")

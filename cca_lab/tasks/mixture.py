@@ -11,6 +11,18 @@ from cca_lab.recipe import SHIFT
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 
+def random_windows(text: Tensor, rows: int, length: int, generator: torch.Generator) -> Tensor:
+    """Return windows of a text at random places, (rows, length).
+
+    Args:
+        text: (n,) token ids, at least `length` of them.
+        rows, length: how many windows, of how many tokens.
+        generator: the source of all randomness.
+    """
+    start = torch.randint(len(text) - length + 1, (rows, 1), generator=generator)
+    return text[start + torch.arange(length)]
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Text and questions in fixed shares.
@@ -66,7 +78,7 @@ class Mixture:
         """Return input_ids (rows, length), text rows first, and the mask of tokens to predict."""
         state = np.random.SeedSequence([self.seed, step]).generate_state(1, np.uint64)
         generator = torch.Generator().manual_seed(int(state[0] >> 1))
-        ids = [self._windows(self.text_rows, generator)]
+        ids = [random_windows(self.stream, self.text_rows, self.length, generator)]
         known = [torch.ones_like(ids[0], dtype=torch.bool)]
         for index, task in enumerate(self.tasks):
             # rows left over by the division go to the kinds in turn, from step to step
@@ -77,15 +89,11 @@ class Mixture:
                 known.append(answers)
         return torch.cat(ids), torch.cat(known)  # (rows, length) both
 
-    def _windows(self, rows: int, generator: torch.Generator) -> Tensor:
-        start = torch.randint(len(self.stream) - self.length + 1, (rows, 1), generator=generator)
-        return self.stream[start + torch.arange(self.length)]
-
     def _shifted(self, ids: Tensor, known: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Put 0 to `shift` tokens of text before each row, and cut its end."""
         if self.shift == 0:
             return ids, known
-        text = self._windows(len(ids), generator)
+        text = random_windows(self.stream, *ids.shape, generator)
         before = torch.randint(self.shift + 1, (len(ids), 1), generator=generator)
         own = torch.arange(self.length) - before  # (rows, length), negative where text stands
         at = own.clamp(min=0)

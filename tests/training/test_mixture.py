@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cca_lab.models.pretrain import tokenize
-from cca_lab.tasks.mixture import SHIFT, Mixture
+from cca_lab.tasks.mixture import SHIFT, Mixture, random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from cca_lab.tasks.varied_documents import VariedDocumentQA
 from tests.training import small
@@ -102,7 +102,7 @@ class ShiftsByDocuments(Mixture):
 
     def _shifted(self, ids, known, generator):
         aligned = mixture(shift=0)
-        text = self._windows(len(ids), generator)
+        text = random_windows(self.stream, *ids.shape, generator)
         before = 8 * int(torch.randint(self.shift // 8 + 1, (1,), generator=generator))
         assert aligned.tasks[0].document_length == 8
         return (torch.cat([text[:, :before], ids], dim=1)[:, :self.length],
@@ -124,7 +124,7 @@ class OneShiftForAll(Mixture):
 
     def _shifted(self, ids, known, generator):
         before = int(torch.randint(self.shift + 1, (1,), generator=generator))
-        text = self._windows(len(ids), generator)
+        text = random_windows(self.stream, *ids.shape, generator)
         return (torch.cat([text[:, :before], ids], dim=1)[:, :self.length],
                 torch.cat([torch.zeros_like(known[:, :before]), known], dim=1)[:, :self.length])
 
@@ -182,10 +182,10 @@ def test_a_row_begins_with_text_and_goes_on_with_its_documents():
 
 
 class ReadsTheGlobalGenerator(Mixture):
-    """Mutant: draws its text from the global random state."""
+    """Mutant: draws its shifts, and the text before the documents, from the global random state."""
 
-    def _windows(self, rows, generator):
-        return super()._windows(rows, torch.default_generator)
+    def _shifted(self, ids, known, generator):
+        return super()._shifted(ids, known, torch.default_generator)
 
 
 def repeats(kind):

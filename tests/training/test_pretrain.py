@@ -14,7 +14,7 @@ from cca_lab.commands.pretrain import PretrainOptions, pretrain
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.base import new_model, sinusoids
 from cca_lab.models.muon import MatrixMuon, block_matrices
-from cca_lab.models.plugin import changed_option
+from cca_lab.models.plugin import group_size
 from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
 from tests.training import small
 
@@ -175,15 +175,24 @@ def test_a_step_that_fails_leaves_the_group_as_it_was():
     assert attention_of(model)[1]["group"] == 8
 
 
-def test_a_changed_option_is_what_the_model_attends_with():
+def test_a_group_size_for_now_is_what_the_model_attends_with():
     ids = torch.randint(1, 100, (1, 40))
     outputs = {}
     for size in (2, 8):
         model = swap_attention(small.model(), "cca", group=size, window=8).eval()
         outputs[size] = model(ids).logits
-    with changed_option(model, "group", 2):
+    with group_size(model, lambda own: own // 4):
         assert torch.equal(model(ids).logits, outputs[2])
     assert torch.equal(model(ids).logits, outputs[8]) and not torch.equal(outputs[2], outputs[8])
+
+
+@pytest.mark.parametrize("attention", [None, "full", "streaming_llm"])
+def test_a_model_without_groups_stays_as_it_is(attention):
+    model = small.model() if attention is None else swap_attention(small.model(), attention)
+    before = copy.deepcopy(vars(model.config))
+    with group_size(model, lambda own: pytest.fail("there is no group to change")):
+        assert vars(model.config) == before
+    assert vars(model.config) == before
 
 
 QUESTION = Stage("question", 64, 0.5, 1.0)

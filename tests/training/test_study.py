@@ -138,14 +138,15 @@ def test_a_stopped_study_goes_on_where_it_stood(home, tmp_path, monkeypatch):
     assert study.run({"c": trials["c"]}) == {"c": rows["c"]} and len(asked) == 2  # the rows asked for only
 
 
-def test_a_trial_of_the_same_name_that_trains_otherwise_is_run_again(home, tmp_path, monkeypatch):
+def test_a_trial_of_the_same_name_that_trains_otherwise_is_refused_before_any_training(home, tmp_path, monkeypatch):
+    """A row that is written over would be lost: another seed's mean would mix two recipes."""
     asked = made_up(monkeypatch)
     study = new_study(home, tmp_path / "study.json")
-    for trial in (Trial("cca", CCA), Trial("cca", CCA), Trial("cca", CCA, *TRAINED),
-                  Trial("cca", CCA, TRAINED[0], Reading(length=64, rows=4))):
-        study.run({"a": trial})
-    assert len(asked) == 3
-    assert study.result["trials"]["a"]["trial"]["reading"]["rows"] == 4
+    study.run({"a": Trial("cca", CCA, *TRAINED)})
+    before = (tmp_path / "study.json").read_bytes()
+    with pytest.raises(ValueError, match="holds 'a' trained otherwise; give the same options, or name another file"):
+        study.run({"b": Trial("full"), "a": Trial("cca", CCA, TRAINED[0], Reading(length=64, rows=4))})
+    assert asked == ["1/1 a"] and (tmp_path / "study.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("changes, named", [
