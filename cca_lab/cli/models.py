@@ -48,6 +48,7 @@ def pretrain(
     group: Group = None,
     window: Window = None,
     option: Option = None,
+    text_only: Annotated[bool, typer.Option("--text-only", help="Learn to read only, no questions.")] = False,
 ) -> None:
     """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
     from cca_lab.commands.pretrain import PretrainOptions
@@ -55,7 +56,7 @@ def pretrain(
 
     with door():
         run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
-                            seed, text, threads, attention, given(option, group=group, window=window)))
+                            seed, text, threads, attention, given(option, group=group, window=window), text_only))
     typer.echo(f"written: {out}")
 
 

@@ -74,11 +74,17 @@ def model_card(card: dict) -> str:
 def _command(options: dict) -> str:
     """Write the command that made a model: its options that are not the defaults."""
     defaults = {field.name: field.default for field in fields(PretrainOptions)}
-    given = [f"--{key.replace('_', '-')} {value:g}" if isinstance(value, float) else f"--{key} {value}"
-             for key, value in options.items() if key not in ("out", "attention_options") and value != defaults[key]]
+    given = [_option(key.replace("_", "-"), value) for key, value in options.items()
+             if key not in ("out", "attention_options") and value != defaults[key]]
     given += [f"--{key} {value}" if key in ("group", "window") else f"--option {key}={value}"
               for key, value in options.get("attention_options", {}).items()]
     return f"cca-lab pretrain {' '.join(given)} --out data/models/{options['out']}"
+
+
+def _option(name: str, value: object) -> str:
+    if value is True:
+        return f"--{name}"
+    return f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
 
 
 def _place(position: float) -> str:

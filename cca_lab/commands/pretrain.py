@@ -67,7 +67,7 @@ def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: C
            options: PretrainOptions) -> tuple[list[dict], list[dict]]:
     """Run the curriculum; return the loss curve and when each stage was reached."""
     pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
-    plan = curriculum(options.context, options.tokens)
+    plan = curriculum(options.context, options.tokens, options.text_only)
     curve, stages, record = [], [], {}
     with training_progress(f"pretraining {options.out.name}", options.tokens) as report:
         for record in pretrainer.run(plan, options.tokens):

@@ -22,6 +22,7 @@ class PretrainOptions:
         threads: CPU threads; 0 leaves torch's choice.
         attention: the mechanism to train with from the first step on.
         attention_options: of that mechanism; the others keep their defaults.
+        text_only: learn to read and nothing else, without the curriculum of questions.
     """
 
     family: str
@@ -38,6 +39,7 @@ class PretrainOptions:
     threads: int = 0
     attention: str = "full"
     attention_options: dict = field(default_factory=dict)
+    text_only: bool = False
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:

@@ -62,8 +62,16 @@ class Recipe:
     clip: float = 1.0
 
 
-def curriculum(context: int, tokens: float) -> list[Stage]:
-    """Return the stages for a context and a budget of tokens; the last one takes all that is left."""
+def curriculum(context: int, tokens: float, text_only: bool = False) -> list[Stage]:
+    """Return the stages for a context and a budget of tokens; the last one takes all that is left.
+
+    Args:
+        context: the most tokens the model reads.
+        tokens: the budget.
+        text_only: one stage in which the loss is that of text: what questions cost a model is then seen.
+    """
+    if text_only:
+        return [Stage("interleaved", context, 1.0, tokens)]
     lengths = [length for length in (64, 128, 256, 512) if length < context]
     return [Stage("copy", 32, 0.25, 0.3 * tokens, 0.8),
             *(Stage("question", length, 0.5, 0.2 * tokens, 0.9) for length in lengths),

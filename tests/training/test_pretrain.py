@@ -51,6 +51,24 @@ def test_the_curriculum_ends_at_the_context():
     assert [stage.length for stage in stages] == [32, 64, 128, 256]
 
 
+def test_a_curriculum_of_text_alone_learns_nothing_from_questions():
+    """Two trainers whose questions differ, and nothing else, have the same weights after two steps."""
+    class OtherQuestions(Pretrainer):
+        def _task_batch(self, stage, rows):
+            ids, known = super()._task_batch(stage, rows)
+            return ids.flip(-1), known
+
+    def weights(kind, stages):
+        torch.manual_seed(0)
+        trainer = kind(small.model(), small.tokenizer(), small.corpus(), Recipe(step_tokens=256), 0)
+        list(trainer.run(stages, 512))
+        return torch.cat([value.flatten() for value in trainer.model.state_dict().values()])
+
+    text_only, [*_, mixed] = curriculum(64, 512, text_only=True), curriculum(64, 512)
+    assert torch.equal(weights(Pretrainer, text_only), weights(OtherQuestions, text_only))
+    assert not torch.equal(weights(Pretrainer, [mixed]), weights(OtherQuestions, [mixed]))
+
+
 def new_trainer(**recipe):
     return Pretrainer(small.model(), small.tokenizer(), small.corpus(), Recipe(**recipe), 0)
 
@@ -131,12 +149,13 @@ def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
     words = ["--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200, "--width", 16,
              "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt", "--attention", "cca", "--group", 4,
-             "--window", 8]
+             "--window", 8, "--text-only"]
     done = CliRunner().invoke(app, ["pretrain", *map(str, words)])
     assert done.exit_code == 0, done.output
     assert attention_of(load_pretrained(tmp_path / "model")[0]) == ("cca", {"group": 4, "window": 8})
     stored = json.loads((tmp_path / "model" / "pretraining.json").read_text())
-    assert stored["options"]["attention"] == "cca"
+    assert stored["options"]["attention"] == "cca" and [stage["task"] for stage in stored["stages"]] == ["interleaved"]
+    assert " --text-only --group 4 --window 8 --out" in (tmp_path / "model" / "README.md").read_text()
     assert stored["options"]["attention_options"] == {"group": 4, "window": 8}
 
 
