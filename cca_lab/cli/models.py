@@ -132,6 +132,7 @@ def recover(
                                                      show_default="64")] = None,
     mechanism: Annotated[list[str] | None, typer.Option(help="Another mechanism to finetune beside CCA; may be "
                                                              "given several times.", show_default="none")] = None,
+    option: Option = None,
     aligned: Annotated[bool, typer.Option("--aligned", help="Also train on documents at fixed places only.")] = False,
     seeds: Annotated[int, typer.Option(help="Finetunings of each setting.")] = 3,
     strategy: Strategy = FINETUNING.strategy,
@@ -150,7 +151,8 @@ def recover(
     with door():
         config = FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow)
         run(model, out, config=config, reading=Reading(length, rows, text_share), groups=group or (8, 4, 16),
-            windows=window or (64,), seeds=seeds, mechanisms=mechanism or (), aligned=aligned, text=text)
+            windows=window or (64,), options=given(option), seeds=seeds, mechanisms=mechanism or (), aligned=aligned,
+            text=text)
 
 
 @app.command()

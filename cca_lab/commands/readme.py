@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from cca_lab.commands.recover import spoken
@@ -9,6 +10,7 @@ from cca_lab.commands.summary import COLUMNS, summaries
 from cca_lab.paths import models_folder, repository, results_folder
 
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
+GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the first table of recoveries
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 
 
@@ -45,10 +47,24 @@ def models() -> str:
 
 def recovery() -> str:
     """Return what the swap costs, and what finetuning brings back, at every offset of the text."""
+    return _recovery(lambda trial: not _variant(trial))
+
+
+def variants() -> str:
+    """Return the same for CCA with other windows and groups, and with plain means as cores."""
+    return _recovery(_variant)
+
+
+def _variant(trial: dict) -> bool:
+    return trial["attention"] == "cca" and trial["options"] not in [{"group": g, "window": WINDOW} for g in GROUPS]
+
+
+def _recovery(shown: Callable[[dict], bool]) -> str:
     rows = []
     for path in sorted(results_folder().glob("recovery-*.json")):
         found = _read(path)
-        for name, mean in summaries(found["trials"]).items():
+        trials = {name: row for name, row in found["trials"].items() if shown(row["trial"])}
+        for name, mean in summaries(trials).items():
             rows.append([f"`{found['model']}`", spoken(name), *mean.cells()])
     return _table(["model", "attention", *COLUMNS], rows)
 
@@ -123,8 +139,8 @@ def compare() -> str:
                                    f"head, {found['questions']} questions a place; {found['device']}.\n")
 
 
-TABLES = {"models": models, "recovery": recovery, "attention": attention, "compare": compare, "decode": decode,
-          "model": model}
+TABLES = {"models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
+          "decode": decode, "model": model}
 
 
 def updated(text: str) -> str:

@@ -1,9 +1,10 @@
 """`cca-lab recover`: what the swap to a mechanism costs a model, and what finetuning brings back."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from cca_lab.bench.report import print_table
 from cca_lab.caches.budget import fits, fitted_options
@@ -21,8 +22,8 @@ QUESTIONS = 48  # a place and kind, three at each of sixteen offsets
 
 
 def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Reading, groups: Sequence[int],
-            windows: Sequence[int], seeds: int = 3, mechanisms: Sequence[str] = (), aligned: bool = False,
-            text: str | None = None) -> dict[str, dict]:
+            windows: Sequence[int], options: Mapping = MappingProxyType({}), seeds: int = 3,
+            mechanisms: Sequence[str] = (), aligned: bool = False, text: str | None = None) -> dict[str, dict]:
     """Measure a model with full attention, swapped, and finetuned, for each setting and seed.
 
     The base model finetuned with full attention for as many steps stands beside them: training by itself
@@ -35,6 +36,7 @@ def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Read
         config: of every finetuning.
         reading: what is read, but for the seed; the same for every attention.
         groups, windows: of CCA, each with each.
+        options: CCA's others.
         seeds: finetunings of each setting, with the seeds 0, 1, ...
         mechanisms: others to finetune beside CCA.
         aligned: also finetune CCA's first setting on documents that always begin at the same places.
@@ -55,16 +57,16 @@ def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Read
         if name not in MECHANISMS:
             raise ValueError(f"mechanism: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     study = Study(model_name, out, questions=QUESTIONS, length=reading.length, text=text)
-    settings = [("cca", {"group": group, "window": window}) for group in groups for window in windows]
+    settings = [("cca", {"group": group, "window": window, **options}) for group in groups for window in windows]
     settings += [(name, _as_large(study, name, groups[0], windows[0])) for name in mechanisms]
     trials = {"full": Trial("full")}
-    trials |= {label(name, options): Trial(name, options) for name, options in settings}
+    trials |= {label(name, own): Trial(name, own) for name, own in settings}
     for seed in range(seeds):
         drawn = replace(reading, seed=seed)
-        for name, options in [("full", {}), *settings]:
+        for name, own in [("full", {}), *settings]:
             strategy = "full" if name == "full" else config.strategy
-            trial = Trial(name, options, replace(config, strategy=strategy), drawn)
-            trials[f"{label(name, options)}, {strategy}, seed {seed}"] = trial
+            trial = Trial(name, own, replace(config, strategy=strategy), drawn)
+            trials[f"{label(name, own)}, {strategy}, seed {seed}"] = trial
         if aligned:
             trials[f"{label(*settings[0])}, aligned, seed {seed}"] = Trial(
                 *settings[0], replace(config, grow=0.0), replace(drawn, **ALIGNED))
@@ -76,6 +78,8 @@ def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Read
 def label(name: str, options: dict) -> str:
     """Name an attention and its options in a few characters, without a space in an option."""
     def written(value: object) -> str:
+        if isinstance(value, str):
+            return value
         return f"{value:.3g}" if isinstance(value, float) else json.dumps(value, separators=(",", ":"))
 
     return " ".join([name, *(f"{key}={written(value)}" for key, value in options.items())])

@@ -86,11 +86,12 @@ class Summary:
 
 
 def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
-    """Gather trials that differ in their seed only, in the order in which they first stand."""
-    gathered: dict[str, list[dict]] = {}
+    """Gather trials that differ in their seed only: attentions as they first stand, each before its trainings."""
+    gathered: dict[str, dict[str, list[dict]]] = {}
     for name, row in trials.items():
-        gathered.setdefault(SEED.sub("", name), []).append(row)
-    return {name: Summary(rows) for name, rows in gathered.items()}
+        setting = SEED.sub("", name)
+        gathered.setdefault(setting.partition(", ")[0], {}).setdefault(setting, []).append(row)
+    return {name: Summary(rows) for settings in gathered.values() for name, rows in settings.items()}
 
 
 def swept(trials: Mapping[str, dict]) -> tuple[dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:

@@ -210,7 +210,10 @@ def test_a_second_recovery_measures_nothing_again(home, recovered, tmp_path, mon
     assert trials_in(out) == trials_in(recovered[0])
 
 
-def test_more_groups_only_add(home, recovered, tmp_path, monkeypatch):
+@pytest.mark.parametrize("more, label, wanted", [
+    (["--group", 2], "cca group=2 window=8", {"group": 2, "window": 8}),
+    (["--option", "pooling=mean"], "cca group=4 window=8 pooling=mean", {**CCA, "pooling": "mean"})])
+def test_other_settings_only_add(home, recovered, tmp_path, monkeypatch, more, label, wanted):
     before, asked = trials_in(recovered[0]), []
 
     def measure(study, trial, title):
@@ -219,10 +222,10 @@ def test_more_groups_only_add(home, recovered, tmp_path, monkeypatch):
 
     out = shutil.copy(recovered[0], tmp_path / "recovery.json")
     monkeypatch.setattr(Study, "measure", measure)
-    done = invoke("recover", *options(home), *RECOVER, "--group", 2, "--out", out)
+    done = invoke("recover", *options(home), *[word for word in RECOVER if word != "--aligned"], *more, "--out", out)
     assert done.exit_code == 0, done.output
-    added = [f"cca group=2 window=8{training}" for training in ("", ", full, seed 0", ", full, seed 1")]
-    assert asked == [(name, {"group": 2, "window": 8}) for name in added]
+    added = [f"{label}{training}" for training in ("", ", full, seed 0", ", full, seed 1")]
+    assert asked == [(name, wanted) for name in added]
     after = trials_in(out)
     assert list(after) == [*before, *added] and {name: after[name] for name in before} == before
 

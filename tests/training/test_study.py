@@ -234,13 +234,13 @@ def test_reading_in_full_is_of_the_rows_that_have_it():
     assert both.read_in_full == Spread(2.0, 1.5, 2.5)
 
 
-def test_trials_that_differ_in_their_seed_only_are_gathered_in_order():
+def test_trials_that_differ_in_their_seed_only_are_gathered_and_stand_with_their_attention():
     names = ["full", "cca, full, seed 0", "full, full, seed 0", "cca, full, seed 1", "cca, full, seed 12",
              "cca, 2 x 8, seed 0"]
     found = summaries({name: row(index / 10) for index, name in enumerate(names)})
     assert {name: len(mean.rows) for name, mean in found.items()} == {
-        "full": 1, "cca, full": 3, "full, full": 1, "cca, 2 x 8": 1}
-    assert list(found) == ["full", "cca, full", "full, full", "cca, 2 x 8"]
+        "full": 1, "full, full": 1, "cca, full": 3, "cca, 2 x 8": 1}
+    assert list(found) == ["full", "full, full", "cca, full", "cca, 2 x 8"]
     assert [one["perplexity"]["value"] for one in found["cca, full"].rows] == [1.0, 3.0, 4.0]
 
 
@@ -275,6 +275,7 @@ def test_a_label_is_short():
     assert label("full", {}) == "full"
     assert label("cca", CCA) == "cca group=4 window=8"
     assert label("dga", {"group": 16, "gamma": 1 / 3}) == "dga group=16 gamma=0.333"
+    assert label("cca", {**CCA, "pooling": "mean"}) == "cca group=4 window=8 pooling=mean"
 
 
 # ---------------------------------------------------------------- the sweep
