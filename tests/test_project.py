@@ -29,10 +29,13 @@ NOT_OURS_TO_PIN = re.compile(r"^(nvidia|cuda)-|^(pip|wheel)$")
 
 
 def requirements(*groups: str) -> list[Requirement]:
-    """Return the project's requirements, those of the named extras included."""
+    """Return the project's requirements, those of the named extras included, and of the extras that these name."""
     texts = [*PROJECT["dependencies"], *(text for group in groups
                                          for text in PROJECT["optional-dependencies"][group])]
-    return [Requirement(text) for text in texts]
+    found = [Requirement(text) for text in texts]
+    named = {extra for requirement in found if requirement.name == PROJECT["name"] for extra in requirement.extras}
+    return requirements(*groups, *named) if named - set(groups) else \
+        [requirement for requirement in found if requirement.name != PROJECT["name"]]
 
 
 def pins() -> dict[str, Requirement]:
@@ -107,7 +110,8 @@ def test_conda_environment_installs_the_same():
 
 
 def test_imports_are_declared():
-    declared = {canonicalize_name(requirement.name) for requirement in requirements()} | {"cca-lab"} | ON_REQUEST
+    declared = {canonicalize_name(requirement.name) for requirement in requirements("models", "notebooks")}
+    declared |= {"cca-lab"} | ON_REQUEST
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else \

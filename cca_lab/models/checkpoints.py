@@ -21,6 +21,7 @@ from transformers.utils import cached_file
 from cca_lab.caches.base import CHOICE
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import modules_of, shapes, swap_attention
+from cca_lab.paths import shipped_model
 
 MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which transformers reads
 
@@ -82,7 +83,7 @@ def load_pretrained(
     What the saved mechanism had learnt is loaded whenever that mechanism is used.
 
     Args:
-        path_or_name: a folder, or a name on the Hugging Face hub.
+        path_or_name: a folder, or a name on the Hugging Face hub. `data/models/NAME` is found outside a clone too.
         attention: a mechanism to use instead of the saved one; "full" for the model's own.
         dtype: of the weights.
         options: of `attention`, as in `swap_attention`.
@@ -131,7 +132,7 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
 
 def _source(path_or_name: str | Path) -> str:
     """Return a folder's path or a hub name; raise ValueError for a folder that is not there."""
-    path = Path(path_or_name).expanduser()
+    path = shipped_model(Path(path_or_name).expanduser())
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the folder that "
