@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,7 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from cca_lab.caches.base import CHOICE
 from cca_lab.models.interface import MODULE
@@ -76,7 +77,7 @@ def _save_model(model: PreTrainedModel, folder: Path) -> None:
 
 
 def load_pretrained(
-    path_or_name: str | Path, attention: str | None = None, *, dtype: torch.dtype = torch.float32, **options,
+    path_or_name: str | Path, attention: str | None = None, *, dtype: torch.dtype = torch.float32, **options: Any,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load a causal language model with the attention it was saved with, or with another.
 
@@ -118,7 +119,7 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
     if len(modules) == 0:
         return
     try:
-        weights = load_file(cached_file(source, MODULES_FILE))
+        weights = load_file(cached_file(source, MODULES_FILE))  # type: ignore[arg-type]  # None is for other options
     except OSError as error:
         raise ValueError(f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; "
                          "save with cca_lab.models.save_pretrained, not with the model's own") from error
