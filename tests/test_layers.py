@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +60,7 @@ def imports(modules: dict[str, str]) -> list[Import]:
     """Return every import of the lab by the lab; `from package import name` counts as its module where it is one."""
     found: set[Import] = set()
     for module, source in modules.items():
-        for node, lazy in statements(ast.parse(source), False):
+        for node, lazy in statements_of(source):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             else:
@@ -68,6 +69,12 @@ def imports(modules: dict[str, str]) -> list[Import]:
                 names = [name if name in modules else node.module for name in whole]
             found |= {Import(module, name, lazy) for name in names if name.split(".")[0] == PACKAGE}
     return sorted(found)
+
+
+@cache
+def statements_of(source: str) -> tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]:
+    """Return every import of a module, and whether it runs later than the module."""
+    return tuple(statements(ast.parse(source), False))
 
 
 def statements(node: ast.AST, lazy: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:

@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cca_lab import paths
+from tests.conftest import SLOW
 
 ROOT = paths.repository()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -140,6 +141,17 @@ def test_make_walkthrough_hands_on_where_to_start():
     assert printed.split() == ["cca-lab", "walkthrough", "--from", "05"]
 
 
+def test_make_test_runs_every_test_once_and_the_quick_ones_first():
+    if not shutil.which("make"):
+        pytest.skip("make is not installed; README gives the same commands without it")
+    command = ["make", "--no-print-directory", "-n", "-o", ".venv/.installed", "test"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    runs = [line.partition(" -m pytest ")[2] for line in lines if " -m pytest " in line]
+    assert runs == ['-x -m "not slow"', "-m slow"]
+    for name in SLOW:
+        assert (ROOT / "tests" / name).exists(), f"tests/conftest.py calls {name} slow, which is not there"
+
+
 def test_continuous_integration_runs_make_test():
     script = ROOT / ".ci" / "run"
     assert script.read_text().splitlines()[-1] == "make test"
@@ -160,6 +172,27 @@ def test_ruff_has_nothing_to_say():
     run = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], cwd=ROOT,
                          capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
+
+
+def mypy(*arguments: str) -> str:
+    """Return what mypy says; what it knows of torch and transformers stays in build/mypy for the next run."""
+    return subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary", *arguments], cwd=ROOT,
+                          capture_output=True, text=True, check=False).stdout
+
+
+def test_mypy_has_nothing_to_say():
+    assert mypy() == ""
+
+
+def test_mypy_knows_what_a_flag_returns(tmp_path):
+    use = tmp_path / "use.py"
+    use.write_text("from torch import Tensor\n"
+                   "from cca_lab.attention import interval_attention as attend\n"
+                   "x = Tensor()\n"
+                   "one: Tensor = attend(x, x, x, x)\n"
+                   "pair: Tensor = attend(x, x, x, x, return_lse=True)\n")
+    (complaint,) = mypy(str(use)).splitlines()
+    assert ":5: error: Incompatible types in assignment" in complaint and "tuple[Tensor, Tensor]" in complaint
 
 
 def committed_text() -> list[tuple[str, str]]:
@@ -199,4 +232,6 @@ def test_modules_are_short_and_documented(module: Path):
             assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, f"{node.name} is too long"
     public = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in public:
+        if "overload" in map(ast.unparse, node.decorator_list):
+            continue  # types only; the docstring stands in the function itself
         assert node.name.startswith("_") or ast.get_docstring(node), f"{node.name} has no docstring"

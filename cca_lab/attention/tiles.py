@@ -31,10 +31,12 @@ class Tile(Protocol):
     """Shapes: q, out, grad (A, U, R, D); k, v (A, U, C, D); lse (A, U, R); mask None or (R, C), 0 or -inf."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
-                scale: float) -> tuple[Tensor, Tensor]: ...
+                scale: float) -> tuple[Tensor, Tensor]:
+        """Return out and lse of the tile."""
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-                 mask: Tensor | None, causal: bool, scale: float) -> Gradients: ...
+                 mask: Tensor | None, causal: bool, scale: float) -> Gradients:
+        """Return the tile's share of the gradients, given out and lse of whole rows."""
 
 
 class FlashTile:
@@ -46,11 +48,13 @@ class FlashTile:
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
+        """Return out and lse of the tile."""
         return _ops._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                  mask: Tensor | None, causal: bool, scale: float) -> Gradients:
+        """Return the tile's share of the gradients, given out and lse of whole rows."""
         return Gradients(*_ops._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, out, lse, 0.0, causal, attn_mask=mask, scale=scale))
 
@@ -60,6 +64,7 @@ class MatmulTile:
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
+        """Return out and lse of the tile."""
         out = torch.empty_like(q)
         lse = q.new_empty(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
         for rows, scores in self._scores(q, k, mask, causal, scale):
@@ -71,6 +76,7 @@ class MatmulTile:
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                  mask: Tensor | None, causal: bool, scale: float) -> Gradients:
+        """Return the tile's share of the gradients, given out and lse of whole rows."""
         dtype = lse.dtype
         grads = Gradients(*(torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v)))
         delta = (grad.to(dtype) * out.to(dtype)).sum(dim=-1, keepdim=True)

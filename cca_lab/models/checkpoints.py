@@ -1,7 +1,6 @@
 """Save and load a model together with its choice of attention, which transformers alone forgets."""
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -54,11 +53,11 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         if tokenizer is not None:
             tokenizer.save_pretrained(aside / "new")
         if folder.exists():
-            os.replace(folder, aside / "old")
-        os.replace(aside / "new", folder)
+            folder.replace(aside / "old")
+        (aside / "new").replace(folder)
     except BaseException:
         if (aside / "old").exists() and not folder.exists():
-            os.replace(aside / "old", folder)
+            (aside / "old").replace(folder)
         raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -27,7 +27,7 @@ def put_back(place: Path) -> None:
 def append_log(folder: Path, record: dict[str, Any]) -> None:
     """Add a record to a run's `log.jsonl`; the folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "log.jsonl", "a", encoding="utf-8") as log:
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps(record) + "\n")
 
 
@@ -35,7 +35,7 @@ def read_log(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a run's `log.jsonl`; none where there is no log."""
     path = Path(folder) / "log.jsonl"
     if path.is_file():
-        with open(path, encoding="utf-8") as log:
+        with path.open(encoding="utf-8") as log:
             for line in log:
                 yield json.loads(line)
 
