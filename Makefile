@@ -13,12 +13,13 @@ VENV = .venv
 BIN = $(VENV)/bin
 LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
 
-.PHONY: help venv walkthrough test lab doctor notebooks clean
+.PHONY: help venv walkthrough quick test lab doctor notebooks clean
 
 help:
 	@echo "make walkthrough   run the notebooks in order; results in build/walkthrough/index.html"
 	@echo "                   FROM=05 starts at a notebook, ONLY=05 runs one"
-	@echo "make test          run the test suite, notebooks included"
+	@echo "make quick         ruff, mypy and the quick tests, in less than two minutes; stops at the first failure"
+	@echo "make test          the same, then the other tests, notebooks included"
 	@echo "make lab           open JupyterLab on the notebooks"
 	@echo "make doctor        check the installation"
 	@echo "make venv          only make .venv with the pinned packages; the others do it as needed"
@@ -40,8 +41,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 walkthrough: $(VENV)/.installed
 	@FROM="$(FROM)"; ONLY="$(ONLY)"; $(BIN)/cca-lab walkthrough $(LIMITS)
 
-test: $(VENV)/.installed
-	@$(BIN)/python -m pytest
+quick: $(VENV)/.installed
+	@echo "ruff, mypy and every test that is not marked slow; the first failure stops it."
+	@$(BIN)/python -m pytest -x -m "not slow"
+
+test: quick
+	@echo "The tests that are marked slow: they train, compile, run notebooks and start programs."
+	@$(BIN)/python -m pytest -m slow
 
 lab: $(VENV)/.installed
 	@$(BIN)/jupyter lab notebooks

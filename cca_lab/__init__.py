@@ -1,0 +1,1 @@
+"""Long-context attention, from loops to models: `docs/` and the README say what is where."""

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cca_lab import checksums, paths
+from cca_lab import checksums, extras, paths
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 INSTALL = 'run `make venv`, or `pip install -c constraints.txt -e ".[dev]"` in the clone'
@@ -62,44 +62,43 @@ def read_pins(text: str) -> dict[str, Version]:
             for pin in pins if pin.marker is None or pin.marker.evaluate()}
 
 
-def check_package(requirement: Requirement, pin: Version | None, needed: bool = True) -> Check:
+def check_package(requirement: Requirement, pin: Version | None, extra: str = "") -> Check:
     """Compare an installed package with its range and with its pin.
 
     Args:
         requirement: from the project's metadata.
         pin: the exact version that was tested; None if unknown.
-        needed: False for the tools of the tests only.
+        extra: which extra asks for it; none for a package that everything needs.
     """
-    worst = FAIL if needed else WARN
+    worst = WARN if extra else FAIL
+    install = INSTALL if paths.in_clone() or not extra else extras.install(extra)
     try:
         found = version(requirement.name)
     except PackageNotFoundError:
-        wanted = f"{requirement.specifier}" + ("" if needed else ", for the tests only")
-        return Check(requirement.name, worst, f"not installed, wanted {wanted}", INSTALL)
+        wanted = f"{requirement.specifier}" + (f", for the extra {extra} only" if extra else "")
+        return Check(requirement.name, worst, f"not installed, wanted {wanted}", install)
     if not requirement.specifier.contains(Version(found).public, prereleases=True):
-        return Check(requirement.name, worst, f"{found}, wanted {requirement.specifier}", INSTALL)
+        return Check(requirement.name, worst, f"{found}, wanted {requirement.specifier}", install)
     if pin is not None and Version(found).public != pin.public:
-        return Check(requirement.name, WARN, f"{found}, tested with {pin}", f"if something fails, {INSTALL}")
+        return Check(requirement.name, WARN, f"{found}, tested with {pin}", f"if something fails, {install}")
     return Check(requirement.name, OK, found)
 
 
 def check_packages() -> Iterator[Check]:
-    """Look at each package that the project names."""
-    try:
-        pins = read_pins((paths.repository() / "constraints.txt").read_text(encoding="utf-8"))
-    except (ValueError, OSError):
-        pins = {}
-        yield Check("pins", WARN, "no constraints.txt: versions are compared with ranges only", INSTALL)
+    """Look at each package that the project names; outside a clone only its users', not its developers'."""
+    pins, groups = {}, ("", *extras.EXTRAS)
+    if paths.in_clone():
+        pins, groups = read_pins((paths.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
     try:
         requirements = [Requirement(text) for text in requires("cca-lab") or []]
     except PackageNotFoundError:
         yield Check("cca-lab", FAIL, "is not installed here, only imported", INSTALL)
         return
     for requirement in requirements:
-        applies = [extra for extra in ("", "dev")
-                   if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
-        if applies:
-            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)), "" in applies)
+        asking = [extra for extra in groups
+                  if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
+        if asking and not requirement.extras:  # dev asks for the other extras by name
+            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)), asking[0])
 
 
 def check_device() -> Check:
@@ -178,7 +177,7 @@ def check_fonts() -> Check:
 
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
-    restore = "restore it with `git checkout -- data`"
+    restore = "restore it with `git checkout -- data`" if paths.in_clone() else "install cca-lab anew"
     try:
         data = paths.data_folder()
         problems = checksums.problems(data)
@@ -204,6 +203,10 @@ def examine() -> Iterator[Check]:
         try:
             findings = probe()
             yield from [findings] if isinstance(findings, Check) else findings
+        except ModuleNotFoundError as error:
+            status = WARN if extras.advice(error.name) else FAIL
+            yield Check(re.sub("^check_", "", probe.__name__), status, f"{error.name} is not installed",
+                        extras.advice(error.name) or INSTALL)
         except Exception as error:  # a broken package may raise anything; the other checks still run
             name = re.sub("^check_", "", probe.__name__)
             yield Check(name, FAIL, f"{type(error).__name__}: {error}", INSTALL)

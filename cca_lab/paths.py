@@ -3,7 +3,14 @@
 import os
 from pathlib import Path
 
-ADVICE = "work in a clone and install it with `pip install -e .`, or point CCA_LAB_DATA to its data folder"
+CLONE = "work in a clone and install it with `pip install -e .`"
+ADVICE = f"{CLONE}, or point CCA_LAB_DATA to its data folder"
+SHIPPED = Path("data", "models")  # how a shipped model is named, wherever the data is
+
+
+def in_clone() -> bool:
+    """Return whether this package was installed from a clone in editable mode, not from a wheel."""
+    return (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
 
 
 def repository() -> Path:
@@ -12,24 +19,29 @@ def repository() -> Path:
     Raises:
         ValueError: if the package was not installed from a clone in editable mode.
     """
-    root = Path(__file__).resolve().parents[1]
-    if not (root / "pyproject.toml").is_file():
-        raise ValueError(f"repository: no pyproject.toml beside {Path(__file__).parent}; {ADVICE}")
-    return root
+    if not in_clone():
+        raise ValueError(f"repository: no pyproject.toml beside {Path(__file__).parent}; {CLONE}")
+    return Path(__file__).resolve().parents[1]
 
 
 def data_folder() -> Path:
-    """Return the folder of the shipped data: `CCA_LAB_DATA` if set, else `data/` of the clone.
+    """Return the folder of the shipped data: `CCA_LAB_DATA` if set, else the clone's, else the wheel's copy of it.
 
     Raises:
         ValueError: if there is no such folder.
     """
     chosen = os.environ.get("CCA_LAB_DATA")
-    folder = Path(chosen).resolve() if chosen else repository() / "data"
+    packed = Path(__file__).resolve().parent / "_data"
+    folder = Path(chosen).resolve() if chosen else repository() / "data" if in_clone() else packed
     if not folder.is_dir():
-        source = "CCA_LAB_DATA" if chosen else "the clone"
+        source = "CCA_LAB_DATA" if chosen else "the clone" if in_clone() else "the package"
         raise ValueError(f"data folder: {folder} (from {source}) is not a folder; {ADVICE}")
     return folder
+
+
+def shipped_model(path: Path) -> Path:
+    """Return where the model is that `data/models/NAME` names, wherever the data is; any other path as it is."""
+    return models_folder() / path.name if path.parent == SHIPPED and not path.exists() else path
 
 
 def models_folder() -> Path:
@@ -40,6 +52,11 @@ def models_folder() -> Path:
 def results_folder() -> Path:
     """Return the folder of the shipped measurements, JSON files."""
     return data_folder() / "results"
+
+
+def new_result(name: str) -> Path:
+    """Return where a measurement goes if nobody says: among the clone's results, else into the current folder."""
+    return results_folder() / name if in_clone() or "CCA_LAB_DATA" in os.environ else Path(name)
 
 
 def notebooks_folder() -> Path:

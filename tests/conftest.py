@@ -10,8 +10,23 @@ os.environ["MPLBACKEND"] = "Agg"
 os.environ["CCA_LAB_NATIVE"] = "0"
 os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(__file__).parents[1] / "build" / "native")
 
+import pytest
 from hypothesis import settings
 
 # The same examples every time, and no deadline: how fast a machine is does not decide a test.
 settings.register_profile("lab", deadline=None, derandomize=True)
 settings.load_profile("lab")
+
+# Not in `make quick`: folders and files that train, compile, run notebooks or start programs. Measured; single slow
+# tests of other files are marked there.
+SLOW = ("bench", "kernels", "mechanisms", "models", "training", "attention/test_fused.py",
+        "attention/test_native.py", "test_docs.py", "test_extras.py", "test_kernels.py", "test_kernels_offline.py",
+        "test_notebook_tools.py", "test_notebooks.py", "test_walkthrough.py", "test_wheel.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands in `SLOW`."""
+    slow = [Path(__file__).parent / name for name in SLOW]
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in slow):
+            item.add_marker("slow")

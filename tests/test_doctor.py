@@ -44,18 +44,18 @@ def test_only_a_failure_fails(monkeypatch, capsys, status, code):
     assert shown.startswith(f"[{status}]") and "thing: found" in shown and "-> mend it" in shown
 
 
-@pytest.mark.parametrize("requirement, pin, needed, status", [
-    ("numpy>=1", None, True, "ok"),
-    ("numpy>=1", "installed", True, "ok"),
-    ("numpy>=1", "0.9", True, "warn"),
-    ("numpy<1", "0.9", True, "fail"),
-    ("numpy<1", "0.9", False, "warn"),
-    ("no-such-package>=2", "2.0", True, "fail"),
-    ("no-such-package>=2", "2.0", False, "warn"),
+@pytest.mark.parametrize("requirement, pin, extra, status", [
+    ("numpy>=1", None, "", "ok"),
+    ("numpy>=1", "installed", "", "ok"),
+    ("numpy>=1", "0.9", "", "warn"),
+    ("numpy<1", "0.9", "", "fail"),
+    ("numpy<1", "0.9", "dev", "warn"),
+    ("no-such-package>=2", "2.0", "", "fail"),
+    ("no-such-package>=2", "2.0", "models", "warn"),
 ])
-def test_package_against_range_and_pin(requirement, pin, needed, status):
+def test_package_against_range_and_pin(requirement, pin, extra, status):
     pin = doctor.version("numpy") if pin == "installed" else pin
-    found = doctor.check_package(Requirement(requirement), pin and Version(pin), needed)
+    found = doctor.check_package(Requirement(requirement), pin and Version(pin), extra)
     assert found.status == status, found
 
 

@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cca_lab import paths
+from tests.conftest import SLOW
 
 ROOT = paths.repository()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -29,10 +30,13 @@ NOT_OURS_TO_PIN = re.compile(r"^(nvidia|cuda)-|^(pip|wheel)$")
 
 
 def requirements(*groups: str) -> list[Requirement]:
-    """Return the project's requirements, those of the named extras included."""
+    """Return the project's requirements, those of the named extras included, and of the extras that these name."""
     texts = [*PROJECT["dependencies"], *(text for group in groups
                                          for text in PROJECT["optional-dependencies"][group])]
-    return [Requirement(text) for text in texts]
+    found = [Requirement(text) for text in texts]
+    named = {extra for requirement in found if requirement.name == PROJECT["name"] for extra in requirement.extras}
+    return requirements(*groups, *named) if named - set(groups) else \
+        [requirement for requirement in found if requirement.name != PROJECT["name"]]
 
 
 def pins() -> dict[str, Requirement]:
@@ -107,7 +111,8 @@ def test_conda_environment_installs_the_same():
 
 
 def test_imports_are_declared():
-    declared = {canonicalize_name(requirement.name) for requirement in requirements()} | {"cca-lab"} | ON_REQUEST
+    declared = {canonicalize_name(requirement.name) for requirement in requirements("models", "notebooks")}
+    declared |= {"cca-lab"} | ON_REQUEST
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else \
@@ -136,6 +141,17 @@ def test_make_walkthrough_hands_on_where_to_start():
     assert printed.split() == ["cca-lab", "walkthrough", "--from", "05"]
 
 
+def test_make_test_runs_every_test_once_and_the_quick_ones_first():
+    if not shutil.which("make"):
+        pytest.skip("make is not installed; README gives the same commands without it")
+    command = ["make", "--no-print-directory", "-n", "-o", ".venv/.installed", "test"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    runs = [line.partition(" -m pytest ")[2] for line in lines if " -m pytest " in line]
+    assert runs == ['-x -m "not slow"', "-m slow"]
+    for name in SLOW:
+        assert (ROOT / "tests" / name).exists(), f"tests/conftest.py calls {name} slow, which is not there"
+
+
 def test_continuous_integration_runs_make_test():
     script = ROOT / ".ci" / "run"
     assert script.read_text().splitlines()[-1] == "make test"
@@ -156,6 +172,27 @@ def test_ruff_has_nothing_to_say():
     run = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], cwd=ROOT,
                          capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
+
+
+def mypy(*arguments: str) -> str:
+    """Return what mypy says; what it knows of torch and transformers stays in build/mypy for the next run."""
+    return subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary", *arguments], cwd=ROOT,
+                          capture_output=True, text=True, check=False).stdout
+
+
+def test_mypy_has_nothing_to_say():
+    assert mypy() == ""
+
+
+def test_mypy_knows_what_a_flag_returns(tmp_path):
+    use = tmp_path / "use.py"
+    use.write_text("from torch import Tensor\n"
+                   "from cca_lab.attention import interval_attention as attend\n"
+                   "x = Tensor()\n"
+                   "one: Tensor = attend(x, x, x, x)\n"
+                   "pair: Tensor = attend(x, x, x, x, return_lse=True)\n")
+    (complaint,) = mypy(str(use)).splitlines()
+    assert ":5: error: Incompatible types in assignment" in complaint and "tuple[Tensor, Tensor]" in complaint
 
 
 def committed_text() -> list[tuple[str, str]]:
@@ -195,4 +232,6 @@ def test_modules_are_short_and_documented(module: Path):
             assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, f"{node.name} is too long"
     public = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in public:
+        if "overload" in map(ast.unparse, node.decorator_list):
+            continue  # types only; the docstring stands in the function itself
         assert node.name.startswith("_") or ast.get_docstring(node), f"{node.name} has no docstring"

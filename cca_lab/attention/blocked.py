@@ -10,6 +10,7 @@ whole row, each tile returns its share of the exact gradient, and the shares add
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,7 +41,8 @@ def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale:
 
 class _BlockedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, intervals, scale, block):
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
+                block: int | None) -> tuple[Tensor, Tensor]:
         problems = _problems(intervals, q.shape[1] // k.shape[1], block)
         dtype = accumulation_dtype(q.dtype)
         out = torch.zeros(q.shape, dtype=dtype, device=q.device)
@@ -54,7 +56,7 @@ class _BlockedAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    def backward(ctx, grad_out, grad_lse):
+    def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("blocked attention")
         q, k, v, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
@@ -69,7 +71,8 @@ class _BlockedAttention(torch.autograd.Function):
         return *(grad[..., :head_dim].to(q.dtype) for grad in grads), None, None, None
 
 
-def _append_lse_gradient(q, k, v, out, grad_out, grad_lse):
+def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out: Tensor,
+                         grad_lse: Tensor) -> tuple[Tensor, ...]:
     """Carry the gradient of lse in one more feature, so that the tiles need not know of it.
 
     ds = p * (do . v - do . out + dlse): appending dlse to do, 1 to v and 0 to out adds exactly dlse, and

@@ -1,6 +1,7 @@
 """The one attention primitive of the lab: check the arguments, choose a backend, attend."""
 
 from collections.abc import Callable
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -32,6 +33,12 @@ BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 }
 
 
+@overload
+def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *, scale: float | None = ...,
+                       backend: str = ..., return_lse: Literal[False] = ...) -> Tensor: ...
+@overload
+def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *, scale: float | None = ...,
+                       backend: str = ..., return_lse: Literal[True]) -> tuple[Tensor, Tensor]: ...
 def interval_attention(
     q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
     scale: float | None = None, backend: str = "auto", return_lse: bool = False,

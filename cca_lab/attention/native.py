@@ -6,6 +6,7 @@ which columns a block of rows computes, forward.h and backward.h do one block, i
 
 from functools import cache
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,7 +57,7 @@ def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
 
 class _NativeAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, bounds, scale):
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         out, lse = torch.ops.cca_lab.forward(q, k, v, bounds, scale)
         ctx.save_for_backward(q, k, v, out, lse, bounds)
         ctx.scale = scale
@@ -64,7 +65,7 @@ class _NativeAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    def backward(ctx, grad_out, grad_lse):
+    def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("native attention")
         q, k, v, out, lse, bounds = ctx.saved_tensors
         if grad_out is None and grad_lse is None:

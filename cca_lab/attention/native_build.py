@@ -69,7 +69,7 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(target.parent)
         with TemporaryDirectory(prefix="building-", dir=target.parent) as folder:
-            os.replace(_compile(sources, Path(folder)), target)
+            _compile(sources, Path(folder)).replace(target)
     except OSError as error:
         raise ValueError(f"native: cannot write to {target.parent} ({error}); set TORCH_EXTENSIONS_DIR to a folder "
                          "that can be written") from error
@@ -133,7 +133,7 @@ def _digest(sources: Path) -> str:
 
 def _processor() -> str:
     """What tells processors apart that share a home folder: their instructions where Linux lists them."""
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
         return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
     return platform.processor()
 

@@ -1,5 +1,7 @@
 """Pooling groups of keys and values into core tokens (CCA-Attention, eq. 2 and 3; DGA, eq. 14)."""
 
+from typing import Literal, overload
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,14 @@ BACKENDS = ("auto", "torch", "triton")
 Rotation = tuple[Tensor, Tensor]
 
 
+@overload
+def pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, *, count: int | None = ..., weights: str = ...,
+                per_query_head: bool = ..., scale: float | None = ..., rotation: Rotation | None = ...,
+                return_phi: Literal[False] = ..., backend: str = ...) -> tuple[Tensor, Tensor]: ...
+@overload
+def pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, *, count: int | None = ..., weights: str = ...,
+                per_query_head: bool = ..., scale: float | None = ..., rotation: Rotation | None = ...,
+                return_phi: Literal[True], backend: str = ...) -> tuple[Tensor, Tensor, Tensor | None]: ...
 def pool_groups(
     q: Tensor, k: Tensor, v: Tensor, group: int, *,
     count: int | None = None, weights: str = "softmax", per_query_head: bool = False,
@@ -150,7 +160,8 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float
 
     turn = None
     if rotation is not None:
-        turn = tuple(x[:, 0].flatten(1, 2) for x in _turn(rotation, count, group, k.device, torch.float32))
+        cos, sin = (x[:, 0].flatten(1, 2) for x in _turn(rotation, count, group, k.device, torch.float32))
+        turn = cos, sin
     return triton_pool_groups(q, k, v, group, count, scale, turn)
 
 

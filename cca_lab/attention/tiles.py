@@ -31,10 +31,12 @@ class Tile(Protocol):
     """Shapes: q, out, grad (A, U, R, D); k, v (A, U, C, D); lse (A, U, R); mask None or (R, C), 0 or -inf."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
-                scale: float) -> tuple[Tensor, Tensor]: ...
+                scale: float) -> tuple[Tensor, Tensor]:
+        """Return out and lse of the tile."""
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-                 mask: Tensor | None, causal: bool, scale: float) -> Gradients: ...
+                 mask: Tensor | None, causal: bool, scale: float) -> Gradients:
+        """Return the tile's share of the gradients, given out and lse of whole rows."""
 
 
 class FlashTile:
@@ -44,11 +46,15 @@ class FlashTile:
     column; `causal` is aligned at the top left; a row without any visible column returns lse = 0.
     """
 
-    def forward(self, q, k, v, mask, causal, scale):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
+                scale: float) -> tuple[Tensor, Tensor]:
+        """Return out and lse of the tile."""
         return _ops._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
 
-    def backward(self, grad, q, k, v, out, lse, mask, causal, scale):
+    def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+                 mask: Tensor | None, causal: bool, scale: float) -> Gradients:
+        """Return the tile's share of the gradients, given out and lse of whole rows."""
         return Gradients(*_ops._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, out, lse, 0.0, causal, attn_mask=mask, scale=scale))
 
@@ -56,7 +62,9 @@ class FlashTile:
 class MatmulTile:
     """Plain matrix products, in chunks of rows so that memory stays linear; any device and floating dtype."""
 
-    def forward(self, q, k, v, mask, causal, scale):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
+                scale: float) -> tuple[Tensor, Tensor]:
+        """Return out and lse of the tile."""
         out = torch.empty_like(q)
         lse = q.new_empty(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
         for rows, scores in self._scores(q, k, mask, causal, scale):
@@ -66,7 +74,9 @@ class MatmulTile:
             lse[:, :, rows] = part
         return out, lse
 
-    def backward(self, grad, q, k, v, out, lse, mask, causal, scale):
+    def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+                 mask: Tensor | None, causal: bool, scale: float) -> Gradients:
+        """Return the tile's share of the gradients, given out and lse of whole rows."""
         dtype = lse.dtype
         grads = Gradients(*(torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v)))
         delta = (grad.to(dtype) * out.to(dtype)).sum(dim=-1, keepdim=True)
@@ -80,7 +90,8 @@ class MatmulTile:
         return grads
 
     @staticmethod
-    def _scores(q, k, mask, causal, scale) -> Iterator[tuple[slice, Tensor]]:
+    def _scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool,
+                scale: float) -> Iterator[tuple[slice, Tensor]]:
         """Masked logits of successive chunks of rows, in at least float32."""
         dtype = torch.promote_types(q.dtype, torch.float32)
         column = torch.arange(k.shape[2], device=q.device)

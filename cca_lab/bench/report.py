@@ -66,11 +66,12 @@ def write_json(path: str | Path, data: Any) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False,
                                      encoding="utf-8") as file:
         file.write(text)
+    aside = Path(file.name)
     try:
-        os.chmod(file.name, 0o644)  # a temporary file is private
-        os.replace(file.name, path)
+        aside.chmod(0o644)  # a temporary file is private
+        aside.replace(path)
     except OSError:
-        os.unlink(file.name)
+        aside.unlink()
         raise
 
 

@@ -1,5 +1,9 @@
 """Decode-time caches, one a mechanism, for transformers' `generate(past_key_values=...)`."""
 
+from cca_lab.extras import need
+
+need("transformers")
+
 from cca_lab.caches.base import MechanismCache
 from cca_lab.caches.cca import CCACache, cca_cache_bytes
 from cca_lab.caches.dga import DGACache, dga_cache_bytes

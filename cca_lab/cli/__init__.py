@@ -1,10 +1,29 @@
 """The `cca-lab` command. Each command imports what it needs when it runs, so `--help` is quick."""
 
+from typing import Any
+
 import typer
+from typer.core import TyperGroup
 
 from cca_lab.cli import lab, measure, models, theory
+from cca_lab.extras import advice
 
-app = typer.Typer(name="cca-lab", no_args_is_help=True, pretty_exceptions_show_locals=False,
+
+class Commands(TyperGroup):
+    """The commands; one that needs an extra which is not installed says so in one line, with exit status 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if not (todo := advice(error.name)):
+                raise
+            typer.echo(f"error: {error.name}: is not installed; {todo}", err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(name="cca-lab", cls=Commands, no_args_is_help=True, pretty_exceptions_show_locals=False,
                   add_completion=False, help="Long-context attention, from loops to models.")
 for part in (lab.app, models.app, theory.app):
     app.add_typer(part)

@@ -16,7 +16,7 @@ from cca_lab.models import disable_attention_dropout, load_pretrained, swap_atte
 from cca_lab.models.evaluate import Estimate, perplexity
 from cca_lab.models.finetune import FinetuneConfig, Finetuner
 from cca_lab.models.pretrain import tokenize
-from cca_lab.paths import models_folder, results_folder
+from cca_lab.paths import models_folder, new_result
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.theory.convergence import Budget, compare, paired, steps_to
@@ -76,7 +76,7 @@ def noise(model_name: str | None = None, out: Path | None = None, *, texts: int 
     result = {"model": name, "texts": texts, "length": length, "noise_seeds": seeds, "finetuning_steps": steps,
               "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint}, "device": device_name(),
               "rows": rows}
-    write_json(out or results_folder() / f"noise-{name}.json", result)
+    write_json(out or new_result(f"noise-{name}.json"), result)
     _print_noise(result, sigmas)
     return result
 
@@ -136,7 +136,7 @@ def convergence(out: Path | None = None, *, seeds: int = 4, budget: Budget | Non
     result = {"budget": asdict(budget), "seeds": seeds, "at_step": at,
               "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint}, "device": device_name(),
               "rows": rows}
-    write_json(out or results_folder() / "convergence.json", result)
+    write_json(out or new_result("convergence.json"), result)
     _print_convergence(result)
     return result
 

@@ -1,7 +1,6 @@
 """`cca-lab pretrain`: tokenizer, base model, model card."""
 
 import json
-import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -103,7 +102,7 @@ def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dic
     save_pretrained(model, aside, tokenizer)
     (aside / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n", encoding="utf-8")
     (aside / "README.md").write_text(model_card(card), encoding="utf-8")
-    os.replace(aside, out)
+    aside.replace(out)
 
 
 def _rounded(value, digits: int = 5):

@@ -11,7 +11,7 @@ from cca_lab.commands.evaluate import context_of
 from cca_lab.commands.progress import training_progress
 from cca_lab.models import load_pretrained
 from cca_lab.models.pretrain import tokenize
-from cca_lab.paths import results_folder
+from cca_lab.paths import new_result
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.theory.real_heads import LONGEST, RATES, head_report, measure, texts_of
 
@@ -63,7 +63,7 @@ def sparsity(options: SparsityOptions) -> dict:
         "how": HOW, "device": device_name(),
         "heads": [head_report(rows, layer, head) for layer in range(layers) for head in range(heads)],
     }
-    out = options.out or results_folder() / f"sparsity-{name}.json"
+    out = options.out or new_result(f"sparsity-{name}.json")
     write_json(out, result)
     print_heads(result)
     if length < LONGEST:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cca_lab.commands.progress import training_progress
+from cca_lab.paths import in_clone
 from cca_lab.theory import ledger
 from cca_lab.theory.claim import Claim, Verdict
 from cca_lab.theory.pages import strength
@@ -18,7 +19,7 @@ NARROWEST = 160  # columns; the table of eight facts a claim is not read below
 
 
 def verify(ids: Sequence[str] = (), *, explain: bool = False) -> list[str]:
-    """Judge claims, print what was found, and write the ledger if all were judged.
+    """Judge claims, print what was found, and write the clone's ledger if all were judged.
 
     Args:
         ids: claims to judge; none for all.
@@ -41,7 +42,7 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False) -> list[str]:
         console.print(table(records))
     console.print(summary(records), highlight=False)
     failed = ledger.failures(records)
-    if not ids and not failed:
+    if not ids and not failed and in_clone():
         for path in ledger.write(records):
             console.print(f"written: {path.name}", highlight=False)
     return failed

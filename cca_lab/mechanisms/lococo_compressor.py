@@ -7,13 +7,17 @@
 Every way to fill slots is such a matrix w: a kept token is a one-hot row, and eviction has no other rows.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
 
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms.lococo_rows import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 
 class Compressor(nn.Module):
@@ -44,7 +48,7 @@ class Compressor(nn.Module):
         return self.conv(channels).unflatten(0, (batch, heads))
 
 
-def new_module(config: PreTrainedConfig, *, slots: int, sinks: int = 0, heavy: int = 0, kernel: int = 21,
+def new_module(config: "PreTrainedConfig", *, slots: int, sinks: int = 0, heavy: int = 0, kernel: int = 21,
                residual: bool = False, **_: object) -> Compressor | None:
     """Return the compressor of one attention layer, or None if every slot keeps a token and none is mixed."""
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

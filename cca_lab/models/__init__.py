@@ -1,5 +1,9 @@
 """Models of transformers with the lab's attention: swap, generate with its cache, save, load, look inside."""
 
+from cca_lab.extras import need
+
+need("accelerate", "safetensors", "tokenizers", "transformers")
+
 from cca_lab.caches import (
     CACHES,
     CCACache,

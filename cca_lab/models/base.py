@@ -1,6 +1,7 @@
 """The small base models: a GPT-2 and an OPT of about a million parameters."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,21 +42,22 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
     """
     if width % heads:
         raise ValueError(f"heads: {heads} does not divide the width {width}; choose a divisor")
-    ids = dict(bos_token_id=end_of_text, eos_token_id=end_of_text, pad_token_id=end_of_text)
+    ids: Any = dict(bos_token_id=end_of_text, eos_token_id=end_of_text, pad_token_id=end_of_text)
+    model: GPT2LMHeadModel | OPTForCausalLM
     if family == "gpt2":
-        config = GPT2Config(vocab_size=vocabulary, n_positions=context, n_embd=width, n_layer=layers,
-                            n_head=heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-                            activation_function="relu", **ids)
-        model = GPT2LMHeadModel(config)
+        gpt2 = GPT2Config(vocab_size=vocabulary, n_positions=context, n_embd=width, n_layer=layers,
+                          n_head=heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                          activation_function="relu", **ids)
+        model = GPT2LMHeadModel(gpt2)
         for name, weight in model.named_parameters():
             if name.endswith("c_proj.weight"):  # transformers starts these smaller, by sqrt(2 * layers)
-                nn.init.normal_(weight, std=config.initializer_range)
+                nn.init.normal_(weight, std=gpt2.initializer_range)
         tables = model.transformer.wte.weight, model.transformer.wpe.weight
     elif family == "opt":
-        config = OPTConfig(vocab_size=vocabulary, max_position_embeddings=context, hidden_size=width,
-                           word_embed_proj_dim=width, ffn_dim=4 * width, num_hidden_layers=layers,
-                           num_attention_heads=heads, dropout=0.0, **ids)
-        model = OPTForCausalLM(config)
+        opt = OPTConfig(vocab_size=vocabulary, max_position_embeddings=context, hidden_size=width,
+                        word_embed_proj_dim=width, ffn_dim=4 * width, num_hidden_layers=layers,
+                        num_attention_heads=heads, dropout=0.0, **ids)
+        model = OPTForCausalLM(opt)
         tables = model.model.decoder.embed_tokens.weight, model.model.decoder.embed_positions.weight
     else:
         raise ValueError(f"family: got {family!r}, wanted 'gpt2' or 'opt'")

@@ -1,10 +1,10 @@
 """Save and load a model together with its choice of attention, which transformers alone forgets."""
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,11 +16,12 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from cca_lab.caches.base import CHOICE
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import modules_of, shapes, swap_attention
+from cca_lab.paths import shipped_model
 
 MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which transformers reads
 
@@ -52,11 +53,11 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         if tokenizer is not None:
             tokenizer.save_pretrained(aside / "new")
         if folder.exists():
-            os.replace(folder, aside / "old")
-        os.replace(aside / "new", folder)
+            folder.replace(aside / "old")
+        (aside / "new").replace(folder)
     except BaseException:
         if (aside / "old").exists() and not folder.exists():
-            os.replace(aside / "old", folder)
+            (aside / "old").replace(folder)
         raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -75,14 +76,14 @@ def _save_model(model: PreTrainedModel, folder: Path) -> None:
 
 
 def load_pretrained(
-    path_or_name: str | Path, attention: str | None = None, *, dtype: torch.dtype = torch.float32, **options,
+    path_or_name: str | Path, attention: str | None = None, *, dtype: torch.dtype = torch.float32, **options: Any,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load a causal language model with the attention it was saved with, or with another.
 
     What the saved mechanism had learnt is loaded whenever that mechanism is used.
 
     Args:
-        path_or_name: a folder, or a name on the Hugging Face hub.
+        path_or_name: a folder, or a name on the Hugging Face hub. `data/models/NAME` is found outside a clone too.
         attention: a mechanism to use instead of the saved one; "full" for the model's own.
         dtype: of the weights.
         options: of `attention`, as in `swap_attention`.
@@ -117,7 +118,7 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
     if len(modules) == 0:
         return
     try:
-        weights = load_file(cached_file(source, MODULES_FILE))
+        weights = load_file(cached_file(source, MODULES_FILE))  # type: ignore[arg-type]  # None is for other options
     except OSError as error:
         raise ValueError(f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; "
                          "save with cca_lab.models.save_pretrained, not with the model's own") from error
@@ -131,7 +132,7 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
 
 def _source(path_or_name: str | Path) -> str:
     """Return a folder's path or a hub name; raise ValueError for a folder that is not there."""
-    path = Path(path_or_name).expanduser()
+    path = shipped_model(Path(path_or_name).expanduser())
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the folder that "

@@ -43,7 +43,8 @@ class CoreReading:
     def best_head(self) -> tuple[int, int]:
         """Return (layer, head) of the largest effective weight on the answer, over all offsets."""
         weight = (self.phi * self.attention).mean(0)
-        return tuple(int(index) for index in np.unravel_index(weight.argmax(), weight.shape))
+        layer, head = np.unravel_index(weight.argmax(), weight.shape)
+        return int(layer), int(head)
 
 
 @torch.no_grad()

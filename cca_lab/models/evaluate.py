@@ -1,6 +1,8 @@
 """Two numbers for a checkpoint: perplexity on held-out text, exact match on questions."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,7 +39,8 @@ class Estimate:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
 
-def bootstrap_mean(values: np.ndarray, transform=lambda mean: mean, seed: int = 0) -> Estimate:
+def bootstrap_mean(values: np.ndarray, transform: Callable[[float], float] = lambda mean: mean,
+                   seed: int = 0) -> Estimate:
     """Estimate transform(mean of values) with a percentile bootstrap interval over the values."""
     point = float(transform(values.mean()))
     if len(values) < 2 or np.ptp(values) == 0:  # nothing to resample
@@ -100,7 +103,7 @@ def _row_losses(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
     return losses.mean(dim=1)
 
 
-def _in_eval_mode(model: PreTrainedModel, input_ids: Tensor, **options) -> Tensor:
+def _in_eval_mode(model: PreTrainedModel, input_ids: Tensor, **options: Any) -> Tensor:
     was_training = model.training
     model.eval()
     try:
@@ -141,7 +144,7 @@ class Matches:
         """Return the mean over positions at each number of tokens before the documents, from 0 on."""
         return [share_right(hits) for hits in self.hits.swapaxes(0, 1)]
 
-    def as_json(self) -> dict:
+    def as_json(self) -> dict[str, Any]:
         """Return every estimate as JSON values."""
         return {**{str(position): asdict(value) for position, value in self.by_position().items()},
                 "all": asdict(self.overall), "by_offset": [asdict(value) for value in self.by_offset()]}
@@ -182,7 +185,7 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, t
         place, offset = at
         generator = torch.Generator().manual_seed(_draw_seed(seed, *at))
         drawn = task.batch(each, length - offsets + 1, generator, positions[place])
-        before = [random_windows(text, each, offset, generator)] if offset else []
+        before = [random_windows(text, each, offset, generator)] if offset and text is not None else []
         ids = torch.cat([*before, drawn.input_ids], dim=1)  # (each, L)
         logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1) for rows in ids.split(batch)])
         hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # an answer is one token

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.models.checkpoints import save_pretrained
 from cca_lab.models.interrupt import deferred_interrupt
@@ -43,7 +44,7 @@ class Finetuner:
     """
 
     def __init__(self, model: PreTrainedModel, mixture: Mixture, config: FinetuneConfig,
-                 folder: Path | None = None, tokenizer=None) -> None:
+                 folder: Path | None = None, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
         self.config, self.mixture, self.tokenizer = config, mixture, tokenizer
         self.folder = Path(folder) if folder is not None else None
         self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
@@ -87,14 +88,14 @@ class Finetuner:
             accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
         return torch.zeros(2, device=losses.device).index_add(0, kind[mine], losses.detach())
 
-    def _step(self) -> dict[str, float]:
+    def _step(self) -> dict[str, float | None]:
         config, rate, mixture = self.config, self.config.rate(self.step), self.mixture
         self.model.train()
-        batch = [tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step)]
+        ids, known = (tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step))
         model = self.accelerator.unwrap_model(self.model)
         with group_size(model, lambda last: config.group(self.step, last)):  # saved and judged, it has its own
-            losses = sum(self._micro_step(*batch, micro) for micro in range(config.accumulation))
-        losses = self.accelerator.reduce(losses, reduction="sum").tolist()
+            summed = sum(self._micro_step(ids, known, micro) for micro in range(config.accumulation))
+        losses = self.accelerator.reduce(summed, reduction="sum").tolist()
         norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip))
         if not math.isfinite(sum(losses)) or not math.isfinite(norm):
             raise Diverged(f"step {self.step + 1}: loss {sum(losses):.3g}, gradient norm {norm:.3g} at a learning rate "
@@ -105,11 +106,11 @@ class Finetuner:
             optimizer.step()
             optimizer.zero_grad()
         self.step += 1
-        asked = bool(batch[1][mixture.text_rows:, 1:].any())  # few short rows may hold no question
+        asked = bool(known[mixture.text_rows:, 1:].any())  # few short rows may hold no question
         return {"step": self.step, "text_loss": losses[0] if mixture.text_rows else None,
                 "task_loss": losses[1] if asked else None, "rate": rate, "gradient_norm": norm}
 
-    def run(self, on_step: Callable[[dict], None] | None = None) -> list[dict]:
+    def run(self, on_step: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
         """Train to the last step; return one record a step taken in this call.
 
         Raises:
@@ -121,7 +122,7 @@ class Finetuner:
         steps = self.config.steps if self.trained else 0
         with deferred_interrupt() as pressed:
             while self.step < steps:
-                record = self._step()
+                record: dict[str, Any] = self._step()
                 seconds = time.perf_counter() - start
                 record |= {"tokens": tokens * self.step, "seconds": seconds,
                            "tokens_per_second": tokens * (self.step - first) / seconds}
@@ -145,7 +146,7 @@ class Finetuner:
             return flag
         return bool(self.accelerator.reduce(torch.tensor(float(flag), device=self.accelerator.device)) > 0)
 
-    def _log(self, record: dict) -> None:
+    def _log(self, record: dict[str, Any]) -> None:
         if self.folder is not None and self.accelerator.is_main_process:
             append_log(self.folder, record)
 
@@ -168,7 +169,7 @@ class Finetuner:
             save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model", self.tokenizer)
         accelerator.wait_for_everyone()
 
-    def _run_identity(self) -> dict:
+    def _run_identity(self) -> dict[str, Any]:
         """What must be the same for a resumed run to equal an uninterrupted one, as JSON values."""
         name, options = attention_of(self.accelerator.unwrap_model(self.model))
         identity = {**asdict(self.config), **self.mixture.identity(), "attention": name, **options,
@@ -197,9 +198,10 @@ class Finetuner:
             self.accelerator.load_state(str(state))
         self.step, self.precision = progress["step"], progress["precision"]
         if self.accelerator.is_main_process:
-            trim_log(self.folder, self.step)
+            trim_log(state.parent, self.step)
         self.accelerator.wait_for_everyone()
-        self.text_losses = [record["text_loss"] for record in read_log(self.folder) if record["text_loss"] is not None]
+        self.text_losses = [record["text_loss"] for record in read_log(state.parent)
+                            if record["text_loss"] is not None]
         return self.step
 
 

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
         return
     pressed = False
 
-    def note(number, frame) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
         if pressed:
             raise KeyboardInterrupt

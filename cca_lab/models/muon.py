@@ -1,5 +1,8 @@
 """Muon for the matrices of a transformer's blocks."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import nn
 from transformers import PreTrainedModel
@@ -17,7 +20,7 @@ class MatrixMuon(torch.optim.Muon):
         options: of `torch.optim.Muon`.
     """
 
-    def __init__(self, model: PreTrainedModel, **options) -> None:
+    def __init__(self, model: PreTrainedModel, **options: Any) -> None:
         self.pieces: list[tuple[nn.Parameter, nn.Parameter, slice]] = []  # piece, whole, columns
         whole_matrices = []
         for name, matrix in block_matrices(model):
@@ -32,10 +35,10 @@ class MatrixMuon(torch.optim.Muon):
                 self.pieces.append((nn.Parameter(matrix.detach()[:, columns]), matrix, columns))  # a view
         super().__init__([*whole_matrices, *(piece for piece, _, _ in self.pieces)], **options)
 
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Take a step; the pieces get their columns of the whole matrix's gradient first."""
         for piece, whole, columns in self.pieces:
-            piece.grad = whole.grad[:, columns]
+            piece.grad = whole.grad[:, columns]  # type: ignore[index]  # what trains has a gradient
         loss = super().step(closure)
         for _, whole, _ in self.pieces:
             whole.grad = None

@@ -1,5 +1,7 @@
 """The optimizers of a training: AdamW, with Muon for the blocks' matrices if asked for."""
 
+from typing import Any
+
 import torch
 from transformers import PreTrainedModel
 
@@ -16,12 +18,16 @@ def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float,
         learning_rate, weight_decay: of both.
         betas, fused: of AdamW.
     """
-    common = {"lr": learning_rate, "weight_decay": weight_decay}
+    common: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = {id(p) for _, p in block_matrices(model) if p.requires_grad} if muon else set()
     rest = [p for p in trained if id(p) not in matrices]
-    groups = [{"params": [p for p in rest if p.ndim >= 2]},
-              {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in rest if p.ndim >= 2]}, {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
-    found = [MatrixMuon(model, adjust_lr_fn="match_rms_adamw", **common)] if matrices else []
-    return found + ([torch.optim.AdamW(groups, betas=betas, fused=fused, **common)] if groups else [])
+    found: list[torch.optim.Optimizer] = []
+    if matrices:
+        found.append(MatrixMuon(model, adjust_lr_fn="match_rms_adamw", **common))
+    if groups:
+        found.append(torch.optim.AdamW(groups, betas=betas, fused=fused, **common))
+    return found

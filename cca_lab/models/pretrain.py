@@ -15,6 +15,7 @@ end in questions never finds what stands in the last quarter.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -199,7 +200,7 @@ class Pretrainer:
         return {"text_loss": text_loss.item(), "task_loss": task_loss.item(),
                 "accuracy": correct[cut:].float().sum().item() / answers}
 
-    def run(self, stages: list[Stage], tokens: float) -> Iterator[dict]:
+    def run(self, stages: list[Stage], tokens: float) -> Iterator[dict[str, Any]]:
         """Train through the stages until `tokens` are spent; yield one record a step."""
         self.model.train()
         start = time.perf_counter()
@@ -208,7 +209,10 @@ class Pretrainer:
             budget = tokens - begin if left == 0 else min(stage.tokens, tokens - begin)
             while self.tokens - begin < budget and running < stage.until:
                 # groups begin small: their own size in the last stage, half of it in the one before, ...
-                with group_size(self.model, lambda own, left=left: max(1, own >> left)):
+                def size(own: int, left: int = left) -> int:
+                    return max(1, own >> left)
+
+                with group_size(self.model, size):
                     record = self._step(stage, (self.tokens - begin) / budget)
                 running = 0.95 * running + 0.05 * record["accuracy"]
                 yield {"step": self.steps, "tokens": self.tokens, "stage": index, "task": stage.task,

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 def replace_folder(new: Path, place: Path) -> None:
@@ -23,18 +24,18 @@ def put_back(place: Path) -> None:
         old.rename(place)
 
 
-def append_log(folder: Path, record: dict) -> None:
+def append_log(folder: Path, record: dict[str, Any]) -> None:
     """Add a record to a run's `log.jsonl`; the folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "log.jsonl", "a", encoding="utf-8") as log:
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps(record) + "\n")
 
 
-def read_log(folder: Path) -> Iterator[dict]:
+def read_log(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a run's `log.jsonl`; none where there is no log."""
     path = Path(folder) / "log.jsonl"
     if path.is_file():
-        with open(path, encoding="utf-8") as log:
+        with path.open(encoding="utf-8") as log:
             for line in log:
                 yield json.loads(line)
 

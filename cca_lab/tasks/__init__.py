@@ -1,0 +1,1 @@
+"""What models read: the corpus, the questions, and the n-gram baseline."""

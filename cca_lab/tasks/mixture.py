@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,7 +62,7 @@ class Mixture:
         if self.tasks and not 0 <= self.shift < self.length:
             raise ValueError(f"shift: got {self.shift}, wanted 0 to {self.length - 1}, less than the length")
 
-    def identity(self) -> dict:
+    def identity(self) -> dict[str, Any]:
         """Return what two mixtures must share to draw the same batches, as JSON values."""
         return {"length": self.length, "rows": self.rows, "text_share": self.text_share, "seed": self.seed,
                 "shift": self.shift, "questions": [task.name for task in self.tasks],
@@ -93,7 +94,8 @@ class Mixture:
         """Put 0 to `shift` tokens of text before each row, and cut its end."""
         if self.shift == 0:
             return ids, known
-        text = random_windows(self.stream, *ids.shape, generator)
+        rows, length = ids.shape
+        text = random_windows(self.stream, rows, length, generator)
         before = torch.randint(self.shift + 1, (len(ids), 1), generator=generator)
         own = torch.arange(self.length) - before  # (rows, length), negative where text stands
         at = own.clamp(min=0)

@@ -13,10 +13,15 @@ The position of the answering document is under control, and the score is exact
 match of the greedily decoded surname.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 FIRST_NAMES = tuple("""
 Ada Adele Agnes Aldo Alice Alma Amir Anders Anita Anton Arlo Astrid Bela Berta Bianca Boris
@@ -74,7 +79,7 @@ class MultiDocumentQA:
         ValueError: if fewer than `FEWEST_NAMES` first names or surnames are one token.
     """
 
-    def __init__(self, tokenizer) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         def encode(text: str) -> list[int]:
             return tokenizer.encode(text, add_special_tokens=False)
 
@@ -114,7 +119,7 @@ class MultiDocumentQA:
         count = (length - self.question_length) // self.document_length
         return max(1, min(count, len(self.first)))
 
-    def _documents(self, count: int, rows: int, generator: torch.Generator):
+    def _documents(self, count: int, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw documents: token ids (B, n, document_length) and the surname of each (B, n)."""
         # a random permutation a row: argsort of uniform numbers
         order = torch.rand(rows, len(self.first), generator=generator).argsort(dim=1)[:, :count]
@@ -206,7 +211,7 @@ class MultiDocumentQA:
 
 def sample_text(documents: int, generator: torch.Generator) -> str:
     """Write documents as text, to train a tokenizer on."""
-    def draw(words):
+    def draw(words: Sequence[str]) -> str:
         return words[int(torch.randint(len(words), (1,), generator=generator))]
 
     return "".join(f"{draw(WORKS)} {draw(FIRST_NAMES)} {draw(SURNAMES)}.\n" for _ in range(documents))

@@ -172,5 +172,5 @@ def write(records: list[dict[str, Any]]) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
         unfinished.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(unfinished, path)
+        unfinished.replace(path)
     return list(texts)

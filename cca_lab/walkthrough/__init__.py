@@ -1,1 +1,5 @@
 """`cca-lab walkthrough`: run the notebooks in order, and leave pages and a summary behind."""
+
+from cca_lab.extras import need
+
+need("jinja2", "jupyter_client", "latex2mathml", "nbclient", "nbconvert", "nbformat", "pygments")

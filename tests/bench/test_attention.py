@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from functools import partial
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -117,7 +118,7 @@ def test_json_is_written_aside_and_renamed(tmp_path):
     report.write_json(file, {"a": 1})
     with pytest.raises(ValueError):
         report.write_json(file, {"a": float("nan")})
-    assert json.loads(file.read_text()) == {"a": 1} and os.listdir(tmp_path) == ["x.json"]
+    assert json.loads(file.read_text()) == {"a": 1} and list(tmp_path.iterdir()) == [file]
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
@@ -132,7 +133,7 @@ def test_a_figure_is_written_aside_and_renamed(tmp_path):
 
 
 def test_tables_show_their_rows():
-    console = Console(record=True, width=60, file=open(os.devnull, "w"))
+    console = Console(record=True, width=60, file=Path(os.devnull).open("w"))
     report.print_table("Title", ("L", "share"), [(8, "50%")], console)
     text = console.export_text()
     assert all(word in text for word in ("Title", "L", "share", "8", "50%"))

@@ -1,13 +1,14 @@
 """save_pretrained and load_pretrained: the attention comes back, and folders are whole or absent."""
 
 import json
+import os
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from cca_lab.models import attention_of, checkpoints, load_pretrained, save_pretrained, swap_attention
+from cca_lab.models import attention_of, load_pretrained, save_pretrained, swap_attention
 from tests.models.tiny import FAMILIES, logits, text, tiny
 
 
@@ -82,7 +83,7 @@ def test_a_failed_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(words, "save_pretrained", fail)
     with pytest.raises(OSError, match="no space"):
         save_pretrained(model, tmp_path / "model", words)
-    monkeypatch.setattr(checkpoints.os, "replace", lambda source, target: fail() if "new" in str(source) else
+    monkeypatch.setattr(os, "replace", lambda source, target: fail() if "new" in str(source) else
                         source.rename(target))
     with pytest.raises(OSError, match="no space"):
         save_pretrained(model, tmp_path / "model")

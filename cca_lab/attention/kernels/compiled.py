@@ -10,6 +10,10 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 # Shapes of a usual model: 8 query heads on 2 KV heads of 64 features, in the dtype that the kernel meets.
 DTYPES = {"causal_softmax": "float32", "pooling_forward": "bfloat16", "online_softmax": "bfloat16",
@@ -79,13 +83,13 @@ def instructions_of(ptx: str) -> list[str]:
     return [re.sub(r"\s+", " ", line) for line in lines]
 
 
-def _launch(kernel: str, dtype, head_dim: int) -> None:
+def _launch(kernel: str, dtype: "torch.dtype", head_dim: int) -> None:
     """Launch one kernel as its wrapper does."""
     import torch
 
     from cca_lab.attention.kernels import interval, lessons, pooling
 
-    def tensor(*heads: int, length: int = 1024):
+    def tensor(*heads: int, length: int = 1024) -> "torch.Tensor":
         return torch.zeros(*heads, length, head_dim, dtype=dtype)
 
     if kernel == "causal_softmax":

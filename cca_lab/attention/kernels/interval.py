@@ -1,5 +1,7 @@
 """Interval attention on the Triton rung: launches the kernels and gives autograd their gradients."""
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor
@@ -76,7 +78,8 @@ def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
 
 class _TritonAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, bounds, scale, blocks, backward_blocks):
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, scale: float, blocks: Blocks,
+                backward_blocks: Blocks) -> tuple[Tensor, Tensor]:
         batch, heads, length, head_dim = q.shape
         out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
         interval_forward[(triton.cdiv(length, blocks.rows), batch * heads)](
@@ -88,7 +91,7 @@ class _TritonAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    def backward(ctx, grad_out, grad_lse):
+    def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("attention on the Triton kernels")
         q, k, v, bounds, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
@@ -120,10 +123,11 @@ def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: 
 
 def _outer(x: Tensor) -> tuple[int, int]:
     """Strides of batch and head, 0 where one entry serves all."""
-    return tuple(0 if size == 1 else stride for size, stride in zip(x.shape[:2], x.stride()[:2], strict=True))
+    batch, head = (0 if size == 1 else stride for size, stride in zip(x.shape[:2], x.stride()[:2], strict=True))
+    return batch, head
 
 
-def _constants(bounds: Tensor, head_dim: int, dtype: torch.dtype, blocks: Blocks) -> dict:
+def _constants(bounds: Tensor, head_dim: int, dtype: torch.dtype, blocks: Blocks) -> dict[str, Any]:
     return dict(D=head_dim, BLOCK_D=padded(head_dim), BLOCK_M=blocks.rows, BLOCK_N=blocks.columns,
                 INTERVALS=bounds.shape[2], UPCAST=launch.upcast(dtype),
                 num_warps=blocks.warps, num_stages=blocks.stages)

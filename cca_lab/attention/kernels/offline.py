@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -72,7 +73,7 @@ class _Driver:
 
 
 @contextmanager
-def compile_only(target: str) -> Iterator[list[tuple[str, object]]]:
+def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
     """Let every launch compile for a target instead of running; yields (kernel name, compiled kernel) pairs.
 
     Raises:
@@ -80,10 +81,10 @@ def compile_only(target: str) -> Iterator[list[tuple[str, object]]]:
     """
     if launch.INTERPRETED:
         raise ValueError("TRITON_INTERPRET: got 1, wanted it unset: interpreted kernels are not compiled")
-    compiled: list[tuple[str, object]] = []
+    compiled: list[tuple[str, Any]] = []
     run, check_device = JITFunction.run, launch.check_device
 
-    def compile_launch(self: JITFunction, *args, warmup: bool = False, **kwargs) -> object:
+    def compile_launch(self: JITFunction, *args: Any, warmup: bool = False, **kwargs: Any) -> Any:
         kernel = run(self, *args, warmup=True, **kwargs)
         compiled.append((self.fn.__name__, kernel))
         return kernel
@@ -105,11 +106,13 @@ def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
         return torch.zeros(1, heads, length, head_dim, dtype=dtype, requires_grad=True)
 
     intervals = torch.zeros(1, 1, 1024, 2, 2, dtype=torch.int64)
-    out, _ = interval.triton_attention(tensor(8, 1024), tensor(2, 1088), tensor(2, 1088), intervals, 0.125)
-    torch.autograd.grad(out.sum(), out.grad_fn.saved_tensors[:1])
+    q, k, v = tensor(8, 1024), tensor(2, 1088), tensor(2, 1088)
+    out, _ = interval.triton_attention(q, k, v, intervals, 0.125)
+    torch.autograd.grad(out.sum(), q)
     turn = (torch.zeros(1, 1024, head_dim), torch.zeros(1, 1024, head_dim))
-    core, _ = pooling.triton_pool_groups(tensor(8, 1024), tensor(2, 1024), tensor(2, 1024), 16, 64, 0.125, turn)
-    torch.autograd.grad(core.sum(), core.grad_fn.saved_tensors[:1])
+    q, k, v = tensor(8, 1024), tensor(2, 1024), tensor(2, 1024)
+    core, _ = pooling.triton_pool_groups(q, k, v, 16, 64, 0.125, turn)
+    torch.autograd.grad(core.sum(), q)
     with torch.no_grad():
         decode.triton_decode(tensor(8, 1), tensor(2, 1088), tensor(2, 1088), 0.125)
         columns, offsets = (torch.arange(64).expand(1, 8, -1) for _ in range(2))
@@ -127,7 +130,7 @@ def resources(target: str, dtype: torch.dtype, head_dim: int,
             for kernel, code in compiled]
 
 
-def _registers(code: object, target: str) -> tuple[int, int]:
+def _registers(code: Any, target: str) -> tuple[int, int]:
     """Registers and spilled bytes of a thread, as the assembler reports them."""
     if "amdgcn" in code.asm:
         text = code.asm["amdgcn"]
@@ -135,7 +138,7 @@ def _registers(code: object, target: str) -> tuple[int, int]:
     from triton.backends.nvidia.compiler import get_ptxas
 
     ptx = code.asm["ptx"]
-    architecture = re.search(r"^\.target (\S+?),?\s", ptx, re.MULTILINE)[1]
+    (architecture,) = re.findall(r"^\.target (\S+?),?\s", ptx, re.MULTILINE)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)
@@ -146,10 +149,10 @@ def _registers(code: object, target: str) -> tuple[int, int]:
 
 
 def _number(pattern: str, text: str) -> int:
-    return int(re.search(pattern, text)[1])
+    return int(re.findall(pattern, text)[0])
 
 
-def _matrix(code: object) -> dict[str, int]:
+def _matrix(code: Any) -> dict[str, int]:
     found = re.findall(MATRIX_INSTRUCTIONS, code.asm.get("ptx") or code.asm["amdgcn"])
     return {name: found.count(name) for name in sorted(set(found))}
 

@@ -1,5 +1,7 @@
 """Group pooling on the Triton rung: launches the kernels and gives autograd their gradients."""
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor
@@ -37,9 +39,10 @@ def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, 
 
 class _TritonPooling(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, group, count, scale, turn):
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
+                turn: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
         batch, key_heads, _, head_dim = k.shape
-        shape = (batch, key_heads, count, head_dim)
+        shape = torch.Size((batch, key_heads, count, head_dim))
         core_k, core_v = launch.new_output(shape, k), launch.new_output(shape, v)
         ctx.save_for_backward(q, k, v)
         ctx.turn = None if turn is None else tuple(table.float().contiguous() for table in turn)
@@ -50,7 +53,7 @@ class _TritonPooling(torch.autograd.Function):
         return core_k, core_v
 
     @staticmethod
-    def backward(ctx, grad_core_k, grad_core_v):
+    def backward(ctx: Any, grad_core_k: Tensor, grad_core_v: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("pooling on the Triton kernels")
         q, k, v = ctx.saved_tensors
         batch, key_heads, length, head_dim = k.shape
@@ -72,6 +75,6 @@ def _arguments(q: Tensor, k: Tensor, v: Tensor, turn: tuple[Tensor, Tensor] | No
     return (*q.stride(), *k.stride(), *v.stride(), per_row, k.shape[1], q.shape[1] // k.shape[1])
 
 
-def _constants(head_dim: int, group: int, turn: object) -> dict:
+def _constants(head_dim: int, group: int, turn: object) -> dict[str, Any]:
     return dict(D=head_dim, BLOCK_D=padded(head_dim), GROUP=group, BLOCK_T=triton.next_power_of_2(group),
                 ROTATED=turn is not None)

@@ -1,0 +1,36 @@
+"""Which packages come with an extra, and the one line that says so where one is missing."""
+
+from importlib.util import find_spec
+
+# By the name that is imported; pyproject.toml has their versions.
+EXTRAS = {
+    "models": ("accelerate", "safetensors", "tokenizers", "transformers"),
+    "notebooks": ("IPython", "ipykernel", "ipywidgets", "jinja2", "jupyter_client", "jupyterlab", "latex2mathml",
+                  "matplotlib", "nbclient", "nbconvert", "nbformat", "pygments", "seaborn"),
+}
+EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
+
+
+def need(*packages: str) -> None:
+    """Check that packages of an extra are installed, before a module imports them.
+
+    Args:
+        packages: names as they are imported, each of `EXTRA_OF`.
+
+    Raises:
+        ModuleNotFoundError: naming the first that is missing, and the command that installs it.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"{package}: is not installed; {install(EXTRA_OF[package])}", name=package)
+
+
+def advice(missing: str | None) -> str | None:
+    """Return what to do about a module that was not found, such as "nbformat.v4"; None if no extra brings it."""
+    extra = EXTRA_OF.get((missing or "").partition(".")[0])
+    return extra and install(extra)
+
+
+def install(extra: str) -> str:
+    """Return the advice to install an extra."""
+    return f'run `pip install "cca-lab[{extra}]"`'

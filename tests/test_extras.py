@@ -1,0 +1,67 @@
+"""The small core works without the extras, and what needs one says so in one line."""
+
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cca_lab import extras, paths
+
+ROOT = paths.repository()
+CORE = ("analysis", "attention", "checksums", "cli", "doctor", "mechanisms", "recipe", "tasks", "theory")
+NEED_MODELS = {f"cca_lab.theory.{name}" for name in ("convergence", "noise_on_models", "real_heads")}  # on whole models
+WITHOUT = f"import sys\nsys.modules |= dict.fromkeys({list(extras.EXTRA_OF)})\n"  # as if they were not installed
+
+
+def without_extras(program: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Run a program in a Python that finds no package of an extra."""
+    return subprocess.run([sys.executable, "-c", WITHOUT + program, *arguments], cwd=ROOT, capture_output=True,
+                          text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+def test_extras_are_those_of_the_project():
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(named) == {*extras.EXTRAS, "dev"}
+    for extra, packages in extras.EXTRAS.items():
+        assert {canonicalize_name(package) for package in packages} == {
+            canonicalize_name(Requirement(text).name) for text in named[extra]}
+
+
+def test_the_core_needs_no_extra():
+    files = sorted((ROOT / "cca_lab").rglob("*.py"))
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+    core = [name for name in modules if name.split(".")[1] in CORE and name not in NEED_MODELS]
+    assert len(core) > 80 and len(core) + len(NEED_MODELS) < len(modules)
+    done = without_extras("import importlib\nfor name in sys.argv[1:]:\n    importlib.import_module(name)", *core)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module, extra", [("models", "models"), ("caches.cca", "models"),
+                                           ("figures.curves", "notebooks"), ("walkthrough.run", "notebooks")])
+def test_a_package_that_needs_an_extra_names_it(module, extra):
+    done = without_extras(f"import cca_lab.{module}")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: ") and last.endswith(f'run `pip install "cca-lab[{extra}]"`'), last
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["verify", "T1"], 0, ""),
+    (["doctor"], 0, ""),
+    (["evaluate", "--model", "data/models/gpt2-mini"], 2, 'run `pip install "cca-lab[models]"`'),
+    (["walkthrough"], 2, 'run `pip install "cca-lab[notebooks]"`'),
+], ids=lambda value: value[0] if isinstance(value, list) else "")
+def test_commands_without_the_extras(arguments, code, words):
+    done = without_extras("from cca_lab.cli import app\napp()", *arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if code:
+        assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1 and words in done.stderr
+
+
+def test_a_module_that_no_extra_brings_is_no_business_of_ours():
+    assert extras.advice("nbformat.v4") == 'run `pip install "cca-lab[notebooks]"`'
+    assert extras.advice("cca_lab.gone") is None and extras.advice(None) is None
