@@ -30,7 +30,7 @@ from torch import Tensor
 from cca_lab.attention import effective_attention, interval_attention, pool_groups, pooling_matrix
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.mechanisms.cca_rows import cache_tokens, core_count, intervals, pairs, visible_cores
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.inputs import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
 from cca_lab.mechanisms.rotary import Rotation, check_rotation
 

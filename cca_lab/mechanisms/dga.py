@@ -41,7 +41,7 @@ from cca_lab.mechanisms import cca
 from cca_lab.mechanisms.dga_columns import columns, divide
 from cca_lab.mechanisms.dga_rows import intervals
 from cca_lab.mechanisms.dga_selection import FocalRule, focal_loops, importance, select
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 from cca_lab.mechanisms.mechanism import EVERY_ROW, WHOLE_PROMPT, Mechanism
 from cca_lab.mechanisms.rotary import Rotation
 

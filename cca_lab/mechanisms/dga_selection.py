@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.mechanisms.full import check_positive, floor_of_share
-from cca_lab.mechanisms.masked import check_counts
+from cca_lab.mechanisms.inputs import check_counts, check_positive, floor_of_share
 
 CHOICES = ("prompt", "blocks")
 ROWS_AT_ONCE = 256  # rows of A in memory at a time

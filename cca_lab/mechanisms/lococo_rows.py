@@ -10,8 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.full import check_positive
-from cca_lab.mechanisms.masked import check_counts
+from cca_lab.mechanisms.inputs import check_counts, check_positive
 
 CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "when": ("eager", "lazy"),
            "borders": ("text", "calls")}

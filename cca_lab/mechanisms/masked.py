@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cca_lab.attention import masked_attention
 from cca_lab.attention.dense import masked_matrix
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 
 
 def attend_loops(q: Tensor, k: Tensor, v: Tensor, seen: Callable[[int, int, int], list[int]],
@@ -74,10 +74,3 @@ def check_dense(backend: str) -> None:
     if backend not in ("auto", "dense"):
         raise ValueError(f"backend: got {backend!r}, wanted 'dense' or 'auto'; the rows of this mechanism see "
                          "no intervals, so it has no other form")
-
-
-def check_counts(**values: int) -> None:
-    """Raise ValueError naming the first argument that is no integer from 0 on."""
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name}: got {value!r}, wanted an integer; choose 0 or more")

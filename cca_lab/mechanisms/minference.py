@@ -28,6 +28,7 @@ from cca_lab.mechanisms import full, masked
 from cca_lab.mechanisms import minference_a_shape as a_shape
 from cca_lab.mechanisms import minference_block_sparse as block_sparse
 from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from cca_lab.mechanisms.inputs import check_qkv
 from cca_lab.mechanisms.mechanism import EVERY_ROW, OWN_BLOCK, RUNTIME, WHOLE_PROMPT, Mechanism
 from cca_lab.mechanisms.rotary import Rotation
 
@@ -162,7 +163,7 @@ def choose_patterns(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDID
 def head_patterns(q: Tensor, k: Tensor, v: Tensor,
                   patterns: Sequence[Pattern]) -> list[tuple[Mechanism, dict[str, Any]]]:
     """Return mechanism and options of each query head, or raise ValueError naming what does not fit."""
-    full.check_qkv(q, k, v)
+    check_qkv(q, k, v)
     heads, length = q.shape[1:3]
     parsed = [parse(pattern) for pattern in patterns]
     if len(parsed) == 1:

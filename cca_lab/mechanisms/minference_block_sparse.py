@@ -24,7 +24,7 @@ from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.inputs import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import OWN_BLOCK, Mechanism
 from cca_lab.mechanisms.rotary import Rotation
 

@@ -33,7 +33,7 @@ from cca_lab.attention.dense import masked_matrix
 from cca_lab.attention.derivatives import needs_gradient
 from cca_lab.attention.fused import fused, require_triton
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import WHOLE_PROMPT, Mechanism
 
 Rotation = tuple[Tensor, Tensor]
@@ -216,7 +216,7 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, vertical: int, slash: int, las
                  forced_slash: int, block: int) -> None:
     """Raise ValueError naming the first argument that vertical-slash attention cannot take."""
     check_qkv(q, k, v)
-    masked.check_counts(vertical=vertical, forced_vertical=forced_vertical, forced_slash=forced_slash)
+    check_counts(vertical=vertical, forced_vertical=forced_vertical, forced_slash=forced_slash)
     check_positive(slash=slash, last=last, block=block)
 
 
