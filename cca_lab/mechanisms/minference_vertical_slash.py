@@ -222,10 +222,14 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, vertical: int, slash: int, las
 
 def exact_when(length: int, *, vertical: int, slash: int, forced_vertical: int = 4, forced_slash: int = 16,
                block: int = 16, **_: Any) -> bool:
-    """All columns or all diagonals are read, or the forced ones and the blocks' width leave no gap."""
+    """All columns or all diagonals are read, or the forced ones and the blocks' width leave no gap.
+
+    Forced ones that the budget does not hold are chosen among like the others, but for diagonal 0.
+    """
     last_block = (length - 1) // block * block
-    gap_start, gap_end = min(vertical, forced_vertical), last_block + 1 - min(slash, max(1, forced_slash))
-    return vertical >= length or slash >= length or gap_end <= gap_start
+    first_columns = forced_vertical if vertical >= forced_vertical else 0
+    near_diagonals = max(1, forced_slash) if slash >= forced_slash else 1
+    return vertical >= length or slash >= length or last_block + 1 - near_diagonals <= first_columns
 
 
 MECHANISM = Mechanism(
