@@ -396,6 +396,21 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(nothing_built, tmp_path_
     assert not list(nothing_built.iterdir())
 
 
+@pytest.mark.skipif(native_build.missing() is not None, reason="no compiler")
+def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_path):
+    """torch imported through a link from such a folder, as from a virtual environment there."""
+    place = tmp_path / "it's a place"
+    (place / "sources").mkdir(parents=True)
+    (place / "torch").symlink_to(Path(torch.__file__).parent)
+    (place / "sources" / "interval_attention.cpp").write_text(
+        "#include <torch/library.h>\nTORCH_LIBRARY(cca_lab_elsewhere, library) { library.def(\"f(int x) -> int\"); }\n")
+    program = ("import torch\nfrom pathlib import Path\nfrom cca_lab.attention import native_build\n"
+               f"place = Path({str(place)!r})\nassert Path(torch.__file__).parents[1] == place, torch.__file__\n"
+               "assert native_build.build(place / 'sources', place / 'built' / 'op.so').is_file()\n")
+    search = os.pathsep.join([str(place), str(paths.repository()), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search}, check=True)
+
+
 def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "file"))
