@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from cca_lab.attention.arguments import check_tensors, scale_of
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.fused import fused, require_triton
@@ -63,8 +64,8 @@ def interval_attention(
         at least float32. Both carry gradients. Softmax is taken in at least float32.
 
     Raises:
-        ValueError: naming the argument: bad intervals, shapes, dtypes or devices that do not fit, an unknown
-            backend, kernels where they do not run.
+        ValueError: naming the argument: no tensor, bad intervals, shapes, dtypes or devices that do not fit, a
+            scale that is not finite, an unknown backend, kernels where they do not run.
     """
     _check_tensors(q, k, v)
     batch, heads, rows, head_dim = q.shape
@@ -73,7 +74,7 @@ def interval_attention(
         raise ValueError(f"intervals is on {intervals.device}, q on {q.device}; move it to either q's device "
                          "or the CPU")
     attend = _backend(backend, q)
-    out, lse = attend(q, k, v, intervals, head_dim**-0.5 if scale is None else float(scale))
+    out, lse = attend(q, k, v, intervals, scale_of(scale, head_dim))
     return (out, lse) if return_lse else out
 
 
@@ -87,6 +88,7 @@ def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+    check_tensors(q=q, k=k, v=v)
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.dim() != 4:
             raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted (batch, head, length, head_dim)")

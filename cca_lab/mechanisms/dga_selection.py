@@ -69,7 +69,7 @@ class FocalRule:
         if self.recent == self.random == 0:
             return None
         earlier = max(0, span - self.recent)
-        drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(self.seed))[: self.random]
+        drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(int(self.seed)))[: self.random]
         return torch.cat([drawn.sort().values, torch.arange(earlier, span)])
 
 

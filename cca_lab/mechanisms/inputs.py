@@ -4,6 +4,8 @@ import math
 
 from torch import Tensor
 
+from cca_lab.attention.arguments import check_integers, check_tensors
+
 
 def expand_heads(x: Tensor, heads: int) -> Tensor:
     """Repeat each KV head for the query heads that share it: (B, Hk, L, D) -> (B, H, L, D)."""
@@ -12,6 +14,9 @@ def expand_heads(x: Tensor, heads: int) -> Tensor:
 
 def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Raise ValueError unless q, k, v are self-attention inputs: (B, H, L, D) and twice (B, Hk, L, D)."""
+    check_tensors(q=q, k=k, v=v)
+    if not q.is_floating_point() or not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q, k, v: got {q.dtype}, {k.dtype}, {v.dtype}, wanted one floating dtype; cast them to it")
     if q.dim() != 4 or k.shape != v.shape or k.dim() != 4:
         raise ValueError(f"q, k, v: got {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}, wanted "
                          "(B, H, L, D) and twice (B, Hk, L, D); add the missing axes or make k and v alike")
@@ -30,13 +35,9 @@ def floor_of_share(share: float, count: int) -> int:
 
 def check_positive(**values: int) -> None:
     """Raise ValueError naming the first argument that is not a positive integer."""
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}: got {value!r}, wanted a positive integer; choose 1 or more")
+    check_integers(1, **values)
 
 
 def check_counts(**values: int) -> None:
     """Raise ValueError naming the first argument that is no integer from 0 on."""
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name}: got {value!r}, wanted an integer; choose 0 or more")
+    check_integers(0, **values)

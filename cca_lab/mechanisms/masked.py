@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import masked_attention
+from cca_lab.attention.arguments import scale_of
 from cca_lab.attention.dense import masked_matrix
 from cca_lab.mechanisms.inputs import expand_heads
 
@@ -45,7 +46,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float | N
 
 def matrix(q: Tensor, k: Tensor, visible: Tensor, *, scale: float | None = None) -> Tensor:
     """Return the attention matrix under a mask: (B, H, L, L), rows sum to 1, exactly 0 where hidden."""
-    return masked_matrix(q, k, visible, q.shape[-1] ** -0.5 if scale is None else scale)[0]
+    return masked_matrix(q, k, visible, scale_of(scale, q.shape[-1]))[0]
 
 
 def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:

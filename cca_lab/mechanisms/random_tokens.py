@@ -109,7 +109,7 @@ def represented(q: Tensor, k: Tensor, *, group: int, window: int, seed: int = 0,
 
 def kept_tokens(count: int, group: int, seed: int) -> list[int]:
     """Return the token that stays of each of the first `count` groups; the same ones first for any count."""
-    draw = Random(seed)
+    draw = Random(int(seed))
     return [p * group + draw.randrange(group) for p in range(count)]
 
 

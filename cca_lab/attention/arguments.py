@@ -1,0 +1,62 @@
+"""What every function asks of its arguments before it computes with them: tensors, whole numbers, a scale."""
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+LARGEST = 2**62  # sums of two such numbers are still int64
+
+
+def check_tensors(**values: Any) -> None:
+    """Raise ValueError naming the first argument that is no tensor."""
+    for name, value in values.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name}: got {type(value).__name__}, wanted a tensor; torch.as_tensor makes one of a "
+                             "list or an array")
+
+
+def check_token_ids(**values: Any) -> None:
+    """Raise ValueError naming the first argument that is no tensor of integers."""
+    check_tensors(**values)
+    for name, value in values.items():
+        if value.dtype not in (torch.int64, torch.int32):
+            raise ValueError(f"{name}: got {value.dtype}, wanted token ids, torch.int64; use .long()")
+
+
+def check_integers(least: int, **values: Any) -> None:
+    """Raise ValueError naming the first argument that is no integer from `least` to `LARGEST`.
+
+    NumPy's int64 is one too; its narrower and unsigned types would overflow in the arithmetic of rows and columns.
+    """
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.int64) or not least <= value <= LARGEST:
+            kind = "a positive integer" if least == 1 else "an integer"
+            far = ", at most 2**62" if isinstance(value, int) and value > LARGEST else ""
+            raise ValueError(f"{name}: got {value!r}, wanted {kind}{far}; choose {least} or more")
+
+
+def scale_of(scale: Any, head_dim: int) -> float:
+    """Return the factor on the dot products: D**-0.5 for None; ValueError for what is no finite number."""
+    if scale is None:
+        return head_dim**-0.5
+    if not isinstance(scale, Real) or not math.isfinite(scale):
+        raise ValueError(f"scale: got {scale!r}, wanted a finite number, or None for D**-0.5")
+    return float(scale)
+
+
+def check_rotation(rotation: Any, q: Tensor) -> None:
+    """Raise ValueError unless rotation is None or the tables (cos, sin) of the queries (B, H, L, D)."""
+    if rotation is None:
+        return
+    batch, _, length, head_dim = q.shape
+    wanted = {(length, head_dim), (1, length, head_dim), (batch, length, head_dim)}
+    pair = isinstance(rotation, tuple | list) and len(rotation) == 2
+    shapes = [tuple(getattr(table, "shape", ())) for table in rotation] if pair else type(rotation).__name__
+    if not pair or head_dim % 2 or not wanted.issuperset(shapes):
+        raise ValueError(f"rotation: got {shapes}, wanted (cos, sin) of shape "
+                         f"(L, D) or (B, L, D) = ({batch}, {length}, {head_dim}), D even; pass the tables that "
+                         "rotated q and k")
