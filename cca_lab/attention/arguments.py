@@ -1,14 +1,10 @@
-"""What every function asks of its arguments before it computes with them: tensors, whole numbers, a scale."""
+"""What attention asks of its arguments before it computes with them: tensors, a scale, rotary tables."""
 
 import math
 from numbers import Real
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
-
-LARGEST = 2**62  # sums of two such numbers are still int64
 
 
 def check_tensors(**values: Any) -> None:
@@ -17,26 +13,6 @@ def check_tensors(**values: Any) -> None:
         if not isinstance(value, Tensor):
             raise ValueError(f"{name}: got {type(value).__name__}, wanted a tensor; torch.as_tensor makes one of a "
                              "list or an array")
-
-
-def check_token_ids(**values: Any) -> None:
-    """Raise ValueError naming the first argument that is no tensor of integers."""
-    check_tensors(**values)
-    for name, value in values.items():
-        if value.dtype not in (torch.int64, torch.int32):
-            raise ValueError(f"{name}: got {value.dtype}, wanted token ids, torch.int64; use .long()")
-
-
-def check_integers(least: int, **values: Any) -> None:
-    """Raise ValueError naming the first argument that is no integer from `least` to `LARGEST`.
-
-    NumPy's int64 is one too; its narrower and unsigned types would overflow in the arithmetic of rows and columns.
-    """
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.int64) or not least <= value <= LARGEST:
-            kind = "a positive integer" if least == 1 else "an integer"
-            far = ", at most 2**62" if isinstance(value, int) and value > LARGEST else ""
-            raise ValueError(f"{name}: got {value!r}, wanted {kind}{far}; choose {least} or more")
 
 
 def scale_of(scale: Any, head_dim: int) -> float:

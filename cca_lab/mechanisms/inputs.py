@@ -4,7 +4,8 @@ import math
 
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_integers, check_tensors
+from cca_lab.attention.arguments import check_tensors
+from cca_lab.ranges import check_integers
 
 
 def expand_heads(x: Tensor, heads: int) -> Tensor:

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from cca_lab.attention import causal_intervals, effective_attention, interval_attention, masked_attention, pool_groups
-from cca_lab.attention.arguments import LARGEST
 from cca_lab.mechanisms import MECHANISMS
+from cca_lab.ranges import LARGEST
 from tests.mechanisms import bench
 from tests.mechanisms.test_every_mechanism import OPTIONS, with_module
 
