@@ -24,8 +24,8 @@ def check_token_ids(model: PreTrainedModel, name: str, ids: Any) -> None:
         raise ValueError(f"{name}: got {ids.dtype}, wanted token ids, torch.int64; use .long()")
     vocabulary = model.get_input_embeddings().num_embeddings
     if ids.numel() and not (ids.min() >= 0 and ids.max() < vocabulary):
-        raise ValueError(f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to {vocabulary - 1}, the model's "
-                         "vocabulary; use the model's own tokenizer")
+        raise ValueError(f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to {vocabulary - 1}, the "
+                         "model's vocabulary; use the model's own tokenizer")
 
 
 def check_length(model: PreTrainedModel, name: str, length: int) -> None:
