@@ -15,6 +15,30 @@ def check_tensors(**values: Any) -> None:
                              "list or an array")
 
 
+def check_columns(q: Any, k: Any, v: Any) -> None:
+    """Raise ValueError unless q is (B, H, L, D) and k, v are (B, Hk, N, D), of one floating dtype and device."""
+    check_tensors(q=q, k=k, v=v)
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dim() != 4:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted (batch, head, length, head_dim)")
+        if not x.is_floating_point():
+            raise ValueError(f"{name} has dtype {x.dtype}; wanted a floating dtype")
+        if x.dtype != q.dtype:
+            raise ValueError(f"{name} has dtype {x.dtype} and q {q.dtype}; cast them to one dtype")
+        if x.device != q.device:
+            raise ValueError(f"{name} is on {x.device} and q on {q.device}; move them to one device")
+        if 0 in x.shape:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, which is empty; wanted at least 1 everywhere")
+    if v.shape != k.shape:
+        raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
+    if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
+        raise ValueError(f"k has shape {tuple(k.shape)} and q {tuple(q.shape)}; wanted the same batch and "
+                         "head_dim")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"q has {q.shape[1]} heads and k {k.shape[1]}; wanted a multiple, so that each KV head "
+                         "serves as many query heads")
+
+
 def scale_of(scale: Any, head_dim: int) -> float:
     """Return the factor on the dot products: D**-0.5 for None; ValueError for what is no finite number."""
     if scale is None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_tensors, scale_of
+from cca_lab.attention.arguments import check_columns, check_tensors, scale_of
 from cca_lab.attention.intervals import visible_mask
 
 
@@ -73,7 +73,8 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
     Raises:
         ValueError: if the mask has another shape or dtype, a row sees nothing, or the scale is not finite.
     """
-    check_tensors(q=q, k=k, v=v, visible=visible)
+    check_columns(q, k, v)
+    check_tensors(visible=visible)
     wanted = (q.shape[2], k.shape[2])
     if visible.dtype != torch.bool or visible.dim() != 4 or tuple(visible.shape[2:]) != wanted:
         raise ValueError(f"visible: got {visible.dtype} {tuple(visible.shape)}, wanted bool (b, h, L, N) with "

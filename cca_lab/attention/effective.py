@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_tensors, scale_of
+from cca_lab.attention.arguments import check_columns, check_tensors, scale_of
 from cca_lab.attention.dense import attention_matrix
 from cca_lab.attention.intervals import check_intervals
 
@@ -29,7 +29,8 @@ def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor
         ValueError: naming what is no tensor, `intervals` or `pooling` if it does not fit, or a scale that is not
             finite.
     """
-    check_tensors(q=q, k=k, pooling=pooling)
+    check_columns(q, k, k)
+    check_tensors(pooling=pooling)
     batch, heads, rows, head_dim = q.shape
     key_heads, columns = k.shape[1:3]
     check_intervals(intervals, batch, heads, rows, columns)

@@ -103,6 +103,7 @@ def pooling_matrix(phi: Tensor, length: int) -> Tensor:
     Raises:
         ValueError: if the groups do not fit into `length`.
     """
+    check_tensors(phi=phi)
     groups, group = phi.shape[-2:]
     if groups * group > length:
         raise ValueError(f"phi has {groups} groups of {group} tokens; they do not fit into length {length}")

@@ -16,6 +16,8 @@ from torch import Tensor
 from transformers import Cache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
+from cca_lab.attention.arguments import check_tensors
+
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function
 CHOICE = "cca_lab_attention"  # where a config keeps the mechanism's name and options
 
@@ -130,6 +132,7 @@ class StateLayer(CacheLayerMixin):
 
     def select(self, rows: Tensor) -> None:
         """Keep the given batch rows."""
+        check_tensors(rows=rows)
         if self.batch is None:  # nothing is held
             return
         self.batch = len(rows)
@@ -215,6 +218,8 @@ class MechanismCache(Cache):
 
     def __init__(self, model: PreTrainedModel | PreTrainedConfig) -> None:
         config = getattr(model, "config", model)
+        if not isinstance(config, PreTrainedConfig):
+            raise ValueError(f"model: got {type(model).__name__}, wanted a model after swap_attention, or its config")
         self.choice = attention_choice(config)
         if self.choice["name"] != self.mechanism:
             raise ValueError(

@@ -37,6 +37,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from cca_lab.attention import effective_attention, interval_attention
+from cca_lab.attention.arguments import check_tensors
 from cca_lab.mechanisms import cca
 from cca_lab.mechanisms.dga_columns import columns, divide
 from cca_lab.mechanisms.dga_rows import intervals
@@ -169,6 +170,7 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, rule: FocalRule, rotation: Rot
     cca.check_inputs(q, k, v, rule.group, 1, rotation, "softmax")
     if selection is None:
         return
+    check_tensors(selection=selection)
     if selection.dtype != torch.bool or selection.shape != k.shape[:3]:
         raise ValueError(f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, Hk, L) = "
                          f"{tuple(k.shape[:3])}; pass what `select` returns")

@@ -165,6 +165,9 @@ def head_patterns(q: Tensor, k: Tensor, v: Tensor,
     """Return mechanism and options of each query head, or raise ValueError naming what does not fit."""
     check_qkv(q, k, v)
     heads, length = q.shape[1:3]
+    if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, dict) for pattern in patterns):
+        raise ValueError(f"patterns: got {patterns!r}, wanted a list of them, such as "
+                         '[{"pattern": "a_shape", "sinks": 16, "window": 80}]')
     parsed = [parse(pattern) for pattern in patterns]
     if len(parsed) == 1:
         return parsed * heads
@@ -178,7 +181,7 @@ def parse(pattern: Pattern) -> tuple[Mechanism, dict[str, Any]]:
     """Return the mechanism that {"pattern": name, **options} names, and all of its options."""
     options = dict(pattern)
     name = options.pop("pattern", None)
-    if name not in PATTERNS:
+    if not isinstance(name, str) or name not in PATTERNS:
         raise ValueError(f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in "
                          '{"pattern": "a_shape", "sinks": 16, "window": 80}')
     mechanism = PATTERNS[name]

@@ -35,8 +35,7 @@ from cca_lab.attention.fused import fused, require_triton
 from cca_lab.mechanisms import masked
 from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import WHOLE_PROMPT, Mechanism
-
-Rotation = tuple[Tensor, Tensor]
+from cca_lab.mechanisms.rotary import Rotation
 
 
 class Choice(NamedTuple):
@@ -222,10 +221,7 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, vertical: int, slash: int, las
 
 def exact_when(length: int, *, vertical: int, slash: int, forced_vertical: int = 4, forced_slash: int = 16,
                block: int = 16, **_: Any) -> bool:
-    """All columns or all diagonals are read, or the forced ones and the blocks' width leave no gap.
-
-    Forced ones that the budget does not hold are chosen among like the others, but for diagonal 0.
-    """
+    """All columns or all diagonals are read, or no gap is left by the blocks' width and the forced ones, if all fit."""
     last_block = (length - 1) // block * block
     first_columns = forced_vertical if vertical >= forced_vertical else 0
     near_diagonals = max(1, forced_slash) if slash >= forced_slash else 1

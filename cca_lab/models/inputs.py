@@ -56,6 +56,7 @@ def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int
         return
     length = past + given.shape[1]
     if positions is not None:
+        check_tensors(position_ids=positions)
         length = int(positions.max()) + 1
     elif mask is not None and model.config.model_type == "opt":
         length = int(mask.sum(dim=-1).max())

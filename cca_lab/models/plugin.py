@@ -72,6 +72,7 @@ def swap_attention(model: PreTrainedModel, name: str, **options) -> PreTrainedMo
 
 def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
     """Give a model the attention back that it had before `swap_attention`; without effect if it has it."""
+    require_model(model)
     swap: Swap | None = getattr(model, STATE, None)
     if swap is not None:
         for handle in swap.handles:
@@ -112,6 +113,7 @@ def modules_of(model: PreTrainedModel) -> dict[str, nn.Module]:
 
 def attention_of(model: PreTrainedModel) -> tuple[str, dict]:
     """Return name and options of the attention a model uses; ("full", {}) for any of transformers' own."""
+    require_model(model)
     options = copy.deepcopy(attention_choice(model.config))
     return options.pop("name"), options
 
@@ -140,6 +142,7 @@ def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
 
     Training with a mechanism other than full attention requires it; GPT-2's default is 0.1.
     """
+    require_model(model)
     for module in attention_modules(model):
         if hasattr(module, "attn_dropout"):  # GPT-2
             module.attn_dropout.p = 0.0
@@ -154,7 +157,7 @@ def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
 
 def checked_choice(name: str, options: dict) -> dict:
     """Return {"name": name, **all options}, or raise ValueError naming what is valid."""
-    if name not in MECHANISMS:
+    if not isinstance(name, str) or name not in MECHANISMS:
         raise ValueError(f"name: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     mechanism = MECHANISMS[name]
     parameters = inspect.signature(mechanism.attention).parameters.values()

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from cca_lab.attention import causal_intervals, effective_attention, interval_attention, masked_attention, pool_groups
-from cca_lab.mechanisms import MECHANISMS
+from cca_lab.attention import (
+    causal_intervals,
+    count_pairs,
+    effective_attention,
+    interval_attention,
+    masked_attention,
+    pool_groups,
+    pooling_matrix,
+    visible_mask,
+)
+from cca_lab.mechanisms import MECHANISMS, dga
 from cca_lab.ranges import LARGEST
 from tests.mechanisms import bench
 from tests.mechanisms.test_every_mechanism import OPTIONS, with_module
@@ -52,6 +61,34 @@ def test_mechanisms_take_one_floating_dtype(name):
     for tensors in ((Q.float(), K, V), (Q.long(), K.long(), V.long())):
         with pytest.raises(ValueError, match="q, k, v: got .*one floating dtype"):
             MECHANISMS[name].attention(*tensors, **OPTIONS[name][0])
+
+
+@no_tensor
+@pytest.mark.parametrize("call", [
+    lambda x: visible_mask(x, 6), count_pairs, lambda x: pooling_matrix(x, 6),
+    lambda x: masked_attention(Q, K, V, x), lambda x: effective_attention(Q, K, TABLE, x),
+    lambda x: interval_attention(Q, K, V, x), lambda x: dga.select(x, K, group=2, gamma=0.3),
+])
+def test_what_stands_beside_takes_tensors_too(call, value):
+    with pytest.raises(ValueError, match="wanted a .*tensor"):
+        call(value)
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("dga", {"group": 2, "gamma": 0.3, "selection": [1]}, "selection: got list"),
+    ("block_sparse", {"block": 2, "top_k": 2, "selection": [1]}, "selection: got list"),
+    *(("minference", {"patterns": value}, "patterns: got") for value in (3, None, "x", [1.0], [{"pattern": [1]}])),
+])
+def test_choices_and_patterns_are_named(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        MECHANISMS[name].attention(Q, K, V, **options)
+
+
+@pytest.mark.parametrize("backend", [None, 3, [1.0], "fast"])
+@every_mechanism
+def test_a_backend_is_a_name(name, backend):
+    with pytest.raises(ValueError, match="backend"):
+        MECHANISMS[name].attention(Q, K, V, **OPTIONS[name][0], backend=backend)
 
 
 @not_finite

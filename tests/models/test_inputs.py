@@ -9,7 +9,16 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from cca_lab.mechanisms import MECHANISMS
-from cca_lab.models import CACHES, CCACache, attention_maps, attention_of, interface, swap_attention
+from cca_lab.models import (
+    CACHES,
+    CCACache,
+    attention_maps,
+    attention_of,
+    disable_attention_dropout,
+    interface,
+    restore_attention,
+    swap_attention,
+)
 from cca_lab.models.checkpoints import load_pretrained, save_pretrained
 from cca_lab.models.evaluate import exact_match, perplexity
 from cca_lab.recipe import FinetuneConfig, Reading
@@ -70,6 +79,13 @@ def test_what_is_no_model_is_named(model, tmp_path):
                  lambda: exact_match(model, None, length=50)):
         with pytest.raises(ValueError, match="model: got .*wanted a model of transformers"):
             call()
+
+
+@pytest.mark.parametrize("model", [None, "gpt2", 3], ids=repr)
+@pytest.mark.parametrize("call", [attention_of, restore_attention, disable_attention_dropout, CCACache])
+def test_what_is_no_model_is_named_by_the_small_ones_too(call, model):
+    with pytest.raises(ValueError, match="model: got .*wanted a model"):
+        call(model)
 
 
 # ---- options
