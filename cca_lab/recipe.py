@@ -1,6 +1,9 @@
 """The recipe of a finetuning: how a model is trained, and what it reads; the defaults come from `cca-lab sweep`."""
 
 from dataclasses import dataclass
+from math import inf
+
+from cca_lab.ranges import check_integers, check_numbers
 
 STRATEGIES = ("full", "qkv", "none", "compressor")
 OPTIMIZERS = ("adamw", "muon")
@@ -54,15 +57,12 @@ class FinetuneConfig:
             raise ValueError(f"optimizer: got {self.optimizer!r}, wanted one of {', '.join(OPTIMIZERS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision: got {self.precision!r}, wanted one of {', '.join(PRECISIONS)}")
-        for name in ("steps", "warmup", "save_every"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: got {getattr(self, name)}, wanted 0 or more")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate: got {self.learning_rate}, wanted more than 0")
-        if not 0 <= self.grow <= 1:
-            raise ValueError(f"grow: got {self.grow}, wanted a share of the steps, 0 to 1")
-        if self.accumulation < 1:
-            raise ValueError(f"accumulation: got {self.accumulation}, wanted 1 or more")
+        check_integers(0, steps=self.steps, warmup=self.warmup, save_every=self.save_every)
+        check_integers(1, accumulation=self.accumulation)
+        check_numbers(0, inf, learning_rate=self.learning_rate, weight_decay=self.weight_decay, clip=self.clip)
+        if not self.learning_rate > 0 or not self.clip > 0:
+            raise ValueError(f"learning_rate, clip: got {self.learning_rate} and {self.clip}, wanted more than 0")
+        check_numbers(0, 1, grow=self.grow)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step (0-indexed)."""
@@ -95,3 +95,10 @@ class Reading:
     seed: int = 0
     shift: int = SHIFT
     varied: bool = True
+
+    def __post_init__(self) -> None:
+        if self.length is not None:
+            check_integers(1, length=self.length)
+        check_integers(1, rows=self.rows)
+        check_integers(0, seed=self.seed, shift=self.shift)
+        check_numbers(0, 1, text_share=self.text_share)

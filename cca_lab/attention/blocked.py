@@ -100,7 +100,7 @@ class _Problem:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
         """Merge every part into `out` (zeros at first) and `lse` (-inf at first), in place."""
-        tile = tile_for(q.device, q.dtype)
+        tile = tile_for(q.device, q.dtype, scale)
         k, v = self._columns(k), self._columns(v)
         q, out, lse = self._rows(q), self._rows(out), self._rows(lse)
         for part in self.plan:
@@ -116,7 +116,7 @@ class _Problem:
     def differentiate(self, grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                       grads: list[Tensor], scale: float) -> None:
         """Add this problem's gradients to `grads` = [dq, dk, dv], in place."""
-        tile = tile_for(q.device, q.dtype)
+        tile = tile_for(q.device, q.dtype, scale)
         grad_q, grad_k, grad_v = self._rows(grads[0]), self._columns(grads[1]), self._columns(grads[2])
         k, v = self._columns(k), self._columns(v)
         by_row = [self._rows(x) for x in (grad_out, q, out, lse)]

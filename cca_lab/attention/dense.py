@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from cca_lab.attention.arguments import check_columns, check_tensors, scale_of
 from cca_lab.attention.intervals import visible_mask
 
 
@@ -70,8 +71,10 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
         (B, H, L, D) in q's dtype. Memory grows as L * N.
 
     Raises:
-        ValueError: if the mask has another shape or dtype, or a row sees nothing.
+        ValueError: if the mask has another shape or dtype, a row sees nothing, or the scale is not finite.
     """
+    check_columns(q, k, v)
+    check_tensors(visible=visible)
     wanted = (q.shape[2], k.shape[2])
     if visible.dtype != torch.bool or visible.dim() != 4 or tuple(visible.shape[2:]) != wanted:
         raise ValueError(f"visible: got {visible.dtype} {tuple(visible.shape)}, wanted bool (b, h, L, N) with "
@@ -80,7 +83,7 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
         row = (~visible.any(dim=-1)).nonzero()[0].tolist()
         raise ValueError(f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or more; let "
                          "every row see itself")
-    weights, _ = masked_matrix(q, k, visible, q.shape[-1] ** -0.5 if scale is None else scale)
+    weights, _ = masked_matrix(q, k, visible, scale_of(scale, q.shape[-1]))
     return weigh(weights, v).to(q.dtype)
 
 

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from cca_lab.attention.arguments import check_columns, check_tensors, scale_of
 from cca_lab.attention.dense import attention_matrix
 from cca_lab.attention.intervals import check_intervals
 
@@ -25,8 +26,11 @@ def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor
         E (B, H, L, L), in at least float32.
 
     Raises:
-        ValueError: naming `intervals` or `pooling`, if it does not fit.
+        ValueError: naming what is no tensor, `intervals` or `pooling` if it does not fit, or a scale that is not
+            finite.
     """
+    check_columns(q, k, k)
+    check_tensors(pooling=pooling)
     batch, heads, rows, head_dim = q.shape
     key_heads, columns = k.shape[1:3]
     check_intervals(intervals, batch, heads, rows, columns)
@@ -36,7 +40,7 @@ def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor
     if not fits:
         raise ValueError(f"pooling has shape {shape}; wanted (1 or {batch}, 1, {key_heads} or {heads}, {columns}, "
                          f"{rows}): one row for each column, one entry for each raw token")
-    weights, _ = attention_matrix(q, k, intervals, head_dim**-0.5 if scale is None else scale)
+    weights, _ = attention_matrix(q, k, intervals, scale_of(scale, head_dim))
     if pooling.shape[1] == key_heads:
         pooling = pooling.repeat_interleave(heads // key_heads, dim=1)
     return weights @ pooling.to(weights.dtype)

@@ -6,6 +6,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from cca_lab.attention.arguments import check_columns, scale_of
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.fused import fused, require_triton
@@ -70,17 +71,17 @@ def interval_attention(
         at least float32. Both carry gradients. Softmax is taken in at least float32.
 
     Raises:
-        ValueError: naming the argument: bad intervals, shapes, dtypes or devices that do not fit, an unknown
-            backend, kernels where they do not run.
+        ValueError: naming the argument: no tensor, bad intervals, shapes, dtypes or devices that do not fit, a
+            scale that is not finite, an unknown backend, kernels where they do not run.
     """
-    _check_tensors(q, k, v)
+    check_columns(q, k, v)
     batch, heads, rows, head_dim = q.shape
     check_intervals(intervals, batch, heads, rows, k.shape[2])
     if intervals.device not in (q.device, torch.device("cpu")):
         raise ValueError(f"intervals is on {intervals.device}, q on {q.device}; move it to either q's device "
                          "or the CPU")
     attend = _backend(backend, q)
-    out, lse = attend(q, k, v, intervals, head_dim**-0.5 if scale is None else float(scale))
+    out, lse = attend(q, k, v, intervals, scale_of(scale, head_dim))
     return (out, lse) if return_lse else out
 
 
@@ -88,28 +89,6 @@ def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:
     if name == "auto":
         name = ("triton" if fused(q) else "dense" if q.shape[2] <= FEW_ROWS else
                 "native" if ready(q) else "blocked")
-    if name not in BACKENDS:
+    if not isinstance(name, str) or name not in BACKENDS:
         raise ValueError(f"backend is {name!r}; wanted one of {', '.join(map(repr, BACKENDS))} or 'auto'")
     return BACKENDS[name]
-
-
-def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if x.dim() != 4:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted (batch, head, length, head_dim)")
-        if not x.is_floating_point():
-            raise ValueError(f"{name} has dtype {x.dtype}; wanted a floating dtype")
-        if x.dtype != q.dtype:
-            raise ValueError(f"{name} has dtype {x.dtype} and q {q.dtype}; cast them to one dtype")
-        if x.device != q.device:
-            raise ValueError(f"{name} is on {x.device} and q on {q.device}; move them to one device")
-        if 0 in x.shape:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}, which is empty; wanted at least 1 everywhere")
-    if v.shape != k.shape:
-        raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
-    if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
-        raise ValueError(f"k has shape {tuple(k.shape)} and q {tuple(q.shape)}; wanted the same batch and "
-                         "head_dim")
-    if q.shape[1] % k.shape[1]:
-        raise ValueError(f"q has {q.shape[1]} heads and k {k.shape[1]}; wanted a multiple, so that each KV head "
-                         "serves as many query heads")

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from cca_lab.attention.arguments import check_tensors
+from cca_lab.ranges import check_integers
+
 MAX_INTERVALS = 4
 
 
@@ -69,9 +72,10 @@ def causal_intervals(length: int, columns: int | None = None, *,
         int64 tensor (1, 1, L, 1, 2).
 
     Raises:
-        ValueError: if there are fewer columns than rows.
+        ValueError: if there are fewer columns than rows, or a number is no integer.
     """
     columns = length if columns is None else columns
+    check_integers(0, length=length, columns=columns)
     if columns < length:
         raise ValueError(f"columns is {columns}, fewer than the {length} rows: the first rows would see "
                          "nothing; pass columns >= length")
@@ -89,6 +93,7 @@ def visible_mask(intervals: Tensor, columns: int) -> Tensor:
     Returns:
         bool tensor (b, h, L, N), True where the row may see the column.
     """
+    check_tensors(intervals=intervals)
     column = torch.arange(columns, device=intervals.device)
     starts, ends = intervals.unsqueeze(-1).unbind(dim=-2)  # each (b, h, L, n, 1)
     return ((column >= starts) & (column < ends)).any(dim=-2)
@@ -96,6 +101,7 @@ def visible_mask(intervals: Tensor, columns: int) -> Tensor:
 
 def count_pairs(intervals: Tensor) -> int:
     """Number of (query, key) pairs that one batch and head of `intervals` computes, summed over b and h."""
+    check_tensors(intervals=intervals)
     return int((intervals[..., 1] - intervals[..., 0]).sum())
 
 

@@ -8,6 +8,7 @@ own and ends by moving the library to its place: nothing half-built is ever foun
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import sys
 import time
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
 import torch
 
@@ -85,7 +87,7 @@ def _compile(sources: Path, folder: Path) -> Path:
         place = folder / str(attempt)
         place.mkdir()
         try:
-            with _searched():
+            with _searched(), _quoted(cpp_extension):
                 cpp_extension.load(  # which also registers the op in this process
                     name=f"cca_lab_{attempt}", sources=[str(sources / "interval_attention.cpp")],
                     extra_cflags=["-O3", *flags], extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
@@ -114,6 +116,17 @@ def _searched() -> Iterator[None]:
             del os.environ["PATH"]
         else:
             os.environ["PATH"] = before
+
+
+@contextmanager
+def _quoted(cpp_extension: ModuleType) -> Iterator[None]:
+    """Quote the folder of torch's libraries, which torch hands to ninja's shell as it is: it may hold a space."""
+    before = cpp_extension.TORCH_LIB_PATH
+    cpp_extension.TORCH_LIB_PATH = shlex.quote(before).replace("$", "$$")
+    try:
+        yield
+    finally:
+        cpp_extension.TORCH_LIB_PATH = before
 
 
 def _flags() -> list[str]:

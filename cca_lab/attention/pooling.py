@@ -5,8 +5,10 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from cca_lab.attention.arguments import check_rotation, check_tensors, scale_of
 from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
+from cca_lab.ranges import check_integers
 
 WEIGHTS = ("softmax", "mean", "max")
 BACKENDS = ("auto", "torch", "triton")
@@ -62,7 +64,7 @@ def pool_groups(
     Differs from the paper: it does not speak of heads; one weight vector per KV head is the lab's default.
     """
     count = _check(q, k, v, group, count, weights, rotation, backend)
-    scale = k.shape[-1] ** -0.5 if scale is None else scale
+    scale = scale_of(scale, k.shape[-1])
     fits = _kernel_pools(weights, per_query_head, count, return_phi) and k.dtype in KERNEL_DTYPES
     if backend == "triton" or (backend == "auto" and fits and fused(k)):
         return _fused(q, k, v, group, count, scale, rotation, fits)
@@ -111,6 +113,7 @@ def pooling_matrix(phi: Tensor, length: int) -> Tensor:
     Raises:
         ValueError: if the groups do not fit into `length`.
     """
+    check_tensors(phi=phi)
     groups, group = phi.shape[-2:]
     if groups * group > length:
         raise ValueError(f"phi has {groups} groups of {group} tokens; they do not fit into length {length}")
@@ -197,24 +200,25 @@ def _position_groups(table: Tensor, count: int, group: int) -> Tensor:
 def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weights: str,
            rotation: Rotation | None, backend: str) -> int:
     """Raise a ValueError that names the first argument that does not fit; return the number of groups."""
+    check_tensors(q=q, k=k, v=v)
+    check_integers(1, group=group)
     if backend not in BACKENDS:
         raise ValueError(f"backend is {backend!r}; wanted one of {', '.join(map(repr, BACKENDS))}")
     if weights not in WEIGHTS:
         raise ValueError(f"weights is {weights!r}; wanted one of {', '.join(map(repr, WEIGHTS))}")
     if v.shape != k.shape:
         raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
+    if q.dim() != 4 or k.dim() != 4:
+        raise ValueError(f"q and k have shapes {tuple(q.shape)} and {tuple(k.shape)}; wanted (B, H, L, D) and "
+                         "(B, Hk, L, D)")
     batch, heads, length, head_dim = q.shape
     if (k.shape[0], *k.shape[2:]) != (batch, length, head_dim) or heads % k.shape[1]:
         raise ValueError(f"k has shape {tuple(k.shape)}; wanted ({batch}, a divisor of {heads}, {length}, "
                          f"{head_dim}) to go with q: every token needs its query, key and value")
-    if group < 1:
-        raise ValueError(f"group is {group}; wanted at least 1 token")
     complete = length // group
-    if count is not None and not 0 <= count <= complete:
+    if count is not None:
+        check_integers(0, count=count)
+    if count is not None and count > complete:
         raise ValueError(f"count is {count}; {length} tokens hold {complete} complete groups of {group}")
-    for name, table in zip(("cos", "sin"), rotation or (), strict=False):
-        shapes = ((length, head_dim), (1, length, head_dim), (batch, length, head_dim))
-        if tuple(table.shape) not in shapes or head_dim % 2:
-            raise ValueError(f"rotation's {name} has shape {tuple(table.shape)}; wanted ({length}, {head_dim}) "
-                             f"or ({batch}, {length}, {head_dim}), head_dim even: the tables that rotated k")
+    check_rotation(rotation, q)
     return complete if count is None else count

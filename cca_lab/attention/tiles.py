@@ -107,8 +107,9 @@ class MatmulTile:
             yield rows, scores
 
 
-def tile_for(device: torch.device, dtype: torch.dtype) -> Tile:
-    """The fastest tile that exists for tensors of this device and dtype."""
+def tile_for(device: torch.device, dtype: torch.dtype, scale: float) -> Tile:
+    """The fastest tile that is right for tensors of this device and dtype, and for this scale."""
     has_flash = hasattr(_ops, "_scaled_dot_product_flash_attention_for_cpu")
     floats = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-    return FlashTile() if device.type == "cpu" and dtype in floats and has_flash else MatmulTile()
+    # The flash operator multiplies the -inf of its causal mask by the scale: NaN for 0, and +inf below.
+    return FlashTile() if device.type == "cpu" and dtype in floats and has_flash and scale > 0 else MatmulTile()

@@ -16,6 +16,8 @@ from torch import Tensor
 from transformers import Cache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
+from cca_lab.attention.arguments import check_tensors
+
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function
 CHOICE = "cca_lab_attention"  # where a config keeps the mechanism's name and options
 
@@ -62,7 +64,8 @@ class StateLayer(CacheLayerMixin):
         """Forget everything."""
         self.states: list[State] = [self.new_state()]
         self.columns = 0  # tokens seen, padding included
-        self.unread = False
+        self.batch: int | None = None  # rows, once there are some
+        self.expected = False  # a swapped layer is about to hand over its chunk
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to allocate ahead: the states grow with the text."""
@@ -70,10 +73,10 @@ class StateLayer(CacheLayerMixin):
 
     def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
         """Pass the chunk on; `attend`, which sees the query too, is what stores it."""
-        if self.unread:
+        if not self.expected:
             raise ValueError("past_key_values: the model's attention does not read this cache; "
                              "call swap_attention(model, ...) before generating with it")
-        self.is_initialized = self.unread = True
+        self.is_initialized, self.expected = True, False
         return key_states, value_states
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
@@ -92,12 +95,16 @@ class StateLayer(CacheLayerMixin):
             (B, H, T, D), zero at padding.
 
         Raises:
-            ValueError: for padding anywhere but to the left of a row's first token.
+            ValueError: for padding anywhere but to the left of a row's first token, or another batch size than
+                the cache holds.
         """
         batch, chunk = key.shape[0], key.shape[2]
+        if self.batch not in (None, batch):
+            raise ValueError(f"past_key_values: holds {self.batch} row(s), got {batch}; make a new cache for another "
+                             "batch, or reset() this one")
+        self.batch = batch
         padding = self._padding(mask, batch, chunk)
         self.columns += chunk
-        self.unread = False
         if len(self.states) == 1 and min(padding) == max(padding):
             return _step(self.states[0], query, key, value, rotation, scale, slice(None), padding[0])
         if len(self.states) == 1:  # nothing is in it yet: padding comes before all tokens
@@ -125,6 +132,10 @@ class StateLayer(CacheLayerMixin):
 
     def select(self, rows: Tensor) -> None:
         """Keep the given batch rows."""
+        check_tensors(rows=rows)
+        if self.batch is None:  # nothing is held
+            return
+        self.batch = len(rows)
         if len(self.states) == 1:
             self.states = [self.states[0].select(rows)]
         else:
@@ -141,8 +152,7 @@ class StateLayer(CacheLayerMixin):
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each row."""
-        batch = next((len(t) for t in self.tensors()), 0) if len(self.states) == 1 else len(self.states)
-        self.select(torch.arange(batch).repeat_interleave(repeats))
+        self.select(torch.arange(self.batch or 0).repeat_interleave(repeats))
 
     def crop(self, tokens_to_remove: int) -> None:
         """Refuse: tokens that were pooled or dropped cannot be brought back."""
@@ -208,6 +218,8 @@ class MechanismCache(Cache):
 
     def __init__(self, model: PreTrainedModel | PreTrainedConfig) -> None:
         config = getattr(model, "config", model)
+        if not isinstance(config, PreTrainedConfig):
+            raise ValueError(f"model: got {type(model).__name__}, wanted a model after swap_attention, or its config")
         self.choice = attention_choice(config)
         if self.choice["name"] != self.mechanism:
             raise ValueError(

@@ -16,7 +16,7 @@ from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
 from cca_lab.caches.parts import attend_row
 from cca_lab.caches.sizes import cache_sizes, has_rotary
 from cca_lab.mechanisms.cca_rows import chunk_intervals, core_count
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 
 
 class CCAState:

@@ -42,7 +42,7 @@ class LoCoCoState:
     def __init__(self, *, compressor: Borrowed | None = None, backend: str = "auto", **options) -> None:
         self.compressor = compressor or Borrowed(None)
         self.settings = Settings(**options)
-        if not isinstance(self.settings.segment, int):
+        if isinstance(self.settings.segment, list | tuple):
             raise ValueError(f"segment: got {self.settings.segment}, wanted one number for a cache; with "
                              "borders='calls' each call begins a segment")
         self.backend = backend

@@ -28,11 +28,12 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, pool_groups, pooling_matrix
+from cca_lab.attention.arguments import check_rotation
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.mechanisms.cca_rows import cache_tokens, core_count, intervals, pairs, visible_cores
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.inputs import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
-from cca_lab.mechanisms.rotary import Rotation, check_rotation
+from cca_lab.mechanisms.rotary import Rotation
 
 __all__ = ["attention", "cache_tokens", "core_count", "cores", "effective", "intervals", "loops", "pairs",
            "visible_cores"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.intervals import remembered
-from cca_lab.mechanisms.full import check_positive
+from cca_lab.mechanisms.inputs import check_positive
 
 
 def core_count(length: int, group: int, window: int) -> int:

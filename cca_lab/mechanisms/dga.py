@@ -37,11 +37,12 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from cca_lab.attention import effective_attention, interval_attention
+from cca_lab.attention.arguments import check_tensors
 from cca_lab.mechanisms import cca
 from cca_lab.mechanisms.dga_columns import columns, divide
 from cca_lab.mechanisms.dga_rows import intervals
 from cca_lab.mechanisms.dga_selection import FocalRule, focal_loops, importance, select
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 from cca_lab.mechanisms.mechanism import EVERY_ROW, WHOLE_PROMPT, Mechanism
 from cca_lab.mechanisms.rotary import Rotation
 
@@ -169,6 +170,7 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, rule: FocalRule, rotation: Rot
     cca.check_inputs(q, k, v, rule.group, 1, rotation, "softmax")
     if selection is None:
         return
+    check_tensors(selection=selection)
     if selection.dtype != torch.bool or selection.shape != k.shape[:3]:
         raise ValueError(f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, Hk, L) = "
                          f"{tuple(k.shape[:3])}; pass what `select` returns")

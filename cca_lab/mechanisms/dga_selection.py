@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.mechanisms.full import check_positive, floor_of_share
-from cca_lab.mechanisms.masked import check_counts
+from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, floor_of_share
 
 CHOICES = ("prompt", "blocks")
 ROWS_AT_ONCE = 256  # rows of A in memory at a time
@@ -70,7 +69,7 @@ class FocalRule:
         if self.recent == self.random == 0:
             return None
         earlier = max(0, span - self.recent)
-        drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(self.seed))[: self.random]
+        drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(int(self.seed)))[: self.random]
         return torch.cat([drawn.sort().values, torch.arange(earlier, span)])
 
 
@@ -124,6 +123,7 @@ def select(q: Tensor, k: Tensor, *, scale: float | None = None, **options) -> Te
     tokens", Section 5.1, does not say which).
     """
     rule = FocalRule(**options)
+    check_qkv(q, k, k)
     batch, kv_heads, length, _ = k.shape
     count, span = rule.spans(length)
     q, k = (x[:, :, : count * span].unflatten(2, (count, span)).transpose(1, 2).flatten(0, 1) for x in (q, k))

@@ -6,12 +6,11 @@ Five forms of this one equation, each checked against the one before it:
 `loops` -> `dense` -> `online_softmax` -> `tiled` -> `attention`. Rows count from 0.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.mechanisms.inputs import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
 
 
@@ -179,36 +178,6 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
 def pairs(length: int) -> int:
     """Query-key pairs that a causal row-by-row reading scores: 1 + 2 + ... + L."""
     return length * (length + 1) // 2
-
-
-def expand_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat each KV head for the query heads that share it: (B, Hk, L, D) -> (B, H, L, D)."""
-    return x if heads == x.shape[1] else x.repeat_interleave(heads // x.shape[1], dim=1)
-
-
-def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raise ValueError unless q, k, v are self-attention inputs: (B, H, L, D) and twice (B, Hk, L, D)."""
-    if q.dim() != 4 or k.shape != v.shape or k.dim() != 4:
-        raise ValueError(f"q, k, v: got {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}, wanted "
-                         "(B, H, L, D) and twice (B, Hk, L, D); add the missing axes or make k and v alike")
-    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or q.shape[1] % k.shape[1]:
-        raise ValueError(f"k: got {tuple(k.shape)} for q {tuple(q.shape)}, wanted the same batch and "
-                         "head_dim and a number of heads that divides q's; check the order of the axes")
-    if q.shape[2] != k.shape[2] or q.shape[2] == 0:
-        raise ValueError(f"q and k: got {q.shape[2]} and {k.shape[2]} tokens, wanted as many queries as "
-                         "keys, at least one (self-attention over a whole sequence); to decode, use a cache")
-
-
-def floor_of_share(share: float, count: int) -> int:
-    """Return floor(share * count) of the share as written: 0.29 of 100 is 29, where floating point has 28.99..."""
-    return math.floor(share * count + 1e-9)
-
-
-def check_positive(**values: int) -> None:
-    """Raise ValueError naming the first argument that is not a positive integer."""
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}: got {value!r}, wanted a positive integer; choose 1 or more")
 
 
 MECHANISM = Mechanism(

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads, floor_of_share
+from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, expand_heads, floor_of_share
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
 from cca_lab.mechanisms.rotary import Rotation
 
@@ -149,7 +149,7 @@ def budget(heavy: int | float, recent: int | float, prompt: int) -> tuple[int, i
     check_positive(prompt=prompt)
     for name, value in {"heavy": heavy, "recent": recent}.items():
         if not isinstance(value, float):
-            masked.check_counts(**{name: value})
+            check_counts(**{name: value})
         elif not 0 < value <= 1:
             raise ValueError(f"{name}: got {value}, wanted an integer number of tokens, or a share of the prompt "
                              "over 0 and at most 1, such as 0.1")

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from cca_lab.attention import effective_attention, interval_attention, visible_mask
-from cca_lab.mechanisms.full import check_qkv, expand_heads
+from cca_lab.mechanisms.inputs import check_qkv, expand_heads
 from cca_lab.mechanisms.lococo_compressor import Compressor, new_module
 from cca_lab.mechanisms.lococo_loops import loops
 from cca_lab.mechanisms.lococo_memory import Memory, memories, pooling

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cca_lab.mechanisms.full import check_qkv
+from cca_lab.mechanisms.inputs import check_qkv
 from cca_lab.mechanisms.lococo_compressor import share_of
 from cca_lab.mechanisms.lococo_rows import Settings, segments
 from cca_lab.mechanisms.rotary import Rotation

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.full import check_positive
-from cca_lab.mechanisms.masked import check_counts
+from cca_lab.mechanisms.inputs import check_counts, check_positive
 
 CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "when": ("eager", "lazy"),
            "borders": ("text", "calls")}
@@ -35,12 +34,14 @@ class Settings:
     kernel: int = 21
 
     def __post_init__(self) -> None:
-        sizes = [self.segment] if isinstance(self.segment, int) else self.segment
-        if not isinstance(sizes, list | tuple) or not sizes:
+        sizes = sizes_of(self.segment)
+        if not sizes:
             raise ValueError(f"segment: got {self.segment!r}, wanted a number of tokens, or a list of them "
                              "of which the last repeats")
         for size in sizes:
             check_positive(segment=size)
+        if len(sizes) == 1:
+            object.__setattr__(self, "segment", sizes[0])  # a list of one size is that size, for a cache too
         check_positive(slots=self.slots, kernel=self.kernel)
         if self.horizon is not None:
             check_positive(horizon=self.horizon)
@@ -74,9 +75,14 @@ class Compression(NamedTuple):
     border: int
 
 
+def sizes_of(segment: int | list[int]) -> list[int]:
+    """Return the sizes of the segments, of which the last repeats."""
+    return list(segment) if isinstance(segment, list | tuple) else [segment]
+
+
 def segments(length: int, segment: int | list[int]) -> list[tuple[int, int]]:
     """Cut tokens into segments [start, stop) of `segment` tokens, or of listed sizes, the last repeated."""
-    sizes = [segment] if isinstance(segment, int) else segment
+    sizes = sizes_of(segment)
     cuts: list[tuple[int, int]] = []
     start = 0
     while start < length:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, visible_mask
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, floor_of_share
+from cca_lab.mechanisms.inputs import check_positive, check_qkv, floor_of_share
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
 from cca_lab.mechanisms.rotary import Rotation
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import masked_attention
+from cca_lab.attention.arguments import scale_of
 from cca_lab.attention.dense import masked_matrix
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 
 
 def attend_loops(q: Tensor, k: Tensor, v: Tensor, seen: Callable[[int, int, int], list[int]],
@@ -45,7 +46,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float | N
 
 def matrix(q: Tensor, k: Tensor, visible: Tensor, *, scale: float | None = None) -> Tensor:
     """Return the attention matrix under a mask: (B, H, L, L), rows sum to 1, exactly 0 where hidden."""
-    return masked_matrix(q, k, visible, q.shape[-1] ** -0.5 if scale is None else scale)[0]
+    return masked_matrix(q, k, visible, scale_of(scale, q.shape[-1]))[0]
 
 
 def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
@@ -74,10 +75,3 @@ def check_dense(backend: str) -> None:
     if backend not in ("auto", "dense"):
         raise ValueError(f"backend: got {backend!r}, wanted 'dense' or 'auto'; the rows of this mechanism see "
                          "no intervals, so it has no other form")
-
-
-def check_counts(**values: int) -> None:
-    """Raise ValueError naming the first argument that is no integer from 0 on."""
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name}: got {value!r}, wanted an integer; choose 0 or more")

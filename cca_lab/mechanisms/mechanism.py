@@ -31,7 +31,10 @@ class Mechanism:
         paper_presets: the options the paper reports results with, by where it reports them.
         causal_scope: (**options) -> which tokens may influence a row: EVERY_ROW, WHOLE_PROMPT or OWN_BLOCK.
         needs_training: whether the paper trains the model before using the mechanism.
-        exact_when: exact_when(L, **options) is True where the output equals full attention's.
+        exact_when: exact_when(L, **options) is True only where the output equals full attention's whatever q, k
+            and v are. It is "if and only if" (for two heads or more and q, k, v in no special place) but for
+            "vertical_slash", "minference" with such patterns, "dga" and "lm_infinite": there it is "if", since
+            what is chosen, or a position that is moved, may happen to leave nothing out or change nothing.
         rungs: the backends of `attention`. Mechanisms whose rows see no intervals have "dense" only, or a kernel
             of their own.
         represented: (q, k, **options) -> bool, (B, H, L, L): the past tokens that reach a row, raw or

@@ -28,6 +28,7 @@ from cca_lab.mechanisms import full, masked
 from cca_lab.mechanisms import minference_a_shape as a_shape
 from cca_lab.mechanisms import minference_block_sparse as block_sparse
 from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from cca_lab.mechanisms.inputs import check_qkv
 from cca_lab.mechanisms.mechanism import EVERY_ROW, OWN_BLOCK, RUNTIME, WHOLE_PROMPT, Mechanism
 from cca_lab.mechanisms.rotary import Rotation
 
@@ -162,8 +163,11 @@ def choose_patterns(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDID
 def head_patterns(q: Tensor, k: Tensor, v: Tensor,
                   patterns: Sequence[Pattern]) -> list[tuple[Mechanism, dict[str, Any]]]:
     """Return mechanism and options of each query head, or raise ValueError naming what does not fit."""
-    full.check_qkv(q, k, v)
+    check_qkv(q, k, v)
     heads, length = q.shape[1:3]
+    if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, dict) for pattern in patterns):
+        raise ValueError(f"patterns: got {patterns!r}, wanted a list of them, such as "
+                         '[{"pattern": "a_shape", "sinks": 16, "window": 80}]')
     parsed = [parse(pattern) for pattern in patterns]
     if len(parsed) == 1:
         return parsed * heads
@@ -177,7 +181,7 @@ def parse(pattern: Pattern) -> tuple[Mechanism, dict[str, Any]]:
     """Return the mechanism that {"pattern": name, **options} names, and all of its options."""
     options = dict(pattern)
     name = options.pop("pattern", None)
-    if name not in PATTERNS:
+    if not isinstance(name, str) or name not in PATTERNS:
         raise ValueError(f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in "
                          '{"pattern": "a_shape", "sinks": 16, "window": 80}')
     mechanism = PATTERNS[name]

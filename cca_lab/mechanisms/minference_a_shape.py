@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, visible_mask
-from cca_lab.mechanisms.full import check_positive, check_qkv
-from cca_lab.mechanisms.masked import attend_loops, check_counts
+from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv
+from cca_lab.mechanisms.masked import attend_loops
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
 from cca_lab.mechanisms.rotary import Rotation
 from cca_lab.mechanisms.sinks import intervals

@@ -22,9 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.inputs import check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import OWN_BLOCK, Mechanism
 from cca_lab.mechanisms.rotary import Rotation
 
@@ -133,6 +134,8 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, block: int, top_k: int,
     check_qkv(q, k, v)
     check_positive(block=block, top_k=top_k)
     blocks = -(-q.shape[2] // block)
+    if selection is not None:
+        check_tensors(selection=selection)
     if selection is not None and (selection.dtype != torch.bool or min(selection.shape[-2:]) < blocks):
         raise ValueError(f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, H, M, M) "
                          f"with M at least {blocks}; pass what `select` returned for this text or a longer one")

@@ -33,10 +33,9 @@ from cca_lab.attention.dense import masked_matrix
 from cca_lab.attention.derivatives import needs_gradient
 from cca_lab.attention.fused import fused, require_triton
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
+from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import WHOLE_PROMPT, Mechanism
-
-Rotation = tuple[Tensor, Tensor]
+from cca_lab.mechanisms.rotary import Rotation
 
 
 class Choice(NamedTuple):
@@ -216,16 +215,17 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, vertical: int, slash: int, las
                  forced_slash: int, block: int) -> None:
     """Raise ValueError naming the first argument that vertical-slash attention cannot take."""
     check_qkv(q, k, v)
-    masked.check_counts(vertical=vertical, forced_vertical=forced_vertical, forced_slash=forced_slash)
+    check_counts(vertical=vertical, forced_vertical=forced_vertical, forced_slash=forced_slash)
     check_positive(slash=slash, last=last, block=block)
 
 
 def exact_when(length: int, *, vertical: int, slash: int, forced_vertical: int = 4, forced_slash: int = 16,
                block: int = 16, **_: Any) -> bool:
-    """All columns or all diagonals are read, or the forced ones and the blocks' width leave no gap."""
+    """All columns or all diagonals are read, or no gap is left by the blocks' width and the forced ones, if all fit."""
     last_block = (length - 1) // block * block
-    gap_start, gap_end = min(vertical, forced_vertical), last_block + 1 - min(slash, max(1, forced_slash))
-    return vertical >= length or slash >= length or gap_end <= gap_start
+    first_columns = forced_vertical if vertical >= forced_vertical else 0
+    near_diagonals = max(1, forced_slash) if slash >= forced_slash else 1
+    return vertical >= length or slash >= length or last_block + 1 - near_diagonals <= first_columns
 
 
 MECHANISM = Mechanism(

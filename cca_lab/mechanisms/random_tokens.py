@@ -20,8 +20,7 @@ from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention
 from cca_lab.mechanisms.cca_rows import core_count, intervals
-from cca_lab.mechanisms.full import check_positive, check_qkv, expand_heads
-from cca_lab.mechanisms.masked import check_counts
+from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
 from cca_lab.mechanisms.rotary import Rotation
 
@@ -110,7 +109,7 @@ def represented(q: Tensor, k: Tensor, *, group: int, window: int, seed: int = 0,
 
 def kept_tokens(count: int, group: int, seed: int) -> list[int]:
     """Return the token that stays of each of the first `count` groups; the same ones first for any count."""
-    draw = Random(seed)
+    draw = Random(int(seed))
     return [p * group + draw.randrange(group) for p in range(count)]
 
 

@@ -45,18 +45,6 @@ def at(rotation: Rotation, positions: Tensor | slice | list[int]) -> Rotation:
     return cos[..., positions, :], sin[..., positions, :]
 
 
-def check_rotation(rotation: Rotation | None, q: Tensor) -> None:
-    """Raise ValueError unless rotation is None or the tables (cos, sin) of the queries (B, H, L, D)."""
-    if rotation is None:
-        return
-    batch, _, length, head_dim = q.shape
-    wanted = {(length, head_dim), (1, length, head_dim), (batch, length, head_dim)}
-    if len(rotation) != 2 or any(tuple(table.shape) not in wanted for table in rotation) or head_dim % 2:
-        got = [tuple(table.shape) for table in rotation]
-        raise ValueError(f"rotation: got {got}, wanted (cos, sin) of shape (L, D) or (B, L, D) = "
-                         f"({batch}, {length}, {head_dim}), D even; pass the tables that rotated q and k")
-
-
 def _of_heads(table: Tensor) -> Tensor:
     """(T, D) -> (T, D), (B, T, D) -> (B, 1, T, D)."""
     return table.unsqueeze(1) if table.dim() == 3 else table

@@ -28,10 +28,10 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import effective_attention, interval_attention, visible_mask
-from cca_lab.mechanisms.full import check_qkv, expand_heads
-from cca_lab.mechanisms.masked import check_counts
+from cca_lab.attention.arguments import check_rotation
+from cca_lab.mechanisms.inputs import check_counts, check_qkv, expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism, every_row
-from cca_lab.mechanisms.rotary import Rotation, at, check_rotation, rotate, turn, unrotate
+from cca_lab.mechanisms.rotary import Rotation, at, rotate, turn, unrotate
 from cca_lab.mechanisms.sinks import intervals, merged_attention, merged_matrix
 
 POSITIONS = ("original", "cache")

@@ -19,6 +19,7 @@ from transformers import (
 from transformers.utils.hub import cached_file
 
 from cca_lab.caches.base import CHOICE
+from cca_lab.models.inputs import check_model
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import modules_of, shapes, swap_attention
 from cca_lab.paths import shipped_model
@@ -40,14 +41,22 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         tokenizer: saved beside the model if given.
 
     Raises:
-        ValueError: if the folder exists and holds something else than a checkpoint.
+        ValueError: if the folder exists and holds something else than a checkpoint, or cannot be made, or the
+            model or tokenizer is none of transformers'.
     """
+    check_model(model)
+    check_path("folder", folder)
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ValueError(f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers, or None")
     folder = Path(folder).expanduser().absolute()
     empty = folder.is_dir() and not any(folder.iterdir())
     if folder.exists() and not empty and not (folder / "config.json").is_file():
         raise ValueError(f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise ValueError(f"folder: cannot write to {folder.parent} ({error}); choose another") from error
     try:
         _save_model(model, aside / "new")
         if tokenizer is not None:
@@ -97,6 +106,9 @@ def load_pretrained(
     if options and attention is None:
         raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, as in "
                          "load_pretrained(folder, 'cca', group=16, window=256)")
+    check_path("path_or_name", path_or_name)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype: got {dtype!r}, wanted a floating dtype of torch, such as torch.float32")
     source = _source(path_or_name)
     try:
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
@@ -128,6 +140,12 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
         raise ValueError(f"options: got some that ask for {name} of shape {wanted.get(name)}, saved was "
                          f"{got.get(name)}; load it as saved, and call swap_attention for a new module")
     modules.load_state_dict(weights)
+
+
+def check_path(name: str, path: str | Path) -> None:
+    """Raise ValueError unless the argument is a path or a name, and not an empty one."""
+    if not isinstance(path, str | Path) or not str(path).strip():
+        raise ValueError(f"{name}: got {path!r}, wanted a path or a name")
 
 
 def _source(path_or_name: str | Path) -> str:

@@ -11,6 +11,8 @@ from scipy.stats import binomtest, bootstrap
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cca_lab.models.inputs import check_length, check_model, check_token_ids
+from cca_lab.ranges import check_integers, check_numbers
 from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
@@ -75,12 +77,14 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
         batch: windows a forward.
 
     Raises:
-        ValueError: for no window, one that predicts nothing, or a stream shorter than one.
+        ValueError: for no window, one that predicts nothing or is longer than the model reads, a stream shorter
+            than one, or ids that are not the model's.
     """
-    if windows < 1:
-        raise ValueError(f"windows: got {windows}, wanted 1 or more")
-    if length < 2:
-        raise ValueError(f"length: got {length}, wanted 2 or more; the first token of a window is not predicted")
+    check_model(model)
+    check_integers(1, windows=windows, batch=batch)
+    check_integers(2, length=length)  # the first token of a window is not predicted
+    check_length(model, "length", length)
+    check_token_ids(model, "stream", stream)
     if len(stream) < length:
         raise ValueError(f"stream: {len(stream)} tokens, wanted at least one window of {length}; "
                          "give more text or a shorter length")
@@ -171,13 +175,22 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, t
         seed: of the questions; the same for every model, so that they compare.
 
     Raises:
-        ValueError: for no questions, a context too short for one document, or offsets without text.
+        ValueError: for no questions, a context too short for one document or longer than the model reads, offsets
+            without text, or ids that are not the model's.
     """
+    check_model(model)
+    check_integers(1, questions=questions, length=length, offsets=offsets, batch=batch)
+    check_integers(0, seed=seed)
+    check_length(model, "length", length)
+    for position in positions:
+        check_numbers(0, 1, positions=position)
+    if text is not None:
+        check_token_ids(model, "text", text)
     shortest = task.document_length + task.question_length
-    if questions < 1 or length - offsets + 1 < shortest:
-        raise ValueError(f"questions, length: got {questions} and {length}, wanted at least 1 question and "
-                         f"{shortest + offsets - 1} tokens (one document, the question, and the text before them)")
-    if offsets < 1 or (offsets > 1 and (text is None or len(text) < offsets)):
+    if length - offsets + 1 < shortest:
+        raise ValueError(f"length: got {length}, wanted at least {shortest + offsets - 1} tokens (one document, the "
+                         "question, and the text before them)")
+    if offsets > 1 and (text is None or len(text) < offsets):
         raise ValueError(f"offsets: got {offsets}, wanted 1, or a text of as many tokens to put before the documents")
     each = -(-questions // offsets)
     hits = np.zeros((len(positions), offsets, each), dtype=bool)

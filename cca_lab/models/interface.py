@@ -20,6 +20,7 @@ from cca_lab.caches.base import CHOICE, IMPLEMENTATION, Rotation, attention_choi
 from cca_lab.caches.padding import check_positions, left_padding, roll_rows
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.mechanism import EVERY_ROW
+from cca_lab.models.inputs import check_forward
 
 CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keywords that the hooks add
 MODULE = "cca_lab_compressor"  # where an attention layer keeps what its mechanism trains
@@ -27,7 +28,7 @@ MODULE = "cca_lab_compressor"  # where an attention layer keeps what its mechani
 
 @torch.compiler.disable(reason="its checks and its plan of blocks read values")
 def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
-                      attention_mask: Tensor | None, scaling: float | None = None, dropout: float = 0.0,
+                      attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
                       **kwargs) -> tuple[Tensor, Tensor | None]:
     """Attend with the mechanism named in the model's config; the signature is transformers' own.
 
@@ -37,6 +38,7 @@ def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tens
         query: (B, H, T, D).
         key, value: (B, Hk, N, D), already rotated, already passed through the cache.
         attention_mask: (B, tokens), what `padding_mask` returned.
+        dropout: 0; these two stand in the order of transformers' sdpa, which others call by position.
         scaling: of the logits, taken as it comes: OPT scales its queries itself and passes 1.
 
     Returns:
@@ -78,7 +80,8 @@ def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
 def _wrong_cache(cache: object, name: str) -> str:
     own = f"past_key_values={CACHES[name].__name__}(model), or " if name in CACHES else ""
     return (f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} attention "
-            f"(generate() makes one by itself); pass {own}use_cache=False to recompute")
+            f"(generate() makes one by itself, and with guidance_scale one more for its second text, whatever "
+            f"is passed); pass {own}use_cache=False to recompute, which guidance_scale needs")
 
 
 def _attend_cached(cache: MechanismCache, module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
@@ -168,6 +171,9 @@ def model_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dic
     choice = attention_choice(module.config)
     if choice["name"] == "full":
         return args, kwargs
+    if torch.jit.is_tracing() or torch.compiler.is_exporting():
+        raise ValueError("model: a swapped one cannot be traced or exported, as it plans its blocks from values; "
+                         "call it as it is, compile it, or trace it after restore_attention(model)")
     cache = kwargs.get("past_key_values")
     if cache is not None and not isinstance(cache, MechanismCache):
         raise ValueError(_wrong_cache(cache, choice["name"]))
@@ -175,14 +181,26 @@ def model_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dic
     if mask is not None and getattr(mask, "ndim", 0) != 2:
         raise ValueError(f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted (batch, "
                          "tokens); the mechanism decides itself who sees whom")
-    if kwargs.get("output_attentions"):
+    if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
         kwargs[MAPS] = True
     return args, kwargs
 
 
+def input_hook(module: nn.Module, args: tuple, kwargs: dict) -> None:
+    """Before the forward of the model that was swapped: refuse what it cannot read, which torch would not name."""
+    if torch.compiler.is_compiling():
+        return
+    cache = kwargs.get("past_key_values")
+    check_forward(module, kwargs.get("input_ids", args[0] if args else None), embeds=kwargs.get("inputs_embeds"),
+                  past=cache.get_seq_length() if isinstance(cache, MechanismCache) else 0,
+                  positions=kwargs.get("position_ids"), mask=kwargs.get("attention_mask"))
+
+
 def attention_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Before an attention layer's forward: pass on the cache and the rotary tables."""
-    kwargs[CACHE] = kwargs.get("past_key_values")
+    """Before an attention layer's forward: pass on the cache, told that it will be read, and the rotary tables."""
+    kwargs[CACHE] = cache = kwargs.get("past_key_values")
+    if isinstance(cache, MechanismCache):
+        cache.layers[module.layer_idx].expected = True
     kwargs[ROTATION] = kwargs.get("position_embeddings")
     return args, kwargs
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cca_lab.models.inputs import check_length, check_model, check_token_ids
 from cca_lab.models.plugin import attention_of
 
 
@@ -20,7 +21,13 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
 
     Returns:
         (layers, H, L, L) in the model's dtype: [layer, head, row, token].
+
+    Raises:
+        ValueError: for several texts, ids that are not the model's, or a text longer than its positions.
     """
+    check_model(model)
+    check_token_ids(model, "input_ids", input_ids)
+    check_length(model, "input_ids", input_ids.shape[-1])
     input_ids = input_ids.view(1, -1) if input_ids.ndim == 1 else input_ids
     if input_ids.ndim != 2 or len(input_ids) != 1:
         raise ValueError(f"input_ids: got shape {tuple(input_ids.shape)}, wanted (L,) or (1, L); "

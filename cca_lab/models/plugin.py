@@ -2,6 +2,8 @@
 
 import copy
 import inspect
+import json
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from cca_lab.caches.base import CHOICE, IMPLEMENTATION, attention_choice
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.mechanism import RUNTIME
-from cca_lab.models.interface import MODULE, attention_hook, model_hook
+from cca_lab.models.inputs import check_model as require_model
+from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook
 
 FAMILIES = ("gpt2", "opt", "llama", "qwen2")
 STATE = "_cca_lab_swap"
@@ -69,6 +72,7 @@ def swap_attention(model: PreTrainedModel, name: str, **options) -> PreTrainedMo
 
 def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
     """Give a model the attention back that it had before `swap_attention`; without effect if it has it."""
+    require_model(model)
     swap: Swap | None = getattr(model, STATE, None)
     if swap is not None:
         for handle in swap.handles:
@@ -109,6 +113,7 @@ def modules_of(model: PreTrainedModel) -> dict[str, nn.Module]:
 
 def attention_of(model: PreTrainedModel) -> tuple[str, dict]:
     """Return name and options of the attention a model uses; ("full", {}) for any of transformers' own."""
+    require_model(model)
     options = copy.deepcopy(attention_choice(model.config))
     return options.pop("name"), options
 
@@ -137,6 +142,7 @@ def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
 
     Training with a mechanism other than full attention requires it; GPT-2's default is 0.1.
     """
+    require_model(model)
     for module in attention_modules(model):
         if hasattr(module, "attn_dropout"):  # GPT-2
             module.attn_dropout.p = 0.0
@@ -151,7 +157,7 @@ def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
 
 def checked_choice(name: str, options: dict) -> dict:
     """Return {"name": name, **all options}, or raise ValueError naming what is valid."""
-    if name not in MECHANISMS:
+    if not isinstance(name, str) or name not in MECHANISMS:
         raise ValueError(f"name: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     mechanism = MECHANISMS[name]
     parameters = inspect.signature(mechanism.attention).parameters.values()
@@ -161,7 +167,10 @@ def checked_choice(name: str, options: dict) -> dict:
     unknown = [option for option in options if option not in valid]
     if unknown:
         raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted {', '.join(valid) or 'none'}")
-    options = copy.deepcopy({**mechanism.defaults, **options})  # lists in it are nobody else's
+    try:  # as config.json will hold them: lists in it are nobody else's, NumPy's integers are integers
+        options = json.loads(json.dumps({**mechanism.defaults, **options}, default=operator.index))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"options: got {options!r}, wanted JSON values: numbers, text, lists ({error})") from error
     probe, tried = torch.zeros(1, 1, 1, 2), dict(options)
     if "triton" in mechanism.rungs and options.get("backend") == "triton":
         tried["backend"] = "dense"  # kernels need a GPU, to which the model may still have to move
@@ -171,6 +180,7 @@ def checked_choice(name: str, options: dict) -> dict:
 
 def check_model(model: PreTrainedModel) -> None:
     """Raise ValueError unless the model is one whose attention the mechanisms can replace."""
+    require_model(model)
     config: PreTrainedConfig = model.config
     if config.model_type not in FAMILIES:
         raise ValueError(f"model: got a {config.model_type!r}, wanted one of {', '.join(FAMILIES)}")
@@ -188,4 +198,4 @@ def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
 
 def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, object]]:
     models = [(module, model_hook) for module in model.modules() if isinstance(module, PreTrainedModel)]
-    return models + [(module, attention_hook) for module in attention_modules(model)]
+    return [*models, (model, input_hook)] + [(module, attention_hook) for module in attention_modules(model)]

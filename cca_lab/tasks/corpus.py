@@ -89,7 +89,7 @@ def standard_library() -> Corpus:
     return _deal(f"Python {version} standard library", _folder_documents(root))
 
 
-def load_corpus(source: str | None = None) -> Corpus:
+def load_corpus(source: str | Path | None = None) -> Corpus:
     """Return the corpus that `source` names.
 
     Args:
@@ -102,6 +102,10 @@ def load_corpus(source: str | None = None) -> Corpus:
     """
     if source is None:
         return standard_library()
+    if not isinstance(source, str | Path):
+        raise ValueError(f"text: got {type(source).__name__}, wanted a path, hub:NAME for a data set, or nothing for "
+                         "the standard library")
+    source = str(source)
     if source.startswith("hub:"):
         return _hub_corpus(source.removeprefix("hub:"))
     path = Path(source)

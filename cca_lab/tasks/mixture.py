@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cca_lab.ranges import check_integers, check_numbers
 from cca_lab.recipe import SHIFT
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
@@ -52,10 +53,13 @@ class Mixture:
     shift: int = SHIFT
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise ValueError(f"rows: got {self.rows}, wanted 1 or more")
-        if not 0 <= self.text_share <= 1:
-            raise ValueError(f"text_share: got {self.text_share}, wanted 0 to 1")
+        check_integers(1, rows=self.rows, length=self.length)
+        check_integers(0, seed=self.seed, shift=self.shift)
+        check_numbers(0, 1, text_share=self.text_share)
+        if not isinstance(self.stream, Tensor) or self.stream.ndim != 1 or len(self.stream) < self.length:
+            got = tuple(getattr(self.stream, "shape", ())) or type(self.stream).__name__
+            raise ValueError(f"stream: got {got}, wanted a tensor of token ids, (n,), at least the {self.length} of a "
+                             "sequence; give more text or a shorter length")
         if self.tasks and self.rows == 1 and 0 < self.text_share < 1:
             raise ValueError(f"rows: got 1, wanted 2 or more to hold text and questions in shares of "
                              f"{self.text_share}; give more rows, or text_share 0 or 1")

@@ -26,7 +26,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from cca_lab.attention import causal_intervals, masked_attention, visible_mask
 from cca_lab.mechanisms import MECHANISMS, cca, dga
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 from cca_lab.mechanisms.mechanism import Mechanism
 from cca_lab.models.evaluate import Estimate, bootstrap_mean
 from cca_lab.models.interface import ROTATION

@@ -30,7 +30,7 @@ def cheap_merges():
 @contextmanager
 def plain_tiles(at_once: int = 64):
     """Attend with matrix products in small chunks, as on devices without the flash operator."""
-    with mock.patch.object(blocked, "tile_for", lambda device, dtype: tiles.MatmulTile()), \
+    with mock.patch.object(blocked, "tile_for", lambda *_: tiles.MatmulTile()), \
          mock.patch.object(tiles, "_SCORES_AT_ONCE", at_once):
         yield
 

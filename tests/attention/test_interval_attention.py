@@ -1,5 +1,6 @@
 """The public op: the dense reference against plain Python, what both backends promise, and every refusal."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -80,6 +81,16 @@ def test_parts_of_a_row_merge_by_their_lse(attend):
     bench.assert_close(torch.logaddexp(lse_one, lse_other), lse, "merged lse")
     merged = one * (lse_one - lse).exp().unsqueeze(-1) + other * (lse_other - lse).exp().unsqueeze(-1)
     bench.assert_close(merged, whole, "merged output")
+
+
+@every_backend
+@pytest.mark.parametrize("scale", [0.0, -0.5, -1e-30])
+@pytest.mark.parametrize("table", ["causal", "window"])
+def test_a_scale_of_zero_or_less_is_a_scale(attend, scale, table):
+    """Causal tiles are apart from masked ones: torch's operator gives NaN for the former."""
+    case = replace({"causal": bench.case_of(causal_intervals(40), 40), "window": CASES["window"]}[table], scale=scale)
+    bench.check_same(attend, case)
+    bench.check_gradients(attend, case)
 
 
 @every_backend

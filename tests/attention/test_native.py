@@ -185,13 +185,31 @@ def check_reads_inside(attend, case):
     bench.check_gradients(attend, inside)
 
 
+SPOILT = """
+import torch
+from cca_lab.attention import causal_intervals, interval_attention
+for rows in (1, 20, 200):
+    x = torch.randn(1, 1, rows, 8)
+    for where, value in (0, -1), (0, 10**8), (1, 10**8), (1, 2**62), (1, -(2**62)), *([(1, 3)] * (rows > 1)):
+        table = causal_intervals(rows)
+        out, lse = interval_attention(x, x, x, table, backend="native", return_lse=True)
+        table.numpy()[0, 0, -1, 0, where] = value  # torch does not count this write
+        bounds = table.permute(4, 0, 1, 3, 2).contiguous()
+        for call in (lambda: interval_attention(x, x, x, table, backend="native"),
+                     lambda: torch.ops.cca_lab.backward(out, None, x, x, x, out, lse, bounds, 0.5)):
+            try:
+                call()
+            except ValueError as error:
+                assert "intervals: " in str(error) and "was the table written into" in str(error), error
+            else:
+                raise SystemExit(f"{rows} rows, {where} = {value}: no error")
+"""
+
+
 @needs_build
 def test_a_table_spoilt_behind_the_check_is_refused():
-    x, table = torch.randn(1, 1, 20, 8), causal_intervals(20)
-    interval_attention(x, x, x, table, backend="native")
-    table.numpy()[0, 0, 19, 0, 1] = 10**8  # torch does not count this write
-    with pytest.raises(ValueError, match="out of range; was the table written into"):
-        interval_attention(x, x, x, table, backend="native")
+    """Forward and backward, in a process of its own: native code that goes astray cannot be interrupted."""
+    subprocess.run([sys.executable, "-c", SPOILT], check=True, timeout=300)
 
 
 @needs_build
@@ -376,6 +394,21 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(nothing_built, tmp_path_
     with pytest.raises(ValueError, match="the compiler fails.*broken on purpose"):
         native_build.build(sources)
     assert not list(nothing_built.iterdir())
+
+
+@pytest.mark.skipif(native_build.missing() is not None, reason="no compiler")
+def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_path):
+    """torch imported through a link from such a folder, as from a virtual environment there."""
+    place = tmp_path / "it's a place"
+    (place / "sources").mkdir(parents=True)
+    (place / "torch").symlink_to(Path(torch.__file__).parent)
+    (place / "sources" / "interval_attention.cpp").write_text(
+        "#include <torch/library.h>\nTORCH_LIBRARY(cca_lab_elsewhere, library) { library.def(\"f(int x) -> int\"); }\n")
+    program = ("import torch\nfrom pathlib import Path\nfrom cca_lab.attention import native_build\n"
+               f"place = Path({str(place)!r})\nassert Path(torch.__file__).parents[1] == place, torch.__file__\n"
+               "assert native_build.build(place / 'sources', place / 'built' / 'op.so').is_file()\n")
+    search = os.pathsep.join([str(place), str(paths.repository()), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search}, check=True)
 
 
 def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):

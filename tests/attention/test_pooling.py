@@ -169,14 +169,14 @@ Q, K = torch.zeros(2, 4, 6, 4), torch.zeros(2, 2, 6, 4)
 ODD = {"q": Q[..., :3], "k": K[..., :3], "v": K[..., :3], "rotation": (K[0, 0, :, :3],) * 2}
 BAD = {
     "weights": ({"weights": "median"}, "weights is 'median'"),
-    "group": ({"group": 0}, "group is 0"),
-    "negative count": ({"count": -1}, "count is -1"),
+    "group": ({"group": 0}, "group: got 0"),
+    "negative count": ({"count": -1}, "count: got -1"),
     "count": ({"count": 4}, "count is 4; 6 tokens hold 3 complete groups of 2"),
     "v": ({"v": K[:, :1]}, "v has shape"),
     "length": ({"k": K[:, :, :5], "v": K[:, :, :5]}, "k has shape .*every token needs"),
     "heads": ({"k": K[:, [0, 1, 1]], "v": K[:, [0, 1, 1]]}, "k has shape .*divisor of 4"),
-    "rotation": ({"rotation": (K[0, 0], K[0, 0, :5])}, r"rotation's sin has shape \(5, 4\)"),
-    "odd features": (ODD, "head_dim even"),
+    "rotation": ({"rotation": (K[0, 0], K[0, 0, :5])}, r"rotation: got .*\(5, 4\)"),
+    "odd features": (ODD, "rotation: .*D even"),
 }
 
 

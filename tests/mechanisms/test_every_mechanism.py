@@ -121,7 +121,7 @@ def with_module(function, mechanism):
 
     def call(q, k, *v, selection=None, **options):
         chosen = {name: value for name, value in options.items() if name not in RUNTIME}
-        module = seeded_module(mechanism, q.shape[1], k.shape[1], q.shape[3], json.dumps(chosen))
+        module = seeded_module(mechanism, q.shape[1], k.shape[1], q.shape[3], json.dumps(chosen, default=int))
         frozen = {} if selection is None else {"selection": selection}
         return function(q, k, *v, compressor=module, **frozen, **options)
 

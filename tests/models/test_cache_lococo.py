@@ -231,6 +231,8 @@ def test_the_cache_needs_the_model_and_one_segment_size():
     model = swapped("gpt2")
     with pytest.raises(ValueError, match="pass the model itself"):
         LoCoCoCache(model.config)
+    swap_attention(model, "lococo", slots=4, segment=[6], kernel=3)
+    assert LoCoCoCache(model).expected_bytes(9) == LoCoCoCache(swapped("gpt2")).expected_bytes(9)
     swap_attention(model, "lococo", slots=4, segment=[6, 1], kernel=3)
     with pytest.raises(ValueError, match="segment: got .* wanted one number for a cache"):
         LoCoCoCache(model)

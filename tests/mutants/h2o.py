@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.full import expand_heads
 from cca_lab.mechanisms.h2o import budget
+from cca_lab.mechanisms.inputs import expand_heads
 
 
 class Parts:

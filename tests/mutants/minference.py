@@ -6,7 +6,7 @@ from torch import Tensor
 from cca_lab.mechanisms import masked
 from cca_lab.mechanisms import minference_block_sparse as block_sparse
 from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 
 
 def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float | None = None) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from cca_lab.mechanisms.full import expand_heads
+from cca_lab.mechanisms.inputs import expand_heads
 from cca_lab.mechanisms.rotary import rotate, unrotate
 
 

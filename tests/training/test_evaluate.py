@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import GPT2Config, PreTrainedModel
 
 from cca_lab.models.evaluate import (
     OFFSETS,
@@ -23,14 +24,15 @@ from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.training import small
 
 
-class Rule(nn.Module):
+class Rule(PreTrainedModel):
     """A language model whose logits for the token after each position come from a function of the ids."""
 
-    device = torch.device("cpu")
-
     def __init__(self, rule):
-        super().__init__()
-        self.rule = rule
+        super().__init__(GPT2Config(n_positions=4096))
+        self.rule, self.table = rule, nn.Embedding(len(small.tokenizer()), 1)
+
+    def get_input_embeddings(self):
+        return self.table
 
     def forward(self, input_ids, use_cache=False, logits_to_keep=0):
         logits = self.rule(input_ids)  # (B, L, V)

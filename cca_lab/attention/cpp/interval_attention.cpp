@@ -19,7 +19,23 @@ struct Problem {
 
   Problem(const at::Tensor& q, const at::Tensor& k, const at::Tensor& table)
       : batch(q.size(0)), heads(q.size(1)), key_heads(k.size(1)), rows(q.size(2)), columns(k.size(2)),
-        dim(q.size(3)), bounds(table) {}
+        dim(q.size(3)), bounds(table) {
+    check_bounds();
+  }
+
+  // Refuse what the loops cannot follow. Python remembers a table as right, and may not see what is written into it
+  // later.
+  void check_bounds() const {
+    const int64_t *start = bounds.const_data_ptr<int64_t>(), *end = start + bounds.stride(0);
+    bool right = true;
+    for (int64_t line = 0; line < bounds.stride(0); line += rows, start += rows, end += rows) {
+      right &= start[0] >= 0 && end[rows - 1] <= columns;  // what lies between only grows
+      for (int64_t i = 0; i < rows; ++i) right &= start[i] <= end[i];
+      for (int64_t i = 1; i < rows; ++i) right &= (start[i - 1] <= start[i]) & (end[i - 1] <= end[i]);
+    }
+    TORCH_CHECK_VALUE(right, "intervals: a row's columns are out of range or move back; was the table written into "
+                             "after it was checked?");
+  }
 
   int64_t share() const { return heads / key_heads; }
   int64_t count(int64_t row) const { return std::min(kBlockRows, rows - row); }
@@ -71,8 +87,6 @@ std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& q, const at::Tensor
                                            const at::Tensor& bounds, double scale) {
   const auto queries = padded(q), keys = padded(k), values = padded(v);
   const Problem p(queries, keys, bounds);
-  TORCH_CHECK_VALUE(bounds.min().item<int64_t>() >= 0 && bounds.max().item<int64_t>() <= p.columns,
-                    "intervals: a column is out of range; was the table written into after it was checked?");
   const auto out = at::empty_like(queries), lse = at::empty({p.batch, p.heads, p.rows}, q.options());
   AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "interval_attention", [&] {
     forward_blocks<scalar_t>(p, queries, keys, values, static_cast<scalar_t>(scale), out, lse);

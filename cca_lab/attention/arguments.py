@@ -1,0 +1,62 @@
+"""What attention asks of its arguments before it computes with them: tensors, a scale, rotary tables."""
+
+import math
+from numbers import Real
+from typing import Any
+
+from torch import Tensor
+
+
+def check_tensors(**values: Any) -> None:
+    """Raise ValueError naming the first argument that is no tensor."""
+    for name, value in values.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name}: got {type(value).__name__}, wanted a tensor; torch.as_tensor makes one of a "
+                             "list or an array")
+
+
+def check_columns(q: Any, k: Any, v: Any) -> None:
+    """Raise ValueError unless q is (B, H, L, D) and k, v are (B, Hk, N, D), of one floating dtype and device."""
+    check_tensors(q=q, k=k, v=v)
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dim() != 4:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted (batch, head, length, head_dim)")
+        if not x.is_floating_point():
+            raise ValueError(f"{name} has dtype {x.dtype}; wanted a floating dtype")
+        if x.dtype != q.dtype:
+            raise ValueError(f"{name} has dtype {x.dtype} and q {q.dtype}; cast them to one dtype")
+        if x.device != q.device:
+            raise ValueError(f"{name} is on {x.device} and q on {q.device}; move them to one device")
+        if 0 in x.shape:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, which is empty; wanted at least 1 everywhere")
+    if v.shape != k.shape:
+        raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
+    if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
+        raise ValueError(f"k has shape {tuple(k.shape)} and q {tuple(q.shape)}; wanted the same batch and "
+                         "head_dim")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"q has {q.shape[1]} heads and k {k.shape[1]}; wanted a multiple, so that each KV head "
+                         "serves as many query heads")
+
+
+def scale_of(scale: Any, head_dim: int) -> float:
+    """Return the factor on the dot products: D**-0.5 for None; ValueError for what is no finite number."""
+    if scale is None:
+        return head_dim**-0.5
+    if not isinstance(scale, Real) or not math.isfinite(scale):
+        raise ValueError(f"scale: got {scale!r}, wanted a finite number, or None for D**-0.5")
+    return float(scale)
+
+
+def check_rotation(rotation: Any, q: Tensor) -> None:
+    """Raise ValueError unless rotation is None or the tables (cos, sin) of the queries (B, H, L, D)."""
+    if rotation is None:
+        return
+    batch, _, length, head_dim = q.shape
+    wanted = {(length, head_dim), (1, length, head_dim), (batch, length, head_dim)}
+    pair = isinstance(rotation, tuple | list) and len(rotation) == 2
+    shapes = [tuple(getattr(table, "shape", ())) for table in rotation] if pair else type(rotation).__name__
+    if not pair or head_dim % 2 or not wanted.issuperset(shapes):
+        raise ValueError(f"rotation: got {shapes}, wanted (cos, sin) of shape "
+                         f"(L, D) or (B, L, D) = ({batch}, {length}, {head_dim}), D even; pass the tables that "
+                         "rotated q and k")

@@ -1,0 +1,29 @@
+"""Whole numbers and shares among the arguments of any function: right kind, right range, or a ValueError."""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+LARGEST = 2**62  # sums of two such numbers are still int64
+
+
+def check_integers(least: int, **values: Any) -> None:
+    """Raise ValueError naming the first argument that is no integer from `least` to `LARGEST`.
+
+    NumPy's int64 is one too; its narrower and unsigned types would overflow in the arithmetic of rows and columns.
+    """
+    for name, value in values.items():
+        whole = isinstance(value, int) or (isinstance(value, Integral) and getattr(value, "dtype", None) == "int64")
+        if not whole or isinstance(value, bool) or not least <= value <= LARGEST:
+            kind = "a positive integer" if least == 1 else "an integer"
+            far = ", at most 2**62" if whole and value > LARGEST else ""
+            raise ValueError(f"{name}: got {value!r}, wanted {kind}{far}; choose {least} or more")
+
+
+def check_numbers(least: float, most: float, **values: Any) -> None:
+    """Raise ValueError naming the first argument that is no finite number from `least` to `most`."""
+    for name, value in values.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) \
+                or not least <= value <= most:
+            wanted = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
+            raise ValueError(f"{name}: got {value!r}, wanted a finite number; choose {wanted}")
