@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -119,7 +119,7 @@ def _searched() -> Iterator[None]:
 
 
 @contextmanager
-def _quoted(cpp_extension: ModuleType) -> Iterator[None]:
+def _quoted(cpp_extension: Any) -> Iterator[None]:
     """Quote the folder of torch's libraries, which torch hands to ninja's shell as it is: it may hold a space."""
     before = cpp_extension.TORCH_LIB_PATH
     cpp_extension.TORCH_LIB_PATH = shlex.quote(before).replace("$", "$$")

@@ -22,7 +22,7 @@ def check_token_ids(model: PreTrainedModel, name: str, ids: Any) -> None:
     check_tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name}: got {ids.dtype}, wanted token ids, torch.int64; use .long()")
-    vocabulary = model.get_input_embeddings().num_embeddings
+    vocabulary = model.config.vocab_size
     if ids.numel() and not (ids.min() >= 0 and ids.max() < vocabulary):
         raise ValueError(f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to {vocabulary - 1}, the "
                          "model's vocabulary; use the model's own tokenizer")
