@@ -182,6 +182,17 @@ def renamed(tensors):
         tensors[name.replace(".h.1.", ".layer.1.")] = tensors.pop(name)
 
 
+@pytest.mark.parametrize("content", [
+    "", "{", "[]", "{}", "3", '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}}',
+    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": null}',
+    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"a": 1}]}',
+    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {"cca_lab": 3}, "cells": []}',
+    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {"cca_lab": {"seconds": "x"}}, "cells": []}'])
+def test_a_broken_notebook_is_named(tmp_path, content):
+    (tmp_path / "01_broken.ipynb").write_text(content)
+    refused(["walkthrough", "--folder", tmp_path, "--out", tmp_path / "out"], "01_broken.ipynb cannot be read")
+
+
 ATTN = "transformer.h.0.attn.c_attn.weight"
 BROKEN = {
     "no JSON": (written("config.json", b"{"), "config.json of"),
