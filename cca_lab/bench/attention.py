@@ -22,9 +22,11 @@ from cca_lab.bench.memory import peak_of
 from cca_lab.bench.peak import copy_call, product_call, useful_flops
 from cca_lab.bench.report import machine, write_json
 from cca_lab.bench.timing import interleave, median_and_range, ratios
+from cca_lab.sizes import check_sizes
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
 WINDOWS = (256, 1024)
+SHORTEST, LONGEST, MOST_ROUNDS = 2, 2**20, 1000
 SHAPE = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16, "dtype": "float32"}
 PASSES = ("forward", "forward+backward")
 FULL, PRODUCT, COPY = "full", "product", "copy"
@@ -54,11 +56,9 @@ def run(lengths: Sequence[int] = LENGTHS, windows: Sequence[int] = WINDOWS, roun
         operations a second over those of the matrix product; memory is in bytes.
 
     Raises:
-        ValueError: naming the argument that is not positive, or a native operator that cannot be built.
+        ValueError: naming a number that is out of its range, or a native operator that cannot be built.
     """
-    for name, values in (("lengths", lengths), ("windows", windows), ("rounds", [rounds])):
-        if not values or min(values) < 1:
-            raise ValueError(f"{name}: got {list(values)}, wanted positive whole numbers")
+    check_sizes(lengths=(lengths, SHORTEST, LONGEST), windows=(windows, 1, LONGEST), rounds=(rounds, 1, MOST_ROUNDS))
     implementations = usable_implementations(native)
     names: list[Contender] = [FULL, *((name, window) for window in windows for name in implementations)]
     rows = [row for length in lengths for kind in PASSES for row in measure(length, names, kind, rounds)]

@@ -24,8 +24,10 @@ from cca_lab.bench.fill import FILLS, filled_state
 from cca_lab.bench.report import machine, print_table, write_json
 from cca_lab.bench.timing import interleave, median_and_range, ratios
 from cca_lab.caches.base import State
+from cca_lab.sizes import check_sizes
 
 LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
+LONGEST, MOST_ROUNDS = 2**20, 1000
 SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64}, {"heads": 32, "kv_heads": 8, "head_dim": 128})
 # The papers' settings, or about 2048 entries where they name many.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -55,11 +57,9 @@ def run(lengths: Sequence[int] = LENGTHS, caches: Sequence[str] | None = None, r
         token, medians with [lowest, highest]; ratios are full over cache.
 
     Raises:
-        ValueError: for a cache that does not exist, or a number that is not positive.
+        ValueError: for a cache that does not exist, or a number that is out of its range.
     """
-    for name, values in (("lengths", lengths), ("rounds", [rounds])):
-        if not values or min(values) < 1:
-            raise ValueError(f"{name}: got {list(values)}, wanted positive whole numbers")
+    check_sizes(lengths=(lengths, 1, LONGEST), rounds=(rounds, 1, MOST_ROUNDS))
     caches = list(caches or FILLS)
     for name in caches:
         if name not in FILLS:

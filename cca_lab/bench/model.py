@@ -17,6 +17,7 @@ from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTr
 from cca_lab.bench.report import device, device_name, machine, print_table, write_json
 from cca_lab.bench.timing import median_and_range, ratios, rotating, seconds
 from cca_lab.caches import CACHES
+from cca_lab.sizes import check_sizes
 
 ATTENTIONS = ("cca", "dga", "streaming_llm", "lococo")
 PROMPTS = (1024, 8192)
@@ -62,11 +63,10 @@ def run(*, layers: int = 4, width: int = 256, heads: int = 4, prompts: Sequence[
         What is written: machine, model, and a row per attention and prompt, and per attention's training step.
 
     Raises:
-        ValueError: for a mechanism without a cache, or a number that is not positive.
+        ValueError: for a mechanism without a cache, or a number that is out of its range.
     """
-    for name, values in (("layers", [layers]), ("heads", [heads]), ("prompt", prompts), ("rounds", [rounds])):
-        if not values or min(values) < 1:
-            raise ValueError(f"{name}: got {list(values)}, wanted positive whole numbers")
+    check_sizes(layers=(layers, 1, 100), width=(width, 1, 16384), heads=(heads, 1, 1024), prompt=(prompts, 1, 2**18),
+                rounds=(rounds, 1, 1000))
     for name in attentions:
         if name not in OPTIONS:
             raise ValueError(f"attention: got {name!r}, wanted one of {', '.join(OPTIONS)}")

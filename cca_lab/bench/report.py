@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,15 +62,12 @@ def write_json(path: str | Path, data: Any) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False,
-                                     encoding="utf-8") as file:
-        file.write(text)
-    aside = Path(file.name)
+    aside = path.with_name(f".{path.name}.part")  # what a killed command left is written over
     try:
-        aside.chmod(0o644)  # a temporary file is private
+        aside.write_text(text, encoding="utf-8")
         aside.replace(path)
     except OSError:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
         raise
 
 

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.cli.options import Folder, Only, Start, door
+from cca_lab.cli.command import App
+from cca_lab.cli.options import Folder, Only, Start, door, out_folder
 
-app = typer.Typer()
+app = App()
 
 
 @app.command()
@@ -37,8 +38,7 @@ def native() -> None:
 def walkthrough(
     start: Start = None,
     only: Only = None,
-    out: Annotated[Path, typer.Option(help="Where notebooks, pages and summary go.")]
-    = Path("build/walkthrough"),
+    out: Annotated[Path, out_folder("Where notebooks, pages and summary go.")] = Path("build/walkthrough"),
     html: Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages.")] = True,
     folder: Folder = None,
 ) -> None:

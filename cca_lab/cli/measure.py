@@ -5,18 +5,18 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.cli.options import door
+from cca_lab.cli.command import App
+from cca_lab.cli.options import ResultFile, check_option, door, out_folder
 
-bench = typer.Typer(name="bench", no_args_is_help=True, help="Measure on this machine.")
-kernels = typer.Typer(name="kernels", no_args_is_help=True, help="Look at the Triton kernels.")
+bench = App(name="bench", no_args_is_help=True, help="Measure on this machine.")
+kernels = App(name="kernels", no_args_is_help=True, help="Look at the Triton kernels.")
 
-Out = Annotated[Path | None, typer.Option(help="JSON file to write.", show_default="none")]
 Rounds = Annotated[int, typer.Option(help="Interleaved rounds behind every median.")]
 
 
 @bench.command("attention")
 def bench_attention(
-    out: Out = None,
+    out: ResultFile = None,
     length: Annotated[list[int] | None, typer.Option(help="A length; may be given several times.",
                                                      show_default="2048 to 32768")] = None,
     window: Annotated[list[int] | None, typer.Option(help="A local window; may be given several times.",
@@ -25,8 +25,8 @@ def bench_attention(
     memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Measure the peak memory too.")] = True,
     native: Annotated[bool | None, typer.Option("--native/--no-native", help="Measure the native operator too.",
                                                 show_default="where it can be built")] = None,
-    figure: Annotated[Path | None, typer.Option(help="PNG file to draw the roofline into.",
-                                                show_default="none")] = None,
+    figure: Annotated[Path | None, typer.Option(help="PNG file to draw the roofline into.", show_default="none",
+                                                callback=check_option)] = None,
 ) -> None:
     """Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, memory."""
     from cca_lab.bench.attention import LENGTHS, WINDOWS, run
@@ -37,7 +37,7 @@ def bench_attention(
 
 @bench.command("decode")
 def bench_decode(
-    out: Out = None,
+    out: ResultFile = None,
     length: Annotated[list[int] | None, typer.Option(help="Tokens in the cache; may be given several times.",
                                                      show_default="4096 to 131072")] = None,
     cache: Annotated[list[str] | None, typer.Option(help="A mechanism; may be given several times.",
@@ -53,7 +53,7 @@ def bench_decode(
 
 @bench.command("model")
 def bench_model(
-    out: Out = None,
+    out: ResultFile = None,
     layers: Annotated[int, typer.Option(help="Blocks.")] = 4,
     width: Annotated[int, typer.Option(help="Residual width.")] = 256,
     heads: Annotated[int, typer.Option(help="Heads of a block.")] = 4,
@@ -73,7 +73,7 @@ def bench_model(
 
 @bench.command("gpu")
 def bench_gpu(
-    out: Annotated[Path, typer.Option(help="Folder for gpu.json and the figures.")],
+    out: Annotated[Path, out_folder("Folder for gpu.json and the figures.")],
 ) -> None:
     """Check and measure the kernels on one GPU, in ten minutes; interpreted and tiny under TRITON_INTERPRET=1."""
     from cca_lab.bench.gpu import run
@@ -83,7 +83,7 @@ def bench_gpu(
 
 
 @kernels.command("report")
-def kernels_report(out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None) -> None:
+def kernels_report(out: ResultFile = None) -> None:
     """Compile every kernel for four targets, without a GPU, and show what each takes."""
     from cca_lab.commands.kernels import report
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cca_lab.cli.command import App
 from cca_lab.cli.options import (
     FINETUNING,
     READING,
@@ -16,23 +17,26 @@ from cca_lab.cli.options import (
     Option,
     Precision,
     Rate,
+    ResultFile,
     Rows,
     Steps,
     Strategy,
     Text,
     TextShare,
+    TrialsFile,
     Window,
     door,
     given,
+    out_folder,
 )
 from cca_lab.recipe import FinetuneConfig, Reading
 
-app = typer.Typer()
+app = App()
 
 
 @app.command()
 def pretrain(
-    out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
+    out: Annotated[Path, out_folder("Folder to write the model to.")],
     family: Annotated[str, typer.Option(help="gpt2 or opt.")] = "gpt2",
     tokens: Annotated[float, typer.Option(help="Training tokens to spend.")] = 20e6,
     context: Annotated[int, typer.Option(help="The most tokens the model reads.")] = 512,
@@ -56,14 +60,15 @@ def pretrain(
 
     with door():
         run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
-                            seed, text, threads, attention, given(option, group=group, window=window), text_only))
+                            seed, text, threads, attention, given(attention, option, group=group, window=window),
+                            text_only))
     typer.echo(f"written: {out}")
 
 
 @app.command()
 def finetune(
     model: Model,
-    out: Annotated[Path, typer.Option(help="Folder of the run: log, state, model.")],
+    out: Annotated[Path, out_folder("Folder of the run: log, state, model.")],
     attention: Annotated[str, typer.Option(help="A mechanism, such as full, cca or dga.")] = "cca",
     group: Group = None,
     window: Window = None,
@@ -91,7 +96,7 @@ def finetune(
         config = FinetuneConfig(steps, strategy, learning_rate, optimizer, warmup, accumulation,
                                 save_every=save_every, grow=grow, precision=precision)
         try:
-            run(model, attention, given(option, group=group, window=window), config,
+            run(model, attention, given(attention, option, group=group, window=window), config,
                 Reading(length, rows, text_share, seed), out, text=text, resume=resume)
         except KeyboardInterrupt:
             saved = (out / "state").exists()
@@ -112,20 +117,20 @@ def evaluate(
     windows: Annotated[int, typer.Option(help="Windows of held-out text.")] = 64,
     questions: Annotated[int, typer.Option(help="Questions for each answer position.")] = 64,
     text: Text = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write.", show_default="none")] = None,
+    out: ResultFile = None,
 ) -> None:
     """Measure perplexity and exact match of a model under any attention."""
     from cca_lab.commands.evaluate import evaluate as run
 
     with door():
-        run(model, attention, given(option, group=group, window=window), length=length, windows=windows,
+        run(model, attention, given(attention, option, group=group, window=window), length=length, windows=windows,
             questions=questions, text=text, out=out)
 
 
 @app.command()
 def recover(
     model: Model,
-    out: Annotated[Path, typer.Option(help="JSON file to write; a stopped command goes on where it stood.")],
+    out: TrialsFile,
     group: Annotated[list[int] | None, typer.Option(help="Tokens a core; may be given several times.",
                                                     show_default="8, 4, 16")] = None,
     window: Annotated[list[int] | None, typer.Option(help="Local window; may be given several times.",
@@ -151,14 +156,14 @@ def recover(
     with door():
         config = FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow)
         run(model, out, config=config, reading=Reading(length, rows, text_share), groups=group or (8, 4, 16),
-            windows=window or (64,), options=given(option), seeds=seeds, mechanisms=mechanism or (), aligned=aligned,
-            text=text)
+            windows=window or (64,), options=given("cca", option), seeds=seeds, mechanisms=mechanism or (),
+            aligned=aligned, text=text)
 
 
 @app.command()
 def sweep(
     model: Model,
-    out: Annotated[Path, typer.Option(help="JSON file to write; a stopped command goes on where it stood.")],
+    out: TrialsFile,
     group: Annotated[int, typer.Option(help="Tokens a core.")] = 8,
     window: Annotated[int, typer.Option(help="Local window.")] = 64,
     seeds: Annotated[int, typer.Option(help="Of the recipes that are close to each other.")] = 3,
@@ -179,7 +184,7 @@ def compare(
     windows: Annotated[int, typer.Option(help="Windows of held-out text.")] = 40,
     questions: Annotated[int, typer.Option(help="Questions for each answer position.")] = 20,
     text: Text = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write.", show_default="none")] = None,
+    out: ResultFile = None,
 ) -> None:
     """Measure every mechanism on one model, untrained, at an equal budget of memory."""
     from cca_lab.commands.compare import compare as run

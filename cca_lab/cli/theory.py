@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.cli.options import Model, Text, door
+from cca_lab.cli.command import App
+from cca_lab.cli.options import Model, Text, door, json_file
 
-app = typer.Typer()
-experiments = typer.Typer(name="experiments", no_args_is_help=True,
-                          help="Repeat the papers' experiments at a small scale.")
+app = App()
+experiments = App(name="experiments", no_args_is_help=True,
+                  help="Repeat the papers' experiments at a small scale.")
 
 
 @app.command()
@@ -33,8 +34,7 @@ def sparsity(
     length: Annotated[int | None, typer.Option(help="Tokens of a text.",
                                                show_default="the model's context, at most 1000")] = None,
     text: Text = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write.",
-                                             show_default="data/results/sparsity-MODEL.json")] = None,
+    out: Annotated[Path | None, json_file("data/results/sparsity-MODEL.json")] = None,
 ) -> None:
     """Measure how sparse each head's attention is, and compare it with what theory predicts."""
     from cca_lab.commands.sparsity import SparsityOptions
@@ -53,8 +53,7 @@ def noise(
     seeds: Annotated[int, typer.Option(help="Draws of the noise.")] = 3,
     steps: Annotated[int, typer.Option(help="Finetuning steps of each attention; 0 for none.")] = 30,
     text: Text = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write.",
-                                             show_default="data/results/noise-MODEL.json")] = None,
+    out: Annotated[Path | None, json_file("data/results/noise-MODEL.json")] = None,
 ) -> None:
     """DGA's Figure 3b: what noise in the attention does to the next-token distribution."""
     from cca_lab.commands.experiments import noise as run
@@ -68,8 +67,7 @@ def convergence(
     seeds: Annotated[int, typer.Option(help="Runs of each attention.")] = 4,
     steps: Annotated[int, typer.Option(help="Optimizer steps of a run.")] = 100,
     text: Text = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write.",
-                                             show_default="data/results/convergence.json")] = None,
+    out: Annotated[Path | None, json_file("data/results/convergence.json")] = None,
 ) -> None:
     """DGA's Figures 3a and 4: does a model with grouped attention learn faster, from the same seeds?"""
     from cca_lab.commands.experiments import convergence as run

@@ -9,13 +9,16 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from cca_lab.bench.report import device, device_name, print_table, write_json
+from cca_lab.mechanisms import MECHANISMS
 from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.evaluate import OFFSETS, POSITIONS, Estimate, exact_match, perplexity
 from cca_lab.models.pretrain import tokenize
+from cca_lab.sizes import check_sizes
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from cca_lab.tasks.varied_documents import VariedDocumentQA
 
+MOST_SAMPLES = 2**16  # windows, questions a position
 KINDS = ("exact_match", "varied_match")  # of the measurements, in the order of `question_tasks`
 
 
@@ -53,17 +56,26 @@ def context_of(model: PreTrainedModel) -> int:
     return getattr(model.config, "max_position_embeddings", 1024)
 
 
+def note_full(name: str, options: dict, length: int) -> None:
+    """Say on stderr where a mechanism reads every token of a text by itself, so that nothing of it is measured."""
+    if name != "full" and MECHANISMS[name].exact_when(length, **options):
+        told = ", ".join(f"{option} {value}" for option, value in options.items())
+        Console(stderr=True).print(f"note: {name} with {told} attends in full to {length} tokens", highlight=False,
+                                   markup=False, soft_wrap=True)
+
+
 def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length: int | None = None,
                     windows: int = 64, questions: int = 64) -> Evaluation:
     """Prepare an evaluation over the held-out side of a corpus.
 
     Raises:
-        ValueError: if the length is over the model's context.
+        ValueError: if a number is out of its range; the length's ends at the model's context.
     """
     context = context_of(model)
     length = min(1024, context) if length is None else length
     if not 2 <= length <= context:
         raise ValueError(f"length: got {length}, wanted 2 to {context}, the model's context; give a shorter one")
+    check_sizes(windows=(windows, 1, MOST_SAMPLES), questions=(questions, 0, MOST_SAMPLES))
     questions = -(-questions // OFFSETS) * OFFSETS  # as many at each offset
     return Evaluation(tokenize(corpus.validation, tokenizer), question_tasks(tokenizer), length, windows, questions)
 
@@ -108,6 +120,7 @@ def evaluate(model_name: str, attention: str | None, options: dict, *, length: i
     evaluation = make_evaluation(model, tokenizer, corpus, length=length, windows=windows, questions=questions)
     model.to(device())
     name, options = attention_of(model)
+    note_full(name, options, evaluation.length)
     label = ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
     found = evaluation.measure(model)
     result = {"model": Path(model_name).name, "attention": name, "options": options,

@@ -16,12 +16,15 @@ from cca_lab.models import disable_attention_dropout, load_pretrained, swap_atte
 from cca_lab.models.evaluate import Estimate, perplexity
 from cca_lab.models.finetune import FinetuneConfig, Finetuner
 from cca_lab.models.pretrain import tokenize
+from cca_lab.outputs import check_file
 from cca_lab.paths import models_folder, new_result
+from cca_lab.sizes import check_sizes
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.theory.convergence import Budget, compare, paired, steps_to
 from cca_lab.theory.noise_on_models import SITES, divergences
 
+MOST_SEEDS = 100
 SIGMAS = (0.1, 0.3, 1.0)
 NOISE_ARMS = {"full attention": ("full", {}), "CCA": ("cca", {"group": 16, "window": 64}),
               "DGA": ("dga", {"group": 16, "gamma": 0.1})}
@@ -50,12 +53,15 @@ def noise(model_name: str | None = None, out: Path | None = None, *, texts: int 
         What was written.
     """
     _quiet()
+    check_sizes(seeds=(seeds, 1, MOST_SEEDS), steps=(steps, 0, 10**6))
     source = models_folder() / TOKENIZER if model_name is None else model_name
+    out = check_file(out or new_result(f"noise-{Path(source).name}.json"))
     base, tokenizer = load_pretrained(source, "full")
     disable_attention_dropout(base).to(device())
     corpus, name = load_corpus(text), Path(source).name
     train, held_out = tokenize(corpus.train, tokenizer), tokenize(corpus.validation, tokenizer)
-    _check(length=(length, min(context_of(base), len(held_out))), texts=(texts, len(held_out) // length))
+    check_sizes(length=(length, 2, min(context_of(base), len(held_out))))
+    check_sizes(texts=(texts, 2, len(held_out) // length))
     first = torch.linspace(0, len(held_out) - length, texts).long()
     input_ids = held_out[first[:, None] + torch.arange(length)].to(base.device)   # (texts, length)
     mixture = Mixture(train, (), length, 8, 1.0)
@@ -76,7 +82,7 @@ def noise(model_name: str | None = None, out: Path | None = None, *, texts: int 
     result = {"model": name, "texts": texts, "length": length, "noise_seeds": seeds, "finetuning_steps": steps,
               "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint}, "device": device_name(),
               "rows": rows}
-    write_json(out or new_result(f"noise-{name}.json"), result)
+    write_json(out, result)
     _print_noise(result, sigmas)
     return result
 
@@ -115,7 +121,8 @@ def convergence(out: Path | None = None, *, seeds: int = 4, budget: Budget | Non
     """
     _quiet()
     budget = Budget() if budget is None else budget
-    _check(seeds=(seeds, 100), steps=(budget.steps // budget.every, 10**6))
+    out = check_file(out or new_result("convergence.json"))
+    check_sizes(seeds=(seeds, 2, MOST_SEEDS), steps=(budget.steps, 2 * budget.every, 10**6))
     _, tokenizer = load_pretrained(models_folder() / TOKENIZER, "full")
     corpus = load_corpus(text)
     streams = (tokenize(side, tokenizer) for side in (corpus.train, corpus.validation))
@@ -136,7 +143,7 @@ def convergence(out: Path | None = None, *, seeds: int = 4, budget: Budget | Non
     result = {"budget": asdict(budget), "seeds": seeds, "at_step": at,
               "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint}, "device": device_name(),
               "rows": rows}
-    write_json(out or new_result("convergence.json"), result)
+    write_json(out, result)
     _print_convergence(result)
     return result
 
@@ -152,13 +159,6 @@ def _print_convergence(result: dict) -> None:
         lines.append([arm, *cells])
     print_table(f"held-out loss after {result['at_step'][-1]} steps, {result['seeds']} seeds",
                 ["attention", "loss", "minus full, paired [95 %]", "verdict"], lines)
-
-
-def _check(**counts: tuple[int, int]) -> None:
-    """Raise ValueError naming the first count that is not within 2 and its most."""
-    for name, (got, most) in counts.items():
-        if not 2 <= got <= most:
-            raise ValueError(f"{name}: got {got}, wanted 2 to {most}; choose another number")
 
 
 def _quiet() -> None:

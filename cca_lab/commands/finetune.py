@@ -9,14 +9,17 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from cca_lab.bench.report import machine as machine_facts
-from cca_lab.commands.evaluate import context_of, question_tasks
+from cca_lab.commands.evaluate import context_of, note_full, question_tasks
 from cca_lab.commands.progress import training_progress
 from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.pretrain import tokenize
 from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.sizes import check_sizes
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture
+
+MOST_TOKENS = 2**24  # a step
 
 
 def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Corpus) -> Mixture:
@@ -27,6 +30,7 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
     """
     context = context_of(model)
     length = min(context, 1024) if reading.length is None else reading.length
+    check_sizes(rows=(reading.rows, 1, MOST_TOKENS // max(1, length)))
     stream = tokenize(corpus.train, tokenizer)
     if not 64 <= length <= min(context, len(stream)):
         raise ValueError(f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's "
@@ -43,11 +47,13 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
     Dropout on attention weights, which pooled attention does not have, is switched off.
 
     Raises:
-        ValueError: if `out` already holds a saved run and `resume` was not asked for.
+        ValueError: if `out` is a model's folder, or holds a saved run already and `resume` was not asked for.
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     standard_logging.getLogger("accelerate").setLevel(standard_logging.ERROR)  # tied weights are kept once, as meant
+    if (out / "config.json").exists():
+        raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
     if (out / "state").exists() and not resume:
         raise ValueError(f"out: {out} holds a run already; continue it with --resume, or choose another folder")
     torch.manual_seed(reading.seed)
@@ -61,6 +67,7 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
         (out / "log.jsonl").unlink(missing_ok=True)  # of a run that never came to its first checkpoint
     if finetuner.accelerator.is_main_process:
         Console(stderr=True).print(work_ahead(finetuner), highlight=False)
+        note_full(*attention_of(model), finetuner.mixture.length)
     records = run_with_progress(finetuner, f"finetuning {Path(model_name).name}, {attention}, {config.strategy}")
     if finetuner.accelerator.is_main_process:
         if not records:

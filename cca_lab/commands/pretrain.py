@@ -11,12 +11,13 @@ from transformers.utils import logging
 
 from cca_lab.bench.report import device, device_name
 from cca_lab.commands.card import model_card
+from cca_lab.commands.evaluate import note_full
 from cca_lab.commands.pretrain_options import PretrainOptions
 from cca_lab.commands.progress import training_progress
 from cca_lab.models.base import new_model
 from cca_lab.models.checkpoints import save_pretrained
 from cca_lab.models.evaluate import exact_match, perplexity
-from cca_lab.models.plugin import swap_attention
+from cca_lab.models.plugin import attention_of, swap_attention
 from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
 from cca_lab.models.tokenizer import train_tokenizer
 from cca_lab.tasks.corpus import Corpus, load_corpus
@@ -59,6 +60,7 @@ def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, Pre
                       width=options.width, layers=options.layers, heads=options.heads,
                       end_of_text=tokenizer.eos_token_id)
     swap_attention(model, options.attention, **options.attention_options)
+    note_full(*attention_of(model), options.context)
     return model, tokenizer
 
 

@@ -1,8 +1,12 @@
 """What a base model is made of."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cca_lab.sizes import check_sizes
+
+MOST_WEIGHTS = 1e9
 FAMILIES = ("gpt2", "opt")
 
 
@@ -44,8 +48,16 @@ class PretrainOptions:
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise ValueError(f"family: got {self.family!r}, wanted one of {', '.join(FAMILIES)}")
+        check_sizes(context=(self.context, 64, 2**20), vocabulary=(self.vocabulary, 512, 2**20),
+                    layers=(self.layers, 1, 100), width=(self.width, 1, 16384), heads=(self.heads, 1, self.width),
+                    threads=(self.threads, 0, 1024), seed=(self.seed, 0, 2**31 - 1))
         if self.width % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")
-        for name, least in (("tokens", 1), ("context", 64), ("vocabulary", 512), ("layers", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: got {getattr(self, name)}, wanted {least} or more")
+        if not 1 <= self.tokens < math.inf:
+            raise ValueError(f"tokens: got {self.tokens}, wanted 1 or more, and an end")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate: got {self.learning_rate}, wanted a finite number above 0")
+        weights = self.width * (12 * self.layers * self.width + self.vocabulary + self.context)
+        if weights > MOST_WEIGHTS:
+            raise ValueError(f"width, layers, vocabulary, context: {weights:.1e} weights, wanted {MOST_WEIGHTS:.0e} at "
+                             "most; make the model smaller")

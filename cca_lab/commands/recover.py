@@ -8,16 +8,20 @@ from types import MappingProxyType
 
 from cca_lab.bench.report import print_table
 from cca_lab.caches.budget import fits, fitted_options
+from cca_lab.commands.evaluate import note_full
 from cca_lab.commands.study import Study, Trial
 from cca_lab.commands.summary import COLUMNS, summaries
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca_rows import cache_tokens
+from cca_lab.models.choice import LARGEST
 from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.sizes import check_sizes
 
 # The recipe that this lab began with: documents of one length, always at the same places, groups as they are.
 ALIGNED = {"shift": 0, "varied": False}
 TRAINED = {"": "swapped", "full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only",
            "compressor": "finetuned, its own weights only", "aligned": "finetuned on aligned documents"}
+MOST_SEEDS = 100
 QUESTIONS = 48  # a place and kind, three at each of sixteen offsets
 
 
@@ -46,19 +50,20 @@ def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Read
         One measurement a trial, as in `Study.run`.
 
     Raises:
-        ValueError: for no steps, no seed, or a file of other settings.
+        ValueError: for no steps, a number out of its range, or a file of other settings.
     """
     if config.steps < 1 or config.strategy == "none":
         raise ValueError(f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training; `cca-lab "
                          "evaluate` measures without one")
-    if seeds < 1 or not groups or not windows:
-        raise ValueError(f"seeds, groups, windows: got {seeds}, {list(groups)}, {list(windows)}, wanted one or more")
+    check_sizes(seeds=(seeds, 1, MOST_SEEDS), group=(groups, 1, LARGEST), window=(windows, 1, LARGEST))
     for name in mechanisms:
         if name not in MECHANISMS:
             raise ValueError(f"mechanism: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     study = Study(model_name, out, questions=QUESTIONS, length=reading.length, text=text)
     settings = [("cca", {"group": group, "window": window, **options}) for group in groups for window in windows]
     settings += [(name, _as_large(study, name, groups[0], windows[0])) for name in mechanisms]
+    for name, options in settings:
+        note_full(name, options, study.evaluation.length)
     trials = {"full": Trial("full")}
     trials |= {label(name, own): Trial(name, own) for name, own in settings}
     for seed in range(seeds):

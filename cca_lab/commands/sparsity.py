@@ -11,9 +11,11 @@ from cca_lab.commands.evaluate import context_of
 from cca_lab.commands.progress import training_progress
 from cca_lab.models import load_pretrained
 from cca_lab.models.pretrain import tokenize
+from cca_lab.outputs import check_file
 from cca_lab.paths import new_result
+from cca_lab.sizes import check_sizes
 from cca_lab.tasks.corpus import load_corpus
-from cca_lab.theory.real_heads import LONGEST, RATES, head_report, measure, texts_of
+from cca_lab.theory.real_heads import LONGEST, RATES, SHORTEST, head_report, measure, texts_of
 
 HOW = {"tau": "root of the mean variance of a row's logits (ln weight, up to a constant), over texts and lengths",
        "tau_entropy": "root of the mean of 2 (ln L - H) over texts and lengths: the tau of a long Gaussian row"}
@@ -42,28 +44,27 @@ def sparsity(options: SparsityOptions) -> dict:
     """Load a model with full attention, measure, print the table, write the JSON; return the measurement.
 
     Raises:
-        ValueError: if the length is over the model's context, or the text too short.
+        ValueError: if a number is out of its range, or the text too short.
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    name = Path(options.model).name
+    out = check_file(options.out or new_result(f"sparsity-{name}.json"))
     model, tokenizer = load_pretrained(options.model, "full")
     context = context_of(model)
     length = min(LONGEST, context) if options.length is None else options.length
-    if length > context:
-        raise ValueError(f"length: got {length}, wanted at most {context}, the model's context; give a shorter one")
+    check_sizes(length=(length, SHORTEST, context), texts=(options.texts, 1, 2**20))
     corpus = load_corpus(options.text)
     texts = texts_of(tokenize(corpus.validation, tokenizer), options.texts, length).to(device())
     with training_progress("texts", len(texts)) as report:
         rows = measure(model.to(device()), texts, progress=report)
     layers, heads = rows.tau.shape
-    name = Path(options.model).name
     result = {
         "model": name, "context": context, "length": length, "texts": len(texts), "rates": list(RATES),
         "lengths": rows.lengths.tolist(), "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
         "how": HOW, "device": device_name(),
         "heads": [head_report(rows, layer, head) for layer in range(layers) for head in range(heads)],
     }
-    out = options.out or new_result(f"sparsity-{name}.json")
     write_json(out, result)
     print_heads(result)
     if length < LONGEST:

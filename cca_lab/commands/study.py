@@ -52,14 +52,14 @@ class Study:
         text: as in `load_corpus`.
 
     Raises:
-        ValueError: if the file holds a study of another model or with other settings.
+        ValueError: if the file holds a study of another model or with other settings, or something else.
     """
 
     def __init__(self, model_name: str, out: Path, *, windows: int = 64, questions: int = 64,
                  length: int | None = None, text: str | None = None) -> None:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        self.out, self.corpus = out, load_corpus(text)
+        self.out, earlier, self.corpus = out, read_study(out), load_corpus(text)
         self.base, self.tokenizer = load_pretrained(model_name, "full")
         disable_attention_dropout(self.base).to(device())
         self.evaluation = make_evaluation(self.base, self.tokenizer, self.corpus, length=length, windows=windows,
@@ -69,8 +69,8 @@ class Study:
                     "length": self.evaluation.length, "windows": windows, "questions": self.evaluation.questions,
                     "corpus": {"name": self.corpus.name, "fingerprint": self.corpus.fingerprint}}
         self.result = {**settings, "machine": machine(), "trials": {}}
-        if out.exists():
-            self.result = json.loads(out.read_text(encoding="utf-8"))
+        if earlier is not None:
+            self.result = earlier
             differing = [key for key, value in settings.items() if self.result.get(key) != value]
             if differing:
                 raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; name another file, "
@@ -131,6 +131,23 @@ class Study:
     def _ratio(self, losses: np.ndarray):
         """The perplexity over the base model's, paired window by window."""
         return bootstrap_mean(losses - self.base_losses, np.exp)
+
+
+def read_study(out: Path) -> dict | None:
+    """Return what the file of a study holds, None where there is no file.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if not out.exists():
+        return None
+    try:
+        found = json.loads(out.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("trials"), dict):
+        raise ValueError(f"out: {out} holds something else than a study; name another file, or remove it")
+    return found
 
 
 def fingerprint(model: torch.nn.Module) -> str:

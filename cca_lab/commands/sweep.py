@@ -7,9 +7,12 @@ recover` measures what was chosen.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cca_lab.commands.recover import print_recovery
+from cca_lab.commands.evaluate import note_full
+from cca_lab.commands.recover import MOST_SEEDS, print_recovery
 from cca_lab.commands.study import Study, Trial
+from cca_lab.models.choice import LARGEST
 from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.sizes import check_sizes
 
 QUESTIONS = 16  # a place and kind, one at each offset
 
@@ -56,9 +59,14 @@ def sweep(model_name: str, out: Path, *, group: int = 8, window: int = 64, seeds
         group, window: of CCA.
         seeds: of the recipes in `CLOSE`; the others have one.
         text: as in `load_corpus`.
+
+    Raises:
+        ValueError: for a number out of its range, or a file of other settings.
     """
+    check_sizes(seeds=(seeds, 1, MOST_SEEDS), group=(group, 1, LARGEST), window=(window, 1, LARGEST))
     study = Study(model_name, out, questions=QUESTIONS, text=text)
     options = {"group": group, "window": window}
+    note_full("cca", options, study.evaluation.length)
     trials = {"full": Trial("full"), "cca": Trial("cca", options)}
     for seed in range(seeds):
         for recipe in RECIPES if seed == 0 else CLOSE:

@@ -1,6 +1,6 @@
 """Save and load a model together with its choice of attention, which transformers alone forgets."""
 
-import json
+import glob
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,18 +9,12 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
-from cca_lab.caches.base import CHOICE
 from cca_lab.models.inputs import check_model
 from cca_lab.models.interface import MODULE
+from cca_lab.models.loading import check_finite, load_model, load_tokenizer, reading, saved_choice
 from cca_lab.models.plugin import modules_of, shapes, swap_attention
 from cca_lab.paths import shipped_model
 
@@ -54,6 +48,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         raise ValueError(f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _clear_killed_saves(folder)
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
         raise ValueError(f"folder: cannot write to {folder.parent} ({error}); choose another") from error
@@ -70,6 +65,15 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _clear_killed_saves(folder: Path) -> None:
+    """Remove what saves that were killed left beside a folder; put back what one of them had moved away."""
+    for aside in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):  # as mkdtemp names them
+        if (aside / "old").exists() and not folder.exists():
+            (aside / "old").replace(folder)
+        if {path.name for path in aside.iterdir()} <= {"old", "new"}:
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _save_model(model: PreTrainedModel, folder: Path) -> None:
@@ -101,7 +105,8 @@ def load_pretrained(
         The model in evaluation mode, and its tokenizer, None if none was saved.
 
     Raises:
-        ValueError: if there is nothing to load, or the options do not fit the attention or what it learnt.
+        ValueError: if there is nothing to load, a file of it is broken or does not fit the others (see
+            `cca_lab.models.loading`), or the options do not fit the attention or what it learnt.
     """
     if options and attention is None:
         raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, as in "
@@ -110,18 +115,14 @@ def load_pretrained(
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(f"dtype: got {dtype!r}, wanted a floating dtype of torch, such as torch.float32")
     source = _source(path_or_name)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
-    except OSError as error:
-        raise ValueError(f"path_or_name: could not load {source!r}: no folder of that name, and the hub gave "
-                         "no such model; check the spelling, and without a network use a folder") from error
-    saved = getattr(model.config, CHOICE, {"name": "full"})
-    choice = {"name": attention, **options} if attention is not None else dict(saved)
-    name = choice.pop("name")
-    swap_attention(model.eval(), name, **choice)
-    if name == saved["name"]:
+    model = load_model(source, dtype)
+    saved, saved_options = saved_choice(model.config, source)
+    if attention is None:
+        attention, options = saved, saved_options
+    swap_attention(model.eval(), attention, **options)
+    if attention == saved:
         _load_modules(model, source)
-    return model, _tokenizer(source)
+    return model, load_tokenizer(source, model)
 
 
 def _load_modules(model: PreTrainedModel, source: str) -> None:
@@ -130,15 +131,18 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
     if len(modules) == 0:
         return
     try:
-        weights = load_file(cached_file(source, MODULES_FILE))  # type: ignore[arg-type]  # None is for other options
+        file = cached_file(source, MODULES_FILE)
     except OSError as error:
         raise ValueError(f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; "
                          "save with cca_lab.models.save_pretrained, not with the model's own") from error
+    with reading(source, MODULES_FILE):
+        weights = load_file(file)  # type: ignore[arg-type]  # None is for other options
     wanted, got = shapes(modules), {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if wanted != got:
         name = next(name for name in sorted(wanted | got) if wanted.get(name) != got.get(name))
         raise ValueError(f"options: got some that ask for {name} of shape {wanted.get(name)}, saved was "
                          f"{got.get(name)}; load it as saved, and call swap_attention for a new module")
+    check_finite(weights, source)
     modules.load_state_dict(weights)
 
 
@@ -161,14 +165,3 @@ def _source(path_or_name: str | Path) -> str:
         raise ValueError(f"path_or_name: no folder {path}; check the path, or pass a name on the hub such as "
                          "'gpt2', which needs a network the first time")
     return name
-
-
-def _tokenizer(source: str) -> PreTrainedTokenizerBase | None:
-    if not Path(source).is_dir():
-        return AutoTokenizer.from_pretrained(source)
-    settings = Path(source) / "tokenizer_config.json"
-    if not settings.is_file():
-        return None
-    # AutoTokenizer would take Qwen2's own class for any tokenizer beside a Qwen2, and read it wrongly
-    generic = json.loads(settings.read_text()).get("tokenizer_class") == PreTrainedTokenizerFast.__name__
-    return (PreTrainedTokenizerFast if generic else AutoTokenizer).from_pretrained(source)

@@ -6,7 +6,9 @@ module's name, so a module keeps its side from one Python version to the next.
 """
 
 import hashlib
+import re
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ SKIPPED_FOLDERS = frozenset({
 })
 SKIPPED_PREFIXES = ("_sysconfigdata", "config-")  # generated for one machine
 VALIDATION_ONE_IN = 20
+LONG_WORD = re.compile(r"\S{20000,}|\s{20000,}")
 SUFFIXES = (".py", ".md", ".rst", ".txt")
 
 
@@ -73,10 +76,30 @@ def _deal(name: str, documents: list[tuple[str, str]]) -> Corpus:
     return Corpus(name, train, validation)
 
 
-def _folder_documents(root: Path) -> list[tuple[str, str]]:
+def _read(path: Path) -> str:
+    """Return the text of a user's file.
+
+    Raises:
+        ValueError: if it is no UTF-8, or holds NULs or a word without end.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"text: {path} is not UTF-8 (byte {error.object[error.start]:#x} at {error.start}); save it "
+                         "as UTF-8, or give another") from error
+    if "\0" in text:
+        raise ValueError(f"text: {path} holds NUL characters, so it is no text; give another")
+    longest = max((match.end() - match.start() for match in LONG_WORD.finditer(text)), default=0)
+    if longest:
+        raise ValueError(f"text: {path} holds {longest} characters or spaces without a break, which a tokenizer takes "
+                         "hours for; give prose or code")
+    return text
+
+
+def _folder_documents(root: Path, read: Callable[[Path], str]) -> list[tuple[str, str]]:
     documents = []
     for path in _readable_files(root):
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read(path)
         if text.strip():
             documents.append((path.relative_to(root).as_posix(), text))
     return documents
@@ -86,7 +109,8 @@ def standard_library() -> Corpus:
     """Return the corpus made of the running Python's standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
     version = sysconfig.get_python_version()
-    return _deal(f"Python {version} standard library", _folder_documents(root))
+    documents = _folder_documents(root, lambda path: path.read_text(encoding="utf-8", errors="replace"))
+    return _deal(f"Python {version} standard library", documents)
 
 
 def load_corpus(source: str | Path | None = None) -> Corpus:
@@ -98,7 +122,7 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
             a `text` column (needs a network and `pip install datasets`).
 
     Raises:
-        ValueError: if the source is neither a path nor `hub:NAME`, or holds no text.
+        ValueError: if the source is neither a path nor `hub:NAME`, or holds no text, or none that is UTF-8.
     """
     if source is None:
         return standard_library()
@@ -110,15 +134,17 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
         return _hub_corpus(source.removeprefix("hub:"))
     path = Path(source)
     if path.is_dir():
-        documents = _folder_documents(path)
+        documents = _folder_documents(path, _read)
     elif path.is_file():
-        documents = [(path.name, path.read_text(encoding="utf-8", errors="replace"))]
+        documents = [(path.name, _read(path))]
     else:
         raise ValueError(f"text: {source!r} is no file or folder here; give a path, "
                          "hub:NAME for a data set, or nothing for the standard library")
     if sum(len(text) for _, text in documents) < 1000:
         raise ValueError(f"text: {source!r} holds fewer than 1000 characters of "
                          f"{', '.join(SUFFIXES)} text; give more")
+    if not any(text.strip() for _, text in documents):
+        raise ValueError(f"text: {source!r} holds nothing but white space; give another")
     return _deal(path.name, documents)
 
 

@@ -9,6 +9,7 @@ import nbformat
 from nbformat import NotebookNode
 from rich.console import Console
 
+from cca_lab.outputs import check_folder
 from cca_lab.walkthrough import report
 from cca_lab.walkthrough.comparison import compare_notebooks
 from cca_lab.walkthrough.execution import OnCell, execute, is_run
@@ -20,8 +21,21 @@ EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a notebook file."""
-    return nbformat.read(path, as_version=4)
+    """Read a notebook file.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        seconds = notebook.metadata.get("cca_lab", {}).get("seconds")
+        if not isinstance(seconds, int | float | None):
+            raise TypeError(f"seconds is {seconds!r}")
+    except Exception as error:  # nbformat raises anything on a file that it did not write
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"notebooks: {path} cannot be read: {reason}; restore it with git") from error
+    return notebook
 
 
 def was_run(notebook: NotebookNode) -> bool:
@@ -86,6 +100,7 @@ class Walkthrough:
                  with_pages: bool = True) -> None:
         if out.resolve() == folder.resolve():
             raise ValueError(f"out: {out} is the folder of the notebooks themselves; choose another")
+        check_folder(out)
         self.folder, self.out, self.with_pages = folder, out, with_pages
         paths, self.chosen = choose(folder, start, only)
         out.mkdir(parents=True, exist_ok=True)

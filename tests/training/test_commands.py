@@ -40,6 +40,16 @@ def options(home, *more):
     return ["--model", home / "base", "--text", home / "text.txt", "--length", 64, *more]
 
 
+def instead(words, *other):
+    """The words with some options given otherwise; each may be given once."""
+    kept = list(words)
+    for name in other[::2]:
+        if name in kept:
+            at = kept.index(name)
+            del kept[at : at + 2]
+    return [*kept, *other]
+
+
 def identity(folder):
     """What a run was given, as its state tells."""
     return json.loads((folder / "state" / "progress.json").read_text())["run"]
@@ -95,7 +105,7 @@ def test_finetune_takes_its_recipe_and_says_what_it_trains_on(home, tmp_path):
     threads = f"{torch.get_num_threads()} of {os.cpu_count()} threads"
     assert f"{threads}, cca attention ({path}), bf16; 2 steps of 2 x 64 tokens" in said
     assert said.index(threads) < said.index("finetuning base") and "threads" not in done.stdout
-    other = invoke(*run, "--resume", "--optimizer", "adamw")
+    other = invoke(*instead(run, "--optimizer", "adamw"), "--resume")
     assert other.exit_code == 2 and "optimizer differ" in other.output
 
 
@@ -109,7 +119,8 @@ def test_finetune_with_full_attention_says_so(home, tmp_path):
 @pytest.mark.parametrize("length", [64, 128])
 def test_the_shift_is_less_than_a_short_sequence(home, tmp_path, length):
     """A sequence of 64 tokens has no room for 64 tokens of text and a document."""
-    done = invoke("finetune", *options(home), "--length", length, "--steps", 1, "--rows", 2, "--out", tmp_path / "run")
+    done = invoke("finetune", *instead(options(home), "--length", length), "--steps", 1, "--rows", 2,
+                  "--out", tmp_path / "run")
     assert done.exit_code == 0, done.output
     assert identity(tmp_path / "run")["shift"] == min(SHIFT, length - 1) and SHIFT == 64
 
@@ -205,7 +216,7 @@ def test_a_second_recovery_measures_nothing_again(home, recovered, tmp_path, mon
     again = invoke("recover", *options(home), *RECOVER, "--out", out)
     assert again.exit_code == 0, again.output
     assert trials_in(out) == trials_in(recovered[0]) and again.stdout == recovered[1]
-    longer = invoke("recover", *options(home), *RECOVER, "--steps", 3, "--out", out)
+    longer = invoke("recover", *options(home), *instead(RECOVER, "--steps", 3), "--out", out)
     assert longer.exit_code == 2 and "holds 'full, full, seed 0' trained otherwise" in longer.output
     assert trials_in(out) == trials_in(recovered[0])
 
@@ -235,7 +246,7 @@ def test_the_file_of_another_recovery_is_refused_in_one_line(home, recovered, tm
     out = shutil.copy(recovered[0], tmp_path / "recovery.json")
     shutil.copytree(home / "base", tmp_path / "other")
     monkeypatch.chdir(tmp_path)
-    done = invoke("recover", *options(home), *RECOVER, *other, "--out", out)
+    done = invoke("recover", *instead(options(home), *other), *RECOVER, "--out", out)
     assert done.exit_code == 2 and done.stdout == ""
     assert done.stderr == (f"error: out: {out} holds a study with another {named}; name another file, or remove it\n")
     assert out.read_bytes() == recovered[0].read_bytes()
@@ -243,7 +254,7 @@ def test_the_file_of_another_recovery_is_refused_in_one_line(home, recovered, tm
 
 @pytest.mark.parametrize("wrong, message", [
     (["--steps", 0], "steps, strategy: got 0"), (["--strategy", "none"], "wanted a training"),
-    (["--seeds", 0], "seeds, groups, windows: got 0"), (["--mechanism", "nonsense"], "nonsense")])
+    (["--seeds", 0], "seeds: got 0"), (["--mechanism", "nonsense"], "nonsense")])
 def test_a_recovery_of_nothing_is_one_line(home, tmp_path, wrong, message):
     done = invoke("recover", *options(home), *wrong, "--out", tmp_path / "recovery.json")
     assert done.exit_code == 2 and message in done.stderr, done.exception
@@ -266,7 +277,7 @@ def test_a_recovery_that_diverges_is_one_line_as_a_finetuning_is(home, recovered
     (["--length", 4096], "length: got 4096"), (["--strategy", "half"], "strategy: got 'half'"),
     (["--group", 0], "group")])
 def test_a_wrong_option_is_one_line(home, tmp_path, wrong, message):
-    done = invoke("finetune", *options(home), "--steps", 1, *wrong, "--out", tmp_path / "run")
+    done = invoke("finetune", *instead(options(home), *wrong), "--steps", 1, "--out", tmp_path / "run")
     assert done.exit_code == 2 and message in done.output
     assert not (tmp_path / "run").exists()
 

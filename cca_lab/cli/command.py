@@ -1,0 +1,65 @@
+"""A command whose options are checked alike before it imports anything: given once, not empty, numbers finite."""
+
+import math
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from cca_lab.cli.options import door
+from cca_lab.outputs import check_apart
+
+LARGEST = 2**31 - 1  # of a whole number
+
+
+class Command(TyperCommand):
+    """A command of the lab."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        """Parse, and end with one line and exit status 2 for what no command can mean."""
+        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        with door():
+            check_given(given, [param.name for param in order if not param.multiple])
+        rest = super().parse_args(ctx, args)
+        with door():
+            check_values(ctx.params)
+        return rest
+
+
+class App(typer.Typer):
+    """A Typer application that makes such commands."""
+
+    def command(self, *args: Any, **options: Any):
+        """As Typer's."""
+        return super().command(*args, **{"cls": Command, **options})
+
+
+def check_given(given: dict[str, Any], single: list[str]) -> None:
+    """Refuse an option without a value in it, and one that was given twice.
+
+    Args:
+        given: values as written, by option.
+        single: the options that take one value, as often as they were given.
+    """
+    for name, value in given.items():
+        if "" in (value if isinstance(value, list | tuple) else (value,)):
+            raise ValueError(f"{_spoken(name)}: got an empty text; give a value, or leave the option out")
+    for name in single:
+        if single.count(name) > 1:
+            raise ValueError(f"{_spoken(name)}: given {single.count(name)} times, wanted one; leave the others out")
+
+
+def check_values(values: dict[str, Any]) -> None:
+    """Refuse numbers that are no sizes, and a place to write to that is also read."""
+    for name, value in values.items():
+        for number in value if isinstance(value, list) else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ValueError(f"{_spoken(name)}: got {number}, wanted a finite number")
+            if isinstance(number, int) and abs(number) > LARGEST:
+                raise ValueError(f"{_spoken(name)}: got {number}, wanted at most {LARGEST}")
+    if values.get("out") is not None and values.get("model") is not None:
+        check_apart(values["out"], values["model"], values.get("text"))
+
+
+def _spoken(name: str) -> str:
+    return name.replace("_", "-")
