@@ -128,5 +128,6 @@ def test_the_command_writes_every_measurement(tmp_path):
     assert len(written["rows"]) == (2 + 2 + 3) * 2 * 3 and written["device"]
     for row in written["rows"]:
         assert row["kl"]["low"] <= row["kl"]["value"] <= row["kl"]["high"] and len(row["seeds"]) == 1
-    refused = CliRunner().invoke(app, [str(word) for word in [*command, "--texts", 10**6]])
+    command[command.index("--texts") + 1] = 10**6
+    refused = CliRunner().invoke(app, [str(word) for word in command])
     assert refused.exit_code == 2 and "texts: got 1000000" in refused.output
