@@ -1,10 +1,12 @@
-"""Whole numbers and shares among the arguments of any function: right kind, right range, or a ValueError."""
+"""Numbers among the arguments of any function: right kind, right range, or a ValueError that names the first."""
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
 LARGEST = 2**62  # sums of two such numbers are still int64
+LARGEST_WRITTEN = 2**31 - 1  # on a command line or in a config.json; lengths and sizes are far below
 
 
 def check_integers(least: int, **values: Any) -> None:
@@ -27,3 +29,18 @@ def check_numbers(least: float, most: float, **values: Any) -> None:
                 or not least <= value <= most:
             wanted = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
             raise ValueError(f"{name}: got {value!r}, wanted a finite number; choose {wanted}")
+
+
+def check_sizes(**sizes: tuple[int | Sequence[int], int, int]) -> None:
+    """Raise ValueError naming the first number that is out of its range.
+
+    Args:
+        sizes: by name: a number, or several that were given for it, and the least and the most it may be.
+    """
+    for name, (given, least, most) in sizes.items():
+        numbers = [given] if isinstance(given, int) else list(given)
+        if not numbers:
+            raise ValueError(f"{name}: got none, wanted one or more")
+        for number in numbers:
+            if not least <= number <= most:
+                raise ValueError(f"{name}: got {number}, wanted {least} to {most}; choose another number")

@@ -16,7 +16,7 @@ ROOT = paths.repository()
 PACKAGE = "cca_lab"
 # From the bottom up. A part imports itself and parts of lower layers; parts of one layer do not know each other.
 LAYERS = (
-    {"ranges", "outputs", "sizes"},
+    {"ranges", "outputs"},
     {"__init__", "analysis", "checksums", "extras", "paths", "recipe"},
     {"attention", "tasks"},
     {"mechanisms", "figures", "notebook_tools"},

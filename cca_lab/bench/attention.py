@@ -22,7 +22,7 @@ from cca_lab.bench.memory import peak_of
 from cca_lab.bench.peak import copy_call, product_call, useful_flops
 from cca_lab.bench.report import machine, write_json
 from cca_lab.bench.timing import interleave, median_and_range, ratios
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import check_sizes
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
 WINDOWS = (256, 1024)

@@ -24,7 +24,7 @@ from cca_lab.bench.fill import FILLS, filled_state
 from cca_lab.bench.report import machine, print_table, write_json
 from cca_lab.bench.timing import interleave, median_and_range, ratios
 from cca_lab.caches.base import State
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import check_sizes
 
 LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
 LONGEST, MOST_ROUNDS = 2**20, 1000

@@ -17,7 +17,7 @@ from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTr
 from cca_lab.bench.report import device, device_name, machine, print_table, write_json
 from cca_lab.bench.timing import median_and_range, ratios, rotating, seconds
 from cca_lab.caches import CACHES
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import check_sizes
 
 ATTENTIONS = ("cca", "dga", "streaming_llm", "lococo")
 PROMPTS = (1024, 8192)

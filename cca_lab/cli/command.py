@@ -8,8 +8,7 @@ from typer.core import TyperCommand
 
 from cca_lab.cli.options import door
 from cca_lab.outputs import check_apart
-
-LARGEST = 2**31 - 1  # of a whole number
+from cca_lab.ranges import LARGEST_WRITTEN
 
 
 class Command(TyperCommand):
@@ -55,8 +54,8 @@ def check_values(values: dict[str, Any]) -> None:
         for number in value if isinstance(value, list) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ValueError(f"{_spoken(name)}: got {number}, wanted a finite number")
-            if isinstance(number, int) and abs(number) > LARGEST:
-                raise ValueError(f"{_spoken(name)}: got {number}, wanted at most {LARGEST}")
+            if isinstance(number, int) and abs(number) > LARGEST_WRITTEN:
+                raise ValueError(f"{_spoken(name)}: got {number}, wanted at most {LARGEST_WRITTEN}")
     if values.get("out") is not None and values.get("model") is not None:
         check_apart(values["out"], values["model"], values.get("text"))
 

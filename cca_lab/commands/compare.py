@@ -15,9 +15,8 @@ from cca_lab.commands.evaluate import Evaluation, make_evaluation
 from cca_lab.commands.progress import training_progress
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.models import load_pretrained, swap_attention
-from cca_lab.models.choice import LARGEST
 from cca_lab.models.evaluate import POSITIONS, Estimate
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
 from cca_lab.tasks.corpus import load_corpus
 
 DECODED = 16  # tokens that are timed one by one
@@ -48,7 +47,7 @@ def compare(model_name: str, *, entries: int = 96, length: int | None = None, wi
     Raises:
         ValueError: for a length that leaves no prompt before the decoded tokens, or one over the model's context.
     """
-    check_sizes(entries=(entries, LEAST, LARGEST))
+    check_sizes(entries=(entries, LEAST, LARGEST_WRITTEN))
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     model, tokenizer = load_pretrained(model_name, "full")

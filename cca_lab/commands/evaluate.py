@@ -13,7 +13,7 @@ from cca_lab.mechanisms import MECHANISMS
 from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.evaluate import OFFSETS, POSITIONS, Estimate, exact_match, perplexity
 from cca_lab.models.pretrain import tokenize
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import check_sizes
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from cca_lab.tasks.varied_documents import VariedDocumentQA

@@ -18,7 +18,7 @@ from cca_lab.models.finetune import FinetuneConfig, Finetuner
 from cca_lab.models.pretrain import tokenize
 from cca_lab.outputs import check_file
 from cca_lab.paths import models_folder, new_result
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import check_sizes
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.theory.convergence import Budget, compare, paired, steps_to

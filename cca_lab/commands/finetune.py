@@ -14,8 +14,8 @@ from cca_lab.commands.progress import training_progress
 from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.pretrain import tokenize
+from cca_lab.ranges import check_sizes
 from cca_lab.recipe import FinetuneConfig, Reading
-from cca_lab.sizes import check_sizes
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture
 

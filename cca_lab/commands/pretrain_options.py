@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
 
 MOST_WEIGHTS = 1e9
 FAMILIES = ("gpt2", "opt")
@@ -50,7 +50,7 @@ class PretrainOptions:
             raise ValueError(f"family: got {self.family!r}, wanted one of {', '.join(FAMILIES)}")
         check_sizes(context=(self.context, 64, 2**20), vocabulary=(self.vocabulary, 512, 2**20),
                     layers=(self.layers, 1, 100), width=(self.width, 1, 16384), heads=(self.heads, 1, self.width),
-                    threads=(self.threads, 0, 1024), seed=(self.seed, 0, 2**31 - 1))
+                    threads=(self.threads, 0, 1024), seed=(self.seed, 0, LARGEST_WRITTEN))
         if self.width % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")
         if not 1 <= self.tokens < math.inf:

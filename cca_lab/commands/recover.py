@@ -13,9 +13,8 @@ from cca_lab.commands.study import Study, Trial
 from cca_lab.commands.summary import COLUMNS, summaries
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca_rows import cache_tokens
-from cca_lab.models.choice import LARGEST
+from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
 from cca_lab.recipe import FinetuneConfig, Reading
-from cca_lab.sizes import check_sizes
 
 # The recipe that this lab began with: documents of one length, always at the same places, groups as they are.
 ALIGNED = {"shift": 0, "varied": False}
@@ -55,7 +54,7 @@ def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Read
     if config.steps < 1 or config.strategy == "none":
         raise ValueError(f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training; `cca-lab "
                          "evaluate` measures without one")
-    check_sizes(seeds=(seeds, 1, MOST_SEEDS), group=(groups, 1, LARGEST), window=(windows, 1, LARGEST))
+    check_sizes(seeds=(seeds, 1, MOST_SEEDS), group=(groups, 1, LARGEST_WRITTEN), window=(windows, 1, LARGEST_WRITTEN))
     for name in mechanisms:
         if name not in MECHANISMS:
             raise ValueError(f"mechanism: got {name!r}, wanted one of {', '.join(MECHANISMS)}")

@@ -13,7 +13,7 @@ from cca_lab.models import load_pretrained
 from cca_lab.models.pretrain import tokenize
 from cca_lab.outputs import check_file
 from cca_lab.paths import new_result
-from cca_lab.sizes import check_sizes
+from cca_lab.ranges import check_sizes
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.theory.real_heads import LONGEST, RATES, SHORTEST, head_report, measure, texts_of
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from cca_lab.commands.evaluate import note_full
 from cca_lab.commands.recover import MOST_SEEDS, print_recovery
 from cca_lab.commands.study import Study, Trial
-from cca_lab.models.choice import LARGEST
+from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
 from cca_lab.recipe import FinetuneConfig, Reading
-from cca_lab.sizes import check_sizes
 
 QUESTIONS = 16  # a place and kind, one at each offset
 
@@ -63,7 +62,7 @@ def sweep(model_name: str, out: Path, *, group: int = 8, window: int = 64, seeds
     Raises:
         ValueError: for a number out of its range, or a file of other settings.
     """
-    check_sizes(seeds=(seeds, 1, MOST_SEEDS), group=(group, 1, LARGEST), window=(window, 1, LARGEST))
+    check_sizes(seeds=(seeds, 1, MOST_SEEDS), group=(group, 1, LARGEST_WRITTEN), window=(window, 1, LARGEST_WRITTEN))
     study = Study(model_name, out, questions=QUESTIONS, text=text)
     options = {"group": group, "window": window}
     note_full("cca", options, study.evaluation.length)

@@ -7,8 +7,7 @@ from typing import Any, get_args, get_origin
 
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.models.plugin import checked_choice
-
-LARGEST = 2**31 - 1  # of a whole number; lengths and sizes are far below
+from cca_lab.ranges import LARGEST_WRITTEN
 
 
 def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -42,9 +41,9 @@ def _is(value: Any, kind: type) -> bool:
     if isinstance(value, bool):
         return kind is bool
     if kind is int:
-        return isinstance(value, int) and abs(value) <= LARGEST
+        return isinstance(value, int) and abs(value) <= LARGEST_WRITTEN
     if kind is float:
-        return isinstance(value, int | float) and abs(value) <= LARGEST and math.isfinite(value)
+        return isinstance(value, int | float) and abs(value) <= LARGEST_WRITTEN and math.isfinite(value)
     return isinstance(value, kind)
 
 
@@ -53,6 +52,6 @@ def _kinds(wanted: Any) -> tuple[Any, ...]:
 
 
 def _spoken(wanted: Any) -> str:
-    words = {bool: "true or false", int: f"a whole number up to {LARGEST}", float: "a number", str: "text",
+    words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}", float: "a number", str: "text",
              type(None): "null"}
     return " or ".join(words.get(kind, "a list") for kind in _kinds(wanted))
