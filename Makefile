@@ -4,11 +4,14 @@
 #   PIP_ARGS="..."        more options for pip; PyTorch's CPU index, for instance, to save
 #                         the CUDA libraries on Linux (see pytorch.org/get-started)
 #   FROM=05 or ONLY=05    for walkthrough and notebooks: where to start, or the one to run
+#   WORKERS=1             tests at a time; by default as many as there are cores, at most 4
 
 PYTHON = python3
 PIP_ARGS =
 FROM =
 ONLY =
+WORKERS = auto --maxprocesses 4
+SHARED = -n $(WORKERS) --dist worksteal
 VENV = .venv
 BIN = $(VENV)/bin
 LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
@@ -43,11 +46,11 @@ walkthrough: $(VENV)/.installed
 
 quick: $(VENV)/.installed
 	@echo "ruff, mypy and every test that is not marked slow; the first failure stops it."
-	@$(BIN)/python -m pytest -x -m "not slow"
+	@$(BIN)/python -m pytest -x $(SHARED) -m "not slow"
 
 test: quick
 	@echo "The tests that are marked slow: they train, compile, run notebooks and start programs."
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest $(SHARED) -m slow
 
 lab: $(VENV)/.installed
 	@$(BIN)/jupyter lab notebooks

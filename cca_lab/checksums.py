@@ -1,7 +1,7 @@
 """Checksums of the shipped data, in the format of `sha256sum`.
 
-`CHECKSUMS.sha256` stands in the data folder; `cd data && sha256sum -c CHECKSUMS.sha256`
-checks the same without this package.
+`CHECKSUMS.sha256` is in the data folder; `cd data && sha256sum -c CHECKSUMS.sha256`
+checks the listed files without this package.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def digest(path: Path) -> str:
 
 
 def write(data: Path) -> Path:
-    """Write the checksums of the covered files and return where."""
+    """Write the checksums of the covered files and return the path."""
     target = data / FILE_NAME
     lines = [f"{digest(data / name)}  {name}\n" for name in covered_files(data)]
     target.write_text("".join(lines), encoding="utf-8", newline="\n")
@@ -39,15 +39,15 @@ def problems(data: Path) -> list[str]:
         data: the data folder.
 
     Returns:
-        One line for each file that is missing, changed or not listed; empty if all is as shipped.
+        One line for each file that is missing, changed or not listed; empty if all files are as shipped.
 
     Raises:
-        ValueError: if there is no checksum file, or a line of it is not "<sha256>  <path>".
+        ValueError: if there is no checksum file, or one of its lines is not "<sha256>  <path>".
     """
     listing = data / FILE_NAME
     if not listing.is_file():
         raise ValueError(f"checksums: {FILE_NAME} is missing in {data}; "
-                         "get it with git, or write it anew with `cca-lab checksums --write`")
+                         "get it with git, or write it again with `cca-lab checksums --write`")
     expected = {}
     for line in listing.read_text(encoding="utf-8").splitlines():
         recorded, separator, name = line.partition("  ")

@@ -1,6 +1,6 @@
-"""`cca-lab doctor`: is everything here that the lab needs, and if not, what to do.
+"""`cca-lab doctor`: check that everything the lab needs is installed, and say what to do if it is not.
 
-Each finding is a `Check`: data first, printed last, so that the tests read the same as the user.
+Each finding is a `Check`, and only `run` prints, so that the tests check what the user sees.
 """
 
 import os
@@ -28,7 +28,7 @@ class Check:
     """One finding.
 
     Attributes:
-        name: what was looked at.
+        name: what was checked.
         status: "ok", "warn" (the lab works, not exactly as tested) or "fail".
         message: what was found.
         advice: what to do about it; empty if there is nothing to do.
@@ -45,7 +45,7 @@ class Check:
 
 
 def check_python(found: tuple[int, ...] = sys.version_info[:3]) -> Check:
-    """Look at the Python version."""
+    """Check the Python version."""
     name = ".".join(map(str, found))
     if found[:2] < OLDEST_PYTHON:
         return Check("Python", FAIL, f"{name} is too old",
@@ -55,7 +55,7 @@ def check_python(found: tuple[int, ...] = sys.version_info[:3]) -> Check:
 
 
 def read_pins(text: str) -> dict[str, Version]:
-    """Read the pins of a constraints file that apply to this platform, by canonical name."""
+    """Return the pins of a constraints file that apply to this platform, by canonical name."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     pins = [Requirement(line) for line in lines if line]
     return {canonicalize_name(pin.name): Version(next(iter(pin.specifier)).version)
@@ -68,7 +68,7 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
     Args:
         requirement: from the project's metadata.
         pin: the exact version that was tested; None if unknown.
-        extra: which extra asks for it; none for a package that everything needs.
+        extra: the extra that requires it; empty for a package that is always required.
     """
     worst = WARN if extra else FAIL
     install = INSTALL if paths.in_clone() or not extra else extras.install(extra)
@@ -85,7 +85,7 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
 
 
 def check_packages() -> Iterator[Check]:
-    """Look at each package that the project names; outside a clone only its users', not its developers'."""
+    """Check each package that the project requires; those for developers only in a clone."""
     pins, groups = {}, ("", *extras.EXTRAS)
     if paths.in_clone():
         pins, groups = read_pins((paths.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
@@ -95,14 +95,14 @@ def check_packages() -> Iterator[Check]:
         yield Check("cca-lab", FAIL, "is not installed here, only imported", INSTALL)
         return
     for requirement in requirements:
-        asking = [extra for extra in groups
-                  if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
-        if asking and not requirement.extras:  # dev asks for the other extras by name
-            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)), asking[0])
+        requiring = [extra for extra in groups
+                     if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
+        if requiring and not requirement.extras:  # dev lists the other extras as requirements
+            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)), requiring[0])
 
 
 def check_device() -> Check:
-    """Look for a GPU."""
+    """Report the GPU, if there is one."""
     import torch
 
     if not torch.cuda.is_available():
@@ -113,17 +113,17 @@ def check_device() -> Check:
 
 
 def check_triton() -> Check:
-    """Say in which way Triton kernels can run here."""
+    """Report how Triton kernels can run on this machine."""
     import torch
 
     try:
-        import triton  # noqa: F401  (present or not)
+        import triton  # noqa: F401  (only to see whether it is present)
     except ImportError:
         if sys.platform == "linux":
             return Check("Triton", WARN, "not importable: no kernels, PyTorch paths only", INSTALL)
         return Check("Triton", OK, f"not made for {platform.system()}; PyTorch paths only")
     if os.environ.get("TRITON_INTERPRET") == "1":
-        return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): right, but slow")
+        return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): correct, but slow")
     if torch.cuda.is_available():
         return Check("Triton", OK, "compiles kernels for the GPU")
     return Check("Triton", OK, "importable, no driver: kernels can be interpreted (TRITON_INTERPRET=1) "
@@ -131,7 +131,7 @@ def check_triton() -> Check:
 
 
 def check_native() -> Check:
-    """Say which implementation "auto" takes for attention on the CPU, and how to get the other."""
+    """Report which backend "auto" uses for attention on the CPU, and how to change it."""
     from cca_lab.attention import native_build as native
     from cca_lab.attention.native import built
 
@@ -142,14 +142,14 @@ def check_native() -> Check:
         if not built():
             return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be loaded; delete it and "
                                      "run `cca-lab native`")
-        return Check(name, OK, f"native, in C++; {native.SWITCH}=0 goes back to plain PyTorch")
-    if lacking := native.missing():
-        return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {lacking}")
+        return Check(name, OK, f"native, in C++; {native.SWITCH}=0 switches back to plain PyTorch")
+    if needed := native.missing():
+        return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {needed}")
     return Check(name, OK, "blocked, in plain PyTorch; `cca-lab native` builds the faster C++ op")
 
 
 def check_kernel() -> Check:
-    """Look whether JupyterLab's `python3` is this interpreter; the walkthrough does not depend on it."""
+    """Check that JupyterLab's `python3` is this interpreter; the walkthrough does not depend on it."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     command = KernelSpecManager().get_kernel_spec("python3").argv[0]
@@ -161,7 +161,7 @@ def check_kernel() -> Check:
 
 
 def check_fonts() -> Check:
-    """Look for the font of the figures."""
+    """Check that the font of the figures is found."""
     from cca_lab.walkthrough.execution import prepare_fonts
 
     prepare_fonts()
@@ -171,13 +171,13 @@ def check_fonts() -> Check:
         font_manager.findfont("DejaVu Sans", fallback_to_default=False)
     except ValueError:
         return Check("fonts", WARN, "DejaVu Sans is not found: figures look different",
-                     "reinstall matplotlib, which brings it")
+                     "reinstall matplotlib, which contains it")
     return Check("fonts", OK, "DejaVu Sans")
 
 
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
-    restore = "restore it with `git checkout -- data`" if paths.in_clone() else "install cca-lab anew"
+    restore = "restore it with `git checkout -- data`" if paths.in_clone() else "install cca-lab again"
     try:
         data = paths.data_folder()
         problems = checksums.problems(data)
@@ -196,7 +196,7 @@ def check_data() -> Iterator[Check]:
 
 
 def examine() -> Iterator[Check]:
-    """Run every check; one that breaks is itself a finding."""
+    """Run every check; a check that raises an exception is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
         check_python, check_packages, check_device, check_triton, check_native, check_kernel, check_fonts, check_data]
     for probe in probes:
@@ -207,7 +207,7 @@ def examine() -> Iterator[Check]:
             status = WARN if extras.advice(error.name) else FAIL
             yield Check(re.sub("^check_", "", probe.__name__), status, f"{error.name} is not installed",
                         extras.advice(error.name) or INSTALL)
-        except Exception as error:  # a broken package may raise anything; the other checks still run
+        except Exception as error:  # a broken package may raise any exception; the other checks still run
             name = re.sub("^check_", "", probe.__name__)
             yield Check(name, FAIL, f"{type(error).__name__}: {error}", INSTALL)
 

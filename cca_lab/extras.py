@@ -1,8 +1,8 @@
-"""Which packages come with an extra, and the one line that says so where one is missing."""
+"""Which packages each extra installs, and the one-line message when one is missing."""
 
 from importlib.util import find_spec
 
-# By the name that is imported; pyproject.toml has their versions.
+# Names as they are imported; pyproject.toml has the versions.
 EXTRAS = {
     "models": ("accelerate", "safetensors", "tokenizers", "transformers"),
     "notebooks": ("IPython", "ipykernel", "ipywidgets", "jinja2", "jupyter_client", "jupyterlab", "latex2mathml",
@@ -15,10 +15,10 @@ def need(*packages: str) -> None:
     """Check that packages of an extra are installed, before a module imports them.
 
     Args:
-        packages: names as they are imported, each of `EXTRA_OF`.
+        packages: import names, each a key of `EXTRA_OF`.
 
     Raises:
-        ModuleNotFoundError: naming the first that is missing, and the command that installs it.
+        ModuleNotFoundError: naming the first missing package and the command that installs it.
     """
     for package in packages:
         if find_spec(package) is None:
@@ -26,7 +26,7 @@ def need(*packages: str) -> None:
 
 
 def advice(missing: str | None) -> str | None:
-    """Return what to do about a module that was not found, such as "nbformat.v4"; None if no extra brings it."""
+    """Return how to install a module that was not found, such as "nbformat.v4"; None if no extra contains it."""
     extra = EXTRA_OF.get((missing or "").partition(".")[0])
     return extra and install(extra)
 

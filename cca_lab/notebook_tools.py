@@ -1,13 +1,14 @@
-"""What a notebook says about itself: checks, headline results, and the source of what it uses.
+"""Tools for notebooks: checks, headline results, the source of a function, a progress bar.
 
-`check` and `result` print a line for the reader and leave the same facts in the
-notebook file for programs: `cca-lab walkthrough` collects them into one summary.
+`check` and `result` print a line for the reader and store the same facts in the
+notebook file, from which `cca-lab walkthrough` collects them into one summary.
 """
 
 import inspect
 import os
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ BAR = 30  # characters of a progress bar
 
 @dataclass(frozen=True)
 class Check:
-    """A statement that a notebook verified, or failed to.
+    """A statement that a notebook tested.
 
     Attributes:
         name: the statement, in words.
@@ -66,11 +67,11 @@ class Result:
 
 
 def check(name: str, passed: Any, detail: Any = "") -> None:
-    """Show whether a statement holds, record it for the summary, and stop the notebook if it does not.
+    """Show whether a statement holds, record it for the summary, and stop the notebook if it does not hold.
 
     Args:
         name: the statement, in words: "blocked equals dense".
-        passed: anything with a truth value, a one-element tensor included.
+        passed: anything with a truth value, such as a bool or a one-element tensor.
         detail: the evidence, shown after the name: f"largest difference {error:.1e}".
 
     Raises:
@@ -95,8 +96,9 @@ def result(name: str, value: Any, unit: str = "") -> None:
 
 
 def show_source(thing: Any) -> None:
-    """Show the source of a function, class, module or Triton kernel, coloured: what is read is what is tested."""
-    source = inspect.getsource(getattr(thing, "fn", thing)).rstrip()  # a kernel keeps its function as fn
+    """Show the source, with syntax colours, of a function, class, module or Triton kernel."""
+    source = inspect.getsource(getattr(thing, "fn", thing))  # a kernel keeps its function as fn
+    source = textwrap.dedent(source).rstrip()
     longest = max((len(run) for run in re.findall(r"`+", source)), default=0)
     fence = "`" * max(3, longest + 1)
     display(Markdown(f"{fence}python\n{source}\n{fence}"))
@@ -104,14 +106,14 @@ def show_source(thing: Any) -> None:
 
 @contextmanager
 def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show a bar that moves while a cell works, and one line about its end when it is done.
+    """Show a progress bar while a cell runs, and one line when it is done.
 
     Args:
-        title: stands before the bar.
-        total: what `done` runs to.
+        title: text before the bar.
+        total: the last value of `done`.
 
     Yields:
-        report(done, text).
+        The function report(done, text), which moves the bar.
     """
     handle, start = display(Pretty(f"{title}: 0 of {total}"), display_id=True), time.perf_counter()
     done = 0
@@ -128,12 +130,12 @@ def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]
 
 
 def interpret_kernels() -> bool:
-    """Let this process interpret Triton kernels on the CPU, and say whether Triton is installed.
+    """Set this process to interpret Triton kernels on the CPU; return whether Triton is installed.
 
-    It belongs into the first cell: Triton reads the switch when it is imported, and PyTorch imports it on the way.
+    Call it in the first cell: Triton reads the setting when it is imported, and PyTorch may import Triton.
 
     Raises:
-        RuntimeError: if Triton was imported before, to compile.
+        RuntimeError: if Triton was already imported to compile kernels.
     """
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError("triton was imported already, to compile kernels; restart the notebook's kernel and run "
@@ -142,5 +144,5 @@ def interpret_kernels() -> bool:
     from cca_lab.attention.fused import installed
 
     if not installed():
-        print("Triton exists for Linux only: the cells that run its kernels are passed over here.")
+        print("Triton exists for Linux only: the cells that run its kernels are skipped.")
     return installed()

@@ -1,11 +1,11 @@
-"""Where the lab's own files are, whatever folder a notebook or a command runs in."""
+"""Paths of the lab's own files, independent of the folder in which a notebook or a command runs."""
 
 import os
 from pathlib import Path
 
 CLONE = "work in a clone and install it with `pip install -e .`"
 ADVICE = f"{CLONE}, or point CCA_LAB_DATA to its data folder"
-SHIPPED = Path("data", "models")  # how a shipped model is named, wherever the data is
+SHIPPED = Path("data", "models")  # prefix by which a shipped model is named, wherever the data folder is
 
 
 def in_clone() -> bool:
@@ -25,7 +25,7 @@ def repository() -> Path:
 
 
 def data_folder() -> Path:
-    """Return the folder of the shipped data: `CCA_LAB_DATA` if set, else the clone's, else the wheel's copy of it.
+    """Return the folder of the shipped data: `CCA_LAB_DATA` if set, else the clone's, else the wheel's copy.
 
     Raises:
         ValueError: if there is no such folder.
@@ -40,7 +40,7 @@ def data_folder() -> Path:
 
 
 def shipped_model(path: Path) -> Path:
-    """Return where the model is that `data/models/NAME` names, wherever the data is; any other path as it is."""
+    """Return the path of the shipped model named `data/models/NAME` in the data folder; any other path unchanged."""
     return models_folder() / path.name if path.parent == SHIPPED and not path.exists() else path
 
 
@@ -55,7 +55,7 @@ def results_folder() -> Path:
 
 
 def new_result(name: str) -> Path:
-    """Return where a measurement goes if nobody says: among the clone's results, else into the current folder."""
+    """Return the default path of a new measurement: the results folder in a clone or with CCA_LAB_DATA, else `name`."""
     return results_folder() / name if in_clone() or "CCA_LAB_DATA" in os.environ else Path(name)
 
 

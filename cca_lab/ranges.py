@@ -1,4 +1,4 @@
-"""Numbers among the arguments of any function: right kind, right range, or a ValueError that names the first."""
+"""Validation of numeric arguments: type and range, with a ValueError that names the first invalid one."""
 
 import math
 from collections.abc import Sequence
@@ -6,24 +6,24 @@ from numbers import Integral, Real
 from typing import Any
 
 LARGEST = 2**62  # sums of two such numbers are still int64
-LARGEST_WRITTEN = 2**31 - 1  # on a command line or in a config.json; lengths and sizes are far below
+LARGEST_WRITTEN = 2**31 - 1  # limit on a command line and in a config.json; real lengths and sizes are far below
 
 
 def check_integers(least: int, **values: Any) -> None:
-    """Raise ValueError naming the first argument that is no integer from `least` to `LARGEST`.
+    """Raise ValueError naming the first argument that is not an integer from `least` to `LARGEST`.
 
-    NumPy's int64 is one too; its narrower and unsigned types would overflow in the arithmetic of rows and columns.
+    NumPy's int64 is accepted. Its narrower and unsigned types would overflow in the arithmetic of rows and columns.
     """
     for name, value in values.items():
-        whole = isinstance(value, int) or (isinstance(value, Integral) and getattr(value, "dtype", None) == "int64")
-        if not whole or isinstance(value, bool) or not least <= value <= LARGEST:
+        integer = isinstance(value, int) or (isinstance(value, Integral) and getattr(value, "dtype", None) == "int64")
+        if not integer or isinstance(value, bool) or not least <= value <= LARGEST:
             kind = "a positive integer" if least == 1 else "an integer"
-            far = ", at most 2**62" if whole and value > LARGEST else ""
-            raise ValueError(f"{name}: got {value!r}, wanted {kind}{far}; choose {least} or more")
+            limit = ", at most 2**62" if integer and value > LARGEST else ""
+            raise ValueError(f"{name}: got {value!r}, wanted {kind}{limit}; choose {least} or more")
 
 
 def check_numbers(least: float, most: float, **values: Any) -> None:
-    """Raise ValueError naming the first argument that is no finite number from `least` to `most`."""
+    """Raise ValueError naming the first argument that is not a finite number from `least` to `most`."""
     for name, value in values.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) \
                 or not least <= value <= most:
@@ -35,7 +35,7 @@ def check_sizes(**sizes: tuple[int | Sequence[int], int, int]) -> None:
     """Raise ValueError naming the first number that is out of its range.
 
     Args:
-        sizes: by name: a number, or several that were given for it, and the least and the most it may be.
+        sizes: for each name, the given number or numbers, the smallest allowed and the largest allowed.
     """
     for name, (given, least, most) in sizes.items():
         numbers = [given] if isinstance(given, int) else list(given)

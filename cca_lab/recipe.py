@@ -1,4 +1,4 @@
-"""The recipe of a finetuning: how a model is trained, and what it reads; the defaults come from `cca-lab sweep`."""
+"""The recipe of a finetuning run: how a model is trained and on what; the defaults come from `cca-lab sweep`."""
 
 from dataclasses import dataclass
 from math import inf
@@ -12,7 +12,7 @@ SHIFT = 64
 
 
 class Diverged(RuntimeError):
-    """A training lost its model: a loss, a gradient or a perplexity is no finite number."""
+    """Training diverged: a loss, a gradient or a perplexity is not a finite number."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class FinetuneConfig:
         steps: optimizer steps.
         strategy: "full", "qkv" (W^Q, W^K, W^V only, the paper's partial
             finetuning), "none" (the swapped model as it is) or "compressor" (only
-            what the mechanism added, as LoCoCo's Section 4.2 does).
-        learning_rate: after warm-up; it falls linearly, to a tenth one step after the last.
+            what the mechanism added, as in LoCoCo's Section 4.2).
+        learning_rate: peak rate, after warm-up. It decays linearly, to a tenth of the peak after the last step.
         optimizer: "adamw", or "muon" for the blocks' matrices and AdamW for the rest, as in pretraining.
         warmup: steps of linear warm-up.
-        accumulation: micro-steps into which a step's batch is cut, to hold less memory.
-        weight_decay: of AdamW, on matrices.
+        accumulation: micro-steps into which a step's batch is cut, to save memory.
+        weight_decay: weight decay of AdamW, on matrices.
         clip: largest gradient norm.
         save_every: steps between checkpoints; 0 saves at the end only.
-        grow: share of the steps over which groups grow, 2, 4, 8, ... tokens, to the size that the model was
-            swapped to; 0 trains with that size from the start. A pair of tokens is nearly a token, so the
-            model reads its cores from the first step on. The papers do not do this.
+        grow: fraction of the steps during which groups grow (2, 4, 8, ... tokens) to the size that the model was
+            swapped to; 0 trains with that size from the start. A pair of tokens is close to a single token, so
+            the model can use its cores from the first step. The papers do not do this.
         precision: "float32", "bf16" (autocast; the weights stay float32) or "auto": bf16 on a GPU that has it,
             and on a CPU with matrix units for it (AMX) if it is faster there, measured before the first step.
     """
@@ -70,23 +70,23 @@ class FinetuneConfig:
         return self.learning_rate * warm * (1.0 - 0.9 * step / max(1, self.steps))
 
     def group(self, step: int, last: int) -> int:
-        """Return the group size of a step (0-indexed) on the way to the last one."""
+        """Return the group size of a step (0-indexed) while groups grow to the size `last`."""
         sizes = [2**power for power in range(1, last.bit_length()) if 2**power < last]
-        phase = self.grow * self.steps / max(1, len(sizes))  # steps a size
+        phase = self.grow * self.steps / max(1, len(sizes))  # steps for each size
         return sizes[int(step / phase)] if step < phase * len(sizes) else last
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a finetuning run reads.
+    """The training data of a finetuning run.
 
     Attributes:
         length: tokens of a sequence; None for the model's context, at most 1024.
-        rows: sequences a step, over all processes and micro-steps.
-        text_share: share of them that are text, the rest are questions.
-        seed: of every draw.
-        shift: the most tokens of text before the documents of a question row.
-        varied: half of the questions are over documents of 5 to 20 tokens, else all over one length.
+        rows: sequences of a step, over all processes and micro-steps.
+        text_share: fraction of them that are text; the rest are questions.
+        seed: seed of all random draws.
+        shift: largest number of text tokens before the documents of a question row.
+        varied: whether half of the questions have documents of 5 to 20 tokens; otherwise all have one length.
     """
 
     length: int | None = None

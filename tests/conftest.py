@@ -10,6 +10,9 @@ os.environ["MPLBACKEND"] = "Agg"
 os.environ["CCA_LAB_NATIVE"] = "0"
 os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(__file__).parents[1] / "build" / "native")
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: several threads each would only wait
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 
@@ -25,8 +28,10 @@ SLOW = ("bench", "kernels", "mechanisms", "models", "training", "attention/test_
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in `SLOW`."""
+    """Mark what stands in `SLOW`, and let the longest begin: at the end a worker would run them alone."""
     slow = [Path(__file__).parent / name for name in SLOW]
     for item in items:
         if any(item.path.is_relative_to(place) for place in slow):
             item.add_marker("slow")
+    first = ("test_notebooks.py", "test_kernels_offline.py")
+    items.sort(key=lambda item: item.path.name not in first)

@@ -14,7 +14,7 @@ from cca_lab.paths import repository
 
 PAGE = repository() / "docs" / "adding_a_mechanism.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-BENCH = "tests/mechanisms/test_every_mechanism.py"
+BENCH, EXACT_WHEN = "tests/mechanisms/test_every_mechanism.py", "tests/mechanisms/test_exact_when.py"
 
 
 def insert(path: Path, *pairs: tuple[str, str]) -> None:
@@ -50,11 +50,14 @@ def followed(tmp_path_factory) -> Path:
             add_to(folder / listed[2], listed[1], rest)
         else:
             assert first == "# run", f"the page has a block that is not followed: {first}"
-    insert(folder / "cca_lab/mechanisms/table.py", ("from cca_lab.mechanisms import (\n", "    strided,\n"),
-           ("for module in (\n", "    strided,\n"))
+    imports = ("import StreamingLLM\n", "from cca_lab.mechanisms.strided import Strided\n")
+    insert(folder / "cca_lab/mechanisms/__init__.py", imports, ("__all__ = [", '"Strided", '),
+           ("for cls in (\n", "    Strided,\n"))
     insert(folder / "cca_lab/caches/__init__.py",
            ("from cca_lab.caches.base import MechanismCache\n", "from cca_lab.caches.strided import StridedCache\n"),
            ("for cache in (", "StridedCache, "))
+    insert(folder / "cca_lab/models/__init__.py", ("    StreamingLLMCache,\n", "    StridedCache,\n"),
+           ("__all__ = [", '"StridedCache", '))
     return folder
 
 
@@ -69,50 +72,57 @@ def pytest_strided(folder: Path, *files: str) -> subprocess.CompletedProcess:
 
 def test_there_are_blocks_for_every_step():
     assert [block.split("\n", 1)[0] for block in BLOCKS] == [
-        "# new file: cca_lab/mechanisms/strided.py", f"# in OPTIONS of: {BENCH}",
-        "# in OPTIONS of: tests/kernels/test_mechanisms.py",
+        "# new file: cca_lab/mechanisms/strided.py",
+        "# in OPTIONS of: tests/mechanisms/options.py", "# in DRAWN of: tests/mechanisms/options.py",
         "# new file: tests/mutants/strided.py", "# new file: tests/mechanisms/test_strided.py",
-        "# new file: cca_lab/caches/strided.py", "# new file: tests/models/test_cache_strided.py",
-        "# in NOT_SERVED of: tests/kernels/test_caches.py", "# in NOT_MEASURED of: tests/bench/test_decode.py", "# run"]
+        "# new file: cca_lab/caches/strided.py", "# new file: tests/models/test_cache_strided.py", "# run"]
 
 
 def test_the_example_passes_the_bench_and_its_own_tests(followed):
-    done = pytest_strided(followed, BENCH, "tests/mechanisms/test_strided.py", "tests/models/test_cache_strided.py")
+    done = pytest_strided(followed, BENCH, EXACT_WHEN, "tests/mechanisms/test_strided.py",
+                          "tests/models/test_cache_strided.py")
     assert done.returncode == 0, done.stdout[-3000:]
     passed = int(re.search(r"(\d+) passed", done.stdout).group(1))
     assert passed >= 100 and "skipped" not in done.stdout
 
 
 def test_no_list_misses_the_example(followed):
-    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "every_cache or every_mechanism_is",
-               "tests/bench/test_decode.py", "tests/bench/test_model.py", "tests/mechanisms")
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
+    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "every_cache or every_mechanism_has",
+               "tests/bench/test_decode.py", "tests/bench/test_model.py", "tests/mechanisms",
+               "tests/models/test_plugin.py", "tests/training/test_compare.py")
+    assert done.returncode == 0 and "5 passed" in done.stdout, done.stdout[-3000:]
 
 
 @pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 def test_the_kernels_serve_the_example(followed):
     files = ("tests/kernels/test_mechanisms.py", "tests/kernels/test_caches.py")
-    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "strided or is_here", *files,
+    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "strided", *files,
                environment={"TRITON_INTERPRET": "1"})
-    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout[-3000:]
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
 
 
-def test_slips_in_the_example_are_noticed_by_the_bench(followed):
-    """Three slips in one run. The loops stay right, so what fails on them fails for what was declared."""
+SLIPS = [  # what is written wrongly, the tests that notice it and the rung on which they do
+    ([("(row + 1 - self.window)", "(row - self.window)"), ("length <= self.window + 1", "length <= self.window + 2")],
+     {"test_rungs_agree": "dense", "test_exact_when_tells_the_truth": "loops"}),
+    ([("tokens[older]", "tokens[: len(tokens[older])]")],                                          # P
+     {"test_effective_is_what_v_identity_reads": "dense", "test_represented_is_what_the_loops_read": "every"}),
+]
+
+
+@pytest.mark.parametrize(("slips", "noticed"), SLIPS, ids=["columns and exact_when", "pooling"])
+def test_slips_in_the_example_are_noticed_by_the_bench(followed, slips, noticed):
+    """The loops stay right, so what fails on them fails for what was declared."""
     module = followed / "cca_lab" / "mechanisms" / "strided.py"
     page = wrong = module.read_text(encoding="utf-8")
-    for right, slip in (("(row + 1 - window).clamp_min(0)", "(row - window).clamp_min(0)"),      # intervals
-                        ("length <= window + 1", "length <= window + 2"),                        # exact_when
-                        ("(distance < window) |", "(distance <= window) |")):                    # represented
+    for right, slip in slips:
         assert right in wrong
         wrong = wrong.replace(right, slip)
-    tests = "test_rungs_agree", "test_exact_when_tells_the_truth", "test_partition_of_unity"
     try:
         module.write_text(wrong, encoding="utf-8")
-        done = pytest_strided(followed, *(f"{BENCH}::{test}" for test in tests))
+        done = pytest_strided(followed, *(f"{BENCH}::{test}" for test in noticed))
     finally:
         module.write_text(page, encoding="utf-8")
-    for test, rung in zip(tests, ("dense", "loops", "loops"), strict=True):
+    for test, rung in noticed.items():
         assert re.search(rf"FAILED {BENCH}::{test}\[.*{rung}", done.stdout), done.stdout[-2000:]
 
 

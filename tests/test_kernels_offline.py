@@ -20,16 +20,26 @@ MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backw
                    "vertical_slash_forward")
 
 
-def test_the_committed_report_is_current(tmp_path):
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_committed_report_is_current(target, tmp_path):
     """In a process of its own: a stand-in for the driver serves the whole process."""
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "cca_lab", "kernels", "report", "--out", str(tmp_path / "kernels.json")]
+    command = [sys.executable, "-m", "cca_lab", "kernels", "report", "--target", target,
+               "--out", str(tmp_path / "kernels.json")]
     run = subprocess.run(command, cwd=repository(), env=environment | {"TRITON_CACHE_DIR": str(tmp_path / "cache")},
                          capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
     committed = json.loads(COMMITTED.read_text())
     if version("triton") == committed["triton"]:  # another compiler allots other registers, within the budgets
-        assert json.loads((tmp_path / "kernels.json").read_text()) == committed
+        wanted = [row for row in committed["kernels"] if row["target"] == target]
+        assert json.loads((tmp_path / "kernels.json").read_text())["kernels"] == wanted
+
+
+def test_an_unknown_target_is_named():
+    from cca_lab.experiments.kernels import report
+
+    with pytest.raises(ValueError, match="target: got 'sm_30', wanted one of sm_80"):
+        report(targets=["sm_30"])
 
 
 def test_matrix_products_run_on_matrix_units_and_the_forward_spills_nothing():

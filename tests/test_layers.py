@@ -17,15 +17,15 @@ PACKAGE = "cca_lab"
 # From the bottom up. A part imports itself and parts of lower layers; parts of one layer do not know each other.
 LAYERS = (
     {"ranges", "outputs"},
-    {"__init__", "analysis", "checksums", "extras", "paths", "recipe"},
+    {"analysis", "checksums", "extras", "paths", "recipe"},
     {"attention", "tasks"},
-    {"mechanisms", "figures", "notebook_tools"},
-    {"caches", "walkthrough"},
+    {"mechanisms", "figures", "notebook_tools", "reporting"},
+    {"caches", "theory", "walkthrough"},
     {"models", "doctor"},
-    {"theory", "bench"},
-    {"commands"},
+    {"bench"},
+    {"experiments"},
     {"cli"},
-    {"__main__"},
+    {"__init__", "__main__"},
 )
 LAYER = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

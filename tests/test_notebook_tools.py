@@ -25,9 +25,9 @@ def test_kernels_are_interpreted_after_the_call():
     done = run("from cca_lab.notebook_tools import interpret_kernels\n"
                "assert interpret_kernels() and interpret_kernels()\n"
                "import torch\n"
-               "from cca_lab.mechanisms import full\n"
+               "from cca_lab.mechanisms import Full\n"
                "x = torch.randn(1, 1, 5, 4)\n"
-               "error = (full.attention(x, x, x, backend='triton') - full.attention(x, x, x)).abs().max()\n"
+               "error = (Full(backend='triton').attention(x, x, x) - Full().attention(x, x, x)).abs().max()\n"
                "assert error < 1e-6, error")
     assert done.returncode == 0, done.stderr
 

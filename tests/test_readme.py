@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.commands.readme import MARKED, updated
+from cca_lab.experiments.readme import MARKED, updated
 from cca_lab.paths import repository
 
 README = (repository() / "README.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ LARGEST = 30 * 2**20  # bytes
 SWAP = """
 import torch, cca_lab
 from cca_lab.models import load_pretrained, swap_attention
-from cca_lab.models.base import new_model
+from cca_lab.models.mini import new_model
 print(cca_lab.__file__)
 for model in (new_model("gpt2", vocabulary=64, context=64, width=16, layers=1, heads=2),
               load_pretrained("data/models/gpt2-mini")[0]):

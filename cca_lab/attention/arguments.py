@@ -1,4 +1,4 @@
-"""What attention asks of its arguments before it computes with them: tensors, a scale, rotary tables."""
+"""Validation of what attention is given: tensors, a scale, rotary tables."""
 
 import math
 from numbers import Real
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def check_tensors(**values: Any) -> None:
-    """Raise ValueError naming the first argument that is no tensor."""
+    """Raise ValueError naming the first argument that is not a tensor."""
     for name, value in values.items():
         if not isinstance(value, Tensor):
             raise ValueError(f"{name}: got {type(value).__name__}, wanted a tensor; torch.as_tensor makes one of a "
@@ -20,27 +20,27 @@ def check_columns(q: Any, k: Any, v: Any) -> None:
     check_tensors(q=q, k=k, v=v)
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.dim() != 4:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted (batch, head, length, head_dim)")
+            raise ValueError(f"{name}: got shape {tuple(x.shape)}, wanted (batch, head, length, head_dim)")
         if not x.is_floating_point():
-            raise ValueError(f"{name} has dtype {x.dtype}; wanted a floating dtype")
+            raise ValueError(f"{name}: got {x.dtype}, wanted a floating dtype; cast it")
         if x.dtype != q.dtype:
-            raise ValueError(f"{name} has dtype {x.dtype} and q {q.dtype}; cast them to one dtype")
+            raise ValueError(f"{name}: got {x.dtype}, wanted {q.dtype} as q has; cast them to one")
         if x.device != q.device:
-            raise ValueError(f"{name} is on {x.device} and q on {q.device}; move them to one device")
+            raise ValueError(f"{name}: got it on {x.device}, wanted {q.device} where q is; move them to one device")
         if 0 in x.shape:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}, which is empty; wanted at least 1 everywhere")
+            raise ValueError(f"{name}: got the empty shape {tuple(x.shape)}, wanted at least 1 everywhere")
     if v.shape != k.shape:
-        raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
+        raise ValueError(f"v: got shape {tuple(v.shape)}, wanted k's, {tuple(k.shape)}")
     if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
-        raise ValueError(f"k has shape {tuple(k.shape)} and q {tuple(q.shape)}; wanted the same batch and "
+        raise ValueError(f"k: got shape {tuple(k.shape)} for q {tuple(q.shape)}, wanted the same batch and "
                          "head_dim")
     if q.shape[1] % k.shape[1]:
-        raise ValueError(f"q has {q.shape[1]} heads and k {k.shape[1]}; wanted a multiple, so that each KV head "
+        raise ValueError(f"q: got {q.shape[1]} heads for k's {k.shape[1]}, wanted a multiple, so that each KV head "
                          "serves as many query heads")
 
 
 def scale_of(scale: Any, head_dim: int) -> float:
-    """Return the factor on the dot products: D**-0.5 for None; ValueError for what is no finite number."""
+    """Return the factor on the dot products, D**-0.5 for None; raise ValueError unless it is a finite number."""
     if scale is None:
         return head_dim**-0.5
     if not isinstance(scale, Real) or not math.isfinite(scale):

@@ -1,11 +1,11 @@
-"""The blocked rung: interval attention in a few large tiles, merged exactly; memory linear in L and N.
+"""The blocked backend: interval attention in a few large tiles, merged exactly; memory linear in L and N.
 
-Parts of a row merge by their log-sum-exp: with outputs o_a, o_b and normalisers l_a, l_b,
+Partial outputs of a row merge by their log-sum-exp: with outputs o_a, o_b and log-normalisers l_a, l_b,
 
     lse = log(exp(l_a) + exp(l_b)),   out = o_a + (o_b - o_a) * sigmoid(l_b - l_a).
 
 The backward keeps only q, k, v, out and lse (the FlashAttention-2 recipe): given the lse and output of the
-whole row, each tile returns its share of the exact gradient, and the shares add up.
+whole row, each tile returns its terms of the exact gradient, and the terms add up.
 """
 
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.attention.derivatives import refuse_second_derivative
-from cca_lab.attention.plan import Part, plan_of
+from cca_lab.attention.plan import TileBatch, plan_of
 from cca_lab.attention.tiles import tile_for
 
 
 @torch.compiler.disable
 def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
                       block: int | None = None) -> tuple[Tensor, Tensor]:
-    """Interval attention in linear memory, differentiable once in q, k, v through out and lse.
+    """Compute interval attention in linear memory, differentiable once in q, k, v through out and lse.
 
     Args:
         q: (B, H, L, D).
         k, v: (B, Hk, N, D).
-        intervals: int64 (b, h, L, n, 2), checked already.
+        intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
         block: query rows of a block; None lets the planner choose. Any number gives the same result.
 
@@ -43,15 +43,15 @@ class _BlockedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
                 block: int | None) -> tuple[Tensor, Tensor]:
-        problems = _problems(intervals, q.shape[1] // k.shape[1], block)
+        items = _problems(intervals, q.shape[1] // k.shape[1], block)
         dtype = accumulation_dtype(q.dtype)
         out = torch.zeros(q.shape, dtype=dtype, device=q.device)
         lse = torch.full(q.shape[:-1], float("-inf"), dtype=dtype, device=q.device)
-        for problem in problems:
-            problem.attend(q, k, v, out, lse, scale)
+        for item in items:
+            item.attend(q, k, v, out, lse, scale)
         out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
-        ctx.problems, ctx.scale = problems, scale
+        ctx.items, ctx.scale = items, scale
         ctx.set_materialize_grads(False)
         return out, lse
 
@@ -66,17 +66,17 @@ class _BlockedAttention(torch.autograd.Function):
         if grad_lse is not None:
             q, k, v, out, grad_out = _append_lse_gradient(q, k, v, out, grad_out, grad_lse)
         grads = [torch.zeros(x.shape, dtype=lse.dtype, device=x.device) for x in (q, k, v)]
-        for problem in ctx.problems:
-            problem.differentiate(grad_out.contiguous(), q, k, v, out, lse, grads, ctx.scale)
+        for item in ctx.items:
+            item.differentiate(grad_out.contiguous(), q, k, v, out, lse, grads, ctx.scale)
         return *(grad[..., :head_dim].to(q.dtype) for grad in grads), None, None, None
 
 
 def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out: Tensor,
                          grad_lse: Tensor) -> tuple[Tensor, ...]:
-    """Carry the gradient of lse in one more feature, so that the tiles need not know of it.
+    """Append the gradient of lse as one more feature, so that the tiles need no argument for it.
 
     ds = p * (do . v - do . out + dlse): appending dlse to do, 1 to v and 0 to out adds exactly dlse, and
-    zeros appended to q and k leave the logits alone.
+    zeros appended to q and k do not change the logits.
     """
     pad = torch.nn.functional.pad
     extended = torch.cat([grad_out, grad_lse.unsqueeze(-1).to(grad_out.dtype)], dim=-1)
@@ -84,65 +84,65 @@ def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out:
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """The share of the batch and heads that has one interval table, and the plan of that table.
+class _WorkItem:
+    """The slice of the batch and heads that has the same intervals, and the plan of those intervals.
 
-    Inside, batch and KV head are one axis G and the query heads of a KV head are another, r: queries
-    (G, r, L, D), keys and values (G, N, D). A tile then sees (G, U, rows, D), where U is the blocks of a part
-    that has several, and the r query heads of a part that has one.
+    Inside, batch and KV head form one axis G, and the queries per KV head form another, r: queries (G, r, L, D),
+    keys and values (G, N, D). One call to a tile then takes (G, U, rows, D), where U is the tiles of a batch of
+    several tiles, or the r query heads for a batch of one.
     """
 
     batch: slice
     heads: slice
     key_heads: slice
-    share: int
-    plan: tuple[Part, ...]
+    queries_per_key: int
+    plan: tuple[TileBatch, ...]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
-        """Merge every part into `out` (zeros at first) and `lse` (-inf at first), in place."""
+        """Merge every tile into `out` (initially zeros) and `lse` (initially -inf), in place."""
         tile = tile_for(q.device, q.dtype, scale)
         k, v = self._columns(k), self._columns(v)
         q, out, lse = self._rows(q), self._rows(out), self._rows(lse)
-        for part in self.plan:
-            mask, blind = part.mask(q.dtype, q.device), part.blind_rows(q.device)
-            keys, values = _blocks_of_columns(k, part, self.share), _blocks_of_columns(v, part, self.share)
-            for head in _passes(part, self.share):
-                queries = _blocks_of_rows(q, part, head)
-                part_out, part_lse = tile.forward(queries, keys, values, mask, part.causal, scale)
-                if blind is not None:
-                    part_lse = part_lse.masked_fill(blind, float("-inf"))
-                _merge(_blocks_of_rows(out, part, head), _blocks_of_rows(lse, part, head), part_out, part_lse)
+        for tiles in self.plan:
+            mask, masked_rows = tiles.mask(q.dtype, q.device), tiles.blind_rows(q.device)
+            keys, values = (_blocks_of_columns(x, tiles, self.queries_per_key) for x in (k, v))
+            for head in _passes(tiles, self.queries_per_key):
+                queries = _blocks_of_rows(q, tiles, head)
+                part_out, part_lse = tile.forward(queries, keys, values, mask, tiles.causal, scale)
+                if masked_rows is not None:
+                    part_lse = part_lse.masked_fill(masked_rows, float("-inf"))
+                _merge(_blocks_of_rows(out, tiles, head), _blocks_of_rows(lse, tiles, head), part_out, part_lse)
 
     def differentiate(self, grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                       grads: list[Tensor], scale: float) -> None:
-        """Add this problem's gradients to `grads` = [dq, dk, dv], in place."""
+        """Add the gradients of this work item to `grads` = [dq, dk, dv], in place."""
         tile = tile_for(q.device, q.dtype, scale)
         grad_q, grad_k, grad_v = self._rows(grads[0]), self._columns(grads[1]), self._columns(grads[2])
         k, v = self._columns(k), self._columns(v)
         by_row = [self._rows(x) for x in (grad_out, q, out, lse)]
-        for part in self.plan:
-            mask = part.mask(q.dtype, q.device)
-            keys, values = _blocks_of_columns(k, part, self.share), _blocks_of_columns(v, part, self.share)
-            for head in _passes(part, self.share):
-                grad_rows, q_rows, out_rows, lse_rows = (_blocks_of_rows(x, part, head) for x in by_row)
-                pieces = tile.backward(grad_rows, q_rows, keys, values, out_rows, lse_rows, mask,
-                                       part.causal, scale)
-                _blocks_of_rows(grad_q, part, head).add_(pieces.q)
-                _add_columns(grad_k, part, pieces.k)
-                _add_columns(grad_v, part, pieces.v)
+        for tiles in self.plan:
+            mask = tiles.mask(q.dtype, q.device)
+            keys, values = (_blocks_of_columns(x, tiles, self.queries_per_key) for x in (k, v))
+            for head in _passes(tiles, self.queries_per_key):
+                grad_rows, q_rows, out_rows, lse_rows = (_blocks_of_rows(x, tiles, head) for x in by_row)
+                terms = tile.backward(grad_rows, q_rows, keys, values, out_rows, lse_rows, mask,
+                                      tiles.causal, scale)
+                _blocks_of_rows(grad_q, tiles, head).add_(terms.q)
+                _add_columns(grad_k, tiles, terms.k)
+                _add_columns(grad_v, tiles, terms.v)
 
     def _rows(self, x: Tensor) -> Tensor:
         """(B, H, L, ...) -> (G, r, L, ...), a view of every contiguous tensor."""
         x = x[self.batch, self.heads]
-        return _inner_contiguous(x.unflatten(1, (-1, self.share)).flatten(0, 1))
+        return _inner_contiguous(x.unflatten(1, (-1, self.queries_per_key)).flatten(0, 1))
 
     def _columns(self, x: Tensor) -> Tensor:
         """(B, Hk, N, D) -> (G, N, D), a view of every contiguous tensor."""
         return _inner_contiguous(x[self.batch, self.key_heads].flatten(0, 1))
 
 
-def _problems(intervals: Tensor, share: int, block: int | None) -> list[_Problem]:
-    """One problem for each (batch, head) entry of the interval table; `share` is H / Hk."""
+def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> list[_WorkItem]:
+    """Return one work item for each (batch, head) entry of the intervals; `queries_per_key` is H / Hk."""
     batches, heads = intervals.shape[:2]
     every = slice(None)
     found = []
@@ -151,50 +151,50 @@ def _problems(intervals: Tensor, share: int, block: int | None) -> list[_Problem
         for head in range(heads):
             plan = plan_of(intervals[batch, head], block)
             if heads == 1:
-                found.append(_Problem(of_batch, every, every, share, plan))
+                found.append(_WorkItem(of_batch, every, every, queries_per_key, plan))
             else:
-                one, of_keys = slice(head, head + 1), slice(head // share, head // share + 1)
-                found.append(_Problem(of_batch, one, of_keys, 1, plan))
+                key_head = head // queries_per_key
+                found.append(_WorkItem(of_batch, slice(head, head + 1), slice(key_head, key_head + 1), 1, plan))
     return found
 
 
-def _passes(part: Part, share: int) -> Iterator[int | None]:
-    """The query heads of a KV head one after another, or None: all in one call, as the tile's second axis."""
-    return iter([None]) if part.count == 1 else iter(range(share))
+def _passes(tiles: TileBatch, queries_per_key: int) -> Iterator[int | None]:
+    """Yield the query heads of a KV head one after another, or None for all in one call, as the tile's second axis."""
+    return iter([None]) if tiles.count == 1 else iter(range(queries_per_key))
 
 
-def _blocks_of_rows(x: Tensor, part: Part, head: int | None) -> Tensor:
-    """View (G, r, L, ...) as the tile's (G, U, rows, ...)."""
+def _blocks_of_rows(x: Tensor, tiles: TileBatch, head: int | None) -> Tensor:
+    """View (G, r, L, ...) as (G, U, rows, ...) of the tiles."""
     if head is None:
-        return x[:, :, part.row_slice]
-    return x[:, head, part.row_slice].unflatten(1, (part.count, part.rows))
+        return x[:, :, tiles.row_slice]
+    return x[:, head, tiles.row_slice].unflatten(1, (tiles.count, tiles.rows))
 
 
-def _blocks_of_columns(x: Tensor, part: Part, share: int) -> Tensor:
-    """View (G, N, D) as the tile's (G, U, columns, D); the blocks may overlap."""
-    if part.count == 1 or part.step == 0:
-        block = x[:, None, part.column : part.column + part.columns]
-        return block.expand(-1, share if part.count == 1 else part.count, -1, -1)
-    span = part.columns + (part.count - 1) * part.step
-    return x[:, part.column : part.column + span].unfold(1, part.columns, part.step).mT
+def _blocks_of_columns(x: Tensor, tiles: TileBatch, queries_per_key: int) -> Tensor:
+    """View (G, N, D) as (G, U, columns, D) of the tiles, which may overlap."""
+    if tiles.count == 1 or tiles.step == 0:
+        block = x[:, None, tiles.column : tiles.column + tiles.columns]
+        return block.expand(-1, queries_per_key if tiles.count == 1 else tiles.count, -1, -1)
+    width = tiles.columns + (tiles.count - 1) * tiles.step
+    return x[:, tiles.column : tiles.column + width].unfold(1, tiles.columns, tiles.step).mT
 
 
-def _add_columns(total: Tensor, part: Part, pieces: Tensor) -> None:
-    """The transpose of `_blocks_of_columns`: add pieces (G, U, columns, D) into total (G, N, D)."""
-    if part.count == 1 or part.step == 0:
-        total[:, part.column : part.column + part.columns].add_(pieces.sum(dim=1))
+def _add_columns(total: Tensor, tiles: TileBatch, terms: Tensor) -> None:
+    """Add terms (G, U, columns, D) into total (G, N, D): the transpose of `_blocks_of_columns`."""
+    if tiles.count == 1 or tiles.step == 0:
+        total[:, tiles.column : tiles.column + tiles.columns].add_(terms.sum(dim=1))
         return
-    # Blocks overlap, but slices of `step` columns of successive blocks do not: add slice by slice.
-    for first in range(0, part.columns, part.step):
-        width = min(part.step, part.columns - first)
-        span = width + (part.count - 1) * part.step
-        column = part.column + first
-        apart = total[:, column : column + span].unfold(1, width, part.step).mT  # (G, U, width, D)
-        apart.add_(pieces[:, :, first : first + width])
+    # Tiles overlap, but slices of `step` columns of successive tiles do not: add slice by slice.
+    for first in range(0, tiles.columns, tiles.step):
+        width = min(tiles.step, tiles.columns - first)
+        covered = width + (tiles.count - 1) * tiles.step
+        column = tiles.column + first
+        disjoint = total[:, column : column + covered].unfold(1, width, tiles.step).mT  # (G, U, width, D)
+        disjoint.add_(terms[:, :, first : first + width])
 
 
 def _merge(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:
-    """Merge a partial output into (out, lse) in place; the part's weight is exp(part_lse) of the sum."""
+    """Merge a partial output into (out, lse) in place, with the weight exp(part_lse) / (exp(lse) + exp(part_lse))."""
     weight = (part_lse - lse).sigmoid_().masked_fill_(part_lse == float("-inf"), 0.0)
     out.lerp_(part_out.to(out.dtype), weight.unsqueeze(-1))
     lse.copy_(torch.logaddexp(lse, part_lse))

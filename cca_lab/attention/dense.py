@@ -1,4 +1,4 @@
-"""The dense rung: the whole (L, N) attention matrix, masked and multiplied. Memory grows as L * N."""
+"""The dense backend: compute the whole (L, N) attention matrix, mask it and multiply it. Memory grows as L * N."""
 
 import torch
 from torch import Tensor
@@ -8,12 +8,12 @@ from cca_lab.attention.intervals import visible_mask
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which softmax and log-sum-exp are taken: at least float32."""
+    """Return the dtype in which softmax and log-sum-exp are computed: at least float32."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Softmax weights A of every row over the columns it sees, and the log of their normaliser.
+    """Return the softmax weights A of every row over the columns it sees, and the log of their normaliser.
 
     A_ij = exp(scale * q_i . k_j - lse_i) for visible j and 0 elsewhere.
 
@@ -30,7 +30,7 @@ def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor, scale: float) -> t
 
 
 def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """As `attention_matrix`, for a boolean mask (b, h, L, N) of the columns that each row sees."""
+    """Do the same as `attention_matrix` for a boolean mask (b, h, L, N), True where a row sees a column."""
     dtype = accumulation_dtype(q.dtype)
     queries = _rows_of_key_head(q.to(dtype), k.shape[1])  # (B, Hk, H/Hk * L, D)
     scores = (product(queries, k.to(dtype).mT) * scale).view(*q.shape[:-1], -1)
@@ -41,12 +41,12 @@ def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[
 
 def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
                     scale: float) -> tuple[Tensor, Tensor]:
-    """Reference of `interval_attention`: out = A v with the explicit matrix A, differentiable at will.
+    """Compute the reference of `interval_attention`, out = A v with the explicit matrix A; any derivative exists.
 
     Args:
         q: (B, H, L, D).
         k, v: (B, Hk, N, D).
-        intervals: int64 (b, h, L, n, 2), checked already.
+        intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
 
     Returns:
@@ -57,21 +57,21 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
 
 
 def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float | None = None) -> Tensor:
-    """Attend to the columns a boolean mask shows, for rows whose columns form no few intervals.
+    """Attend to the columns that a boolean mask shows, for rows whose columns are not a few intervals.
 
     out_i = sum_j A_ij v_j,   A_i = softmax of scale * q_i K^T over the visible columns.
 
     Args:
         q: (B, H, L, D).
         k, v: (B, Hk, N, D), H a multiple of Hk.
-        visible: bool (b, h, L, N), b in {1, B} and h in {1, H}; every row sees a column.
+        visible: bool (b, h, L, N), b in {1, B} and h in {1, H}; every row sees at least one column.
         scale: factor on the dot products; None means D**-0.5.
 
     Returns:
         (B, H, L, D) in q's dtype. Memory grows as L * N.
 
     Raises:
-        ValueError: if the mask has another shape or dtype, a row sees nothing, or the scale is not finite.
+        ValueError: if q, k, v or the mask do not fit each other, a row sees nothing, or the scale is not finite.
     """
     check_columns(q, k, v)
     check_tensors(visible=visible)
@@ -88,17 +88,17 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
 
 
 def weigh(weights: Tensor, v: Tensor) -> Tensor:
-    """Sum values (B, Hk, N, D) with weights (B, H, L, N): (B, H, L, D)."""
+    """Return the weighted sums of values (B, Hk, N, D) for weights (B, H, L, N): (B, H, L, D)."""
     rows = _rows_of_key_head(weights, v.shape[1])  # (B, Hk, H/Hk * L, N)
     return product(rows, v.to(weights.dtype)).view(*weights.shape[:-1], -1)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """The matrix product in the dtype of its operands, under autocast too."""
+    """Return the matrix product in the dtype of its operands, also under autocast."""
     with torch.autocast(a.device.type, enabled=False):
         return a @ b
 
 
 def _rows_of_key_head(x: Tensor, key_heads: int) -> Tensor:
-    """(B, H, L, D) -> (B, Hk, H/Hk * L, D): one product a KV head, where broadcasting would copy the keys."""
+    """(B, H, L, D) -> (B, Hk, H/Hk * L, D): one product for each KV head; broadcasting would copy the keys."""
     return x.reshape(x.shape[0], key_heads, -1, x.shape[-1])

@@ -1,22 +1,22 @@
-"""What the fast forms cannot differentiate: they have a first derivative at most."""
+"""Limits of differentiation: the fast backends have a first derivative at most."""
 
 import torch
 from torch import Tensor
 
 
 def refuse_second_derivative(form: str) -> None:
-    """Raise in a backward that is itself being recorded, which would drop its share of the second derivative.
+    """Raise in a backward pass that is itself recorded: the second derivative would silently be wrong.
 
     Args:
-        form: whose backward calls, such as "blocked attention".
+        form: the operation whose backward calls this, such as "blocked attention".
 
     Raises:
-        RuntimeError: where autograd was asked to build a graph of the backward (create_graph=True).
+        RuntimeError: if autograd was asked to build a graph of the backward (create_graph=True).
     """
     if torch.is_grad_enabled():
         raise RuntimeError(f'{form} has no second derivative: use backend="dense" for that')
 
 
 def needs_gradient(*tensors: Tensor) -> bool:
-    """Whether autograd would record an operation on these tensors."""
+    """Return whether autograd would record an operation on these tensors."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

@@ -1,4 +1,4 @@
-"""The effective attention matrix: how much each raw token counts in each row, whatever was pooled between."""
+"""The effective attention matrix: the weight of each raw token in each row, pooled or not."""
 
 from torch import Tensor
 
@@ -9,10 +9,10 @@ from cca_lab.attention.intervals import check_intervals
 
 def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor, *,
                         scale: float | None = None) -> Tensor:
-    """E = A P, the L x L matrix by which an attention with pooled columns weighs the raw tokens.
+    """Return E = A P, the L x L matrix with which attention over pooled columns weighs the raw tokens.
 
-    A (L x N) is the attention of the rows over the columns, P (N x L) says which mean of raw tokens each
-    column is. The output of the mechanism is then E v, v the raw values. Dense: for pictures and proofs.
+    A (L x N) is the attention of the rows over the columns. Row p of P (N x L) holds the weights of the raw tokens
+    in column p. The output of the mechanism is then E v with the raw values v. Dense, so for analysis only.
 
     Args:
         q: queries (B, H, L, D).
@@ -26,8 +26,8 @@ def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor
         E (B, H, L, L), in at least float32.
 
     Raises:
-        ValueError: naming what is no tensor, `intervals` or `pooling` if it does not fit, or a scale that is not
-            finite.
+        ValueError: naming the argument, if it is not a tensor, its shape does not fit, the intervals are invalid,
+            or the scale is not finite.
     """
     check_columns(q, k, k)
     check_tensors(pooling=pooling)
@@ -38,7 +38,7 @@ def effective_attention(q: Tensor, k: Tensor, intervals: Tensor, pooling: Tensor
     fits = (len(shape) == 4 and shape[0] in (1, batch) and shape[1] in (1, key_heads, heads)
             and shape[2:] == (columns, rows))
     if not fits:
-        raise ValueError(f"pooling has shape {shape}; wanted (1 or {batch}, 1, {key_heads} or {heads}, {columns}, "
+        raise ValueError(f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {key_heads} or {heads}, {columns}, "
                          f"{rows}): one row for each column, one entry for each raw token")
     weights, _ = attention_matrix(q, k, intervals, scale_of(scale, head_dim))
     if pooling.shape[1] == key_heads:

@@ -1,4 +1,4 @@
-"""Where the fused Triton kernels run: asked without importing triton, which exists for Linux only."""
+"""Where the fused Triton kernels run; the answer does not import triton, which exists for Linux only."""
 
 from importlib.util import find_spec
 
@@ -6,22 +6,22 @@ import torch
 from torch import Tensor
 
 KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-LARGEST_HEAD_DIM = 128  # a tile of more features does not fit into shared memory beside its partners
+LARGEST_HEAD_DIM = 128  # tiles with more features do not fit into shared memory together
 
 
 def installed() -> bool:
-    """Whether triton can be imported."""
+    """Return whether triton can be imported."""
     return find_spec("triton") is not None
 
 
 def require_triton() -> None:
-    """Raise ValueError where triton is not installed; called before anything of the kernels is imported."""
+    """Raise ValueError if triton is not installed; called before any kernel module is imported."""
     if not installed():
         raise ValueError("triton is not installed, which the kernels are written in; on Linux, `pip install "
                          'triton`; elsewhere take backend="auto", which does without')
 
 
 def fused(x: Tensor) -> bool:
-    """Whether the kernels are the fast path for a tensor: on a GPU, in a dtype and head dimension they know."""
+    """Return whether "auto" uses the kernels for a tensor: on a GPU, in a dtype and head dimension they support."""
     return (x.device.type == "cuda" and x.dtype in KERNEL_DTYPES and x.shape[-1] <= LARGEST_HEAD_DIM
             and installed())

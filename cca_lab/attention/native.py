@@ -1,7 +1,7 @@
-"""The native rung: interval attention as a C++ op for the CPU, built where a compiler exists.
+"""The native backend: interval attention as a C++ op for the CPU, built where a compiler exists.
 
-Its sources are in cca_lab/attention/cpp, smallest first: gemm.h multiplies matrices that stay in cache, runs.h says
-which columns a block of rows computes, forward.h and backward.h do one block, interval_attention.cpp all of them.
+Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in cache, runs.h finds
+the columns a block of rows computes, forward.h and backward.h do one block, and interval_attention.cpp all of them.
 """
 
 from functools import cache
@@ -19,33 +19,33 @@ _LOADING = Lock()  # the op may be registered once in a process
 
 
 def available() -> bool:
-    """Whether the op is built on this machine or can be."""
+    """Return whether the op is built on this machine or can be built."""
     return native_build.library().is_file() or native_build.missing() is None
 
 
 def ready(x: Tensor) -> bool:
-    """Whether "auto" takes the op for a tensor: it serves it, is built already, and is not switched off."""
+    """Return whether "auto" uses the op for a tensor: it supports it, is already built, and is not switched off."""
     return x.device.type == "cpu" and x.dtype in DTYPES and not native_build.switched_off() and built()
 
 
 @torch.compiler.disable
 def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Interval attention in linear memory, differentiable once in q, k, v through out and lse.
+    """Compute interval attention in linear memory, differentiable once in q, k, v through out and lse.
 
-    Builds the op the first time, which takes half a minute. Gradients of k and v are sums over blocks of rows in
-    an order that depends on the number of threads, never on chance.
+    The first call builds the op, which takes half a minute. Gradients of k and v are sums over blocks of rows, in an
+    order that depends only on the number of threads, so results are reproducible.
 
     Args:
         q: (B, H, L, D), float32 or float64, on the CPU.
         k, v: (B, Hk, N, D).
-        intervals: int64 (b, h, L, n, 2), checked already.
+        intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
 
     Returns:
         out (B, H, L, D) and lse (B, H, L), natural log, both in q's dtype.
 
     Raises:
-        ValueError: for another dtype or device, or if the op cannot be built here.
+        ValueError: for another dtype or device, or if the op cannot be built on this machine.
     """
     if q.device.type != "cpu" or q.dtype not in DTYPES:
         raise ValueError(f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the CPU; '
@@ -79,33 +79,33 @@ def _registered() -> bool:
 
 
 def load() -> None:
-    """Build the op if need be and register it with torch.
+    """Build the op if needed and register it with torch.
 
     Raises:
-        ValueError: if it cannot be built, or the library that is there cannot be loaded.
+        ValueError: if it cannot be built, or the existing library cannot be loaded.
     """
     with _LOADING:
         if _registered():
             return
         library = native_build.build()
-        if _registered():  # by the build
+        if _registered():  # a build also registers the op
             return
         try:
             torch.ops.load_library(library)
         except OSError as error:
             raise ValueError(f"native: {library} cannot be loaded here ({error}); delete it, and it is built "
-                             "anew") from error
+                             "again") from error
 
 
 @torch.compiler.disable
 def built() -> bool:
-    """Whether the op is there and can be loaded, without a build."""
+    """Return whether the op is already built and can be loaded."""
     return _registered() or (native_build.library().is_file() and _loads())
 
 
 @cache
 def _loads() -> bool:
-    """Try to load the library that is there; one that another system made is none."""
+    """Return whether the existing library can be loaded; one that was built on another system may not load."""
     try:
         load()
     except ValueError:

@@ -1,8 +1,8 @@
-"""Where the native op lives on this machine, and how it is compiled: once, when it is first asked for.
+"""Where the native op is stored on this machine, and how it is compiled: once, on first use.
 
-The library's name holds a digest of the sources, the compiler's options, the torch version and the processor,
-so that a library that is there fits, and one that no longer fits is not found. A build happens in a folder of its
-own and ends by moving the library to its place: nothing half-built is ever found, and there is no lock to wait for.
+The library's name contains a digest of the sources, the compiler's options, the torch version and the processor. So
+a library that is found fits, and an outdated one is not found. Each build runs in its own temporary folder and ends
+by moving the library to its final path: no incomplete library is ever found, and no lock is needed.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ from typing import Any
 import torch
 
 SOURCES = Path(__file__).parent / "cpp"
-SWITCH = "CCA_LAB_NATIVE"  # set to 0, "auto" does not take the native op
-_STALE_SECONDS = 3600  # a build takes half a minute; a folder this old was left by one that was killed
+SWITCH = "CCA_LAB_NATIVE"  # if this variable is 0, "auto" does not use the native op
+_STALE_SECONDS = 3600  # a build takes half a minute; an older folder belongs to a build that was killed
 
 
 def switched_off() -> bool:
-    """Whether the user keeps "auto" from the native op."""
+    """Return whether the user has switched the native op off for "auto"."""
     return os.environ.get(SWITCH) == "0"
 
 
 def missing() -> str | None:
-    """Name what a build lacks here, or return None."""
+    """Name what is missing for a build on this machine, or return None."""
     if sys.platform == "win32":
         return "a GCC or Clang compiler, which torch's extension tools do not use on Windows"
     compiler = os.environ.get("CXX", "c++")
@@ -44,28 +44,28 @@ def missing() -> str | None:
 
 
 def library() -> Path:
-    """Return the path that the library has on this machine, whether it is there or not."""
+    """Return the path of the library on this machine, whether it exists or not."""
     return _root() / f"cca_lab-{_digest(SOURCES)}.so"
 
 
 def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
-    """Compile the op and register it in this process, unless the library is there.
+    """Compile the op and register it in this process, unless the library exists.
 
     Args:
         sources: the folder with interval_attention.cpp and its headers.
-        target: where the library goes; None means `library()`.
+        target: path of the library; None means `library()`.
 
     Returns:
         The path of the library.
 
     Raises:
-        ValueError: naming what is missing, or with the compiler's first complaint.
+        ValueError: naming what is missing, or with the first compiler error.
     """
     target = target or library()
     if target.is_file():
         return target
-    if lacking := missing():
-        raise ValueError(f'backend: got "native", which cannot be built here: it lacks {lacking}; wanted that, or '
+    if needed := missing():
+        raise ValueError(f'backend: got "native", which cannot be built here: it lacks {needed}; wanted that, or '
                          'backend="blocked" or "auto"')
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,10 +79,10 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
 
 
 def _compile(sources: Path, folder: Path) -> Path:
-    """Compile in `folder` with the processor's instructions and OpenMP, or failing that without."""
+    """Compile in `folder` for this processor and with OpenMP; if that fails, without either."""
     from torch.utils import cpp_extension
 
-    complaint = ""
+    message = ""
     for attempt, flags in enumerate((_flags(), [])):
         place = folder / str(attempt)
         place.mkdir()
@@ -93,20 +93,20 @@ def _compile(sources: Path, folder: Path) -> Path:
                     extra_cflags=["-O3", *flags], extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
                     build_directory=str(place), with_cuda=False, is_python_module=False)
         except (RuntimeError, OSError) as error:
-            complaint = next((line for line in str(error).splitlines() if "error:" in line), str(error))
+            message = next((line for line in str(error).splitlines() if "error:" in line), str(error))
             continue
         return next(place.glob("*.so"))
-    raise ValueError(f"native: the compiler fails: {complaint.strip()}; mend it, or use backend=\"blocked\"")
+    raise ValueError(f"native: the compiler fails: {message.strip()}; fix it, or use backend=\"blocked\"")
 
 
 def _search_path() -> str:
-    """PATH, and the folder of this Python, where pip puts ninja; an environment need not be activated."""
+    """Return PATH with the folder of this Python, where pip puts ninja: the environment may not be activated."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
 @contextmanager
 def _searched() -> Iterator[None]:
-    """Let torch's extension tools look for programs along `_search_path`."""
+    """Set PATH to `_search_path` for torch's extension tools."""
     before = os.environ.get("PATH")
     os.environ["PATH"] = _search_path()
     try:
@@ -120,7 +120,7 @@ def _searched() -> Iterator[None]:
 
 @contextmanager
 def _quoted(cpp_extension: Any) -> Iterator[None]:
-    """Quote the folder of torch's libraries, which torch hands to ninja's shell as it is: it may hold a space."""
+    """Quote the path of torch's libraries, which torch passes to ninja's shell unquoted: it may contain a space."""
     before = cpp_extension.TORCH_LIB_PATH
     cpp_extension.TORCH_LIB_PATH = shlex.quote(before).replace("$", "$$")
     try:
@@ -130,7 +130,7 @@ def _quoted(cpp_extension: Any) -> Iterator[None]:
 
 
 def _flags() -> list[str]:
-    """The processor's instructions, as torch names them, and threads."""
+    """Return compiler options for the processor's instructions, as torch names them, and for threads."""
     capability = torch.backends.cpu.get_cpu_capability()
     vectors = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
     return [*(vectors if capability in ("AVX2", "AVX512") else []), "-march=native", "-fopenmp"]
@@ -138,21 +138,21 @@ def _flags() -> list[str]:
 
 @cache
 def _digest(sources: Path) -> str:
-    """Sixteen hexadecimal digits that change with the sources, options, torch, system and processor."""
+    """Return 16 hexadecimal digits that change with the sources, options, torch version, system and processor."""
     parts = [torch.__version__, *_flags(), platform.system(), *platform.libc_ver(), platform.machine(), _processor()]
     parts += [path.name + path.read_text(encoding="utf-8") for path in sorted(sources.iterdir())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
-    """What tells processors apart that share a home folder: their instructions where Linux lists them."""
+    """Return what identifies the processor (machines may share a home folder): its instruction sets, on Linux."""
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
         return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
     return platform.processor()
 
 
 def _root() -> Path:
-    """The folder of torch's extensions: TORCH_EXTENSIONS_DIR, or the user's cache."""
+    """Return the folder of torch's extensions: TORCH_EXTENSIONS_DIR, or one in the user's cache."""
     if folder := os.environ.get("TORCH_EXTENSIONS_DIR"):
         return Path(folder)
     cache_folder = os.environ.get("XDG_CACHE_HOME")
@@ -160,7 +160,7 @@ def _root() -> Path:
 
 
 def _remove_stale(root: Path) -> None:
-    """Remove what killed builds left."""
+    """Remove the folders that killed builds left behind."""
     for folder in root.glob("building-*"):
         if time.time() - folder.stat().st_mtime > _STALE_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)

@@ -8,11 +8,11 @@ from torch import Tensor
 from cca_lab.attention.arguments import check_rotation, check_tensors, scale_of
 from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
+from cca_lab.attention.rotary import Rotation, rotate
 from cca_lab.ranges import check_integers
 
 WEIGHTS = ("softmax", "mean", "max")
 BACKENDS = ("auto", "torch", "triton")
-Rotation = tuple[Tensor, Tensor]
 
 
 @overload
@@ -34,34 +34,34 @@ def pool_groups(
 
     where q_last is the query of the group's last token (CCA eq. 2) and x is k or v. The weights sum to 1, so
     pooling projected keys and values equals projecting the pooled inputs of eq. 3, bias included. With
-    grouped queries the logits are averaged over the query heads of a KV head: one core per KV head.
+    grouped queries, the logits are averaged over the query heads of a KV head: one core per KV head.
 
     Args:
         q: queries (B, H, L, D), as they enter attention (rotated, where positions are rotary).
         k, v: keys and values (B, Hk, L, D), H a multiple of Hk.
         group: tokens per group, g.
-        count: number of groups pooled, M; L // g by default. The tail that fills no group is never pooled.
+        count: number of groups pooled, M; L // g by default. Tokens after the last complete group are not pooled.
         weights: "softmax" as above; "mean" (phi = 1/g) or "max" (the largest member, feature by feature), the
             alternatives of the paper's Table 7.
-        per_query_head: weights, and so a core, for each query head (as the authors' code has it).
+        per_query_head: compute weights, and so a core, for each query head (as the authors' code does).
         scale: factor on the logits; D ** -0.5 by default.
         rotation: rotary tables (cos, sin), (L, D) or (B, L, D), in the half-rotated layout, with which q and
-            k were rotated. Each key is first turned to the middle position p * g + g // 2 of its group (the
-            paper's B.2), so that the core key is the pooled unrotated key rotated there. The logits use k as
-            it came.
+            k were rotated. Each key is first re-rotated to the middle position p * g + g // 2 of its group (the
+            paper's B.2), so that the core key is the pooled unrotated key, rotated at that position. The logits
+            use k as it is given.
         return_phi: also return phi.
         backend: "torch", "triton" (one fused kernel; softmax weights, one core per KV head, no phi), or "auto":
-            the kernel on a GPU where it serves.
+            the kernel on a GPU where it supports the call.
 
     Returns:
-        core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With `return_phi`
+        core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With `return_phi`,
         also phi (B, Hk or H, M, g), in at least float32, or None for "max", which has no weights.
 
     Raises:
-        ValueError: naming the argument whose shape or value does not fit; for "triton" also where the kernel does
-            not run.
+        ValueError: naming the argument whose shape or value does not fit; for "triton" also if the kernel cannot
+            run here.
 
-    Differs from the paper: it does not speak of heads; one weight vector per KV head is the lab's default.
+    Differs from the paper: it does not mention heads; one weight vector per KV head is the lab's default.
     """
     count = _check(q, k, v, group, count, weights, rotation, backend)
     scale = scale_of(scale, k.shape[-1])
@@ -69,16 +69,16 @@ def pool_groups(
     if backend == "triton" or (backend == "auto" and fits and fused(k)):
         return _fused(q, k, v, group, count, scale, rotation, fits)
     complete = k.shape[2] // group
-    # The groups of a whole tensor stay a view in the matrix products; those of a slice would be copied.
+    # Matrix products read the groups of a whole tensor as a view; those of a slice would be copied.
     pooled = complete if complete * group == k.shape[2] and 2 * count >= complete else count
     keys, values = (_groups(x, group, pooled) for x in (k, v))  # (B, Hk, M, g, D)
-    share = q.shape[1] // k.shape[1] if per_query_head else 1
-    turned = keys if rotation is None else _turn_to_middle(keys, rotation)
+    cores_per_kv_head = q.shape[1] // k.shape[1] if per_query_head else 1
+    rerotated = keys if rotation is None else _turn_to_middle(keys, rotation)
     if weights == "max":
-        phi, cores = None, tuple(x.amax(dim=3).repeat_interleave(share, dim=1) for x in (turned, values))
+        phi, cores = None, tuple(x.amax(dim=3).repeat_interleave(cores_per_kv_head, dim=1) for x in (rerotated, values))
     else:
         phi = _phi(q, keys, weights, per_query_head, scale)
-        cores = tuple(_pool(phi, x) for x in (turned, values))
+        cores = tuple(_pool(phi, x) for x in (rerotated, values))
         phi = phi.transpose(2, 3).flatten(1, 2)[:, :, :count]  # (B, Hk * r, M, g)
     core_k, core_v = (core[:, :, :count] for core in cores)
     return (core_k, core_v, phi) if return_phi else (core_k, core_v)
@@ -86,14 +86,14 @@ def pool_groups(
 
 def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head: bool = False, count: int = 1,
                     return_phi: bool = False) -> str:
-    """The backend of `pool_groups` that goes with a backend of `interval_attention`, so that one word governs both.
+    """Return the backend of `pool_groups` to use with a backend of `interval_attention`; one option selects both.
 
     Args:
         attention: a backend of `interval_attention`.
-        weights, per_query_head, count, return_phi: what will be asked of `pool_groups`.
+        weights, per_query_head, count, return_phi: as `pool_groups` will be called.
 
     Returns:
-        "auto" for "auto"; "triton" for "triton" where the pooling kernel does what is asked; else "torch".
+        "auto" for "auto"; "triton" for "triton" if the pooling kernel supports the call; else "torch".
     """
     if attention == "triton" and _kernel_pools(weights, per_query_head, count, return_phi):
         return "triton"
@@ -101,14 +101,14 @@ def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head:
 
 
 def pooling_matrix(phi: Tensor, length: int) -> Tensor:
-    """The rows of the pooling matrix P that pool_groups applies: core p = sum_t P_pt x_t.
+    """Return the rows of the pooling matrix P that `pool_groups` applies: core p = sum_t P_pt x_t.
 
     Args:
         phi: weights (..., M, g) of M consecutive groups from token 0.
         length: number of tokens L, at least M * g.
 
     Returns:
-        P (..., M, L), phi_p on the columns of group p and 0 elsewhere.
+        P (..., M, L): row p has phi_p in the columns of group p and 0 elsewhere.
 
     Raises:
         ValueError: if the groups do not fit into `length`.
@@ -116,7 +116,8 @@ def pooling_matrix(phi: Tensor, length: int) -> Tensor:
     check_tensors(phi=phi)
     groups, group = phi.shape[-2:]
     if groups * group > length:
-        raise ValueError(f"phi has {groups} groups of {group} tokens; they do not fit into length {length}")
+        raise ValueError(f"phi: got {groups} groups of {group} tokens, wanted them to fit into {length}; give the "
+                         "length of the text")
     blocks = torch.diag_embed(phi.transpose(-1, -2), dim1=-3, dim2=-2)  # (..., M, M, g)
     return torch.nn.functional.pad(blocks.flatten(-2), (0, length - groups * group))
 
@@ -127,12 +128,12 @@ def _groups(x: Tensor, group: int, count: int) -> Tensor:
 
 
 def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: float) -> Tensor:
-    """Weights (B, Hk, M, r, g): r is the query heads of a KV head, or 1 where they share their weights."""
+    """Return phi (B, Hk, M, r, g): r is the queries per KV head, or 1 where they share their weights."""
     batch, key_heads, count, group, _ = keys.shape
     dtype = accumulation_dtype(keys.dtype)
-    share = q.shape[1] // key_heads if per_query_head else 1
+    vectors = q.shape[1] // key_heads if per_query_head else 1  # r
     if weights == "mean":
-        shape = (batch, key_heads, count, share, group)
+        shape = (batch, key_heads, count, vectors, group)
         return torch.full(shape, 1.0 / group, dtype=dtype, device=keys.device)
     last = q[:, :, group - 1 : count * group : group].to(dtype)  # (B, H, M, D)
     last = last.unflatten(1, (key_heads, -1)).transpose(2, 3)  # (B, Hk, M, r, D)
@@ -142,19 +143,19 @@ def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: flo
 
 
 def _pool(phi: Tensor, members: Tensor) -> Tensor:
-    """Weighted sums: phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D)."""
+    """Return the weighted sums: phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D)."""
     pooled = product(phi, members.to(phi.dtype))  # (B, Hk, M, r, D)
     return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
 
 
 def _kernel_pools(weights: str, per_query_head: bool, count: int, return_phi: bool) -> bool:
-    """Whether the pooling kernel does what is asked."""
+    """Return whether the pooling kernel supports such a call."""
     return weights == "softmax" and not per_query_head and count > 0 and not return_phi
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float, rotation: Rotation | None,
            fits: bool) -> tuple[Tensor, Tensor]:
-    """The Triton rung, imported when it is first used: triton exists for Linux only."""
+    """The Triton backend, imported when it is first used: triton exists for Linux only."""
     if not fits:
         raise ValueError('backend: got "triton", wanted "auto" here: the kernel has softmax weights, one core per '
                          "KV head, at least one group and no float64, and returns no phi")
@@ -169,10 +170,10 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float
 
 
 def _turn(rotation: Rotation, count: int, group: int, device: torch.device, dtype: torch.dtype) -> Rotation:
-    """Cosine and sine of the angle from each token to the middle of its group, (1 or B, 1, M, g, D).
+    """Return cos and sin of the angle from each token to the middle of its group, (1 or B, 1, M, g, D).
 
-    With e = cos + i sin of the tables, the turn is e_mid / e_t: cosines and sines of the difference of the
-    angles. Dividing by |e_t|^2 rather than conjugating keeps it exact for tables that carry a factor.
+    With e = cos + i sin of the tables, the re-rotation multiplies by e_mid / e_t: cos and sin of the difference of
+    the angles. The division by |e_t|^2 keeps it exact for tables scaled by a factor; a conjugate alone would not.
     """
     cos, sin = (_position_groups(table.to(device, dtype), count, group) for table in rotation)
     mid_cos, mid_sin = (x[..., group // 2 : group // 2 + 1, :] for x in (cos, sin))
@@ -181,14 +182,11 @@ def _turn(rotation: Rotation, count: int, group: int, device: torch.device, dtyp
 
 
 def _turn_to_middle(keys: Tensor, rotation: Rotation) -> Tensor:
-    """Turn rotated keys (B, Hk, M, g, D) by the angle from their own position to the middle of their group."""
-    count, group, head_dim = keys.shape[2:]
+    """Re-rotate keys (B, Hk, M, g, D) from their own position to the middle of their group."""
+    count, group = keys.shape[2:4]
     dtype = accumulation_dtype(keys.dtype)
     turn_cos, turn_sin = _turn(rotation, count, group, keys.device, dtype)
-    keys_up = keys.to(dtype)
-    first, second = keys_up.split(head_dim // 2, dim=-1)
-    half_rotated = torch.cat([-second, first], dim=-1)
-    return (keys_up * turn_cos + half_rotated * turn_sin).to(keys.dtype)
+    return rotate(keys.to(dtype), turn_cos, turn_sin).to(keys.dtype)
 
 
 def _position_groups(table: Tensor, count: int, group: int) -> Tensor:
@@ -203,22 +201,23 @@ def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weigh
     check_tensors(q=q, k=k, v=v)
     check_integers(1, group=group)
     if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}; wanted one of {', '.join(map(repr, BACKENDS))}")
+        raise ValueError(f"backend: got {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
     if weights not in WEIGHTS:
-        raise ValueError(f"weights is {weights!r}; wanted one of {', '.join(map(repr, WEIGHTS))}")
+        raise ValueError(f"weights: got {weights!r}, wanted one of {', '.join(map(repr, WEIGHTS))}")
     if v.shape != k.shape:
-        raise ValueError(f"v has shape {tuple(v.shape)} and k {tuple(k.shape)}; wanted the same shape")
+        raise ValueError(f"v: got shape {tuple(v.shape)}, wanted k's, {tuple(k.shape)}")
     if q.dim() != 4 or k.dim() != 4:
-        raise ValueError(f"q and k have shapes {tuple(q.shape)} and {tuple(k.shape)}; wanted (B, H, L, D) and "
+        raise ValueError(f"q, k: got shapes {tuple(q.shape)} and {tuple(k.shape)}, wanted (B, H, L, D) and "
                          "(B, Hk, L, D)")
     batch, heads, length, head_dim = q.shape
     if (k.shape[0], *k.shape[2:]) != (batch, length, head_dim) or heads % k.shape[1]:
-        raise ValueError(f"k has shape {tuple(k.shape)}; wanted ({batch}, a divisor of {heads}, {length}, "
+        raise ValueError(f"k: got shape {tuple(k.shape)}, wanted ({batch}, a divisor of {heads}, {length}, "
                          f"{head_dim}) to go with q: every token needs its query, key and value")
     complete = length // group
     if count is not None:
         check_integers(0, count=count)
     if count is not None and count > complete:
-        raise ValueError(f"count is {count}; {length} tokens hold {complete} complete groups of {group}")
+        raise ValueError(f"count: got {count}, wanted at most {complete}, the complete groups of {group} in {length} "
+                         "tokens")
     check_rotation(rotation, q)
     return complete if count is None else count

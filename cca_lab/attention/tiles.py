@@ -1,8 +1,8 @@
-"""One tile of attention, forward and backward: the only arithmetic that the blocked rung calls.
+"""One tile of attention, forward and backward: all the attention arithmetic of the blocked backend.
 
-A tile is softmax attention of a rectangle of rows and columns that also returns its log-sum-exp, and whose
-backward is given the log-sum-exp and the output of the *whole* row, so that each part of a row yields its
-share of the exact gradient:
+A tile is softmax attention over a rectangle of rows and columns. Its forward also returns the log-sum-exp. Its
+backward receives the log-sum-exp and the output of the *whole* row, so that the gradients of all tiles of a row
+add up to the exact gradient:
 
     p = exp(s - lse_row),  ds = p * (do . v - do . out_row) * scale.
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 _ops = torch.ops.aten
-_SCORES_AT_ONCE = 1 << 24  # elements of the score matrix that the plain tile holds at a time
+_SCORES_AT_ONCE = 1 << 24  # elements of the score matrix that `MatmulTile` holds at a time
 
 
 class Gradients(NamedTuple):
@@ -36,14 +36,14 @@ class Tile(Protocol):
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                  mask: Tensor | None, causal: bool, scale: float) -> Gradients:
-        """Return the tile's share of the gradients, given out and lse of whole rows."""
+        """Return the tile's terms of the gradients, given out and lse of whole rows."""
 
 
 class FlashTile:
     """PyTorch's CPU flash operator. It reads overlapping and stride-0 views, so windows need no copies.
 
-    Its rules, each of which fails silently or crashes when broken: the mask has q's dtype; at least one
-    column; `causal` is aligned at the top left; a row without any visible column returns lse = 0.
+    Its rules, which it does not check (a violation crashes or gives wrong results): the mask has q's dtype; there
+    is at least one column; `causal` is aligned at the top left; a fully masked row returns lse = 0.
     """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
@@ -54,13 +54,13 @@ class FlashTile:
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                  mask: Tensor | None, causal: bool, scale: float) -> Gradients:
-        """Return the tile's share of the gradients, given out and lse of whole rows."""
+        """Return the tile's terms of the gradients, given out and lse of whole rows."""
         return Gradients(*_ops._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, out, lse, 0.0, causal, attn_mask=mask, scale=scale))
 
 
 class MatmulTile:
-    """Plain matrix products, in chunks of rows so that memory stays linear; any device and floating dtype."""
+    """Matrix products over chunks of rows, so that memory stays linear; for any device and floating dtype."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
@@ -68,15 +68,15 @@ class MatmulTile:
         out = torch.empty_like(q)
         lse = q.new_empty(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
         for rows, scores in self._scores(q, k, mask, causal, scale):
-            part = scores.logsumexp(dim=-1)
-            weights = (scores - part.nan_to_num(neginf=0.0).unsqueeze(-1)).exp()
+            chunk_lse = scores.logsumexp(dim=-1)
+            weights = (scores - chunk_lse.nan_to_num(neginf=0.0).unsqueeze(-1)).exp()
             out[:, :, rows] = weights.to(v.dtype) @ v
-            lse[:, :, rows] = part
+            lse[:, :, rows] = chunk_lse
         return out, lse
 
     def backward(self, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                  mask: Tensor | None, causal: bool, scale: float) -> Gradients:
-        """Return the tile's share of the gradients, given out and lse of whole rows."""
+        """Return the tile's terms of the gradients, given out and lse of whole rows."""
         dtype = lse.dtype
         grads = Gradients(*(torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v)))
         delta = (grad.to(dtype) * out.to(dtype)).sum(dim=-1, keepdim=True)
@@ -92,7 +92,7 @@ class MatmulTile:
     @staticmethod
     def _scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> Iterator[tuple[slice, Tensor]]:
-        """Masked logits of successive chunks of rows, in at least float32."""
+        """Yield the masked logits of successive chunks of rows, in at least float32."""
         dtype = torch.promote_types(q.dtype, torch.float32)
         column = torch.arange(k.shape[2], device=q.device)
         step = max(1, _SCORES_AT_ONCE // (q.shape[0] * q.shape[1] * k.shape[2]))
@@ -108,8 +108,8 @@ class MatmulTile:
 
 
 def tile_for(device: torch.device, dtype: torch.dtype, scale: float) -> Tile:
-    """The fastest tile that is right for tensors of this device and dtype, and for this scale."""
+    """Return the fastest tile that is correct for tensors of this device and dtype and for this scale."""
     has_flash = hasattr(_ops, "_scaled_dot_product_flash_attention_for_cpu")
     floats = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-    # The flash operator multiplies the -inf of its causal mask by the scale: NaN for 0, and +inf below.
+    # The flash operator multiplies the -inf of its causal mask by the scale: NaN for scale 0, +inf for scale < 0.
     return FlashTile() if device.type == "cpu" and dtype in floats and has_flash and scale > 0 else MatmulTile()

@@ -1,10 +1,10 @@
 """CCA attention against PyTorch's full causal attention, in one run: `cca-lab bench attention`.
 
-Every contender does the same job, from q, k, v to the output, pooling included. Rounds interleave them in
-rotating order, so that a machine that slows down slows them all; a ratio is taken within its round and the
-median over rounds is reported. Beside it stands the ratio of key-query pairs, which is what CCA saves by
-arithmetic: their quotient is the share of that saving that the implementation turns into time. A matrix
-product runs in the same rounds: useful operations a second over its own say how far each is from the limit.
+Every contender does the same work, from q, k, v to the output, pooling included. Rounds interleave them in
+rotating order, so that a slowdown of the machine affects them all; a ratio is taken within its round, and the
+median over rounds is reported. Beside it stands the ratio of key-query pairs, which is the saving of CCA in
+operations: their quotient is the share of that saving that the implementation turns into time. A matrix product
+runs in the same rounds: useful operations per second, over those of the product, show how far each is from the peak.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +20,9 @@ from torch import Tensor
 from cca_lab.bench.attention_tables import draw, show
 from cca_lab.bench.memory import peak_of
 from cca_lab.bench.peak import copy_call, product_call, useful_flops
-from cca_lab.bench.report import machine, write_json
 from cca_lab.bench.timing import interleave, median_and_range, ratios
 from cca_lab.ranges import check_sizes
+from cca_lab.reporting.report import machine, write_json
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
 WINDOWS = (256, 1024)
@@ -44,19 +44,19 @@ def run(lengths: Sequence[int] = LENGTHS, windows: Sequence[int] = WINDOWS, roun
     Args:
         lengths: sequence lengths L.
         windows: local windows s; the group is 16.
-        rounds: interleaved rounds behind every median.
+        rounds: interleaved rounds; each time is the median over them.
         out: JSON file to write, or None.
-        memory: also measure the peak extra memory, each in a process of its own.
-        native: whether the native operator takes part; None where it can be built.
+        memory: also measure the peak extra memory, each in a separate process.
+        native: whether to measure the native C++ op; None measures it if it can be built.
         figure: PNG file to draw the roofline into, or None.
 
     Returns:
         What is written: shape, machine, roof, and one row per length, window, implementation and pass. Seconds
-        are medians with [lowest, highest]; `share` is the time ratio over the pair ratio; `of_peak` useful
-        operations a second over those of the matrix product; memory is in bytes.
+        are medians with [lowest, highest]; `share` is the time ratio over the pair ratio; `of_peak` is useful
+        operations per second over those of the matrix product; memory is in bytes.
 
     Raises:
-        ValueError: naming a number that is out of its range, or a native operator that cannot be built.
+        ValueError: for a number out of range, or if the requested native op cannot be built.
     """
     check_sizes(lengths=(lengths, SHORTEST, LONGEST), windows=(windows, 1, LONGEST), rounds=(rounds, 1, MOST_ROUNDS))
     implementations = usable_implementations(native)
@@ -75,13 +75,13 @@ def run(lengths: Sequence[int] = LENGTHS, windows: Sequence[int] = WINDOWS, roun
 
 
 def usable_implementations(native: bool | None = None) -> list[str]:
-    """Return "blocked", and "native" where the operator is built or can be.
+    """Return "blocked", and "native" if the native op is built or can be built.
 
     Args:
-        native: False leaves it out, True insists on it, None takes it where it can be had.
+        native: False leaves it out, True requires it, None takes it if available.
 
     Raises:
-        ValueError: if it was insisted on and cannot be had.
+        ValueError: if it is required and not available.
     """
     from cca_lab.attention.native import available
 
@@ -94,13 +94,13 @@ def usable_implementations(native: bool | None = None) -> list[str]:
 
 
 def contender(name: Contender) -> Attend:
-    """Full causal attention for "full", or CCA attention for an implementation and a window."""
+    """Return full causal attention for "full", or CCA attention for an implementation and a window."""
     if name == FULL:
         return partial(F.scaled_dot_product_attention, is_causal=True)
-    from cca_lab.mechanisms import cca
+    from cca_lab.mechanisms import CCA
 
     implementation, window = name
-    return partial(cca.attention, group=SHAPE["group"], window=window, backend=implementation)
+    return CCA(group=SHAPE["group"], window=window, backend=implementation).attention
 
 
 def prepare(length: int, name: Contender, kind: str) -> Callable[[], object]:
@@ -120,25 +120,25 @@ def prepare(length: int, name: Contender, kind: str) -> Callable[[], object]:
 
 
 def prepare_warm(length: int, name: Contender, kind: str) -> Callable[[], object]:
-    """As `prepare`, after a short call that loads what the first one loads, which is no memory of the attention."""
+    """Do the same as `prepare`, after a short call, so that memory for one-time loading is not counted."""
     prepare(64, name, kind)()
     return prepare(length, name, kind)
 
 
 def pairs_of(length: int, name: Contender) -> int:
-    """Key-query pairs that one head visits."""
-    from cca_lab.mechanisms import cca
+    """Return the number of key-query pairs that one head computes."""
+    from cca_lab.mechanisms import groups
 
-    return length * (length + 1) // 2 if name == FULL else cca.pairs(length, SHAPE["group"], name[1])
+    return length * (length + 1) // 2 if name == FULL else groups.pairs(length, SHAPE["group"], name[1])
 
 
 def pair_ratio(length: int, window: int) -> float:
-    """Key-query pairs of full causal attention over those of CCA attention."""
+    """Return the key-query pairs of full causal attention over those of CCA attention."""
     return pairs_of(length, FULL) / pairs_of(length, ("", window))
 
 
 def measure(length: int, names: Sequence[Contender], kind: str, rounds: int) -> list[dict[str, Any]]:
-    """The rows of one length and pass, one for each contender but full attention, all from the same rounds."""
+    """Return the rows of one length and pass, one per contender except full attention, all from the same rounds."""
     product, product_flops = product_call(PRODUCT_SIZE, torch.float32, torch.device("cpu"))
     found = interleave({PRODUCT: product, **{name: prepare(length, name, kind) for name in names}}, rounds)
     heads = SHAPE["batch"] * SHAPE["heads"]
@@ -162,7 +162,7 @@ def measure(length: int, names: Sequence[Contender], kind: str, rounds: int) -> 
 
 
 def add_memory(rows: list[dict[str, Any]]) -> None:
-    """Measure the peak memory of each contender, and write it into its rows."""
+    """Measure the peak memory of each contender, and add it to its rows."""
     def own(row: dict[str, Any]) -> tuple:
         return row["length"], (row["implementation"], row["window"]), row["pass"]
 
@@ -174,7 +174,7 @@ def add_memory(rows: list[dict[str, Any]]) -> None:
 
 
 def roof(rounds: int) -> dict[str, Any]:
-    """Operations a second of the matrix product, and bytes a second of a copy: medians with [lowest, highest]."""
+    """Return operations per second of the matrix product, and bytes per second of a copy: medians with ranges."""
     cpu = torch.device("cpu")
     made = {PRODUCT: product_call(PRODUCT_SIZE, torch.float32, cpu), COPY: copy_call(COPY_BYTES, cpu)}
     found = interleave({name: call for name, (call, _) in made.items()}, rounds)

@@ -1,16 +1,16 @@
-"""What `cca-lab bench attention` shows of its results: tables and the roofline."""
+"""The output of `cca-lab bench attention`: tables and the roofline."""
 
 from pathlib import Path
 from typing import Any
 
 from cca_lab.bench.peak import least_bytes, useful_flops
-from cca_lab.bench.report import print_table, write_figure
+from cca_lab.reporting.report import print_table, write_figure
 
 FORWARD = "forward"
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the rows of `bench.attention.run`, one table a pass."""
+    """Print the rows of `bench.attention.run`, one table per pass."""
     where, shape, roof = result["machine"], result["shape"], result["roof"]
     print_table(f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}", [*shape, "GFLOP/s", "GB/s"],
                 [[*shape.values(), f"{roof['flops'] / 1e9:.0f}", f"{roof['bandwidth'] / 1e9:.1f}"]])
@@ -27,9 +27,9 @@ def show(result: dict[str, Any]) -> None:
 
 
 def points(result: dict[str, Any]) -> dict[str, list]:
-    """Return the forward measurements as the roofline's points, full attention first."""
+    """Return the forward measurements as points of the roofline, full attention first."""
     from cca_lab.figures.roofline import Point
-    from cca_lab.mechanisms import cca
+    from cca_lab.mechanisms import groups
 
     shape = result["shape"]
     heads, head_dim, group = shape["batch"] * shape["heads"], shape["head_dim"], shape["group"]
@@ -38,7 +38,7 @@ def points(result: dict[str, Any]) -> dict[str, list]:
         length, window = row["length"], row["window"]
         traffic = least_bytes(length, length, heads, heads, head_dim, 4)
         for name, pairs, key in (("full", length * (length + 1) // 2, "full_seconds"),
-                                 (f"{row['implementation']}, s = {window}", cca.pairs(length, group, window),
+                                 (f"{row['implementation']}, s = {window}", groups.pairs(length, group, window),
                                   "cca_seconds")):
             found.setdefault(name, {})[length] = Point(heads * pairs, useful_flops(pairs, heads, head_dim), traffic,
                                                        row[key])

@@ -1,12 +1,11 @@
 """One decoded token with each cache against a full cache: `cca-lab bench decode`.
 
-The attention of one layer, from the new token's q, k, v to its output, the upkeep of the cache included:
-what is appended, pooled, dropped. The full cache is a buffer of the right size that is written in place and
-read by SDPA, the quickest form found here; "full, copied" appends by making a longer tensor, as transformers'
-DynamicCache and the lab's caches do. A round is 18 tokens: CCA closes a group or two in it and DGA makes one of
-its groups. LoCoCo's compression, once in a segment of 512, is not among them, and its cache is as after one, at
-its smallest. Caches are filled with random content (see `bench.fill`). The command looks
-at the clock before each length: what would not fit into its time is left out, and said to be.
+The attention of one layer is timed from the new token's q, k, v to its output, including the update of the cache
+(appending, pooling, dropping). The full cache is a buffer of the right size that is written in place and read by
+SDPA, the fastest form found here; "full, copied" appends by making a longer tensor, as transformers' DynamicCache
+and the lab's caches do. A round is 18 tokens: CCA closes one or two groups in it, and DGA makes one group. LoCoCo's
+compression, once per segment of 512, is not included: its cache is as after one, at its smallest. Caches are filled
+with random content (see `bench.fill`). A length that would exceed the command's time is left out and reported.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,50 +19,53 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.bench.fill import FILLS, filled_state
-from cca_lab.bench.report import machine, print_table, write_json
+from cca_lab.bench.fill import filled_state
 from cca_lab.bench.timing import interleave, median_and_range, ratios
-from cca_lab.caches.base import State
+from cca_lab.caches.budget import with_sized
+from cca_lab.caches.state import State
+from cca_lab.mechanisms import mechanism_of
 from cca_lab.ranges import check_sizes
+from cca_lab.reporting.report import machine, print_table, write_json
 
 LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
 LONGEST, MOST_ROUNDS = 2**20, 1000
 SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64}, {"heads": 32, "kv_heads": 8, "head_dim": 128})
-# The papers' settings, or about 2048 entries where they name many.
-OPTIONS: dict[str, dict[str, Any]] = {
+# The papers' settings, or about 2048 entries if a paper names several or none.
+OPTIONS: dict[str, dict[str, Any]] = with_sized({
     "cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
     "random_tokens": {"group": 16, "window": 1024}, "dga": {"group": 16, "gamma": 0.1, "floor": 1024},
     "lococo": {"slots": 512, "segment": 512}, "h2o": {"heavy": 1024, "recent": 1024},
-    "streaming_llm": {"sinks": 4, "recent": 2044}, "lm_infinite": {"local": 2045, "global_tokens": 4}}
+    "streaming_llm": {"sinks": 4, "recent": 2044}, "lm_infinite": {"local": 2045, "global_tokens": 4},
+}, entries=2048, length=LENGTHS[-1])
 FULL, COPIED = "full", "full, copied"
-TOKENS = 18  # of a round: DGA with groups of 16 makes one of 18 tokens
-LIMIT = 170.0  # seconds that the command takes at most, about
-GROWTH = 2.5  # a length takes at most this many times what the one before it took: lengths double
+TOKENS = 18  # per round: DGA with groups of 16 makes one group in 18 tokens
+LIMIT = 170.0  # seconds; approximate time limit of the command
+GROWTH = 2.5  # lengths double, so each takes at most this many times as long as the one before
 
 
 def run(lengths: Sequence[int] = LENGTHS, caches: Sequence[str] | None = None, rounds: int = 3,
         out: str | Path | None = None, shapes: Sequence[dict[str, int]] = SHAPES) -> dict[str, Any]:
-    """Measure, print a table a shape, and write it as JSON.
+    """Measure, print a table per shape, and write it as JSON.
 
     Args:
         lengths: tokens read before the ones that are timed.
         caches: keys of `CACHES`; all by default.
-        rounds: interleaved rounds of 18 tokens behind every median.
+        rounds: interleaved rounds of 18 tokens; each time is the median over them.
         out: JSON file to write, or None.
-        shapes: heads, KV heads and head dimension of the layer.
+        shapes: heads, KV heads and head dimension of each layer.
 
     Returns:
-        What is written: machine, options, and one row per shape, length and cache. Seconds are those of a
-        token, medians with [lowest, highest]; ratios are full over cache.
+        What is written: machine, options, and one row per shape, length and cache. Seconds are per token,
+        medians with [lowest, highest]; ratios are full over cache.
 
     Raises:
-        ValueError: for a cache that does not exist, or a number that is out of its range.
+        ValueError: for an unknown cache, or a number out of range.
     """
     check_sizes(lengths=(lengths, 1, LONGEST), rounds=(rounds, 1, MOST_ROUNDS))
-    caches = list(caches or FILLS)
+    caches = list(caches or OPTIONS)
     for name in caches:
-        if name not in FILLS:
-            raise ValueError(f"cache: got {name!r}, wanted one of {', '.join(FILLS)}")
+        if name not in OPTIONS:
+            raise ValueError(f"cache: got {name!r}, wanted one of {', '.join(OPTIONS)}")
     rows, left_out = measure_all(caches, lengths, shapes, rounds)
     result = {"bench": "decode", "machine": machine(), "rounds": rounds, "tokens": TOKENS, "dtype": "float32",
               "content": "random, of the sizes after so many tokens",
@@ -76,7 +78,7 @@ def run(lengths: Sequence[int] = LENGTHS, caches: Sequence[str] | None = None, r
 
 def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[dict[str, int]],
                 rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows of all lengths and shapes that fit into the time, and what was left out."""
+    """Return the rows of all lengths and shapes that fit into the time limit, and a list of those left out."""
     rows, left_out, start, last = [], [], perf_counter(), dict.fromkeys(range(len(shapes)), 0.0)
     for length in sorted(lengths):
         for number, shape in enumerate(shapes):
@@ -91,8 +93,8 @@ def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[
 
 @torch.no_grad()
 def measure(caches: Sequence[str], length: int, shape: dict[str, int], rounds: int) -> list[dict[str, Any]]:
-    """The rows of one length and shape, all from the same rounds."""
-    states = {name: filled_state(name, OPTIONS[name], length, **shape) for name in caches}
+    """Return the rows of one length and shape, all from the same rounds."""
+    states = {name: filled_state(mechanism_of(name, OPTIONS[name]), length, **shape) for name in caches}
     tokens = [new_token(shape, number) for number in range(TOKENS)]
     full, full_bytes = full_cache(length, shape, tokens)
     copied, _ = full_cache(length, shape, tokens, copies=True)
@@ -105,11 +107,11 @@ def measure(caches: Sequence[str], length: int, shape: dict[str, int], rounds: i
                    for name, state in states.items()]
 
 
-def _row(name: str, found: dict[str, list[float]], held: int, entries: float, length: int,
+def _row(name: str, found: dict[str, list[float]], nbytes: int, entries: float, length: int,
          shape: dict[str, int]) -> dict[str, Any]:
     time, time_range = median_and_range(found[name])
     ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
-    return {"cache": name, "length": length, **shape, "seconds": time, "range": time_range, "bytes": held,
+    return {"cache": name, "length": length, **shape, "seconds": time, "range": time_range, "bytes": nbytes,
             "entries": entries, "ratio": ratio, "ratio_range": ratio_range, "entry_ratio": length / entries,
             "share": ratio / (length / entries)}
 
@@ -123,8 +125,8 @@ def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def read(state: State, tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """Let a copy of a state read the tokens one by one; return the last output (1, H, 1, D)."""
-    state = copy(state)  # states replace their tensors and write into none of them
+    """Feed the tokens one by one to a copy of a state; return the last output (1, H, 1, D)."""
+    state = copy(state)  # a shallow copy is enough: states replace their tensors and never modify them
     for q, k, v in tokens:
         output = state.step(q, k, v, scale=q.shape[-1] ** -0.5, rotation=None)
     return output
@@ -134,13 +136,13 @@ def full_cache(length: int, shape: dict[str, int], tokens: Sequence[tuple[Tensor
                copies: bool = False) -> tuple[Callable[[], Tensor], int]:
     """Return a call that reads the tokens with a full cache of `length` tokens, and the bytes of those tokens.
 
-    The query heads of a KV head are rows of one call, which is quicker than repeating the keys.
+    The query heads of a KV head are rows of one call, which is faster than repeating the keys.
 
     Args:
-        length: tokens read before.
+        length: tokens in the cache before.
         shape: H, Hk and D.
-        tokens: q, k, v of each.
-        copies: append by copying all into a longer tensor, instead of writing in place.
+        tokens: q, k, v of each token.
+        copies: append by copying everything into a longer tensor, instead of writing in place.
     """
     generator = torch.Generator().manual_seed(0)
     size = (1, shape["kv_heads"], length + len(tokens), shape["head_dim"])
@@ -165,12 +167,12 @@ def full_cache(length: int, shape: dict[str, int], tokens: Sequence[tuple[Tensor
 
 
 def held_bytes(state: State) -> int:
-    """Bytes that a state stores."""
+    """Return the bytes that a state stores."""
     return sum(tensor.nbytes for tensor in state.tensors())
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the rows of `run`, one table a shape."""
+    """Print the rows of `run`, one table per shape."""
     where, rows = result["machine"], result["rows"]
     columns = ("cache", "L", "us a token", "range", "full / cache", "range", "entries", "full / cache entries", "share",
                "MiB")

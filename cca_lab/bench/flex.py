@@ -1,7 +1,7 @@
 """CCA's mask for PyTorch's FlexAttention: the same intervals over the same columns, as a block mask.
 
-`create_block_mask` evaluates every pair, which at 128K tokens is 18 billion. Intervals tell which blocks a block
-of rows sees, and which of them every row sees, from their ends alone.
+`create_block_mask` evaluates every pair, 18 billion at 128K tokens. The ends of the intervals alone determine
+which blocks a block of rows sees, and which of them every row sees.
 """
 
 from collections.abc import Callable
@@ -23,21 +23,21 @@ def cca_mask(group: int, window: int, cores: int) -> Callable[[Tensor, Tensor, T
 
 
 def blocks_seen(intervals: Tensor, columns: int, block: int = BLOCK) -> tuple[Tensor, Tensor]:
-    """Which blocks of columns each block of rows sees: in part, and as a whole.
+    """Return which blocks of columns each block of rows sees: in part, and as a whole.
 
     Args:
-        intervals: int64 (1, 1, L, n, 2), which never move back.
+        intervals: int64 (1, 1, L, n, 2), whose ends never decrease from row to row.
         columns: N.
-        block: rows and columns of a block.
+        block: rows and columns per block.
 
     Returns:
         Two bool tensors (row blocks, column blocks): blocks that need the mask, and blocks that need none.
     """
-    table = intervals[0, 0].cpu()
-    first = torch.arange(0, len(table), block)
-    last = (first + block - 1).clamp_max(len(table) - 1)
-    low, high = table[first, :, 0], table[last, :, 1]            # of the union of the rows, (row blocks, n)
-    every_low, every_high = table[last, :, 0], table[first, :, 1]  # of what all rows see
+    rows = intervals[0, 0].cpu()
+    first = torch.arange(0, len(rows), block)
+    last = (first + block - 1).clamp_max(len(rows) - 1)
+    low, high = rows[first, :, 0], rows[last, :, 1]            # for the union of the rows, (row blocks, n)
+    every_low, every_high = rows[last, :, 0], rows[first, :, 1]  # for what all rows see
     start = torch.arange(0, columns, block)
     end = (start + block).clamp_max(columns)
     some = ((low[..., None] < end) & (high[..., None] > start)).any(dim=1)
@@ -63,7 +63,7 @@ def flex_call(intervals: Tensor, columns: int, group: int, window: int, device: 
     """Return FlexAttention with CCA's mask as a call on q and the columns' k and v."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    torch.compiler.reset()  # each length is compiled for itself; old ones would count towards torch's limit
+    torch.compiler.reset()  # each length is compiled separately; old ones would count towards torch's limit
     attend = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
     mask = block_mask(intervals, columns, group, window, device)
     return lambda q, k, v: attend(q, k, v, block_mask=mask)

@@ -1,4 +1,4 @@
-"""Peak memory of one call, each measured in a process of its own."""
+"""Peak memory of one call, measured in a separate process."""
 
 import multiprocessing
 import sys
@@ -11,16 +11,16 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
-    """Bytes by which `prepare(*args)()` raises the resident memory at its highest point.
+    """Return the bytes by which `prepare(*args)()` raises the resident memory at its peak.
 
-    A fresh process calls prepare(*args), whose memory does not count, and then what it returned.
+    A fresh process calls prepare(*args), whose memory is not counted, and then the call that it returned.
 
     Args:
-        prepare: a function at a module's top level (it is sent to the process by name).
+        prepare: a function at the top level of a module (it is sent to the process by name).
         args: its arguments.
 
     Returns:
-        Peak extra bytes; None on a system that does not tell (Windows).
+        Peak extra bytes; None on a system that does not report it (Windows).
     """
     spawn = multiprocessing.get_context("spawn")  # a fork would start from this process's memory
     with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
@@ -28,20 +28,20 @@ def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int 
 
 
 def measure_peak(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
-    """`peak_of`, in this process; only exact in a fresh one."""
+    """Do the same as `peak_of` in the current process; exact only in a fresh one."""
     call = prepare(*args)
     if _CLEAR.exists():
         try:
-            _CLEAR.write_text("5")  # Linux: the high-water mark starts again at what is resident now
+            _CLEAR.write_text("5")  # Linux: reset the peak to the present resident memory
         except OSError:
-            pass  # without that right the mark is that of `prepare`
+            pass  # without permission the peak includes that of `prepare`
     before = _peak()
     call()
     return None if before is None else max(0, _peak() - before)
 
 
 def _peak() -> int | None:
-    """The highest resident memory so far, in bytes; None where the system does not tell."""
+    """Return the peak resident memory so far, in bytes; None if the system does not report it."""
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):

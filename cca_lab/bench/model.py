@@ -1,8 +1,8 @@
 """A whole model with each attention: `cca-lab bench model`.
 
-A GPT-2 of random weights, through the plug-in and the caches: how long a prompt takes until its first token,
-how long each further token takes, and how many tokens a second a training step reads. Attentions take turns in
-rotating order; the ratio to full attention is taken within a round.
+A GPT-2 of random weights, with swapped attention and its caches: the time from a prompt to the first token, the
+time of each further token, and the tokens per second of a training step. The attentions are interleaved in rotating
+order; the ratio to full attention is taken within a round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,31 +14,33 @@ import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
-from cca_lab.bench.report import device, device_name, machine, print_table, write_json
 from cca_lab.bench.timing import median_and_range, ratios, rotating, seconds
 from cca_lab.caches import CACHES
+from cca_lab.caches.budget import with_sized
 from cca_lab.ranges import check_sizes
+from cca_lab.reporting.report import device, device_name, machine, print_table, write_json
 
 ATTENTIONS = ("cca", "dga", "streaming_llm", "lococo")
 PROMPTS = (1024, 8192)
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, Any]] = with_sized({
     "cca": {"group": 16, "window": 256}, "mean_pooling": {"group": 16, "window": 256},
     "random_tokens": {"group": 16, "window": 256}, "dga": {"group": 16, "gamma": 0.1, "recent": 64},
     "lococo": {"slots": 256, "segment": 256}, "h2o": {"heavy": 256, "recent": 256},
-    "streaming_llm": {"sinks": 4, "recent": 508}, "lm_infinite": {"local": 509, "global_tokens": 4}}
+    "streaming_llm": {"sinks": 4, "recent": 508}, "lm_infinite": {"local": 509, "global_tokens": 4},
+}, entries=512, length=PROMPTS[-1])
 FULL = "full"
-TOKENS = 16  # that are written after a prompt, and timed
+TOKENS = 16  # decoded after a prompt, and timed
 STEP = (2, 1024)  # rows and tokens of a training step
 VOCABULARY = 4096
 
 
 class Written(NamedTuple):
-    """What reading a prompt and writing on took.
+    """The measurements of one prompt and the tokens after it.
 
     Attributes:
         first: seconds until the logits of the first token.
         tokens: seconds of each further token.
-        nbytes: of the cache after the prompt; None without a cache.
+        nbytes: bytes of the cache after the prompt; None without a cache.
     """
 
     first: float
@@ -52,18 +54,18 @@ def run(*, layers: int = 4, width: int = 256, heads: int = 4, prompts: Sequence[
     """Measure, print the tables, and write them as JSON.
 
     Args:
-        layers, width, heads: of the GPT-2.
-        prompts: tokens of the prompts.
+        layers, width, heads: sizes of the GPT-2.
+        prompts: lengths of the prompts, in tokens.
         attentions: mechanisms with a cache, measured beside full attention.
-        rounds: interleaved rounds behind every median.
+        rounds: interleaved rounds; each time is the median over them.
         step: rows and tokens of a training step.
         out: JSON file to write, or None.
 
     Returns:
-        What is written: machine, model, and a row per attention and prompt, and per attention's training step.
+        What is written: machine, model, one row per attention and prompt, and one per attention for training.
 
     Raises:
-        ValueError: for a mechanism without a cache, or a number that is out of its range.
+        ValueError: for a mechanism without a cache, or a number out of range.
     """
     check_sizes(layers=(layers, 1, 100), width=(width, 1, 16384), heads=(heads, 1, 1024), prompt=(prompts, 1, 2**18),
                 rounds=(rounds, 1, 1000))
@@ -99,10 +101,10 @@ def new_gpt2(layers: int, width: int, heads: int, context: int) -> PreTrainedMod
 
 @contextmanager
 def attending(model: PreTrainedModel, name: str, options: Mapping[str, Any]) -> Iterator[PreTrainedModel]:
-    """Let a model attend with a mechanism, and with its own attention again afterwards."""
+    """Swap a mechanism into a model within the context; restore its own attention afterwards."""
     from cca_lab.models import swap_attention
 
-    torch.manual_seed(0)  # of what the mechanism trains
+    torch.manual_seed(0)  # for the mechanism's own weights
     swap_attention(model, name, **options)
     try:
         yield model
@@ -111,13 +113,13 @@ def attending(model: PreTrainedModel, name: str, options: Mapping[str, Any]) -> 
 
 
 def new_cache(model: PreTrainedModel, name: str) -> Cache:
-    """Return an empty cache of the mechanism that the model attends with, transformers' own for "full"."""
+    """Return an empty cache for the mechanism of a model; for "full", transformers' own."""
     return CACHES[name](model) if name in CACHES else DynamicCache()
 
 
 @torch.no_grad()
 def write(model: PreTrainedModel, cache: Cache | None, prompt: Tensor, rest: Tensor) -> Written:
-    """Read a prompt and then the given tokens one by one, each timed; without a cache the prompt only.
+    """Time the forward of a prompt, and then of the given tokens one by one; without a cache, of the prompt only.
 
     Args:
         prompt: (P,) token ids.
@@ -135,7 +137,7 @@ def write(model: PreTrainedModel, cache: Cache | None, prompt: Tensor, rest: Ten
 
 
 def nbytes(cache: Cache) -> int:
-    """Bytes of the keys and values, and of what else a cache holds."""
+    """Return the bytes of the keys, the values and everything else that a cache stores."""
     if isinstance(cache, DynamicCache):
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     return cache.nbytes()
@@ -143,7 +145,7 @@ def nbytes(cache: Cache) -> int:
 
 def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, rounds: int,
                     options: Mapping[str, dict] = OPTIONS) -> list[dict[str, Any]]:
-    """First token, next tokens and cache of every attention after a prompt of random tokens."""
+    """Return a row per attention: first token, next tokens and cache after a prompt of random tokens."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocab_size, (prompt + TOKENS,), generator=generator).to(model.device)
     found: dict[str, list[Written]] = {name: [] for name in names}
@@ -160,7 +162,7 @@ def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, r
 
 def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[int, int],
                      rounds: int) -> list[dict[str, Any]]:
-    """Tokens a second of forward, backward and AdamW."""
+    """Return a row per attention: tokens per second of forward, backward and AdamW."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocab_size, step, generator=generator).to(model.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
@@ -181,7 +183,7 @@ def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[i
 
 
 def _compared(what: str, found: dict[str, list[float]], name: str) -> dict[str, Any]:
-    """Seconds of one attention, and full attention's over them."""
+    """Return the seconds of one attention, and full attention's seconds over them."""
     time, time_range = median_and_range(found[name])
     ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
     return {f"{what}_seconds": time, f"{what}_range": time_range, f"{what}_ratio": ratio,
@@ -189,7 +191,7 @@ def _compared(what: str, found: dict[str, list[float]], name: str) -> dict[str, 
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the rows of `run`: writing, then training."""
+    """Print the rows of `run`: decoding, then training."""
     size = result["model"]
     title = (f"GPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} M; "
              f"{result['device']}, torch {result['machine']['torch']}")

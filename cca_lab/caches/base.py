@@ -1,14 +1,14 @@
-"""What every decode-time cache of the lab shares: rows, left padding, beams, bytes.
+"""The common part of all decode-time caches: batch rows, left padding, beam search, bytes.
 
-A mechanism writes one `State`: what it keeps of the past, and how a chunk of new
-tokens attends over it. `StateLayer` puts states under transformers' cache layers,
+Each mechanism implements a state (`state.py`). `StateLayer` makes states a cache layer of transformers, and
 `MechanismCache` is the object that `generate(past_key_values=...)` takes.
 """
 
+import json
+import operator
 from collections.abc import Callable
-from copy import copy
-from functools import partial
-from typing import Protocol
+from functools import lru_cache, partial
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -17,41 +17,35 @@ from transformers import Cache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
 from cca_lab.attention.arguments import check_tensors
+from cca_lab.attention.rotary import Rotation, of_rows
+from cca_lab.caches.sizes import CacheSizes
+from cca_lab.caches.state import State
+from cca_lab.mechanisms import Full, Mechanism, mechanism_of
 
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function
 CHOICE = "cca_lab_attention"  # where a config keeps the mechanism's name and options
 
-Rotation = tuple[Tensor, Tensor]  # cos and sin, (1 or B, T, D) each
+M = TypeVar("M", bound=Mechanism)
 
 
-class State(Protocol):
-    """What one layer keeps of the past of rows that share their group borders."""
-
-    seen: int  # real tokens read so far
-
-    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
-             rotation: Rotation | None) -> Tensor:
-        """Read T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
-        ...
-
-    def tensors(self) -> list[Tensor]:
-        """Return every tensor that is stored."""
-        ...
-
-    def select(self, rows: Tensor) -> "State":
-        """Return a new state made of the given batch rows, int64, repetition allowed."""
-        ...
+def mechanism_in(config: PreTrainedConfig) -> Mechanism:
+    """Return the mechanism that a config switches on, or `Full()` if there is none."""
+    return mechanism_named_in(config) if config._attn_implementation == IMPLEMENTATION else Full()
 
 
-def attention_choice(config: PreTrainedConfig) -> dict:
-    """Return {"name": ..., option: value, ...} of the mechanism a config switches on, "full" if none."""
-    if config._attn_implementation != IMPLEMENTATION:
-        return {"name": "full"}
-    return dict(getattr(config, CHOICE, {"name": "full"}))
+def mechanism_named_in(config: PreTrainedConfig) -> Mechanism:
+    """Return the mechanism that a config names, switched on or not; all layers get the same object."""
+    return _made(json.dumps(getattr(config, CHOICE, {"name": "full"}), default=operator.index))
+
+
+@lru_cache(maxsize=64)
+def _made(choice: str) -> Mechanism:
+    options = json.loads(choice)
+    return mechanism_of(options.pop("name"), options)
 
 
 class StateLayer(CacheLayerMixin):
-    """One layer of a `MechanismCache`: one state for the batch, or one a row where left padding differs."""
+    """One layer of a `MechanismCache`: one state for the batch, or one per row if left padding differs."""
 
     is_sliding = False
 
@@ -61,18 +55,18 @@ class StateLayer(CacheLayerMixin):
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Reset the layer to the empty state."""
         self.states: list[State] = [self.new_state()]
         self.columns = 0  # tokens seen, padding included
-        self.batch: int | None = None  # rows, once there are some
-        self.expected = False  # a swapped layer is about to hand over its chunk
+        self.batch: int | None = None  # number of rows, None before the first chunk
+        self.expected = False  # True while a swapped layer passes its chunk
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to allocate ahead: the states grow with the text."""
+        """Allocate nothing: the states grow with the text."""
         self.is_initialized = True
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
-        """Pass the chunk on; `attend`, which sees the query too, is what stores it."""
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Return the chunk unchanged; `attend`, which also gets the query, stores it."""
         if not self.expected:
             raise ValueError("past_key_values: the model's attention does not read this cache; "
                              "call swap_attention(model, ...) before generating with it")
@@ -81,22 +75,22 @@ class StateLayer(CacheLayerMixin):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
                rotation: Rotation | None = None, mask: Tensor | None = None) -> Tensor:
-        """Read a chunk of T tokens after what the cache holds.
+        """Process a chunk of T tokens that follow those in the cache.
 
         Args:
             query: (B, H, T, D).
-            key: (B, Hk, T, D), rotated already where the model has rotary positions.
+            key: (B, Hk, T, D), already rotated if the model has rotary positions.
             value: (B, Hk, T, D).
-            scale: of the logits.
-            rotation: the tables the chunk was rotated with.
+            scale: factor on the dot products.
+            rotation: the rotary tables with which the chunk was rotated.
             mask: (B, columns seen + T), nonzero at real tokens; None if there is no padding.
 
         Returns:
             (B, H, T, D), zero at padding.
 
         Raises:
-            ValueError: for padding anywhere but to the left of a row's first token, or another batch size than
-                the cache holds.
+            ValueError: for padding that is not to the left of a row's first token, or for another batch size
+                than that of the cache.
         """
         batch, chunk = key.shape[0], key.shape[2]
         if self.batch not in (None, batch):
@@ -107,23 +101,23 @@ class StateLayer(CacheLayerMixin):
         self.columns += chunk
         if len(self.states) == 1 and min(padding) == max(padding):
             return _step(self.states[0], query, key, value, rotation, scale, slice(None), padding[0])
-        if len(self.states) == 1:  # nothing is in it yet: padding comes before all tokens
+        if len(self.states) == 1:  # it is still empty, because padding comes before all tokens
             self.states = [self.new_state() for _ in range(batch)]
         parts = [_step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
                  for row, (state, pad) in enumerate(zip(self.states, padding, strict=True))]
         return torch.cat(parts)
 
     def _padding(self, mask: Tensor | None, batch: int, chunk: int) -> list[int]:
-        """Count the padding columns with which each row of the chunk begins."""
+        """Return how many padding columns are at the start of each row of the chunk."""
         if mask is None:
             return [0] * batch
         real = mask[:, self.columns:].bool()
-        padding = chunk - real.sum(dim=-1)  # (B,)
+        first = chunk - real.sum(dim=-1)  # (B,)
         column = torch.arange(chunk, device=mask.device)
-        if not torch.equal(real, column >= padding[:, None]):
+        if not torch.equal(real, column >= first[:, None]):
             raise ValueError("attention_mask: with a cache, padding may stand only before the first token of "
                              "a row; pad on the left (tokenizer.padding_side = 'left')")
-        padding = padding.tolist()
+        padding: list[int] = first.tolist()
         seen = [state.seen for state in self.states] * (batch // len(self.states))
         if any(pad and past for pad, past in zip(padding, seen, strict=True)):
             raise ValueError("attention_mask: padding after tokens that the cache holds; wanted it only "
@@ -133,7 +127,7 @@ class StateLayer(CacheLayerMixin):
     def select(self, rows: Tensor) -> None:
         """Keep the given batch rows."""
         check_tensors(rows=rows)
-        if self.batch is None:  # nothing is held
+        if self.batch is None:  # empty
             return
         self.batch = len(rows)
         if len(self.states) == 1:
@@ -155,7 +149,7 @@ class StateLayer(CacheLayerMixin):
         self.select(torch.arange(self.batch or 0).repeat_interleave(repeats))
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse: tokens that were pooled or dropped cannot be brought back."""
+        """Raise ValueError: tokens that were pooled or dropped cannot be restored."""
         raise ValueError("crop: a cache that has pooled its past cannot take tokens back, so assisted and "
                          "speculative decoding do not work with it; generate without assistant_model")
 
@@ -164,11 +158,11 @@ class StateLayer(CacheLayerMixin):
         return [tensor for state in self.states for tensor in state.tensors()]
 
     def get_seq_length(self) -> int:
-        """Return the number of tokens seen (padding included), not of entries stored."""
+        """Return the number of tokens seen (padding included), not the number of entries stored."""
         return self.columns
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return length and first position of what `update` hands to the attention function."""
+        """Return length and first position of the keys that `update` returns to the attention function."""
         return query_length, self.columns
 
     def get_max_length(self) -> int:
@@ -176,62 +170,68 @@ class StateLayer(CacheLayerMixin):
         return -1
 
 
-def with_rows(state: State, rows: Tensor, *names: str) -> State:
-    """Return a copy of a state in which the named tensors, those that are there, hold the given batch rows."""
-    new = copy(state)
-    for name in names:
-        tensor = getattr(state, name)
-        setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
-    return new
-
-
-def append(past: Tensor | None, new: Tensor) -> Tensor:
-    """Concatenate along the tokens into memory of its own, which holds nothing else."""
-    return torch.cat([new] if past is None else [past, new], dim=-2)
-
-
 def _step(state: State, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation | None, scale: float,
           rows: slice, padding: int) -> Tensor:
-    """Let a state read its rows without their padding; the output is zero there."""
+    """Let a state process its rows without their padding, where the output is zero."""
     query, key, value = (x[rows, :, padding:] for x in (query, key, value))
-    rotation = rotation and tuple((t if len(t) == 1 else t[rows])[:, padding:] for t in rotation)
+    rotation = rotation and of_rows(rotation, rows, slice(padding, None))
     if key.shape[2] == 0:
         return F.pad(query, (0, 0, padding, 0))
     output = state.step(query, key, value, scale=scale, rotation=rotation)
     return F.pad(output, (0, 0, padding, 0)) if padding else output
 
 
-class MechanismCache(Cache):
+class MechanismCache(Cache, Generic[M]):
     """The past of a model that attends with one of the lab's mechanisms, for `generate(past_key_values=...)`.
 
-    One object serves one text (or batch of texts): make a new one, or `reset()`, for the next.
+    One object is for one text (or batch of texts): make a new one, or call `reset()`, for the next.
 
     Args:
         model: a model after `swap_attention`, or its config.
 
     Raises:
-        ValueError: if the model's attention is not the one this cache belongs to.
+        ValueError: if the model's attention is not that of this cache.
     """
 
-    mechanism: str
-    state: type[State]
+    mechanism: type[M]
+    state: Callable[[M], State]
+    layers: list[StateLayer]  # type: ignore[assignment]  # the base class has a list of any kind of layer
 
     def __init__(self, model: PreTrainedModel | PreTrainedConfig) -> None:
         config = getattr(model, "config", model)
         if not isinstance(config, PreTrainedConfig):
             raise ValueError(f"model: got {type(model).__name__}, wanted a model after swap_attention, or its config")
-        self.choice = attention_choice(config)
-        if self.choice["name"] != self.mechanism:
+        attention = mechanism_in(config)
+        if type(attention) is not self.mechanism:
             raise ValueError(
-                f"model: got one with {self.choice['name']!r} attention, wanted {self.mechanism!r} for a "
-                f"{type(self).__name__}; call swap_attention(model, {self.mechanism!r}) first")
-        self.config = config
-        options = {name: value for name, value in self.choice.items() if name != "name"}
-        new_state = partial(self.state, **options)
+                f"model: got one with {attention.name!r} attention, wanted {self.mechanism.name!r} for a "
+                f"{type(self).__name__}; call swap_attention(model, {self.mechanism.name!r}) first")
+        self.attention, self.config = attention, config
+        new_state = partial(type(self).state, self.attention)
         super().__init__(layers=[StateLayer(new_state) for _ in range(config.num_hidden_layers)])
 
     def nbytes(self) -> int:
-        """Return the bytes of memory that the cache holds, as allocated (storages, not views)."""
+        """Return the bytes of memory that the cache has allocated (storages, not views)."""
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
                     for layer in self.layers for t in layer.tensors()}
         return sum(storages.values())
+
+    def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4) -> int:
+        """Return `nbytes()` after `length` tokens, from the closed form of `bytes_of`.
+
+        Args:
+            length: tokens read.
+            batch: rows.
+            itemsize: bytes per element of keys and values.
+        """
+        return self.bytes_of(self.attention, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
+
+    @classmethod
+    def bytes_of(cls, mechanism: M, length: int, sizes: CacheSizes) -> int:
+        """Return the bytes of a cache after `length` tokens: entries, and `beside` for all other tensors."""
+        return sizes.layers * (sizes.entries(mechanism.cache_entries(length)) + cls.beside(mechanism, length, sizes))
+
+    @staticmethod
+    def beside(mechanism: M, length: int, sizes: CacheSizes) -> int:
+        """Return the bytes of a layer besides its entries: rotary tables, scores, queries."""
+        return 0

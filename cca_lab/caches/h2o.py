@@ -1,6 +1,6 @@
-"""The decode-time cache of H2O: the last tokens, the heavy hitters, and the attention each received so far.
+"""The decode-time cache of H2O: the last tokens, the heavy hitters, and their accumulated attention.
 
-A chunk attends first, to what is kept and to its own past, and evicts then, once, down to the budget:
+A chunk first attends to the stored entries and its own past, and then evicts, once, down to the budget:
 
     min(t, heavy + recent) entries for each KV head after t tokens, and a score for each entry
 
@@ -9,15 +9,21 @@ mechanism gives over the whole text with `prompt=P`; token by token from the fir
 Other chunks read more than single tokens would, because nothing is evicted inside a chunk.
 """
 
+from dataclasses import replace
+from typing import Self
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
-from cca_lab.caches.base import MechanismCache, Rotation, append, with_rows
-from cca_lab.caches.sizes import cache_sizes
-from cca_lab.mechanisms.h2o import budget
+from cca_lab.attention.rotary import Rotation
+from cca_lab.caches.base import MechanismCache
+from cca_lab.caches.sizes import CacheSizes
+from cca_lab.caches.state import NO_TOKENS, Draw, append, none_of, with_rows
+from cca_lab.mechanisms.h2o import H2O
 
-ROWS_AT_ONCE = 512  # of the explicit weights that scores need, so that a long prompt needs no L x L matrix
+ROWS_AT_ONCE = 512  # rows of explicit weights for the scores; a long prompt then needs no L x L matrix
 
 
 class H2OState:
@@ -27,25 +33,24 @@ class H2OState:
         seen: tokens read so far.
         heavy, recent: the budget in tokens; fixed by the first chunk if the options are shares of a prompt.
         key, value: (B, Hk, n, D), n = min(seen, heavy + recent) once the prompt is read.
-        score: (B, Hk, n), attention received while kept, in at least float32.
+        score: (B, Hk, n), accumulated attention while stored, in at least float32.
     """
 
-    def __init__(self, *, heavy: int | float, recent: int | float, prompt: int = 1,
-                 backend: str = "auto") -> None:
-        self.shares = heavy, recent
-        self.heavy = self.recent = 0
-        self.prompt = prompt
-        self.seen = 0
-        self.key = self.value = self.score = None
+    key = value = score = NO_TOKENS
+
+    def __init__(self, mechanism: H2O) -> None:
+        self.mechanism, self.prompt = mechanism, mechanism.prompt
+        self.heavy = self.recent = self.seen = 0
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Read T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
+        """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
         if self.seen == 0:
-            self.heavy, self.recent = budget(*self.shares, max(self.prompt, key.shape[2]))
-        score = torch.zeros(key.shape[:3], dtype=accumulation_dtype(key.dtype), device=key.device)
+            self.heavy, self.recent = self.mechanism.budget(max(self.prompt, key.shape[2]))
+            self.key, self.value = none_of(key), none_of(value)
+            self.score = key.new_zeros((*key.shape[:2], 0), dtype=accumulation_dtype(key.dtype))
         self.key, self.value = append(self.key, key), append(self.value, value)
-        self.score = score if self.score is None else torch.cat([self.score, score], dim=2)
+        self.score = F.pad(self.score, (0, key.shape[2]))
         self.seen += key.shape[2]
         output = self._attend(query, scale)
         if self.seen >= self.prompt:
@@ -53,20 +58,20 @@ class H2OState:
         return output
 
     def _attend(self, query: Tensor, scale: float) -> Tensor:
-        """Attend to the kept tokens and the chunk's own past, and add up what each token receives."""
+        """Attend to the stored tokens and the chunk's own past, and update the accumulated attention."""
         entries, kv_heads = self.key.shape[2], self.key.shape[1]
         past, done = entries - query.shape[2], []
         for rows in torch.arange(query.shape[2], device=query.device).split(ROWS_AT_ONCE):
             stop = past + int(rows[-1]) + 1
             visible = torch.arange(stop, device=query.device) <= past + rows[:, None]  # (R, stop)
             weights, _ = masked_matrix(query[:, :, rows], self.key[:, :, :stop], visible[None, None], scale)
-            received = weights.detach().unflatten(1, (kv_heads, -1)).mean(2).sum(-2)   # (B, Hk, stop)
-            self.score[:, :, :stop] += received
+            attention = weights.detach().unflatten(1, (kv_heads, -1)).mean(2).sum(-2)  # (B, Hk, stop)
+            self.score[:, :, :stop] += attention
             done.append(weigh(weights, self.value[:, :, :stop]).to(query.dtype))
         return torch.cat(done, dim=2)
 
     def _evict(self) -> None:
-        """Keep the recent entries and the heaviest of the others; of equal scores the older one goes first."""
+        """Keep recent entries and the others with the highest scores; of equal ones evict the older first."""
         extra = self.key.shape[2] - self.heavy - self.recent
         if extra <= 0:
             return
@@ -78,56 +83,40 @@ class H2OState:
         entries = kept[..., None].expand(-1, -1, -1, self.key.shape[3])
         self.key, self.value = self.key.gather(2, entries), self.value.gather(2, entries)
 
-    def tensors(self) -> list[Tensor]:
-        """Return every tensor that is stored."""
-        return [tensor for tensor in (self.key, self.value, self.score) if tensor is not None]
+    def fill(self, length: int, heads: int, draw: Draw) -> None:
+        """Fill the state as after a prompt of `length` tokens, see `State.fill`."""
+        self.seen, (self.heavy, self.recent) = length, self.mechanism.budget(max(self.prompt, length))
+        entries = length if length < self.prompt else min(length, self.heavy + self.recent)
+        self.key, self.value = (draw(entries) for _ in range(2))
+        self.score = draw(entries)[..., 0].abs().float()
 
-    def select(self, rows: Tensor) -> "H2OState":
-        """Return a new state made of the given batch rows, int64, repetition allowed."""
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors that the state stores."""
+        return [self.key, self.value, self.score] if self.seen else []
+
+    def select(self, rows: Tensor) -> Self:
+        """Return a new state with the given batch rows, int64; rows may be repeated."""
         return with_rows(self, rows, "key", "value", "score")
 
 
-class H2OCache(MechanismCache):
+class H2OCache(MechanismCache[H2O]):
     """The cache for generating with H2O: `model.generate(ids, past_key_values=H2OCache(model))`.
 
-    Holds at most heavy + recent entries a KV head and a score for each, however long the text. The prompt is
-    read densely, so the first chunk needs the memory of all its tokens until it is read. Scores need explicit
-    attention weights: there is no fused form. Beam search works; rows of different length must be padded on
+    It stores at most heavy + recent entries per KV head and a score for each, however long the text. The prompt
+    is read densely, so the first chunk needs the memory of all its tokens until it is read. Scores need explicit
+    attention weights: there is no fused kernel. Beam search works; rows of different length must be padded on
     the left, and each row then has its own prompt.
     """
 
-    mechanism = "h2o"
+    mechanism = H2O
     state = H2OState
 
     def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4, first: int = 1) -> int:
-        """Return `nbytes()` after `length` tokens, from the closed form of `h2o_cache_bytes`.
+        """Return `nbytes()` after `length` tokens, of which the first chunk had `first`; Args as in the base class."""
+        read = replace(self.attention, prompt=max(first, self.attention.prompt))
+        return self.bytes_of(read, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
 
-        Args:
-            length: tokens read.
-            batch: rows.
-            itemsize: bytes of an element of keys and values.
-            first: tokens of the first chunk.
-        """
-        prompt = max(first, self.choice.get("prompt", 1))
-        heavy, recent = budget(self.choice["heavy"], self.choice["recent"], prompt)
-        return h2o_cache_bytes(
-            length, heavy=heavy, recent=recent, prompt=prompt, batch=batch, itemsize=itemsize,
-            **cache_sizes(self.config))
-
-
-def h2o_cache_bytes(length: int, *, heavy: int, recent: int, layers: int, kv_heads: int, head_dim: int,
-                    prompt: int = 1, batch: int = 1, itemsize: int = 4) -> int:
-    """Return the bytes of an H2O cache after `length` tokens.
-
-        B Hk n (2 D itemsize + score)   a layer,   n = min(t, heavy + recent), or t inside the prompt
-
-    with a score of 4 bytes, or 8 in float64. The paper counts keys and values only.
-
-    Args:
-        length: tokens read, t.
-        heavy, recent: the budget in tokens.
-        prompt: tokens before the first eviction.
-        itemsize: bytes of an element of keys and values.
-    """
-    entries = length if length < prompt else min(length, heavy + recent)
-    return layers * batch * kv_heads * entries * (2 * head_dim * itemsize + max(4, itemsize))
+    @staticmethod
+    def beside(mechanism: H2O, length: int, sizes: CacheSizes) -> int:
+        """Return the bytes of a layer for the scores, which the paper does not count: 4 per entry, 8 in float64."""
+        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4, sizes.itemsize)

@@ -10,7 +10,7 @@ from cca_lab.extras import advice
 
 
 class Commands(TyperGroup):
-    """The commands; one that needs an extra which is not installed says so in one line, with exit status 2."""
+    """The commands; if one needs an extra that is not installed, one line says so, with exit status 2."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""

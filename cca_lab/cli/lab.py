@@ -1,4 +1,4 @@
-"""Commands that keep and walk through the lab itself."""
+"""Commands that check the installation, run the notebooks and maintain the shipped data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,7 @@ def native() -> None:
     library = native_build.library()
     with door():
         if not library.is_file() and not native_build.missing():
-            typer.echo("compiling: half a minute", err=True)
+            typer.echo("compiling, about half a minute", err=True)
         native.load()
     typer.echo(f"native op: {library}\n" + (
         f'backend "auto" does not take it, because {native_build.SWITCH}=0' if native_build.switched_off() else
@@ -38,8 +38,8 @@ def native() -> None:
 def walkthrough(
     start: Start = None,
     only: Only = None,
-    out: Annotated[Path, out_folder("Where notebooks, pages and summary go.")] = Path("build/walkthrough"),
-    html: Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages.")] = True,
+    out: Annotated[Path, out_folder("Folder for the notebooks, pages and summary.")] = Path("build/walkthrough"),
+    html: Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages too.")] = True,
     folder: Folder = None,
 ) -> None:
     """Run the notebooks in order, and write pages and a summary."""
@@ -63,7 +63,7 @@ def notebooks(start: Start = None, only: Only = None, folder: Folder = None) -> 
 
 
 @app.command(hidden=True)
-def checksums(write: Annotated[bool, typer.Option("--write", help="Write them anew.")] = False) -> None:
+def checksums(write: Annotated[bool, typer.Option("--write", help="Write them again instead.")] = False) -> None:
     """Verify the checksums of the shipped data (for maintainers: write them)."""
     from cca_lab import checksums as sums
     from cca_lab.paths import data_folder
@@ -80,8 +80,8 @@ def checksums(write: Annotated[bool, typer.Option("--write", help="Write them an
 @app.command(hidden=True)
 def readme() -> None:
     """Write the README's tables and figures from data/ (for maintainers)."""
-    from cca_lab.commands import readme as tables
-    from cca_lab.commands import readme_figures
+    from cca_lab.experiments import readme as tables
+    from cca_lab.experiments import readme_figures
 
     with door():
         typer.echo(f"written: {tables.write()}, {readme_figures.write()}")

@@ -1,4 +1,4 @@
-"""Commands that measure speed and look at kernels."""
+"""Commands that measure speed and inspect kernels."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,24 +8,24 @@ import typer
 from cca_lab.cli.command import App
 from cca_lab.cli.options import ResultFile, check_option, door, out_folder
 
-bench = App(name="bench", no_args_is_help=True, help="Measure on this machine.")
-kernels = App(name="kernels", no_args_is_help=True, help="Look at the Triton kernels.")
+bench = App(name="bench", no_args_is_help=True, help="Measure speed and memory on this machine.")
+kernels = App(name="kernels", no_args_is_help=True, help="Inspect the Triton kernels.")
 
-Rounds = Annotated[int, typer.Option(help="Interleaved rounds behind every median.")]
+Rounds = Annotated[int, typer.Option(help="Interleaved rounds; each time is the median over them.")]
 
 
 @bench.command("attention")
 def bench_attention(
     out: ResultFile = None,
-    length: Annotated[list[int] | None, typer.Option(help="A length; may be given several times.",
-                                                     show_default="2048 to 32768")] = None,
-    window: Annotated[list[int] | None, typer.Option(help="A local window; may be given several times.",
+    length: Annotated[list[int] | None, typer.Option(help="Sequence length, in tokens; repeatable.",
+                                                     show_default="2048 to 32768, doubling")] = None,
+    window: Annotated[list[int] | None, typer.Option(help="Local window, in tokens; repeatable.",
                                                      show_default="256 and 1024")] = None,
     rounds: Rounds = 5,
-    memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Measure the peak memory too.")] = True,
-    native: Annotated[bool | None, typer.Option("--native/--no-native", help="Measure the native operator too.",
-                                                show_default="where it can be built")] = None,
-    figure: Annotated[Path | None, typer.Option(help="PNG file to draw the roofline into.", show_default="none",
+    memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Measure peak memory too.")] = True,
+    native: Annotated[bool | None, typer.Option("--native/--no-native", help="Measure the native C++ op too.",
+                                                show_default="if it can be built")] = None,
+    figure: Annotated[Path | None, typer.Option(help="PNG file to write, with the roofline.", show_default="none",
                                                 callback=check_option)] = None,
 ) -> None:
     """Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, memory."""
@@ -38,10 +38,10 @@ def bench_attention(
 @bench.command("decode")
 def bench_decode(
     out: ResultFile = None,
-    length: Annotated[list[int] | None, typer.Option(help="Tokens in the cache; may be given several times.",
-                                                     show_default="4096 to 131072")] = None,
-    cache: Annotated[list[str] | None, typer.Option(help="A mechanism; may be given several times.",
-                                                    show_default="all that have a cache")] = None,
+    length: Annotated[list[int] | None, typer.Option(help="Tokens read before the timed ones; repeatable.",
+                                                     show_default="4096 to 131072, doubling")] = None,
+    cache: Annotated[list[str] | None, typer.Option(help="Mechanism whose cache is measured; repeatable.",
+                                                    show_default="all")] = None,
     rounds: Rounds = 3,
 ) -> None:
     """Measure one token's attention with each cache against a full cache: time, bytes, entries."""
@@ -54,16 +54,16 @@ def bench_decode(
 @bench.command("model")
 def bench_model(
     out: ResultFile = None,
-    layers: Annotated[int, typer.Option(help="Blocks.")] = 4,
-    width: Annotated[int, typer.Option(help="Residual width.")] = 256,
-    heads: Annotated[int, typer.Option(help="Heads of a block.")] = 4,
-    prompt: Annotated[list[int] | None, typer.Option(help="Tokens of a prompt; may be given several times.",
+    layers: Annotated[int, typer.Option(help="Transformer blocks.")] = 4,
+    width: Annotated[int, typer.Option(help="Width of the residual stream; a multiple of the heads.")] = 256,
+    heads: Annotated[int, typer.Option(help="Heads per block.")] = 4,
+    prompt: Annotated[list[int] | None, typer.Option(help="Tokens per prompt; repeatable.",
                                                      show_default="1024 and 8192")] = None,
-    attention: Annotated[list[str] | None, typer.Option(help="A mechanism; may be given several times.",
+    attention: Annotated[list[str] | None, typer.Option(help="Mechanism to measure beside full; repeatable.",
                                                         show_default="cca, dga, streaming_llm, lococo")] = None,
     rounds: Rounds = 3,
 ) -> None:
-    """Measure a GPT-2 of random weights: first token, next tokens and a training step, attention by attention."""
+    """Measure a GPT-2 of random weights with each attention: first token, next tokens and a training step."""
     from cca_lab.bench.model import ATTENTIONS, PROMPTS, run
 
     with door():
@@ -73,19 +73,23 @@ def bench_model(
 
 @bench.command("gpu")
 def bench_gpu(
-    out: Annotated[Path, out_folder("Folder for gpu.json and the figures.")],
+    out: Annotated[Path, out_folder("Folder for gpu.json, a JSON file per section and the figures.")],
 ) -> None:
-    """Check and measure the kernels on one GPU, in ten minutes; interpreted and tiny under TRITON_INTERPRET=1."""
-    from cca_lab.bench.gpu import run
+    """Check and time the kernels on one GPU, within ten minutes; TRITON_INTERPRET=1 tries it at tiny sizes without."""
+    from cca_lab.bench.gpu.run import run
 
     with door():
         run(out)
 
 
 @kernels.command("report")
-def kernels_report(out: ResultFile = None) -> None:
-    """Compile every kernel for four targets, without a GPU, and show what each takes."""
-    from cca_lab.commands.kernels import report
+def kernels_report(
+    target: Annotated[list[str] | None, typer.Option(help="Target to compile for; repeatable.",
+                                                     show_default="sm_80, sm_90, sm_100 and gfx942")] = None,
+    out: ResultFile = None,
+) -> None:
+    """Compile every kernel for each target, without a GPU, and show the registers, memory and instructions it uses."""
+    from cca_lab.experiments.kernels import report
 
     with door():
-        report(out)
+        report(out, targets=target)

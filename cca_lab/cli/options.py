@@ -1,4 +1,4 @@
-"""What several commands share: options, and the door that turns bad input into one line."""
+"""What several commands share: options, and the entry point that turns an error of the user into one line."""
 
 import json
 from collections.abc import Iterator
@@ -12,36 +12,38 @@ from cca_lab.outputs import check_file, check_folder
 from cca_lab.recipe import Diverged, FinetuneConfig, Reading
 
 NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
-FINETUNING, READING = FinetuneConfig(), Reading()  # whose defaults the options show
+FINETUNING, READING = FinetuneConfig(), Reading()  # the help shows their defaults
 
-Start = Annotated[str | None, typer.Option("--from", help="First notebook to run, such as 05.")]
-Only = Annotated[str | None, typer.Option("--only", help="The one notebook to run, such as 01.")]
-Folder = Annotated[Path | None, typer.Option("--folder", help="Folder of the notebooks.",
+Start = Annotated[str | None, typer.Option("--from", help="First notebook to run, by its number, such as 05.",
+                                                show_default="the first")]
+Only = Annotated[str | None, typer.Option("--only", help="The only notebook to run, such as 01.", show_default="all")]
+Folder = Annotated[Path | None, typer.Option("--folder", help="Folder that holds the notebooks.",
                                              show_default="notebooks/ of the clone")]
-Model = Annotated[str, typer.Option(help="A model's folder, or its name on the hub.")]
-Group = Annotated[int | None, typer.Option(help="Tokens a group.", show_default="the mechanism's")]
-Window = Annotated[int | None, typer.Option(help="Local window.", show_default="the mechanism's")]
+Model = Annotated[str, typer.Option(help="Folder of a model, or its name on the Hugging Face hub.")]
+Group = Annotated[int | None, typer.Option(help="Tokens per group.", show_default="the mechanism's default")]
+Window = Annotated[int | None, typer.Option(help="Local window, in tokens.", show_default="the mechanism's default")]
 Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", show_default="none",
-                                                  help="Another option of the mechanism, such as gamma=0.2.")]
-Length = Annotated[int | None, typer.Option(help="Tokens of a sequence.",
+                                                  help="Option of the mechanism, such as gamma=0.2; repeatable.")]
+Length = Annotated[int | None, typer.Option(help="Tokens per sequence.",
                                             show_default="the model's context, at most 1024")]
-Text = Annotated[str | None, typer.Option(help="A text file, a folder, or hub:NAME.",
-                                          show_default="the standard library")]
-Strategy = Annotated[str, typer.Option(help="full, qkv (W^Q, W^K, W^V only), compressor (LoCoCo's) or none.")]
-Steps = Annotated[int, typer.Option(help="Optimizer steps of a finetuning.")]
-Rate = Annotated[float, typer.Option(help="After warm-up.")]
-Optimizer = Annotated[str, typer.Option(help="adamw, or muon for the blocks' matrices.")]
-Grow = Annotated[float, typer.Option(help="Share of the steps over which groups grow from 2 tokens to their size.")]
-Precision = Annotated[str, typer.Option(help="float32, bf16, or auto: bf16 where it is faster.")]
-Rows = Annotated[int, typer.Option(help="Sequences a step, over all processes.")]
-TextShare = Annotated[float, typer.Option(help="Share of sequences that are text, the rest are questions.")]
+Text = Annotated[str | None, typer.Option(help="Text to read: a file, a folder, or hub:NAME for a data set.",
+                                          show_default="Python's standard library")]
+Strategy = Annotated[str, typer.Option(help="Weights to train: full, qkv (W^Q, W^K, W^V), compressor "
+                                           "(LoCoCo's module) or none.")]
+Steps = Annotated[int, typer.Option(help="Optimizer steps per finetuning run.")]
+Rate = Annotated[float, typer.Option(help="Learning rate after warm-up; falls linearly to a tenth.")]
+Optimizer = Annotated[str, typer.Option(help="adamw; or muon for the matrices of the blocks, AdamW for the rest.")]
+Grow = Annotated[float, typer.Option(help="Share of the steps (0 to 1) in which groups grow from 2 tokens.")]
+Precision = Annotated[str, typer.Option(help="float32, bf16, or auto (bf16 where it is faster).")]
+Rows = Annotated[int, typer.Option(help="Sequences per step, over all processes.")]
+TextShare = Annotated[float, typer.Option(help="Share of sequences (0 to 1) that are text; the rest are questions.")]
 
 
 @contextmanager
 def door() -> Iterator[None]:
-    """Turn what was wrong with the input or the machine into one line and exit status 2; Diverged into 3.
+    """Turn an error of the input or the machine into one line and exit status 2; `Diverged` into status 3.
 
-    A ValueError says what was wrong with the input, an OSError which file could not be read or written.
+    A ValueError says what is wrong with the input, an OSError which file cannot be read or written.
     """
     try:
         yield
@@ -63,7 +65,7 @@ def _line(error: BaseException) -> str:
 
 
 def check_option(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Check the file that an option names, if it was given."""
+    """Check that the file which an option names can be written, if the option was given."""
     with door():
         return value if value is None else check_file(value, param.name)
 
@@ -74,20 +76,20 @@ def _folder(param: typer.CallbackParam, value: Path) -> Path:
 
 
 def out_folder(words: str) -> typer.models.OptionInfo:
-    """Return the option that names a folder to write to."""
+    """Return the option for a folder to write to; `words` is its help text."""
     return typer.Option(help=words, callback=_folder)
 
 
 def json_file(default: str = "none") -> typer.models.OptionInfo:
-    """Return the option that names a JSON file to write."""
+    """Return the option for a JSON file to write; `default` is what its help shows."""
     return typer.Option(help="JSON file to write.", show_default=default, callback=check_option)
 
 
 def given(attention: str | None, options: list[str] | None = None, **named: object) -> dict:
-    """Return the options of a mechanism that were given; values are JSON, or text where they are not.
+    """Return the options given for a mechanism; a value is parsed as JSON, or else kept as text.
 
     Raises:
-        ValueError: for one without "=", one given twice, or one that the mechanism does not take.
+        ValueError: for an option without "=", given twice, or not taken by the mechanism.
     """
     from cca_lab.models.choice import written_choice
 
@@ -100,7 +102,7 @@ def given(attention: str | None, options: list[str] | None = None, **named: obje
             raise ValueError(f"{name}: given twice, wanted once; leave one out")
         try:
             found[name] = json.loads(value)
-        except ValueError:  # no JSON, or a number of thousands of digits
+        except ValueError:  # not JSON, or a number of thousands of digits
             found[name] = value
     if attention is None and found:
         raise ValueError(f"{next(iter(found))}: given without --attention; name the mechanism too")
@@ -108,5 +110,5 @@ def given(attention: str | None, options: list[str] | None = None, **named: obje
 
 
 ResultFile = Annotated[Path | None, json_file()]
-TrialsFile = Annotated[Path, typer.Option(help="JSON file to write; a stopped command goes on where it stood.",
+TrialsFile = Annotated[Path, typer.Option(help="JSON file to write; what it holds already is not measured again.",
                                           callback=check_option)]

@@ -1,4 +1,4 @@
-"""What a mechanism keeps and what it forgets: its columns, what each row holds, how much each token weighs."""
+"""What a mechanism keeps and what it forgets: its columns, the coverage of each row, the effective weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ from matplotlib.patches import Patch
 
 from cca_lab.figures.style import CORE, EMPTY, FAINT, RAW, WEIGHTS, as_array, styled, tick_labels
 
-SHADE = 0.5  # exponent of the colour scale of weights, as small ones are many
+SHADE = 0.5  # exponent of the colour scale of weights, so that the many small ones can be seen
 POOLED = LinearSegmentedColormap.from_list("pooled", ["#FCEFD3", CORE])
-_SIDE = 3.1  # inches of a panel
+_SIDE = 3.1  # side of a panel in inches
 
 
 @styled
@@ -23,10 +23,10 @@ def three_views(pooling: Any, held: Any, weights: Any, *, tokens: Sequence[Any],
     """Draw one mechanism on one text: its pooling matrix, its visibility and its effective attention.
 
     Args:
-        pooling: (N, L), the columns that the last row sees and the tokens each is made of; rows sum to 1.
-        held: (L, L), how much of each token is in what a row sees: 1 raw, below 1 pooled, 0 not represented.
+        pooling: (N, L), the pooling weights of the N columns that the last row sees; rows sum to 1.
+        held: (L, L), the coverage: how row i reads token t, 1 raw, below 1 pooled, 0 not represented.
         weights: (L, L), the effective attention.
-        tokens: (L,) labels, shown up to 32 of them.
+        tokens: (L,) labels, which are shown for at most 32 tokens.
         title: of the figure.
 
     Raises:
@@ -56,11 +56,11 @@ def three_views(pooling: Any, held: Any, weights: Any, *, tokens: Sequence[Any],
 
 @styled
 def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequence[Any], title: str = "") -> Figure:
-    """Draw what one row of each mechanism holds of each token, below what full attention would have read.
+    """Draw the tokens that one row of each mechanism attends to, below the weights of full attention.
 
     Args:
-        rows: (L,) by mechanism: 1 raw, below 1 pooled, 0 forgotten.
-        weights: (L,) of the same row of full attention.
+        rows: (L,) by mechanism, the coverage of the row: 1 raw, below 1 pooled, 0 forgotten.
+        weights: (L,), the same row of full attention.
         tokens: (L,) labels.
         title: of the figure.
 
@@ -90,7 +90,7 @@ def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequenc
 
 
 def _kinds(axes: Axes, held: np.ndarray, *, square: bool = True) -> None:
-    """Colour cells by how a token is held: blue raw, orange pooled, grey not at all; masked cells stay white."""
+    """Colour cells by how a token is read: blue raw, orange pooled, grey not at all; masked cells stay white."""
     hidden, held = np.ma.getmaskarray(held), np.ma.getdata(held)
     raw, pooled = held > 1 - 1e-4, (held > 0) & (held <= 1 - 1e-4)
     two_colours = LinearSegmentedColormap.from_list("raw", [EMPTY, RAW])
@@ -107,7 +107,7 @@ def _cells(axes: Axes, matrix: Any, colours: Colormap, *, square: bool = True, *
 
 
 def _label(axes: Axes, title: str, rows: list[str] | None, columns: list[str]) -> None:
-    """Name a panel and its tokens; panels beside each other share the names of their rows."""
+    """Write a panel's title and the labels of its rows and columns; `rows` None leaves the row labels out."""
     axes.set_title(title, fontsize=9.5, fontweight="normal")
     axes.set_yticks(np.arange(len(rows)) + 0.5 if rows else [], rows or [], rotation=0)
     axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=90)

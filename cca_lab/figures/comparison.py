@@ -1,4 +1,4 @@
-"""All mechanisms on one model at an equal budget: where each still finds an answer, and how well it reads."""
+"""All mechanisms on one model with equal memory: where each still finds an answer, and its perplexity."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What attention costs: the count of pairs against the group size, and where the operations go."""
+"""What attention costs: the number of pairs against the group size, and the parts of the operations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from cca_lab.figures.style import INK, coloured, name_line, powers_of_two, style
 @styled
 def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, ylabel: str,
             xlabel: str = "group size $g$", title: str = "") -> Figure:
-    """Draw a cost against the group size, both axes logarithmic, and mark the least of every curve.
+    """Draw a cost against the group size, both axes logarithmic, and mark the minimum of every curve.
 
     Args:
         groups: group sizes, positive, increasing.
@@ -20,7 +20,7 @@ def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, yla
         ylabel, xlabel, title: texts.
 
     Raises:
-        ValueError: if a series has not one value for each group size.
+        ValueError: if a series does not have one value for each group size.
     """
     for name, values in series.items():
         if len(values) != len(groups):

@@ -1,4 +1,4 @@
-"""Numbers against length, and numbers side by side."""
+"""Values against the length, and bars side by side."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from cca_lab.figures.style import INK, SERIES, coloured, name_line, powers_of_tw
 @styled
 def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
            xlabel: str = "tokens $L$", title: str = "") -> Figure:
-    """Draw how something grows with the length, both axes in powers of two, each curve named at its end.
+    """Draw how a quantity grows with the length, both axes in powers of two, each curve named at its end.
 
     Args:
         lengths: positive, increasing.
@@ -19,7 +19,7 @@ def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, y
         ylabel, xlabel, title: texts.
 
     Raises:
-        ValueError: if a series has not one value for each length.
+        ValueError: if a series does not have one value for each length.
     """
     for name, values in series.items():
         if len(values) != len(lengths):
@@ -42,8 +42,8 @@ def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: 
         values: by name, not negative.
         xlabel: what the values are, with their unit.
         title: of the figure.
-        numbers: format of the number at the end of each bar; three digits by default.
-        logarithmic: whether the axis is; then every value must be positive.
+        numbers: format of the number at the end of each bar; three significant digits by default.
+        logarithmic: whether the axis is logarithmic; then every value must be positive.
     """
     figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.38 * len(values)))
     drawn = axes.barh(list(values), list(values.values()), color=SERIES[0], height=0.62)
@@ -62,7 +62,7 @@ def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: 
 
 
 def _written(value: float, form: str | None) -> str:
-    """Write a number in a format, or with three digits and without an exponent."""
+    """Format a number, by default with three significant digits and without an exponent."""
     if form is not None:
         return format(value, form)
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

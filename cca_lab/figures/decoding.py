@@ -1,4 +1,4 @@
-"""Figures of decoding: what a cache holds after each token, and how bytes and times grow with the context."""
+"""Figures of decoding: the entries of a cache after each token, and bytes and times against the context."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from cca_lab.figures.style import CORE, EMPTY, FAINT, INK, RAW, SERIES, as_array, coloured, styled
 
-LEAST_SHARE = 1e-9  # what is less of a token is rounding
-_CELL, _LINE = 0.62, 0.32  # inches of an entry and of a row
-_APART = 0.055  # of the height, between the names at the ends of lines
+LEAST_SHARE = 1e-9  # a smaller share of a token is rounding error
+_CELL, _LINE = 0.62, 0.32  # width of an entry and height of a row, in inches
+_APART = 0.055  # least distance between names at the ends of lines, as a share of the height
 
 
 @styled
@@ -23,12 +23,12 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
     """Draw the entries of caches, one panel each: a row after every token, a cell for every entry.
 
     Args:
-        caches: by name, (n, L) matrices after 1, 2, 3 ... tokens: row e holds the share of each token in entry e.
+        caches: by name, (n, L) matrices after 1, 2, 3 ... tokens: row e is the share of each token in entry e.
         tokens: (L,) the words.
-        waiting: by name, after each token, the entries that are stored and that the next token does not read.
+        waiting: by name, after each token, the entries that are stored but not read by the next token.
 
     Raises:
-        ValueError: if a cache has not one matrix for each token, or a matrix does not fit the tokens.
+        ValueError: if a cache does not have one matrix for each token, or a matrix does not fit the tokens.
     """
     panels = {name: [as_array(matrix).astype(float) for matrix in matrices] for name, matrices in caches.items()}
     for name, matrices in panels.items():
@@ -40,10 +40,10 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
     figure, grid = plt.subplots(1, len(panels), squeeze=False, width_ratios=widths, sharey=True,
                                 figsize=(_CELL * sum(widths) + 0.9, _LINE * len(tokens) + 0.9))
     for axes, (name, matrices), width in zip(grid[0], panels.items(), widths, strict=True):
-        asleep = (waiting or {}).get(name, [()] * len(tokens))
-        for row, (matrix, sleeping) in enumerate(zip(matrices, asleep, strict=True)):
+        unread_by_row = (waiting or {}).get(name, [()] * len(tokens))
+        for row, (matrix, unread) in enumerate(zip(matrices, unread_by_row, strict=True)):
             for place, shares in enumerate(matrix):
-                _entry(axes, row, place, shares, tokens, waits=place in sleeping)
+                _entry(axes, row, place, shares, tokens, waits=place in unread)
         axes.set(xlim=(-0.05, width + 0.05), ylim=(len(tokens), 0), xticks=[], title=name)
         axes.set_yticks(np.arange(len(tokens)) + 0.5, tokens)
         axes.tick_params(length=0)
@@ -56,7 +56,7 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
 
 
 def _entry(axes: Axes, row: int, place: int, shares: np.ndarray, tokens: Sequence[str], *, waits: bool) -> None:
-    """Draw one entry, named by its tokens, two in a line."""
+    """Draw one entry and write its tokens into it, two in a line."""
     names = [tokens[token] for token in np.flatnonzero(shares > LEAST_SHARE)]
     raw = len(names) == 1
     axes.add_patch(Rectangle((place + 0.04, row + 0.06), 0.92, 0.88, facecolor=RAW if raw else CORE, linewidth=0,
@@ -69,18 +69,18 @@ def _entry(axes: Axes, row: int, place: int, shares: np.ndarray, tokens: Sequenc
 @styled
 def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
                     measured: Mapping[str, Mapping[float, float]] | None = None, title: str = "") -> Figure:
-    """Draw how something grows with the context, one line a method, both axes logarithmic.
+    """Draw how a quantity grows with the context, one line per method, both axes logarithmic.
 
     Args:
         lengths: tokens of the context, positive, increasing.
         series: positive values by name, one for each length; at most six names.
         ylabel: what the values are, with their unit.
-        measured: by name, values at some lengths, drawn as dots on a line that is computed; without it every
-            point of the lines has a dot.
+        measured: by name, measured values at some lengths, drawn as dots on the computed lines; without it,
+            every point of the lines has a dot.
         title: of the figure.
 
     Raises:
-        ValueError: for more lines than colours, a series of another length, or dots without a line.
+        ValueError: for more lines than colours, a series of the wrong length, or dots without a line.
     """
     _check_names(series)
     for name, values in series.items():
@@ -105,7 +105,7 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
 
 
 def _name_ends(axes: Axes, ends: Mapping[str, float]) -> None:
-    """Write each name to the right of where its line ends, moved apart where they would overlap."""
+    """Write each name to the right of the end of its line, and move names apart where they would overlap."""
     low, high = np.log(axes.get_ylim())
     colours = dict(coloured(ends))
     order = sorted(ends, key=ends.get)
@@ -116,9 +116,9 @@ def _name_ends(axes: Axes, ends: Mapping[str, float]) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Move ascending places apart until neighbours are at least `gap` from each other.
+    """Move ascending places apart until neighbours are at least `gap` apart.
 
-    Each run that is too dense is centred on the mean of its own places.
+    A run of places that is too dense is spread evenly around the mean of its places.
     """
     runs: list[list[float]] = []
     for place in places:
@@ -130,16 +130,16 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def _bottom(run: Sequence[float], gap: float) -> float:
-    """Return the lowest place of a run that is spread around its mean."""
+    """Return the lowest place of a run once it is spread around its mean."""
     return sum(run) / len(run) - gap * (len(run) - 1) / 2
 
 
 @styled
 def token_times(milliseconds: Mapping[str, Sequence[float]], *, title: str = "") -> Figure:
-    """Draw the time of each decoded token, one panel a method, with a common logarithmic scale.
+    """Draw the time of each decoded token, one panel per method, with a common logarithmic scale.
 
     Args:
-        milliseconds: by name, positive, of the first, second, third ... decoded token; at most six names.
+        milliseconds: by name, the positive times of the first, second, third ... decoded token; at most six names.
         title: of the figure.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Drawings: what is made of what, and how the parts of the lab hang together."""
+"""Diagrams: mixing matrices, the parts of the lab and how they are linked, vectors in the plane."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -26,20 +26,20 @@ from cca_lab.figures.style import (
     tick_labels,
 )
 
-_THICKEST = 9.0  # points, for a weight of 1
+_THICKEST = 9.0  # line width in points for a weight of 1
 _ON_LINE = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 
 
 @styled
 def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequence[Any] | None = None,
            numbers: bool = True, title: str = "") -> Figure:
-    """Draw a mixing matrix as lines from inputs, below, up to outputs; a line is as thick as its weight.
+    """Draw a mixing matrix as lines from the inputs (below) to the outputs; width is proportional to weight.
 
     Args:
         weights: (M, L), output m is a mean of the inputs with weights[m]; such as the pooling matrix of CCA,
-            or which KV head each query head reads.
+            or the KV head that each query head reads.
         outputs, inputs: labels.
-        numbers: write the weights at the lines; not for weights of 1.
+        numbers: write each weight at its line, except weights of 1.
         title: of the figure.
     """
     weights = as_array(weights).astype(float)
@@ -67,10 +67,10 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequen
 
 @styled
 def lab_map(columns: Mapping[str, Mapping[str, bool]], links: Iterable[tuple[str, str]] = ()) -> Figure:
-    """Draw columns of boxes and the links between them; what is planned is dashed.
+    """Draw columns of boxes and the links between them; planned boxes are dashed.
 
     Args:
-        columns: for each column its boxes from top to bottom, and whether each exists already.
+        columns: for each column, its boxes from top to bottom, True for a box that exists already.
         links: pairs (box, box), each drawn as a line.
     """
     tallest = max(len(boxes) for boxes in columns.values())
@@ -93,11 +93,11 @@ def lab_map(columns: Mapping[str, Mapping[str, bool]], links: Iterable[tuple[str
 @styled
 def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Iterable[str] = (),
                       title: str = "") -> Figure:
-    """Draw vectors of the plane from the origin, with the unit circle around it.
+    """Draw vectors in the plane from the origin, with the unit circle.
 
     Args:
         vectors: (x, y) by name.
-        bold: names of those that matter; the others are thin.
+        bold: names of the vectors to emphasise; the others are thin.
         title: of the figure.
     """
     bold = set(bold)
@@ -119,13 +119,13 @@ def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Itera
 
 
 def _in_order(axes: Axes, names: Iterable[str]) -> tuple[list[Artist], list[str]]:
-    """The legend's handles and texts in the order of `names`."""
+    """Return the legend's handles and texts in the order of `names`."""
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     return [handles[name] for name in names], list(names)
 
 
 def _nodes(axes: Axes, places: Iterable[float], height: float, names: Sequence[str], colour: str) -> None:
-    """Draw named boxes in one line; nothing if there are too many to name."""
+    """Draw named boxes in one line, one for each name; without names nothing is drawn."""
     for place, name in zip(places, names, strict=False):
         box = {"boxstyle": "round,pad=0.32", "facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
         axes.text(place, height, name, ha="center", va="center", fontsize=9, zorder=3, bbox=box,

@@ -1,4 +1,4 @@
-"""What grouping does to noise and to conditioning: factors, spectra, descent paths, and the two experiments."""
+"""The effect of grouping on noise and conditioning: factors, spectra, descent paths, and the two experiments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,12 +22,12 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
     """Draw predictions as lines and measurements as dots with their intervals, in the colour of their line.
 
     Args:
-        x: one place for each value.
-        predicted: values by name, in the order of the colours.
-        measured: (value, half-width) pairs by name; only names that are predicted.
+        x: (n,) horizontal position of each value.
+        predicted: (n,) values by name, in the order of the colours.
+        measured: n pairs (value, half-width) by name; every name must also be in `predicted`.
         xlabel, ylabel, title: texts.
-        reference: further lines, dashed and grey.
-        base: of the logarithmic axes; None for linear ones.
+        reference: (n,) values of further lines by name, dashed and grey.
+        base: of the horizontal axis, where both axes are logarithmic; None for linear axes.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.8))
     for (name, values), colour in coloured(predicted.items()):
@@ -51,11 +51,11 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
 
 @styled
 def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
-    """Draw the eigenvalues of H / m above those of Hbar, and shade the range that Poincare allows Hbar.
+    """Draw the eigenvalues of H / m above those of Hbar, and shade the range of Poincare's separation theorem.
 
     Args:
         spectra: (eigenvalues of H, eigenvalues of Hbar) by title, positive; one panel each.
-        m: tokens a group.
+        m: tokens per group.
     """
     figure, panels = plt.subplots(1, len(spectra), figsize=(4.0 * len(spectra) + 0.4, 2.1), squeeze=False)
     for axes, (title, (outer, inner)) in zip(panels[0], spectra.items(), strict=True):
@@ -77,10 +77,10 @@ def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
 
 @styled
 def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
-    """Draw gradient descent on two-dimensional quadratics over the lines of equal height.
+    """Draw gradient descent on two-dimensional quadratics over their contour lines.
 
     Args:
-        panels: (H, path) by title: H (2, 2); path (steps + 1, 2), errors, the start first.
+        panels: (H, path) by title: H (2, 2); path (steps + 1, 2), the errors, the start first.
     """
     figure, row = plt.subplots(1, len(panels), figsize=(3.9 * len(panels), 3.2), squeeze=False)
     for axes, (title, (matrix, path)) in zip(row[0], panels.items(), strict=True):
@@ -101,13 +101,13 @@ def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
 @styled
 def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], x: Sequence[float], *,
                    xlabel: str, ylabel: str, logarithmic: bool = False) -> Figure:
-    """Draw values with their intervals, a panel a title, one colour a name in every panel.
+    """Draw values with their intervals, one panel per title; a name has the same colour in every panel.
 
     Args:
-        panels: (value, low, high) triples by name, by title.
-        x: one place for each triple.
+        panels: for each title, n triples (value, low, high) by name.
+        x: (n,) horizontal position of each triple.
         xlabel, ylabel: texts.
-        logarithmic: whether both axes are; otherwise a line marks zero.
+        logarithmic: whether both axes are logarithmic; otherwise a line marks zero.
     """
     figure, row = plt.subplots(1, len(panels), figsize=(3.1 * len(panels) + 1.8, 3.3), squeeze=False, sharey=True)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))

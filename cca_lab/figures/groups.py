@@ -1,4 +1,4 @@
-"""How DGA divides a text, and how each row then reads each token."""
+"""How DGA divides a text into focal tokens and groups, and how each row then reads each token."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,14 +33,14 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int], groups: S
     """Draw where each token goes: importance scores above, the text in the middle, DGA's columns below.
 
     Args:
-        tokens: L texts.
-        scores: (L,) importance of each.
-        focal: tokens that stay as they are.
-        groups: tokens of each group.
+        tokens: (L,) texts.
+        scores: (L,) importance of each token.
+        focal: indices of the tokens that stay as they are.
+        groups: token indices of each group.
         title: of the figure.
 
     Raises:
-        ValueError: if a token is in two places, or in none.
+        ValueError: unless each token is in exactly one place.
     """
     if sorted([*focal, *(t for members in groups for t in members)]) != list(range(len(tokens))):
         raise ValueError(f"focal and groups: got {list(focal)} and {[list(g) for g in groups]}, wanted each of the "
@@ -73,11 +73,11 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int], groups: S
 
 def kinds_of(reads: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]],
              groups: Sequence[Sequence[int]]) -> np.ndarray:
-    """Say for each row and token how it is read: UNREAD, FOCAL, POOLED or OPEN.
+    """Return how each row reads each token: UNREAD, FOCAL, POOLED or OPEN.
 
     Args:
-        reads: of each row its focal tokens, its groups by number and its raw tokens, as `dga.row_reads` says.
-        groups: tokens of each group.
+        reads: for each row its focal tokens, its groups by number and its raw tokens, as `dga.row_reads` returns.
+        groups: token indices of each group.
 
     Returns:
         int (L, L).

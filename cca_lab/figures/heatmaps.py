@@ -1,4 +1,4 @@
-"""Matrices whose rows are queries: attention weights, visibility, and how often each token is read."""
+"""Matrices whose rows are queries: attention weights, visible columns, and how often each token is read."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -27,10 +27,10 @@ from cca_lab.figures.style import (
 HIDDEN_CELL, CORE_CELL, RAW_CELL = range(3)
 _PAST, _FUTURE, _TOO_RARELY, _TOO_OFTEN = range(4)
 _CELL, _NUMBER_CELL, _LEAST_SIDE, _MOST_SIDE = 0.33, 0.42, 2.0, 4.6  # inches
-_LETTER = 0.09  # inches that a letter of a title takes
-_BAR = 0.04  # width of the colour bar, of a panel's longer side
+_LETTER = 0.09  # width of a letter of a title, in inches
+_BAR = 0.04  # width of the colour bar, as a share of a panel's longer side
 _ROOM = 1.15  # inches for labels and colour bar
-_WIDEST = 9.5  # inches; more panels go into the next line
+_WIDEST = 9.5  # width of a line of panels in inches; further panels go into the next line
 
 
 @styled
@@ -39,19 +39,19 @@ def heatmaps(
     row_name: str = "query", column_name: str = "key", numbers: str | None = None,
     smallest: float = 0.0, largest: float | None = None, colours: Colormap = WEIGHTS, bar: str | None = "weight",
 ) -> Figure:
-    """Draw matrices of one shape side by side, on one scale of colours.
+    """Draw matrices of one shape side by side, on one colour scale.
 
     Args:
         matrices: (R, C) each, by title.
-        rows, columns: labels, such as the tokens; shown up to 32 of them.
+        rows, columns: labels, such as the tokens; at most 32 are shown.
         row_name, column_name: what rows and columns are.
         numbers: a format such as ".2f" to write each value into its cell, except an exact 0.
-        smallest, largest: ends of the scale; the largest value of all matrices by default.
-        colours: the scale.
-        bar: what the scale shows; None to leave the scale out, where a cell is dark or it is not.
+        smallest, largest: ends of the colour scale; `largest` is the largest value of all matrices by default.
+        colours: the colour map.
+        bar: label of the colour bar; None for no colour bar, if cells have only two values.
 
     Raises:
-        ValueError: if there is no matrix, they differ in shape, or a label list does not fit.
+        ValueError: if there is no matrix, their shapes differ, or a list of labels does not fit.
     """
     arrays = {title: as_array(matrix).astype(float) for title, matrix in matrices.items()}
     shapes = {array.shape for array in arrays.values()}
@@ -102,17 +102,17 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
     if cores:
         axes.axvline(cores, color="white", linewidth=7)
     axes.set_title(title)
-    cored = {"core token": CORE} if cores else {}
-    legend_below(axes, {**cored, "raw token": RAW, "not visible": EMPTY})
+    core_entry = {"core token": CORE} if cores else {}
+    legend_below(axes, {**core_entry, "raw token": RAW, "not visible": EMPTY})
     return figure
 
 
 @styled
 def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None) -> Figure:
-    """Draw how often each row reads each token; right is once for the past and never for the future.
+    """Draw how often each row reads each token; correct is once for the past and never for the future.
 
     Args:
-        counts: integers (L, L) by title: row i reads token t so many times, raw or inside a core.
+        counts: integers (L, L) by title: how many times row i reads token t, raw or inside a core.
         tokens: labels of rows and columns.
     """
     arrays = {title: as_array(matrix).astype(int) for title, matrix in counts.items()}
@@ -135,7 +135,7 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
 
 def _panels(titles: Collection[str], shape: tuple[int, int],
             cell: float = _CELL) -> tuple[Figure, list[Axes]]:
-    """Make axes side by side, in lines if need be, each sized for its title and a matrix of square cells."""
+    """Make axes side by side, in several lines if needed, each sized for its title and a matrix of square cells."""
     height, width = (min(max(cell * side, _LEAST_SIDE), _MOST_SIDE) for side in shape)
     width = max(width, _LETTER * max(map(len, titles)))
     count = len(titles)
@@ -149,7 +149,7 @@ def _panels(titles: Collection[str], shape: tuple[int, int],
 
 
 def _colour_bar(figure: Figure, panels: list[Axes], shape: tuple[int, int], label: str) -> None:
-    """Draw the scale of the panels, as tall as the panel at the end of the first line."""
+    """Draw the colour bar of all panels, as tall as the last panel of the first line."""
     last = max((axes for axes in panels if axes.get_subplotspec().is_first_row()), key=panels.index)
     width = _BAR * max(shape) / shape[1]  # of the panel's width; its cells are square
     scale = figure.colorbar(panels[0].collections[0], cax=last.inset_axes((1 + width, 0, width, 1)), label=label)
@@ -157,13 +157,13 @@ def _colour_bar(figure: Figure, panels: list[Axes], shape: tuple[int, int], labe
 
 
 def _grid(array: np.ndarray) -> dict[str, Any]:
-    """Lines between cells, as long as the cells are large enough to need them."""
+    """Return the options for lines between cells, if the cells are large enough for them."""
     return {"linewidths": 0.6, "linecolor": "#D0D0D0"} if max(array.shape) <= 40 else {"rasterized": True}
 
 
 def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None, columns: Sequence[Any] | None,
            row_name: str, column_name: str) -> None:
-    """Name the axes, and label the ticks where the labels can be read."""
+    """Name the axes, and label the ticks if the labels can be read."""
     row_labels, column_labels = tick_labels(rows, shape[0]), tick_labels(columns, shape[1])
     axes.set_yticks(np.arange(len(row_labels)) + 0.5, row_labels, rotation=0)
     wide = any(len(label) > 2 for label in column_labels)

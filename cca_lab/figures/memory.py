@@ -1,4 +1,4 @@
-"""Figures of a memory of fixed size: how long it remembers, and how much it holds."""
+"""Figures of a memory of fixed size: how long it retains a token, and how many columns it holds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,15 +11,15 @@ from cca_lab.figures.style import EMPTY, as_array, coloured, styled
 @styled
 def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str, float] | None = None,
                 xlabel: str = "compressions since", ylabel: str = "weight left", title: str = "") -> Figure:
-    """Draw how the weight of a token fades, on a logarithmic scale, where a steady loss is a straight line.
+    """Draw the retention of a token: its weight on a logarithmic scale, where a constant rate is a straight line.
 
     Args:
         curves: weight after 0, 1, 2 ... compressions, by name; zeros are left out.
-        half_life: compressions after which half is left, by the name of a curve; marked on it.
+        half_life: compressions after which half of the weight is left, by name of the curve; drawn as a vertical line.
         xlabel, ylabel, title: texts.
 
     Raises:
-        ValueError: for a half-life of a curve that is not there.
+        ValueError: for a half-life without a curve of that name.
     """
     unknown = set(half_life or {}) - set(curves)
     if unknown:
@@ -40,10 +40,10 @@ def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str
 
 @styled
 def columns_held(counts: Mapping[str, Sequence[int]], *, title: str = "") -> Figure:
-    """Draw how many columns a cache holds after each token: a sawtooth where segments are compressed.
+    """Draw the number of columns of a cache after each token: a sawtooth if segments are compressed.
 
     Args:
-        counts: after 1, 2, 3 ... tokens, by name.
+        counts: columns after 1, 2, 3 ... tokens, by name.
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(6.4, 3.2))

@@ -1,4 +1,4 @@
-"""P_sparse in pictures: an objective over x, bounds against drawn rows, and the curves of every head."""
+"""Figures of P_sparse: an objective over x, bounds against random rows, and the curves of every head."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,18 +11,18 @@ from matplotlib.figure import Figure
 from cca_lab.figures.style import EMPTY, FAINT, INK, WRONG, as_array, coloured, styled
 
 DASHED = (0, (5, 3))
-OFF = 0.15  # of the range: points nearer to the diagonal need no name
+OFF = 0.15  # share of the range; points nearer to the diagonal are not named
 
 
 @styled
 def objectives(x: Any, curves: Mapping[str, Any], *, truth: float, wrong: str, title: str = "") -> Figure:
-    """Draw what bounds claim at each x, and the value that they must stay below.
+    """Draw the lower bounds that are claimed at each x, and the value that they must not exceed.
 
     Args:
-        x: (n,) positive, rising.
+        x: (n,) positive, increasing.
         curves: (n,) by name.
         truth: P_sparse.
-        wrong: name of the curve that is drawn as an error.
+        wrong: name of the curve that is drawn as wrong.
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(7.0, 3.2))
@@ -39,15 +39,15 @@ def objectives(x: Any, curves: Mapping[str, Any], *, truth: float, wrong: str, t
 @styled
 def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str, Any], *, bracket: Any = None,
            wrong: Sequence[str] = (), title: str = "") -> Figure:
-    """Draw the share of drawn rows that are sparse, with its error, and bounds on it.
+    """Draw the share of random rows that are sparse, with its error, and bounds on it.
 
     Args:
-        lengths: (n,) rising.
-        drawn: (n,) shares.
-        errors: (n,) half-widths.
-        curves: (n,) by name.
+        lengths: (n,) increasing.
+        drawn: (n,) shares of sparse rows in a random sample.
+        errors: (n,) half-widths of their intervals.
+        curves: (n,) bounds by name.
         bracket: (n, 2) lower and upper ends, shaded; None to leave it out.
-        wrong: names of curves that are drawn as errors.
+        wrong: names of curves that are drawn as wrong.
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.7))
@@ -69,18 +69,18 @@ def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str,
 @styled
 def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = None, predicted_at: Any = None,
                 predicted_rate: float | None = None, title: str = "") -> Figure:
-    """Draw P_sparse against the length for every head, one colour a rate (DGA, Figures 2b and 7).
+    """Draw P_sparse against the length for every head, one colour per rate rho (DGA, Figures 2b and 7).
 
     Args:
         lengths: (n,).
         shares: (layers, H, n) by rate.
         predicted: (layers, H, k), dashed; None to leave it out.
         predicted_at: (k,) lengths of the predictions.
-        predicted_rate: whose colour the predictions take.
+        predicted_rate: the rate of the predictions, which have its colour.
         title: of the figure.
 
     Raises:
-        ValueError: unless every curve has a value for each length.
+        ValueError: unless every curve has one value for each length.
     """
     lengths = as_array(lengths)
     arrays = {rate: as_array(values) for rate, values in shares.items()}
@@ -115,12 +115,12 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
 @styled
 def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str], *, quantity: str,
               title: str = "") -> Figure:
-    """Draw predictions against what is measured, a point for each head; the diagonal is agreement.
+    """Draw predictions against measurements, one point for each head; on the diagonal they agree.
 
     Args:
         predicted: (n,) by the name of the theory, one colour each.
         measured: (n,).
-        names: (n,) written beside the points of the last theory that lie off the diagonal.
+        names: (n,) names of the heads, written beside points of the last theory that are far from the diagonal.
         quantity: what the numbers are.
         title: of the figure.
 

@@ -1,4 +1,4 @@
-"""Which program of a kernel reads which tile, and which numbers of it."""
+"""Which program of a kernel reads which tile, and which numbers in it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from cca_lab.attention.kernels.programs import Read
 from cca_lab.figures.style import FAINT, INK, RAW, SERIES, as_array, legend_below, styled, tick_labels
 
 _PALE = "#8FC1E0"
-_MOST_UNASKED = 16  # rows or columns that are numbered although no labels are given
+_MOST_UNASKED = 16  # most rows or columns that are numbered if no labels are given
 
 
 @styled
@@ -25,10 +25,10 @@ def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = No
 
     Args:
         reads: from `cca_lab.attention.kernels.programs`. Tiles may reach beyond the tensor, which is outlined.
-        rows, columns: of the tensor.
-        loaded: bool (rows, columns), the numbers that are really read, each a dot; None for no dots.
+        rows, columns: size of the tensor.
+        loaded: bool (rows, columns), the numbers that are actually read, each drawn as a dot; None for no dots.
         row_name, column_name, row_labels, column_labels: texts; labels are one for each row or column.
-        cores: how many columns, from the left, are no raw tokens; they are marked off.
+        cores: number of columns, from the left, that are not raw tokens; a line marks their end.
         numbered: whether each program's number is written into its widest tile.
         title: of the figure.
     """
@@ -63,12 +63,12 @@ def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = No
 
 
 def _inches(size: int, other: int) -> float:
-    """Length of a side whose longer one is 6 inches, at least 1.6."""
+    """Return the length of a side in inches, at least 1.6; the longer of two sides has 6 inches."""
     return max(1.6, 6.0 * min(1.0, size / other))
 
 
 def _number(axes: Axes, reads: Sequence[Read], place: float) -> None:
-    """Write each program's number into its widest tile, at a share of its width."""
+    """Write each program's number into its widest tile, at the relative position `place` of its width."""
     largest: dict[int, Read] = {}
     for read in reads:
         size, best = read.columns[1] - read.columns[0], largest.get(read.program)

@@ -1,4 +1,4 @@
-"""Who reads whom: how many layers a token needs to reach a row, and where small weights vanish."""
+"""Which tokens reach which rows, after how many layers, and where small weights become 0."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,15 +13,15 @@ from cca_lab.figures.style import CORE, EMPTY, FAINT, RAW, SKY, WRONG, as_array,
 FUTURE, NEVER, ONE_LAYER, TWO_LAYERS, MORE_LAYERS = range(5)
 _COLOURS = ListedColormap([EMPTY, WRONG, RAW, SKY, CORE])
 _MEANINGS = {"one layer": RAW, "two": SKY, "three or more": CORE, "never": WRONG, "future": EMPTY}
-_IN_LINE, _SIDE = 5, 1.75  # panels in a line, and inches of each
+_IN_LINE, _SIDE = 5, 1.75  # panels in a line, and the side of each in inches
 
 
 @styled
 def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
-    """Draw after how many layers each token reaches each row: one small panel a mechanism, rows downwards.
+    """Draw after how many layers each token reaches each row, one small panel per mechanism.
 
     Args:
-        needed: integers (L, L) by title: layers needed, 0 for never.
+        needed: integers (L, L) by title: layers needed until token t reaches row i, 0 for never.
     """
     lines = -(-len(needed) // _IN_LINE)
     figure, axes = plt.subplots(lines, min(len(needed), _IN_LINE), squeeze=False,
@@ -40,18 +40,18 @@ def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
 
 
 def _codes(layers: np.ndarray) -> np.ndarray:
-    """Turn layers needed (L, L) into what is coloured alike; what is not the past is the future, unless reached."""
+    """Turn layers needed (L, L) into colour codes; a later token counts as future unless it is reached."""
     codes = np.select([layers == 0, layers == 1, layers == 2], [NEVER, ONE_LAYER, TWO_LAYERS], MORE_LAYERS)
     return np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
 
 
 @styled
 def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]], *, title: str = "") -> Figure:
-    """Draw what is stored of a weight exp(-gap), by dtype; a curve ends where the weight becomes 0.
+    """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where the weight becomes 0.
 
     Args:
-        gaps: nats below the largest score, increasing.
-        weights: the stored weights by name of the dtype, one for each gap, 0 included.
+        gaps: (n,) nats below the largest score, increasing.
+        weights: (n,) stored weights by name of the dtype, including those that are 0.
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(6.4, 3.4))

@@ -1,4 +1,4 @@
-"""How near attention comes to the roof of a machine: time against pairs, and speed against intensity."""
+"""How close attention comes to the roofline of a machine: time against pairs, speed against intensity."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -16,8 +16,8 @@ class Point(NamedTuple):
 
     Attributes:
         pairs: query-key pairs visited, of all heads.
-        flops: the floating-point operations that they need.
-        bytes: the bytes that must be moved at least.
+        flops: the floating-point operations that the pairs need.
+        bytes: the least number of bytes that must be moved.
         seconds: the time taken.
     """
 
@@ -30,21 +30,21 @@ class Point(NamedTuple):
 @styled
 def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: float, title: str = "",
              peak_name: str = "matrix product") -> Figure:
-    """Draw measurements under the roof of the machine that they were taken on.
+    """Draw measurements under the roofline of the machine on which they were taken.
 
-    Left: time against pairs visited; no attention can be under the line on which every pair runs at the peak
-    of matrix products. Right: useful operations a second against operations a byte, under min(peak, bandwidth
+    Left: time against pairs visited; no attention can be below the line on which every pair runs at the peak
+    of matrix products. Right: useful operations per second against operations per byte, under min(peak, bandwidth
     x intensity).
 
     Args:
-        series: at most six names, each with its measurements, in any order.
-        peak: operations a second of a matrix product, measured in the same run.
-        bandwidth: bytes a second of a copy, measured in the same run.
-        title: of the figure.
+        series: measurements by name, in any order; at most six names.
+        peak: operations per second of a matrix product, measured in the same run.
+        bandwidth: bytes per second of a copy, measured in the same run.
+        title: of the left panel.
         peak_name: what the peak was measured with.
 
     Raises:
-        ValueError: without a measurement, for one that is not positive, or more names than colours.
+        ValueError: if there is no measurement, a number is not positive, or there are more names than colours.
     """
     points = [point for given in series.values() for point in given]
     if not points:
@@ -71,7 +71,7 @@ def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: f
 
 
 def _least_time(axes: Axes, points: Sequence[Point], peak: float) -> None:
-    """Draw the time of so many pairs at the peak."""
+    """Draw the time that the pairs take at the peak."""
     a_pair = min(point.flops / point.pairs for point in points)
     ends = np.array([min(point.pairs for point in points), max(point.pairs for point in points)])
     axes.plot(ends, ends * a_pair / peak, color=INK, linewidth=1.2, linestyle="--")

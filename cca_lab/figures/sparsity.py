@@ -1,4 +1,4 @@
-"""How few tokens attention rests on: maps of every head, sorted weights, numbers by head and by position."""
+"""How few tokens carry most of the attention: maps of every head, sorted weights, values by head and position."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,22 +12,22 @@ from matplotlib.figure import Figure
 
 from cca_lab.figures.style import EMPTY, FAINT, INK, SERIES, WEIGHTS, as_array, coloured, styled
 
-SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still to be seen beside one of 100 %
-LEAST_WEIGHT = 1e-6  # what a logarithmic axis shows of a weight of 0
+SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still visible beside one of 100 %
+LEAST_WEIGHT = 1e-6  # where a logarithmic axis shows a weight of 0
 
 
 @styled
 def head_maps(maps: Any, *, title: str = "") -> Figure:
     """Draw the attention map of every head, a row of panels for each layer (CCA, Figure 5).
 
-    The darkness grows with the weight to the power 0.4, so that small weights are seen too.
+    The darkness is the weight to the power 0.4, so that small weights are visible too.
 
     Args:
         maps: (layers, H, L, L), rows are queries.
         title: of the figure.
 
     Raises:
-        ValueError: unless the maps have four axes.
+        ValueError: unless the maps have four dimensions.
     """
     maps = as_array(maps)
     if maps.ndim != 4:
@@ -57,11 +57,11 @@ def head_maps(maps: Any, *, title: str = "") -> Figure:
 
 @styled
 def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "") -> Figure:
-    """Draw the weights of rows from the heaviest key on, and what the heaviest keys hold (DGA, Figure 2a).
+    """Draw the weights of rows in descending order, and their cumulative sum (DGA, Figure 2a).
 
     Args:
-        rows: (n, L) by name, n rows of attention each, all of length L; a name is one colour.
-        mass: the share that is marked where each row reaches it.
+        rows: (n, L) by name, n rows of attention each, all of length L; one colour per name.
+        mass: the cumulative weight at which each row has a dot.
         title: of the left panel.
 
     Raises:
@@ -104,11 +104,11 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
 
 @styled
 def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = None) -> Figure:
-    """Draw numbers of every head side by side, layers down and heads across, each panel with its own scale.
+    """Draw values of every head, with a row for each layer and a column for each head; panels have own scales.
 
     Args:
         values: (layers, H) by title.
-        numbers: the format of a panel's numbers, ".2f" unless given.
+        numbers: the number format of a panel, by title; ".2f" by default.
     """
     arrays = {title: as_array(array).astype(float) for title, array in values.items()}
     layers, heads = next(iter(arrays.values())).shape
@@ -128,13 +128,13 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
 @styled
 def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smoothing: int = 16,
                 title: str = "") -> Figure:
-    """Draw a statistic of the rows against the row's place in the text.
+    """Draw a statistic of the rows against the row's position in the text.
 
     Args:
-        curves: (L,) by name, one value a row.
+        curves: (L,) by name, one value per row.
         ylabel: what the values are.
-        even: (L,), what the value would be if the rows were even; None to leave it out.
-        smoothing: rows averaged into one point.
+        even: (L,), the value of a row with equal weights; None to leave it out.
+        smoothing: number of rows averaged into one point.
         title: of the figure.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.4))
@@ -151,10 +151,10 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
 
 @styled
 def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
-    """Draw how much attention each token receives, one line of bars for each layer (CCA, Appendix C.4).
+    """Draw the accumulated attention of each token, one line of bars for each layer (CCA, Appendix C.4).
 
     Args:
-        values: (layers, L) in units of an even share; NaN leaves a gap.
+        values: (layers, L) relative to equal weights, which give 1; NaN leaves a gap.
         tokens: (L,) texts under the bars.
         title: of the figure.
 
@@ -181,7 +181,7 @@ def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
 
 
 def _blocks(values: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Average neighbouring rows: the middle of each block of rows, and the mean over it."""
+    """Average blocks of rows; return the middle of each block and its mean."""
     values = as_array(values).astype(float)
     starts = range(0, len(values), size)
     middles = [start + (min(size, len(values) - start) - 1) / 2 for start in starts]

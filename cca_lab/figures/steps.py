@@ -1,4 +1,4 @@
-"""The online softmax as a row of pictures, one for each key read."""
+"""The online softmax as a row of panels, one for each key."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
     """Draw the state of a one-pass softmax after each key.
 
     Args:
-        shares: after n keys, the n numbers exp(score_t - running maximum) that make up the running sum.
+        shares: after n keys, the n numbers exp(score_t - running maximum) whose sum is the running sum.
         maxima: the running maximum after each key.
         sums: the running sum after each key.
         labels: of the keys.
 
     Raises:
-        ValueError: unless step n has n shares, a maximum and a sum.
+        ValueError: unless step n has n shares, one maximum and one sum.
     """
     steps = len(shares)
     if [len(step) for step in shares] != list(range(1, steps + 1)) or not len(maxima) == len(sums) == steps:

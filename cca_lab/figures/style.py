@@ -1,4 +1,4 @@
-"""One look for every figure of the lab, in colours that colour-blind readers can tell apart."""
+"""The style of every figure of the lab, in colours that colour-blind readers can tell apart."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -13,7 +13,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.typing import ColorType
 
-# The colours of Okabe and Ito (2008), by what they stand for here.
+# The colours of Okabe and Ito (2008), by their meaning in the figures.
 RAW = "#0072B2"      # blue: raw tokens
 CORE = "#E69F00"     # orange: core tokens
 GOOD = "#009E73"     # green
@@ -57,10 +57,10 @@ T = TypeVar("T")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw a figure in the lab's style, whatever style the caller has, and take it off pyplot's list.
+    """Draw a figure in the lab's style, for any style of the caller, and take it off pyplot's list.
 
-    Off the list, a notebook shows the figure once: where it is the value of a cell. What a drawing that fails had
-    begun is taken off as well.
+    A notebook shows a figure that is off the list only once, where it is the value of a cell. If drawing fails, the
+    unfinished figure is taken off the list as well.
     """
     @wraps(draw)
     def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -81,7 +81,7 @@ def as_array(data: Any) -> np.ndarray:
 
 
 def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
-    """Return one label a tick: those given, or 0, 1, 2 ...; none if there are too many to read.
+    """Return one label for each tick: those given, or 0, 1, 2 ...; no labels if there are too many to read.
 
     Args:
         labels: one for each of `count` ticks, or None.
@@ -99,10 +99,10 @@ def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
 
 
 def coloured(things: Iterable[T]) -> list[tuple[T, str]]:
-    """Return each thing with a colour of its own, in order.
+    """Pair each item with a colour of its own, in order.
 
     Raises:
-        ValueError: for more things than colours, which would be drawn alike or not at all.
+        ValueError: if there are more items than colours.
     """
     things = list(things)
     if len(things) > len(SERIES):
@@ -112,13 +112,13 @@ def coloured(things: Iterable[T]) -> list[tuple[T, str]]:
 
 
 def name_line(axes: Axes, name: str, x: float, y: float, colour: ColorType) -> None:
-    """Write a line's name to the right of its end (x, y), outside the axes if need be."""
+    """Write a line's name to the right of its end (x, y), even if that is outside the axes."""
     axes.annotate(name, (x, y), xytext=(7, 0), textcoords="offset points", color=colour, va="center", fontsize=9,
                   annotation_clip=False)
 
 
 def powers_of_two(axes: Axes, xlabel: str, ylabel: str, title: str) -> None:
-    """Make both axes logarithmic in powers of two, with a grid and texts."""
+    """Make both axes logarithmic in powers of two, with a grid, axis labels and a title."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
@@ -126,12 +126,12 @@ def powers_of_two(axes: Axes, xlabel: str, ylabel: str, title: str) -> None:
 
 
 def legend_below(axes: Axes, entries: dict[str, ColorType], columns: int = 3) -> None:
-    """Explain patches of colour under an axes.
+    """Draw a legend of coloured patches below the figure.
 
     Args:
-        axes: to put the legend under.
-        entries: colour by meaning, in order.
-        columns: entries in one line.
+        axes: any axes of the figure.
+        entries: the colour of each meaning, in order.
+        columns: number of entries in one line.
     """
     handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=FAINT, linewidth=0.5)
                for colour in entries.values()]

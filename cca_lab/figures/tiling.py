@@ -1,4 +1,4 @@
-"""How the square of queries and keys is cut: FlashAttention's tiles, and the parts of the blocked rung."""
+"""How the query-key matrix is cut into tiles: by FlashAttention, and by the blocked backend."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from cca_lab.attention.plan import Part
+from cca_lab.attention.plan import TileBatch
 from cca_lab.figures.style import CORE, EMPTY, FAINT, RAW, SERIES, legend_below, styled, tick_labels
 
 
 class Tile(Enum):
-    """What a causal row-and-key tile needs."""
+    """How causal attention treats a tile of rows and keys."""
 
     SKIPPED = "in the future: never read"
     MASKED = "on the diagonal: computed with a mask"
@@ -26,14 +26,14 @@ _TILE_COLOURS = {Tile.WHOLE: "#6DB0DA", Tile.MASKED: CORE, Tile.SKIPPED: EMPTY}
 
 
 def tile_kinds(length: int, query_tile: int, key_tile: int) -> list[list[Tile]]:
-    """Say for each tile of the causal square what it needs.
+    """Return for each tile of the causal matrix whether it is skipped, masked or computed whole.
 
     Args:
-        length: L, rows and keys.
-        query_tile, key_tile: rows and keys of a tile; the last ones may be cut off.
+        length: L, the number of rows and of keys.
+        query_tile, key_tile: rows and keys of a tile; the last tiles may be smaller.
 
     Returns:
-        One list for each row of tiles, one entry for each tile of keys.
+        One list for each row of tiles, with one entry for each tile of keys.
     """
     def kind(first_row: int, first_key: int) -> Tile:
         last_row, last_key = (min(first + size, length) - 1
@@ -51,9 +51,9 @@ def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] 
     """Draw which tiles of causal attention are computed, masked and skipped.
 
     Args:
-        length: L, rows and keys.
+        length: L, the number of rows and of keys.
         query_tile, key_tile: rows and keys of a tile.
-        labels: the tokens.
+        labels: (L,) the tokens.
         title: of the figure.
     """
     figure, axes = _square(length, length, labels, title)
@@ -71,23 +71,23 @@ def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] 
 
 
 @styled
-def parts(plan: Iterable[Part], rows: int, columns: int, *, cores: int = 0, title: str = "") -> Figure:
-    """Draw the parts into which the blocked rung cuts the visible pairs.
+def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0, title: str = "") -> Figure:
+    """Draw the tile batches into which the blocked backend cuts the visible pairs.
 
     Args:
-        plan: from `cca_lab.attention.plan.plan_of`. Blocks of one part have one colour.
+        plan: from `cca_lab.attention.plan.plan_of`. The tiles of one batch have one colour.
         rows: L.
         columns: N.
-        cores: how many columns, from the left, are core tokens; they are marked off.
+        cores: number of columns, from the left, that are core tokens; a line marks their end.
         title: of the figure.
     """
     figure, axes = _square(rows, columns, None, title)
-    for number, part in enumerate(plan):
+    for number, batch in enumerate(plan):
         colour = SERIES[number % len(SERIES)]
-        for block in range(part.count):
-            corner = (part.column + block * part.step, part.row + block * part.rows)
-            masked = part.causal or part.edges is not None
-            axes.add_patch(Rectangle(corner, part.columns, part.rows, facecolor=colour, edgecolor="white",
+        for tile in range(batch.count):
+            corner = (batch.column + tile * batch.step, batch.row + tile * batch.rows)
+            masked = batch.causal or batch.edges is not None
+            axes.add_patch(Rectangle(corner, batch.columns, batch.rows, facecolor=colour, edgecolor="white",
                                      linewidth=0.8, alpha=0.45 if masked else 0.9,
                                      hatch="////" if masked else None))
     if cores:

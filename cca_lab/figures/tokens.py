@@ -1,4 +1,4 @@
-"""What one row of attention reads, shown on the text itself."""
+"""The weights of one row of attention, shown on the text itself."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -11,17 +11,17 @@ from matplotlib.patches import Rectangle
 
 from cca_lab.figures.style import CORE, EMPTY, FAINT, INK, RAW, WEIGHTS, WRONG, as_array, styled
 
-SHADE = 0.5  # exponent of the colour scale, as small weights are many
-_WIDTH, _LINE = 0.083, 0.235  # inches of a character and of a line
-_DARK = 0.45  # shade from which on the text turns white
+SHADE = 0.5  # exponent of the colour scale, so that the many small weights can be seen
+_WIDTH, _LINE = 0.083, 0.235  # width of a character and height of a line, in inches
+_DARK = 0.45  # on darker shades the text is white
 
 
 def lines_of(tokens: Sequence[str], most: int) -> list[list[int]]:
-    """Break tokens into lines: after each token with a line end, and before a line gets too long.
+    """Break tokens into lines: after each token with a line end, and before a line becomes too long.
 
     Args:
-        tokens: their texts.
-        most: characters of a line.
+        tokens: (L,) texts.
+        most: most characters of a line.
 
     Returns:
         The indices of the tokens of each line.
@@ -41,20 +41,20 @@ def lines_of(tokens: Sequence[str], most: int) -> list[list[int]]:
 
 
 def printed(token: str) -> str:
-    """Return a token on one line: a line end as a return sign, a dollar as itself."""
+    """Return a token in printable form: signs for a line end and a tab, and an escaped dollar."""
     return token.replace("\n", "\u21b5").replace("\t", "\u21e5").replace("$", r"\$")
 
 
 @styled
 def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] = (), most: int = 84,
                 title: str = "") -> Figure:
-    """Print a text with each token as dark as its weight in one row (CCA, Figure 1).
+    """Draw a text with each token shaded by its weight in one row (CCA, Figure 1).
 
     Args:
         tokens: (L,) texts.
-        weights: (L,) of the row.
-        marked: tokens to draw a frame around.
-        most: characters of a line.
+        weights: (L,) weights of the row.
+        marked: indices of the tokens to draw a frame around.
+        most: most characters of a line.
         title: of the figure.
 
     Raises:
@@ -92,11 +92,11 @@ def rows_by_group(rows: Mapping[str, Any], *, group: int, cores: int, marked: in
     """Draw rows of attention over the same tokens as bars, one panel each, with the groups behind them.
 
     Args:
-        rows: (L,) by title.
-        group: tokens of a group.
-        cores: how many groups, from the left, the row reads as one core token each.
-        marked: a token whose bar is coloured.
-        most: upper end of the axis; a little over the largest weight by default.
+        rows: (L,) weights by title.
+        group: tokens per group.
+        cores: number of groups, from the left, that the row reads as one core token each.
+        marked: index of a token whose bar is highlighted.
+        most: upper end of the axis; slightly above the largest weight by default.
     """
     arrays = {title: as_array(row).astype(float) for title, row in rows.items()}
     length = len(next(iter(arrays.values())))

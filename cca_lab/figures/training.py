@@ -1,4 +1,4 @@
-"""Figures of a finetuning run: its convergence, and what came back."""
+"""Figures of a finetuning run: its convergence, and the answers that it recovers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,12 +13,12 @@ from cca_lab.figures.style import FAINT, INK, SERIES, WEIGHTS, coloured, styled
 @styled
 def convergence(curves: Mapping[str, Sequence[float]], reference: float | None = None, *,
                 smoothing: int = 5, ylabel: str = "loss") -> Figure:
-    """Draw loss against step, a thin line of what was seen and a thick running mean (CCA Figure 6).
+    """Draw loss against step: a thin line for each step's loss, a thick one for the running mean (CCA, Figure 6).
 
     Args:
-        curves: losses step by step, one list a run.
-        reference: a level to compare with, such as the loss before the swap.
-        smoothing: steps of the running mean.
+        curves: the loss of each step, one list per run.
+        reference: a loss to compare with, such as the loss before the swap.
+        smoothing: number of steps of the running mean.
         ylabel: what the vertical axis shows.
     """
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
@@ -37,7 +37,7 @@ def convergence(curves: Mapping[str, Sequence[float]], reference: float | None =
 
 @styled
 def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
-    """Draw exact match against the position of the answer, one line a model.
+    """Draw exact match against the position of the answer, one line per model.
 
     Args:
         matches: for each model, position (0 first, 1 last) -> share answered, 0 to 1.
@@ -55,11 +55,11 @@ def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
 
 @styled
 def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure:
-    """Draw exact match against the tokens of text before the documents, one line a model.
+    """Draw exact match against the number of tokens before the documents, one line per model.
 
     Args:
-        shares: for each model, the share answered at each offset from 0 on, 0 to 1.
-        group: tokens of a group; where documents begin on groups is marked.
+        shares: for each model, the share answered (0 to 1) at each offset 0, 1, 2 ...
+        group: tokens per group; dotted lines mark offsets at which documents begin on group boundaries.
     """
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
     for ((name, by_offset), colour), marker in zip(coloured(shares.items()), "osD^v*", strict=False):
@@ -76,12 +76,12 @@ def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure
 @styled
 def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, float], swapped: tuple[float, float],
             ) -> Figure:
-    """Draw what each recipe gave: answers against perplexity, the control's perplexity beside it.
+    """Draw the result of each recipe: answers against perplexity, with the control's perplexity at the top.
 
     Args:
-        points: for each recipe, (perplexity over the base's, share answered 0 to 1) of the swapped model trained.
+        points: for each recipe, (perplexity over the base's, share answered 0 to 1) of the trained swapped model.
         controls: for each recipe, the perplexity over the base's of the model trained with full attention.
-        swapped: the same two numbers before any training.
+        swapped: the two numbers of `points` for the swapped model before training.
     """
     figure, axes = plt.subplots(figsize=(9.0, 4.2))
     axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained", zorder=3)
@@ -106,11 +106,11 @@ def _percent(point: tuple[float, float]) -> tuple[float, float]:
 
 @styled
 def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure:
-    """Draw which token of a document phi keeps, by where the documents begin: a matrix for each model.
+    """Draw the pooling weight phi of each token of a document, by offset of the documents: a matrix per model.
 
     Args:
-        kept: for each model, the mean phi (offsets, tokens of a document).
-        tokens: a document's tokens, as text.
+        kept: for each model, the mean phi, (offsets, tokens of a document).
+        tokens: the tokens of a document, as text.
     """
     figure, axes = plt.subplots(1, len(kept), figsize=(1.2 + 3.1 * len(kept), 3.2), sharey=True, squeeze=False)
     for panel, (name, weights) in zip(axes[0], kept.items(), strict=True):

@@ -1,6 +1,49 @@
-"""Attention mechanisms, one file each; `MECHANISMS` is the table of them."""
+"""Attention mechanisms: each is a frozen dataclass whose fields are its options; `MECHANISMS` lists them by name."""
 
-from cca_lab.mechanisms.mechanism import Mechanism
-from cca_lab.mechanisms.table import MECHANISMS
+import json
+import operator
+from typing import Any
 
-__all__ = ["MECHANISMS", "Mechanism"]
+from cca_lab.mechanisms.base import Mechanism
+from cca_lab.mechanisms.cca import CCA
+from cca_lab.mechanisms.dga import DGA
+from cca_lab.mechanisms.full import Full
+from cca_lab.mechanisms.h2o import H2O
+from cca_lab.mechanisms.lm_infinite import LMInfinite
+from cca_lab.mechanisms.lococo import LoCoCo
+from cca_lab.mechanisms.longlora import LongLoRA
+from cca_lab.mechanisms.mean_pooling import MeanPooling
+from cca_lab.mechanisms.minference import AShape, BlockSparse, MInference, VerticalSlash
+from cca_lab.mechanisms.random_tokens import RandomTokens
+from cca_lab.mechanisms.streaming_llm import StreamingLLM
+
+__all__ = ["CCA", "DGA", "H2O", "MECHANISMS", "AShape", "BlockSparse", "Full", "LMInfinite", "LoCoCo", "LongLoRA",
+           "MInference", "MeanPooling", "Mechanism", "RandomTokens", "StreamingLLM", "VerticalSlash", "mechanism_of"]
+
+MECHANISMS: dict[str, type[Mechanism]] = {cls.name: cls for cls in (
+    Full, CCA, DGA, LoCoCo, MInference, AShape, VerticalSlash, BlockSparse, H2O, LongLoRA,
+    StreamingLLM, LMInfinite, MeanPooling, RandomTokens)}
+
+
+def mechanism_of(name: str, options: dict[str, Any]) -> Mechanism:
+    """Return the mechanism of a name, with the given options and the defaults of all others.
+
+    Raises:
+        ValueError: for an unknown name, an option that the mechanism does not have, or a value that is not valid.
+    """
+    cls = class_of(name)
+    unknown = [option for option in options if option not in cls.option_names()]
+    if unknown:
+        raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted {', '.join(cls.option_names())}")
+    try:  # a copy as config.json will hold it: no list is shared with the caller, NumPy integers become int
+        values = json.loads(json.dumps(options, default=operator.index))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"options: got {options!r}, wanted JSON values: numbers, text, lists ({error})") from error
+    return cls(**values)
+
+
+def class_of(name: str, what: str = "name") -> type[Mechanism]:
+    """Return the class of the mechanism of a name; a ValueError that names `what` if there is none."""
+    if not isinstance(name, str) or name not in MECHANISMS:
+        raise ValueError(f"{what}: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
+    return MECHANISMS[name]

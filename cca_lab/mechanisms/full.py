@@ -1,21 +1,25 @@
-"""Full causal attention, climbed from a loop over rows to FlashAttention's tiles.
+"""Full causal attention in five forms, from a loop over rows to FlashAttention's tiles.
 
     out_i = softmax(scale * q_i K_{0..i}^T) V_{0..i}        (Vaswani et al. 2017, Eq. 1, with a causal mask)
 
-Five forms of this one equation, each checked against the one before it:
-`loops` -> `dense` -> `online_softmax` -> `tiled` -> `attention`. Rows count from 0.
+All forms compute this equation, and the tests check each against the one before it:
+`loops` -> `dense` -> `online_softmax` -> `tiled` -> `Full().attention`. Rows count from 0.
 """
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.attention import causal_intervals
+from cca_lab.mechanisms.base import Call, Mechanism
+from cca_lab.mechanisms.columns import Columns
 from cca_lab.mechanisms.inputs import check_positive, check_qkv, expand_heads
-from cca_lab.mechanisms.mechanism import Mechanism, every_row
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """Full causal attention, one row after the other (Vaswani et al. 2017, Eq. 1). The specification.
+    """Compute full causal attention row by row (Vaswani et al. 2017, Eq. 1): the specification.
 
     Args:
         q: queries, (B, H, L, D).
@@ -44,9 +48,9 @@ def loops(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Ten
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """Full causal attention for all rows at once, with an explicit mask.
+    """Compute full causal attention for all rows at once, with an explicit mask.
 
-    Args, Returns, Raises: those of `loops`. Holds the L x L matrix in memory.
+    Args, Returns, Raises: as in `loops`. The L x L matrix is stored in memory.
     """
     check_qkv(q, k, v)
     return effective(q, k, scale=scale) @ expand_heads(v, q.shape[1])
@@ -61,7 +65,7 @@ def effective(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
         scale: None means D**-0.5.
 
     Returns:
-        (B, H, L, L): rows sum to 1, the future is exactly 0.
+        (B, H, L, L): rows sum to 1, and later tokens have weight exactly 0.
     """
     check_qkv(q, k, k)
     length, head_dim = q.shape[-2:]
@@ -72,9 +76,9 @@ def effective(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
 
 
 def online_softmax(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """Full causal attention in which each row reads its keys one by one and keeps no row of scores.
+    """Compute full causal attention with one pass over the keys of each row; a row of scores is never stored.
 
-    Args, Returns, Raises: those of `loops`. See `online_softmax_row` for the recurrence.
+    Args, Returns, Raises: as in `loops`. See `online_softmax_row` for the recurrence.
     """
     check_qkv(q, k, v)
     batch, heads, length, head_dim = q.shape
@@ -94,7 +98,7 @@ def online_softmax_row(query: Tensor, keys: Tensor, values: Tensor, scale: float
 
     After n keys, with m the largest score so far,
         running_sum = sum_t exp(score_t - m),   accumulator = sum_t exp(score_t - m) v_t.
-    A new largest score moves m, so both are multiplied by exp(old m - new m).
+    When a new score exceeds m, both are multiplied by exp(old m - new m).
 
     Args:
         query: (D,).
@@ -120,17 +124,17 @@ def online_softmax_row(query: Tensor, keys: Tensor, values: Tensor, scale: float
 
 def tiled(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
           query_tile: int = 64, key_tile: int = 64) -> Tensor:
-    """Full causal attention over tiles of queries and keys (FlashAttention-2, Dao 2024, Algorithm 1).
+    """Compute full causal attention over tiles of queries and keys (FlashAttention-2, Dao 2024, Algorithm 1).
 
-    The online softmax, with a tile of keys in place of a key and a tile of rows in
-    place of a row. Tiles that lie in the future of all their rows are never read.
+    This is the online softmax, with a tile of keys in place of a key and a tile of rows in
+    place of a row. Tiles of keys that are later than all rows of a tile are never read.
 
     Args:
         q, k, v, scale: as in `loops`.
-        query_tile, key_tile: rows and keys of a tile, any positive integer. They change the
-            memory needed (batch x heads x query_tile x key_tile scores), never the result.
+        query_tile, key_tile: rows and keys of a tile, positive integers. They change the memory
+            needed (batch x heads x query_tile x key_tile scores), but not the result.
 
-    Returns, Raises: those of `loops`; ValueError also for a tile that is no positive integer.
+    Returns, Raises: as in `loops`; ValueError also for a tile size that is not a positive integer.
     """
     check_qkv(q, k, v)
     check_positive(query_tile=query_tile, key_tile=key_tile)
@@ -149,7 +153,7 @@ def tiled(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
             columns = position[first_key : first_key + key_tile]              # (C,)
             scores = queries @ k[:, :, columns].mT                            # (B, H, T, C)
             scores = scores.masked_fill(columns > rows[:, None], float("-inf"))
-            # Finite from the first tile on, because every row sees key 0: no inf - inf below.
+            # Every row sees key 0, so the maximum is finite from the first tile on: no inf - inf below.
             new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))
             correction = torch.exp(running_max - new_max)
             weights = torch.exp(scores - new_max)                             # (B, H, T, C)
@@ -160,36 +164,27 @@ def tiled(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
     return torch.cat(finished, dim=2)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
-              backend: str = "auto") -> Tensor:
-    """Full causal attention through the lab's one primitive, `interval_attention`.
-
-    Args:
-        q, k, v, scale: as in `loops`.
-        backend: of `interval_attention`.
-
-    Returns, Raises: those of `loops`.
-    """
-    check_qkv(q, k, v)
-    columns = causal_intervals(q.shape[2], device=q.device)  # row i sees [0, i + 1)
-    return interval_attention(q, k, v, columns, scale=scale, backend=backend)
-
-
 def pairs(length: int) -> int:
-    """Query-key pairs that a causal row-by-row reading scores: 1 + 2 + ... + L."""
+    """Return how many query-key pairs full causal attention scores: 1 + 2 + ... + L."""
     return length * (length + 1) // 2
 
 
-MECHANISM = Mechanism(
-    name="full",
-    title="Full causal attention",
-    paper="Vaswani et al., Attention Is All You Need, NeurIPS 2017, Section 3.2.1",
-    loops=loops,
-    attention=attention,
-    effective=effective,
-    defaults={},
-    paper_presets={},
-    causal_scope=every_row,
-    needs_training=False,
-    exact_when=lambda length, **_: True,
-)
+@dataclass(frozen=True, kw_only=True)
+class Full(Mechanism):
+    """Every row attends to its whole past."""
+
+    name: ClassVar[str] = "full"
+    title: ClassVar[str] = "Full causal attention"
+    paper: ClassVar[str] = "Vaswani et al., Attention Is All You Need, NeurIPS 2017, Section 3.2.1"
+
+    def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
+        """Compute full attention row by row with `loops`: the specification."""
+        return loops(q, k, v, scale=call.scale)
+
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
+        """Return one part: the tokens, of which row i sees [0, i + 1)."""
+        return [Columns(q, k, v, causal_intervals(q.shape[2], device=q.device))]
+
+    def exact_when(self, length: int) -> bool:
+        """Return True: this is full attention."""
+        return True

@@ -1,114 +1,144 @@
-"""H2O: a cache of fixed size that keeps the last tokens and those that received most attention so far.
+"""H2O: a cache of fixed size that keeps the last tokens and those with the highest accumulated attention.
 
 Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models",
-NeurIPS 2023 (Section 4, Algorithm 1). Rows and tokens count from 0. S_i is what is kept after row i:
+NeurIPS 2023 (Section 4, Algorithm 1). Rows and tokens count from 0. S_i are the tokens kept after row i:
 
     row i reads R_i = S_{i-1} + {i}, with weights A_it = softmax(scale * q_i K_R^T)
-    score_t += A_it                          for each t in R_i: attention received while it was kept
+    score_t += A_it                          for each t in R_i: accumulated attention while it was kept
     S_i = the last `recent` tokens of R_i, and of the others the `heavy` with the highest scores
 
-so a row attends first, to up to heavy + recent + 1 tokens, and evicts then. What is evicted, its score
-included, never comes back (and could not: `heavy` tokens with higher scores, which only grow, are there).
-Nothing later than a row decides what it reads.
+so a row first attends, to at most heavy + recent + 1 tokens, and then evicts. An evicted token and its score
+never come back (and could not: `heavy` tokens with higher scores, which only grow, remain). Later tokens have
+no influence on what a row reads.
 
 A prompt is read densely: its rows see all of their past, and the first eviction comes after it. `prompt`
-is its length; 1, the default, means token by token from the first one on.
+is its length; the default, 1, means token by token from the first one on.
 
-Where the paper and the public code differ or are silent:
-  * Scores are sums, not means, so that old tokens have an advantage, as in both.
-  * Grouped queries: a score for each KV head, the mean over its query heads (their sum ranks alike). The
-    code has a score for each query head and one KV head for each. Sequences of a batch score for themselves;
-    the code adds scores over the batch and asks for a batch of one.
-  * Of equal scores the older token goes first.
-  * Budgets are tokens (int) or shares of the prompt (float, the code's 0.1 and 0.1), rounded down, at least 1.
+Choices where the paper and the public code differ or do not say:
+  * Scores are sums, not means, as in both. That favours old tokens.
+  * Grouped queries: one score for each KV head, the mean over its query heads (a sum would rank alike). In the
+    code each query head has its own score and KV head. Sequences of a batch have separate scores; the code
+    adds scores over the batch and requires a batch of one.
+  * Among equal scores the older token is evicted first.
+  * Budgets are tokens (int) or shares of the prompt (float, 0.1 and 0.1 in the code), rounded down, at least 1.
   * Positions are the original ones; the code also has a variant with positions in the cache.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, expand_heads, floor_of_share
-from cca_lab.mechanisms.mechanism import Mechanism, every_row
-from cca_lab.mechanisms.rotary import Rotation
+from cca_lab.mechanisms.base import Call, Mechanism
+from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.inputs import check_counts, check_positive, expand_heads, floor_of_share
 
 
-def loops(q: Tensor, k: Tensor, v: Tensor, *, heavy: int | float, recent: int | float, prompt: int = 1,
-          scale: float | None = None, rotation: Rotation | None = None) -> Tensor:
-    """H2O, token by token with an explicit cache (Algorithm 1). The specification.
+@dataclass(frozen=True, kw_only=True)
+class H2O(Mechanism):
+    """The last tokens and those with the highest accumulated attention.
 
-    Args:
-        q: queries, (B, H, L, D).
-        k, v: keys and values, (B, Hk, L, D); H is a multiple of Hk.
-        heavy: tokens kept for their scores; a float is a share of the prompt.
+    Attributes:
+        heavy: tokens kept because of their scores; a float is a share of the prompt.
         recent: last tokens kept; a float is a share of the prompt.
         prompt: tokens that are read before the first eviction, 1 or more.
-        scale: factor on the dot products; None means D**-0.5.
-        rotation: not used; keys keep the positions they were rotated to.
-
-    Returns:
-        (B, H, L, D), in the dtype of q.
-
-    Raises:
-        ValueError: if an option or a shape does not fit.
     """
-    check_qkv(q, k, v)
-    heavy, recent = budget(heavy, recent, prompt)
-    batch, heads, length, head_dim = q.shape
-    share, scale = heads // k.shape[1], head_dim**-0.5 if scale is None else scale
-    out = q.new_zeros(q.shape)
-    for b in range(batch):
-        for kv in range(k.shape[1]):
-            scores: dict[int, float] = {}                      # of the tokens that are kept, in time order
-            for i in range(length):
-                scores[i] = 0.0
-                tokens = list(scores)                          # R_i
-                for h in range(kv * share, kv * share + share):
-                    weights = torch.softmax(scale * (k[b, kv, tokens] @ q[b, h, i]), dim=0)
-                    out[b, h, i] = weights @ v[b, kv, tokens]
-                    for token, weight in zip(tokens, weights.tolist(), strict=True):
-                        scores[token] += weight / share
-                if i + 1 >= prompt:
-                    evict_loops(scores, heavy, recent)
-    return out
+
+    heavy: int | float = 48
+    recent: int | float = 48
+    prompt: int = 1
+
+    name: ClassVar[str] = "h2o"
+    title: ClassVar[str] = "H2O"
+    paper: ClassVar[str] = ("Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large "
+                            "Language Models, NeurIPS 2023, Section 4, Algorithm 1")
+    sizes: ClassVar[tuple[str, ...]] = ("heavy", "recent")
+    paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "a fifth of a prompt of 2048 tokens": {"heavy": 0.1, "recent": 0.1, "prompt": 2048},
+        "summarization in the public code": {"heavy": 1024, "recent": 1024},
+    }
+    backends: ClassVar[tuple[str, ...]] = ("dense",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.budget()
+
+    def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
+        """Compute H2O token by token with an explicit cache (Algorithm 1): the specification."""
+        scale = call.scale
+        heavy, recent = self.budget()
+        batch, heads, length, _ = q.shape
+        queries_per_key = heads // k.shape[1]
+        out = q.new_zeros(q.shape)
+        for b in range(batch):
+            for kv in range(k.shape[1]):
+                scores: dict[int, float] = {}                      # of the tokens that are kept, in time order
+                for i in range(length):
+                    scores[i] = 0.0
+                    tokens = list(scores)                          # R_i
+                    for h in range(kv * queries_per_key, (kv + 1) * queries_per_key):
+                        weights = torch.softmax(scale * (k[b, kv, tokens] @ q[b, h, i]), dim=0)
+                        out[b, h, i] = weights @ v[b, kv, tokens]
+                        for token, weight in zip(tokens, weights.tolist(), strict=True):
+                            scores[token] += weight / queries_per_key
+                    if i + 1 >= self.prompt:
+                        evict_loops(scores, heavy, recent)
+        return out
+
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
+        """Return one part: the tokens, masked to those in each row's cache; no gradient flows through the choice."""
+        return [Columns(q, k, v, self.kept(q, k, call.scale))]
+
+    @torch.no_grad()
+    def kept(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
+        """Return which tokens each row reads, bool (B, H, L, L): simulate the cache for all heads at once."""
+        heavy, recent = self.budget()
+        batch, heads, length, _ = q.shape
+        dtype = accumulation_dtype(q.dtype)
+        logits = scale * (q.to(dtype) @ expand_heads(k, heads).to(dtype).mT)
+        logits = logits.unflatten(1, (k.shape[1], -1))                                    # (B, Hk, H/Hk, L, L)
+        kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool, device=q.device)  # (B, Hk, L)
+        scores, rows = torch.zeros(kept.shape, dtype=dtype, device=q.device), []
+        for i in range(length):
+            kept[..., i] = True
+            rows.append(kept)
+            hidden = ~kept[:, :, None]                                                    # (B, Hk, 1, L)
+            scores = scores + logits[..., i, :].masked_fill(hidden, float("-inf")).softmax(-1).mean(2)
+            if i + 1 >= self.prompt:
+                kept = evict(kept, scores, heavy, recent, i)
+            else:
+                kept = kept.clone()
+        return torch.stack(rows, dim=2).repeat_interleave(heads // k.shape[1], dim=1)
+
+    def budget(self, prompt: int | None = None) -> tuple[int, int]:
+        """Return how many heavy and recent tokens are kept for a prompt of that length, see `tokens_kept`."""
+        return tokens_kept(self.heavy, self.recent, self.prompt if prompt is None else prompt)
+
+    def exact_when(self, length: int) -> bool:
+        """Return True if no token has been evicted when the last row attends."""
+        return length <= max(self.prompt, sum(self.budget()) + 1)
+
+    def cache_entries(self, length: int) -> int:
+        """Return all tokens while the prompt is read, and then at most the budget."""
+        return length if length < self.prompt else min(length, sum(self.budget()))
+
+    @classmethod
+    def sized(cls, entries: int, length: int) -> Self:
+        """Return H2O with half of the entries for heavy tokens and half for recent ones."""
+        return cls(heavy=entries // 2, recent=entries - entries // 2)
 
 
 def evict_loops(scores: dict[int, float], heavy: int, recent: int) -> None:
-    """Drop the lightest of the tokens that are not recent until `heavy` of them are left."""
+    """Delete the tokens with the lowest scores, recent ones excepted, until `heavy` of the others are left."""
     older = list(scores)[: max(0, len(scores) - recent)]
-    for token in sorted(older, key=scores.get)[: max(0, len(older) - heavy)]:
+    for token in sorted(older, key=lambda t: scores[t])[: max(0, len(older) - heavy)]:
         del scores[token]
 
 
-@torch.no_grad()
-def represented(q: Tensor, k: Tensor, *, heavy: int | float, recent: int | float, prompt: int = 1,
-                scale: float | None = None, **_: Any) -> Tensor:
-    """Return which tokens each row reads, bool (B, H, L, L): the cache is simulated, all heads at once."""
-    heavy, recent = budget(heavy, recent, prompt)
-    batch, heads, length, head_dim = q.shape
-    scale = head_dim**-0.5 if scale is None else scale
-    dtype = accumulation_dtype(q.dtype)
-    logits = scale * (q.to(dtype) @ expand_heads(k, heads).to(dtype).mT)
-    logits = logits.unflatten(1, (k.shape[1], -1))                                    # (B, Hk, H/Hk, L, L)
-    kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool, device=q.device)  # (B, Hk, L)
-    scores, rows = torch.zeros(kept.shape, dtype=dtype, device=q.device), []
-    for i in range(length):
-        kept[..., i] = True
-        rows.append(kept)
-        hidden = ~kept[:, :, None]                                                    # (B, Hk, 1, L)
-        scores = scores + logits[..., i, :].masked_fill(hidden, float("-inf")).softmax(-1).mean(2)
-        if i + 1 >= prompt:
-            kept = evict(kept, scores, heavy, recent, i)
-        else:
-            kept = kept.clone()
-    return torch.stack(rows, dim=2).repeat_interleave(heads // k.shape[1], dim=1)
-
-
 def evict(kept: Tensor, scores: Tensor, heavy: int, recent: int, row: int) -> Tensor:
-    """Return what is kept after a row: bool (B, Hk, L) of kept tokens and their scores (B, Hk, L) -> the same."""
+    """Return the tokens kept after a row, bool (B, Hk, L), from those before and their scores, (B, Hk, L)."""
     extra = int(kept[0, 0].sum()) - heavy - recent  # all heads keep equally many tokens
     if extra <= 0:
         return kept.clone()
@@ -117,26 +147,7 @@ def evict(kept: Tensor, scores: Tensor, heavy: int, recent: int, row: int) -> Te
     return kept.scatter(-1, lightest_first[..., :extra], False)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, heavy: int | float, recent: int | float, prompt: int = 1,
-              scale: float | None = None, rotation: Rotation | None = None, backend: str = "auto") -> Tensor:
-    """H2O over a whole sequence: the rows' caches, then all rows at once under that mask.
-
-    No gradient flows through the choice of tokens, as in `loops`.
-
-    Args, Returns, Raises: those of `loops`; backend is "dense" or "auto".
-    """
-    check_qkv(q, k, v)
-    visible = represented(q, k, heavy=heavy, recent=recent, prompt=prompt, scale=scale)
-    return masked.attend(q, k, v, visible, scale=scale, backend=backend)
-
-
-def effective(q: Tensor, k: Tensor, *, scale: float | None = None, **options: Any) -> Tensor:
-    """Return the attention matrix E, (B, H, L, L), with attention(q, k, v) = E v; options of `loops`."""
-    check_qkv(q, k, k)
-    return masked.matrix(q, k, represented(q, k, scale=scale, **options), scale=scale)
-
-
-def budget(heavy: int | float, recent: int | float, prompt: int) -> tuple[int, int]:
+def tokens_kept(heavy: int | float, recent: int | float, prompt: int) -> tuple[int, int]:
     """Return how many heavy and recent tokens are kept.
 
     Args:
@@ -157,29 +168,3 @@ def budget(heavy: int | float, recent: int | float, prompt: int) -> tuple[int, i
     if heavy + recent == 0:
         raise ValueError("heavy and recent: got 0 and 0, wanted a token to keep; give one of them 1 or more")
     return heavy, recent
-
-
-def exact_when(length: int, *, heavy: int | float, recent: int | float, prompt: int = 1, **_: Any) -> bool:
-    """The last row comes before the first eviction that hurts."""
-    return length <= max(prompt, sum(budget(heavy, recent, prompt)) + 1)
-
-
-MECHANISM = Mechanism(
-    name="h2o",
-    title="H2O",
-    paper="Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models, "
-          "NeurIPS 2023, Section 4, Algorithm 1",
-    loops=loops,
-    attention=attention,
-    effective=effective,
-    represented=represented,
-    defaults={"heavy": 48, "recent": 48},
-    paper_presets={
-        "a fifth of a prompt of 2048 tokens": {"heavy": 0.1, "recent": 0.1, "prompt": 2048},
-        "summarization in the public code": {"heavy": 1024, "recent": 1024},
-    },
-    causal_scope=every_row,
-    needs_training=False,
-    exact_when=exact_when,
-    rungs=("dense",),
-)

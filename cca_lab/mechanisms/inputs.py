@@ -1,4 +1,4 @@
-"""What every mechanism asks of its arguments, and the two small things that it does with them."""
+"""Checks of the arguments of mechanisms, and two small functions that most mechanisms use."""
 
 import math
 
@@ -9,7 +9,7 @@ from cca_lab.ranges import check_integers
 
 
 def expand_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat each KV head for the query heads that share it: (B, Hk, L, D) -> (B, H, L, D)."""
+    """Repeat each KV head for the query heads that use it: (B, Hk, L, D) -> (B, H, L, D)."""
     return x if heads == x.shape[1] else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
@@ -30,7 +30,7 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def floor_of_share(share: float, count: int) -> int:
-    """Return floor(share * count) of the share as written: 0.29 of 100 is 29, where floating point has 28.99..."""
+    """Return floor(share * count) for the decimal share: 0.29 of 100 is 29, though 0.29 * 100 is 28.99... in floats."""
     return math.floor(share * count + 1e-9)
 
 
@@ -40,5 +40,5 @@ def check_positive(**values: int) -> None:
 
 
 def check_counts(**values: int) -> None:
-    """Raise ValueError naming the first argument that is no integer from 0 on."""
+    """Raise ValueError naming the first argument that is not an integer of 0 or more."""
     check_integers(0, **values)

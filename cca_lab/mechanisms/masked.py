@@ -1,24 +1,21 @@
-"""What mechanisms share whose rows see what a boolean mask shows: too ragged for intervals, so one rung only."""
+"""Functions for mechanisms whose rows attend to a list of tokens or under a mask, too irregular for intervals."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from cca_lab.attention import masked_attention
-from cca_lab.attention.arguments import scale_of
-from cca_lab.attention.dense import masked_matrix
 from cca_lab.mechanisms.inputs import expand_heads
 
 
 def attend_loops(q: Tensor, k: Tensor, v: Tensor, seen: Callable[[int, int, int], list[int]],
                  scale: float | None = None) -> Tensor:
-    """Attend row by row to the tokens that `seen` names. What specifications end with.
+    """Attend row by row to the tokens that `seen` returns; the last step of several specifications.
 
     Args:
         q: queries, (B, H, L, D).
         k, v: keys and values, (B, Hk, L, D).
-        seen: (batch, head, row) -> the tokens that the row reads.
+        seen: maps (batch, head, row) to the tokens that the row reads.
         scale: factor on the dot products; None means D**-0.5.
 
     Returns:
@@ -37,30 +34,18 @@ def attend_loops(q: Tensor, k: Tensor, v: Tensor, seen: Callable[[int, int, int]
     return out
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float | None = None,
-           backend: str = "auto") -> Tensor:
-    """Attend to the tokens of a mask, bool (b, h, L, L); ValueError for a backend that takes no mask."""
-    check_dense(backend)
-    return masked_attention(q, k, v, visible, scale=scale)
-
-
-def matrix(q: Tensor, k: Tensor, visible: Tensor, *, scale: float | None = None) -> Tensor:
-    """Return the attention matrix under a mask: (B, H, L, L), rows sum to 1, exactly 0 where hidden."""
-    return masked_matrix(q, k, visible, scale_of(scale, q.shape[-1]))[0]
-
-
 def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
     """Return bool (L, L): True where token t is not later than row i."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def best(scores: Tensor, rank: Tensor, count: int) -> Tensor:
-    """Return the indices of the best scores, ascending; of equal scores the earlier one is taken.
+    """Return the indices of the highest scores, ascending; among equal scores the earlier index wins.
 
     Args:
         scores: (..., N).
-        rank: int64, broadcastable to scores: whatever its score, an index of lower rank goes first.
-        count: how many are taken; all of them if there are fewer.
+        rank: int64, broadcastable to scores: an index of lower rank comes first, whatever its score.
+        count: how many indices to take; all N if N is smaller.
 
     Returns:
         int64 (..., min(count, N)).
@@ -68,10 +53,3 @@ def best(scores: Tensor, rank: Tensor, count: int) -> Tensor:
     order = scores.argsort(dim=-1, descending=True, stable=True)
     by_rank = rank.expand_as(order).gather(-1, order).argsort(dim=-1, stable=True)
     return order.gather(-1, by_rank)[..., :count].sort(dim=-1).values
-
-
-def check_dense(backend: str) -> None:
-    """Raise ValueError unless the backend can take a mask."""
-    if backend not in ("auto", "dense"):
-        raise ValueError(f"backend: got {backend!r}, wanted 'dense' or 'auto'; the rows of this mechanism see "
-                         "no intervals, so it has no other form")

@@ -1,4 +1,4 @@
-"""Models of transformers with the lab's attention: swap, generate with its cache, save, load, look inside."""
+"""The lab's attention in models of transformers: swap it in, generate with its cache, save, load and inspect."""
 
 from cca_lab.extras import need
 

@@ -1,4 +1,4 @@
-"""Save and load a model together with its choice of attention, which transformers alone forgets."""
+"""Save and load a model together with its choice of attention, which transformers alone would not keep."""
 
 import glob
 import shutil
@@ -25,18 +25,18 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
                     tokenizer: PreTrainedTokenizerBase | None = None) -> None:
     """Write model, attention choice and tokenizer to a folder, which appears complete or not at all.
 
-    The choice is the entry "cca_lab_attention" of config.json; what a mechanism trains
-    besides the model is in `cca_lab_modules.safetensors`. transformers can load the folder
-    too, and then attends in full. A checkpoint that is already there is replaced.
+    The choice is the entry "cca_lab_attention" of config.json; the weights of a mechanism's
+    own modules are in `cca_lab_modules.safetensors`. transformers can load the folder too,
+    and then uses full attention. An existing checkpoint is replaced.
 
     Args:
-        model: as it is, attention included.
-        folder: to write; made with its parents.
+        model: the model to save, with its present attention.
+        folder: the folder to write; it and its parents are made if missing.
         tokenizer: saved beside the model if given.
 
     Raises:
-        ValueError: if the folder exists and holds something else than a checkpoint, or cannot be made, or the
-            model or tokenizer is none of transformers'.
+        ValueError: if the folder exists and is not a checkpoint, or cannot be made, or if the model or tokenizer
+            is not one of transformers'.
     """
     check_model(model)
     check_path("folder", folder)
@@ -49,35 +49,35 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _clear_killed_saves(folder)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
         raise ValueError(f"folder: cannot write to {folder.parent} ({error}); choose another") from error
     try:
-        _save_model(model, aside / "new")
+        _save_model(model, temporary / "new")
         if tokenizer is not None:
-            tokenizer.save_pretrained(aside / "new")
+            tokenizer.save_pretrained(temporary / "new")
         if folder.exists():
-            folder.replace(aside / "old")
-        (aside / "new").replace(folder)
+            folder.replace(temporary / "old")
+        (temporary / "new").replace(folder)
     except BaseException:
-        if (aside / "old").exists() and not folder.exists():
-            (aside / "old").replace(folder)
+        if (temporary / "old").exists() and not folder.exists():
+            (temporary / "old").replace(folder)
         raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _clear_killed_saves(folder: Path) -> None:
-    """Remove what saves that were killed left beside a folder; put back what one of them had moved away."""
-    for aside in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):  # as mkdtemp names them
-        if (aside / "old").exists() and not folder.exists():
-            (aside / "old").replace(folder)
-        if {path.name for path in aside.iterdir()} <= {"old", "new"}:
-            shutil.rmtree(aside, ignore_errors=True)
+    """Remove what interrupted saves left beside a folder; restore a checkpoint that one of them had moved away."""
+    for temporary in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):  # as mkdtemp names them
+        if (temporary / "old").exists() and not folder.exists():
+            (temporary / "old").replace(folder)
+        if {path.name for path in temporary.iterdir()} <= {"old", "new"}:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _save_model(model: PreTrainedModel, folder: Path) -> None:
-    """Write the model, and what its mechanism trains to a file of its own."""
+    """Write the model, and the mechanism's own modules to a separate file."""
     modules = nn.ModuleDict(modules_of(model))
     if len(modules) == 0:
         model.save_pretrained(folder)
@@ -93,20 +93,20 @@ def load_pretrained(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load a causal language model with the attention it was saved with, or with another.
 
-    What the saved mechanism had learnt is loaded whenever that mechanism is used.
+    The trained modules of the saved mechanism are loaded whenever that mechanism is used.
 
     Args:
         path_or_name: a folder, or a name on the Hugging Face hub. `data/models/NAME` is found outside a clone too.
         attention: a mechanism to use instead of the saved one; "full" for the model's own.
-        dtype: of the weights.
-        options: of `attention`, as in `swap_attention`.
+        dtype: dtype of the weights.
+        options: options of `attention`, as in `swap_attention`.
 
     Returns:
-        The model in evaluation mode, and its tokenizer, None if none was saved.
+        The model in evaluation mode, and its tokenizer, or None if none was saved.
 
     Raises:
-        ValueError: if there is nothing to load, a file of it is broken or does not fit the others (see
-            `cca_lab.models.loading`), or the options do not fit the attention or what it learnt.
+        ValueError: if there is nothing to load, if a file is broken or does not fit the others (see
+            `cca_lab.models.loading`), or if the options do not fit the attention or its saved modules.
     """
     if options and attention is None:
         raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, as in "
@@ -126,7 +126,7 @@ def load_pretrained(
 
 
 def _load_modules(model: PreTrainedModel, source: str) -> None:
-    """Load what the model's mechanism had learnt into its modules."""
+    """Load the saved weights of the mechanism's modules into the model."""
     modules = nn.ModuleDict(modules_of(model))
     if len(modules) == 0:
         return
@@ -147,13 +147,13 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
 
 
 def check_path(name: str, path: str | Path) -> None:
-    """Raise ValueError unless the argument is a path or a name, and not an empty one."""
+    """Raise ValueError unless the argument is a non-empty path or name."""
     if not isinstance(path, str | Path) or not str(path).strip():
         raise ValueError(f"{name}: got {path!r}, wanted a path or a name")
 
 
 def _source(path_or_name: str | Path) -> str:
-    """Return a folder's path or a hub name; raise ValueError for a folder that is not there."""
+    """Return a folder's path or a hub name; raise ValueError for a missing folder."""
     path = shipped_model(Path(path_or_name).expanduser())
     if path.is_dir():
         if not (path / "config.json").is_file():

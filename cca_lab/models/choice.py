@@ -1,39 +1,37 @@
-"""An attention and its options as somebody wrote them, on a command line or in a config.json: checked before use."""
+"""Validation of a mechanism and its options as written on a command line or in a config.json."""
 
-import inspect
 import math
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
-from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms import class_of
 from cca_lab.models.plugin import checked_choice
 from cca_lab.ranges import LARGEST_WRITTEN
 
 
 def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a mechanism, if it can take them.
+    """Return the options of a mechanism after checking that it takes them.
 
     Args:
-        name: of the mechanism.
+        name: the mechanism's name.
         options: JSON values by name.
 
     Raises:
-        ValueError: for an unknown mechanism or option, or a value of another type than the option's or out of range.
+        ValueError: for an unknown mechanism or option, or a value of the wrong type or out of range.
     """
-    if not isinstance(name, str) or name not in MECHANISMS:
-        raise ValueError(f"attention: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
-    parameters = inspect.signature(MECHANISMS[name].attention).parameters
+    mechanism = class_of(name, "attention")
+    types = {option: get_type_hints(mechanism)[option] for option in mechanism.option_names()}
     for option, value in options.items():
-        wanted = parameters[option].annotation if option in parameters else Any
+        wanted = types.get(option, Any)
         if not _fits(value, wanted):
-            raise ValueError(f"{option}: got {value!r}, wanted {_spoken(wanted)}")
+            raise ValueError(f"{option}: got {value!r}, wanted {_type_names(wanted)}")
     checked_choice(name, options)
     return options
 
 
 def _fits(value: Any, wanted: Any) -> bool:
     if wanted is Any:
-        return True  # no option at all, which `checked_choice` says
+        return True  # an unknown option, which `checked_choice` reports
     return any(_is(value, get_origin(kind) or kind) for kind in _kinds(wanted))
 
 
@@ -51,7 +49,7 @@ def _kinds(wanted: Any) -> tuple[Any, ...]:
     return get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
 
 
-def _spoken(wanted: Any) -> str:
+def _type_names(wanted: Any) -> str:
     words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}", float: "a number", str: "text",
              type(None): "null"}
     return " or ".join(words.get(kind, "a list") for kind in _kinds(wanted))

@@ -1,11 +1,11 @@
-"""What a core keeps of a document: the weight phi on the token that answers, and the attention its core gets.
+"""What a core keeps of a document: its weight phi on the answer token, and the attention that the core gets.
 
-A row that reads token t of a closed group p through its core gives it the effective weight
+A row that attends to token t of a closed group p through the group's core gives it the effective weight
 
     E_it = a_ip phi_pt,   a_ip = sum of E_i over the group,   phi_pt = E_it / a_ip
 
-so both factors can be read from the effective attention of any layer and head. An answer is found
-where both are large: the core's key has to match the question, and phi has to have kept the answer.
+so both factors can be computed from the effective attention of any layer and head. An answer is found
+where both are large: the core's key must match the question, and phi must keep the answer.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cca_lab.mechanisms.cca_rows import cores_of_rows
+from cca_lab.mechanisms import CCA
+from cca_lab.mechanisms.groups import cores_of_rows
 from cca_lab.models.maps import attention_maps
 from cca_lab.models.plugin import attention_of
 from cca_lab.tasks.mixture import random_windows
@@ -27,13 +28,13 @@ TINY = 1e-30
 
 @dataclass(frozen=True)
 class CoreReading:
-    """How the last token of a question reads a document that stands behind the local window.
+    """How the last token of a question attends to a document before the local window.
 
     Attributes:
         phi: (offsets, layers, H) mean weight of the answer within its group.
-        attention: (offsets, layers, H) mean weight that the question gives to that group's core.
+        attention: (offsets, layers, H) mean weight of that group's core in the question's row.
         kept: (offsets, layers, H, document) mean phi on each token of a document, first to last, over all
-            closed groups. It sums to document_length / g, the share of a group's weight that a document can have.
+            closed groups. Its sum is document_length / g, a document's length in groups.
     """
 
     phi: NDArray[np.float64]
@@ -41,7 +42,7 @@ class CoreReading:
     kept: NDArray[np.float64]
 
     def best_head(self) -> tuple[int, int]:
-        """Return (layer, head) of the largest effective weight on the answer, over all offsets."""
+        """Return (layer, head) with the largest effective weight on the answer, averaged over the offsets."""
         weight = (self.phi * self.attention).mean(0)
         layer, head = np.unravel_index(weight.argmax(), weight.shape)
         return int(layer), int(head)
@@ -50,26 +51,26 @@ class CoreReading:
 @torch.no_grad()
 def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, text: Tensor, offsets: int,
                  contexts: int = 4, position: float = 0.5, seed: int = 3) -> CoreReading:
-    """Measure what cores keep, and whether the question finds them, at each offset of the documents.
+    """Measure what cores keep, and whether the question attends to them, at each offset of the documents.
 
     Args:
-        model: swapped to "cca".
-        task: with documents of one length.
+        model: a model swapped to "cca".
+        task: questions over documents of one length.
         length: the longest context, in tokens.
-        text: (n,) token ids that the tokens before the documents are drawn from.
-        offsets: 0, 1, ... tokens of text stand before the documents.
-        contexts: questions an offset.
-        position: where the answering document stands, 0 (first) to 1 (last).
-        seed: of the questions.
+        text: (n,) token ids from which the tokens before the documents are drawn.
+        offsets: number of offsets: 0, 1, ... tokens of text stand before the documents.
+        contexts: questions per offset.
+        position: place of the answering document, 0 (first) to 1 (last).
+        seed: seed of the questions.
 
     Raises:
-        ValueError: for another attention, or an answer that stands in the local window.
+        ValueError: for another attention, or if the answer stands in the local window.
     """
-    name, options = attention_of(model)
-    if name != "cca":
-        raise ValueError(f"model: attends with {name!r}, wanted 'cca', whose groups are tokens side by side")
-    group, window = options["group"], options["window"]
-    size, answer_at = task.document_length, task.question_length  # an answer follows what the question repeats
+    attention = attention_of(model)
+    if not isinstance(attention, CCA):
+        raise ValueError(f"model: attends with {attention.name!r}, wanted 'cca', whose groups are tokens side by side")
+    group, window = attention.group, attention.window
+    size, answer_at = task.document_length, task.question_length  # the answer follows the repeated words
     count = task.documents_in(length - offsets + 1)
     found = []
     for offset in range(offsets):

@@ -1,4 +1,4 @@
-"""Two numbers for a checkpoint: perplexity on held-out text, exact match on questions."""
+"""The two scores of a checkpoint: perplexity on held-out text, and exact match on questions."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -23,13 +23,13 @@ POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval.
+    """A value with its 95 % confidence interval.
 
     Attributes:
         value: the point estimate.
         low: lower end of the interval.
         high: upper end of the interval.
-        samples: how many independent samples (windows, questions) it rests on.
+        samples: number of independent samples (windows, questions).
     """
 
     value: float
@@ -54,9 +54,9 @@ def bootstrap_mean(values: np.ndarray, transform: Callable[[float], float] = lam
 
 def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: int = 64,
                batch: int = 4) -> Estimate:
-    """Return the perplexity per token over evenly spread windows of a held-out stream.
+    """Return the perplexity per token over evenly spaced windows of a held-out stream.
 
-    exp of the mean of `window_losses`, whose arguments it takes.
+    It is exp of the mean of `window_losses`, and takes the same arguments.
     """
     return bootstrap_mean(window_losses(model, stream, length=length, windows=windows, batch=batch), np.exp)
 
@@ -64,21 +64,21 @@ def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: 
 @torch.no_grad()
 def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, windows: int = 64,
                   batch: int = 4) -> np.ndarray:
-    """Return the mean negative log-likelihood of each of some evenly spread windows of a stream, (windows,).
+    """Return the mean negative log-likelihood of each of some evenly spaced windows of a stream, (windows,) in nats.
 
-    Every window starts without context, so its first tokens are harder than they would be in running
-    text. Two models' losses of the same windows are pairs.
+    Every window starts without context, so its first tokens are harder to predict than in running
+    text. The losses of two models on the same windows can be compared in pairs.
 
     Args:
-        model: in evaluation mode or not; its mode is kept.
+        model: evaluated in evaluation mode; its own mode is restored.
         stream: (n,) token ids.
-        length: tokens of a window, at most the model's context.
-        windows: how many windows, at most n // length.
-        batch: windows a forward.
+        length: tokens per window, at most the model's context.
+        windows: number of windows; at most n // length are used.
+        batch: windows per forward pass.
 
     Raises:
-        ValueError: for no window, one that predicts nothing or is longer than the model reads, a stream shorter
-            than one, or ids that are not the model's.
+        ValueError: for zero windows, a window of one token or longer than the model's context, a stream shorter
+            than a window, or ids outside the model's vocabulary.
     """
     check_model(model)
     check_integers(1, windows=windows, batch=batch)
@@ -95,13 +95,13 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
 
 
 def window_starts(tokens: int, length: int, windows: int) -> Tensor:
-    """Return where windows spread evenly over a stream of tokens begin, int64 (windows,)."""
+    """Return the starts of windows spaced evenly over a stream of tokens, int64 (windows,)."""
     last = tokens - length
     return torch.linspace(0, last, windows).long().clamp(max=last)  # float32 rounds up beyond 2**24
 
 
 def _row_losses(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
-    """Return the mean negative log-likelihood of each row's tokens 1.., (B,)."""
+    """Return the mean negative log-likelihood of each row's tokens after the first, (B,)."""
     logits = _in_eval_mode(model, input_ids)[:, :-1].float()  # (B, L-1, V)
     losses = F.cross_entropy(logits.transpose(1, 2), input_ids[:, 1:], reduction="none")  # (B, L-1)
     return losses.mean(dim=1)
@@ -117,7 +117,7 @@ def _in_eval_mode(model: PreTrainedModel, input_ids: Tensor, **options: Any) -> 
 
 
 def share_right(hits: np.ndarray) -> Estimate:
-    """Estimate a share of successes with Wilson's interval, which stays open where all are right or wrong."""
+    """Estimate a share of successes with Wilson's interval, which has a width even if all are right or all wrong."""
     found = binomtest(int(hits.sum()), hits.size)
     interval = found.proportion_ci(method="wilson")
     return Estimate(float(hits.mean()), float(interval.low), float(interval.high), hits.size)
@@ -125,11 +125,11 @@ def share_right(hits: np.ndarray) -> Estimate:
 
 @dataclass(frozen=True)
 class Matches:
-    """Which questions were answered, by the place of the answer and the offset of the text.
+    """Which questions were answered correctly, by the place of the answer and the offset of the text.
 
     Attributes:
         hits: bool (positions, offsets, questions).
-        positions: where the answering document stood, 0 (first) to 1 (last).
+        positions: places of the answering document, 0 (first) to 1 (last).
     """
 
     hits: np.ndarray
@@ -137,15 +137,15 @@ class Matches:
 
     @property
     def overall(self) -> Estimate:
-        """The mean over every position and offset."""
+        """The share over all positions and offsets."""
         return share_right(self.hits)
 
     def by_position(self) -> dict[float, Estimate]:
-        """Return the mean over offsets at each position."""
+        """Return the share at each position, over all offsets."""
         return {position: share_right(hits) for position, hits in zip(self.positions, self.hits, strict=True)}
 
     def by_offset(self) -> list[Estimate]:
-        """Return the mean over positions at each number of tokens before the documents, from 0 on."""
+        """Return the share at each offset (0, 1, ... tokens before the documents), over all positions."""
         return [share_right(hits) for hits in self.hits.swapaxes(0, 1)]
 
     def as_json(self) -> dict[str, Any]:
@@ -158,25 +158,25 @@ class Matches:
 def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, text: Tensor | None = None,
                 offsets: int = OFFSETS, questions: int = 64, positions: tuple[float, ...] = POSITIONS,
                 batch: int = 16, seed: int = 1) -> Matches:
-    """Return which questions a model answers exactly, its answers decoded greedily.
+    """Return which questions a model answers exactly, with greedy decoding.
 
-    A mechanism that pools groups of tokens may answer where a document fills a group, and nowhere
-    else. So the documents of question j stand behind j mod `offsets` tokens of other text.
+    A mechanism that pools groups of tokens may answer only where a document fills a whole group.
+    Therefore the documents are preceded by 0, 1, ... `offsets` - 1 tokens of other text.
 
     Args:
         model: any causal language model of transformers.
-        task: the questions, in the model's tokens.
+        task: the questions, in the tokens of the model's tokenizer.
         length: the longest context, in tokens.
-        text: (n,) token ids of a text that the tokens before the documents are drawn from.
-        offsets: how many starts of the documents are tried: 0, 1, ... tokens of text before them.
-        questions: how many questions for each position; rounded up to a multiple of `offsets`.
-        positions: where the answering document stands, 0 (first) to 1 (last).
-        batch: contexts a forward.
-        seed: of the questions; the same for every model, so that they compare.
+        text: (n,) token ids of a text from which the tokens before the documents are drawn.
+        offsets: number of offsets: 0, 1, ... tokens of text before the documents.
+        questions: questions per position, rounded up to a multiple of `offsets`.
+        positions: places of the answering document, 0 (first) to 1 (last).
+        batch: contexts per forward pass.
+        seed: seed of the questions; use the same for models that are compared.
 
     Raises:
-        ValueError: for no questions, a context too short for one document or longer than the model reads, offsets
-            without text, or ids that are not the model's.
+        ValueError: for zero questions, a context too short for one document or longer than the model's, offsets
+            without text, or ids outside the model's vocabulary.
     """
     check_model(model)
     check_integers(1, questions=questions, length=length, offsets=offsets, batch=batch)
@@ -201,7 +201,7 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, t
         before = [random_windows(text, each, offset, generator)] if offset and text is not None else []
         ids = torch.cat([*before, drawn.input_ids], dim=1)  # (each, L)
         logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1) for rows in ids.split(batch)])
-        hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # an answer is one token
+        hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # every answer is one token
     return Matches(hits, positions)
 
 

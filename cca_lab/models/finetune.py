@@ -1,4 +1,4 @@
-"""Finetuning a model with the attention it has been given (CCA section 4: full or partial)."""
+"""Finetuning of a model with swapped attention (CCA section 4: full or partial)."""
 
 import json
 import math
@@ -26,20 +26,20 @@ from cca_lab.recipe import Diverged, FinetuneConfig
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW
-WATCHED = 10  # steps over which a loss is averaged before it is said to rise
-RISE = 1.0  # nats of text loss over the first steps that are called divergence
+WATCHED = 10  # steps over which a loss is averaged before it counts as rising
+RISE = 1.0  # nats by which the text loss must exceed that of the first steps to count as diverging
 
 
 class Finetuner:
-    """Trains a model on a mixture; a run can stop anywhere and resume bit for bit.
+    """Trains a model on a mixture; a run can stop after any step and resume bit for bit.
 
-    Micro-steps and processes share each step's batch row by row, so both change memory and time only.
+    Micro-steps and processes divide each step's batch by rows, so both change memory and time only.
 
     Args:
-        model: with its attention already swapped; trained in place.
-        mixture: what to read.
+        model: a model whose attention is already swapped; trained in place.
+        mixture: the training data.
         config: hyperparameters.
-        folder: for `log.jsonl`, `state/` and `model/`; None writes nothing.
+        folder: folder for `log.jsonl`, `state/` and `model/`; None writes nothing.
         tokenizer: saved beside the model.
     """
 
@@ -56,14 +56,14 @@ class Finetuner:
         self.trained = mark_trainable(model, config.strategy)
         model.to(self.accelerator.device)
         self.precision = self._precision(model)
-        self.model = self.accelerator.prepare(model)  # may copy the weights: Muon's views of them come after
+        self.model = self.accelerator.prepare(model)  # may copy the weights, so Muon must view them afterwards
         optimizers = make_optimizers(model, muon=config.optimizer == "muon", learning_rate=config.learning_rate,
                                      weight_decay=config.weight_decay, betas=BETAS)
         self.optimizers = [self.accelerator.prepare(optimizer) for optimizer in optimizers]
         self.text_losses: list[float] = []
 
     def _precision(self, model: PreTrainedModel) -> str:
-        """Return the precision of every step, the same in all processes."""
+        """Return the precision of all steps, the same in every process."""
         if self.config.precision != "auto":
             return self.config.precision
         if not self.trained:
@@ -72,10 +72,10 @@ class Finetuner:
         return "bf16" if self._anywhere(faster_precision(model.train(), *batch) == "bf16") else "float32"
 
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
-        """Add the gradient of this micro-step's rows; return what they add to text and question loss, (2,)."""
+        """Accumulate the gradient of this micro-step's rows; return their part of the text and question loss, (2,)."""
         accelerator, text_rows = self.accelerator, self.mixture.text_rows
         mine = slice(micro * accelerator.num_processes + accelerator.process_index, None, self.parts)
-        # each kind's mean is over the whole batch, whoever holds its rows
+        # the mean over each kind is taken over the whole batch, across micro-steps and processes
         kind = (torch.arange(len(input_ids), device=input_ids.device) >= text_rows).long()  # (rows,): 0 text
         marked = torch.zeros(2, device=input_ids.device).index_add(0, kind, known[:, 1:].sum(dim=1).float())
         share = torch.tensor([text_rows, len(input_ids) - text_rows], device=input_ids.device) / len(input_ids)
@@ -93,7 +93,7 @@ class Finetuner:
         self.model.train()
         ids, known = (tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step))
         model = self.accelerator.unwrap_model(self.model)
-        with group_size(model, lambda last: config.group(self.step, last)):  # saved and judged, it has its own
+        with group_size(model, lambda last: config.group(self.step, last)):  # it is saved and evaluated at full size
             summed = sum(self._micro_step(ids, known, micro) for micro in range(config.accumulation))
         losses = self.accelerator.reduce(summed, reduction="sum").tolist()
         norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip))
@@ -106,16 +106,16 @@ class Finetuner:
             optimizer.step()
             optimizer.zero_grad()
         self.step += 1
-        asked = bool(known[mixture.text_rows:, 1:].any())  # few short rows may hold no question
+        asked = bool(known[mixture.text_rows:, 1:].any())  # a few short rows may hold no question
         return {"step": self.step, "text_loss": losses[0] if mixture.text_rows else None,
                 "task_loss": losses[1] if asked else None, "rate": rate, "gradient_norm": norm}
 
     def run(self, on_step: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
-        """Train to the last step; return one record a step taken in this call.
+        """Train to the last step; return one record per step taken in this call.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C, once the step is finished and saved.
-            Diverged: when the loss or its gradient is no number; what was saved before stays.
+            Diverged: if the loss or its gradient is not finite; earlier checkpoints are kept.
         """
         records, start, first = [], time.perf_counter(), self.step
         tokens = self.mixture.rows * self.mixture.length
@@ -141,7 +141,7 @@ class Finetuner:
         return records
 
     def _anywhere(self, flag: bool) -> bool:
-        """Whether the flag is set in any process: all of them must stop at the same step."""
+        """Return whether the flag is set in any process, since all of them must stop at the same step."""
         if self.accelerator.num_processes == 1:
             return flag
         return bool(self.accelerator.reduce(torch.tensor(float(flag), device=self.accelerator.device)) > 0)
@@ -151,33 +151,33 @@ class Finetuner:
             append_log(self.folder, record)
 
     def save(self) -> None:
-        """Write the model and the state to resume from, each aside first and then renamed."""
+        """Write the model and the state to resume from, each to a temporary path that is then renamed."""
         if self.folder is None:
             return
-        accelerator, aside = self.accelerator, self.folder / "state.part"
+        accelerator, temporary = self.accelerator, self.folder / "state.part"
         if accelerator.is_main_process:
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir(parents=True)
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
         accelerator.wait_for_everyone()
         if self.optimizers:
-            accelerator.save_state(str(aside))
+            accelerator.save_state(str(temporary))
         accelerator.wait_for_everyone()  # every process has written its own random state
         if accelerator.is_main_process:
             progress = {"step": self.step, "precision": self.precision, "run": self._run_identity()}
-            (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
-            replace_folder(aside, self.folder / "state")
+            (temporary / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
+            replace_folder(temporary, self.folder / "state")
             save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model", self.tokenizer)
         accelerator.wait_for_everyone()
 
     def _run_identity(self) -> dict[str, Any]:
-        """What must be the same for a resumed run to equal an uninterrupted one, as JSON values."""
-        name, options = attention_of(self.accelerator.unwrap_model(self.model))
-        identity = {**asdict(self.config), **self.mixture.identity(), "attention": name, **options,
-                    "processes": self.accelerator.num_processes}
+        """Return what a resumed run must share with the interrupted one to give the same result, as JSON values."""
+        attention = attention_of(self.accelerator.unwrap_model(self.model))
+        identity = {**asdict(self.config), **self.mixture.identity(), "attention": attention.name,
+                    **attention.options(), "processes": self.accelerator.num_processes}
         return json.loads(json.dumps(identity))
 
     def resume(self) -> int:
-        """Continue from the folder's state; return the step it stands at.
+        """Load the state from the run's folder; return its step.
 
         Raises:
             ValueError: if there is no state, or it belongs to another configuration.
@@ -206,5 +206,5 @@ class Finetuner:
 
 
 def _rising(losses: list[float]) -> bool:
-    """Whether the text loss of the last steps stands more than `RISE` above that of the first."""
+    """Return whether the text loss of the last steps exceeds that of the first steps by more than `RISE`."""
     return len(losses) >= 2 * WATCHED and sum(losses[-WATCHED:]) - sum(losses[:WATCHED]) > RISE * WATCHED

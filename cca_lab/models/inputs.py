@@ -1,4 +1,4 @@
-"""Whether a text is one that a model can read: token ids of its vocabulary, no more of them than it has positions."""
+"""Validation of a model's inputs: token ids within its vocabulary, and no more of them than it has positions."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from cca_lab.caches.sizes import has_rotary
 
 
 def check_model(model: Any) -> None:
-    """Raise ValueError unless the model is one of transformers'."""
+    """Raise ValueError unless the model is a model of transformers."""
     if not isinstance(model, PreTrainedModel):
         raise ValueError(f"model: got {type(model).__name__}, wanted a model of transformers; load_pretrained(folder) "
                          "returns one, and its tokenizer")
 
 
 def check_token_ids(model: PreTrainedModel, name: str, ids: Any) -> None:
-    """Raise ValueError naming an argument that is no tensor of ids in the model's vocabulary."""
+    """Raise ValueError naming the argument unless it is a tensor of ids within the model's vocabulary."""
     check_tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name}: got {ids.dtype}, wanted token ids, torch.int64; use .long()")
@@ -29,9 +29,9 @@ def check_token_ids(model: PreTrainedModel, name: str, ids: Any) -> None:
 
 
 def check_length(model: PreTrainedModel, name: str, length: int) -> None:
-    """Raise ValueError naming the argument that asks for more tokens than the model has positions for.
+    """Raise ValueError naming the argument if it has more tokens than the model has positions.
 
-    Rotary positions have no end: only a model that adds learnt ones to its embeddings has one.
+    Rotary positions are unlimited; only a model with learned position embeddings has a limit.
     """
     if not has_rotary(model.config) and length > model.config.max_position_embeddings:
         raise ValueError(f"{name}: got {length} tokens, wanted at most {model.config.max_position_embeddings}, the "
@@ -40,14 +40,14 @@ def check_length(model: PreTrainedModel, name: str, length: int) -> None:
 
 def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int, embeds: Tensor | None,
                   positions: Tensor | None, mask: Tensor | None) -> None:
-    """Check the arguments of a model's forward, those that are given.
+    """Check the arguments of a model's forward that are given.
 
     Args:
-        input_ids: (B, T).
+        input_ids: (B, T) token ids.
         past: tokens in the cache.
-        embeds: (B, T, width), in place of ids.
-        positions: (1 or B, T).
-        mask: (B, past + T); OPT counts its positions from it.
+        embeds: (B, T, width) embeddings, in place of ids.
+        positions: (1 or B, T) position ids.
+        mask: (B, past + T); OPT computes its positions from it.
     """
     if input_ids is not None:
         check_token_ids(model, "input_ids", input_ids)

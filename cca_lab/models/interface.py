@@ -1,35 +1,45 @@
-"""What transformers calls while a lab mechanism is on: one attention function, one mask function, two hooks.
+"""What transformers calls while a mechanism of the lab is active: an attention function, a mask function and hooks.
 
 All mechanisms share the registered name; which one runs, and with which options, is
-read from the model's config, so models with different choices live side by side.
-transformers hands an attention function neither the cache nor the rotary tables nor
-the wish for attention maps; the hooks pass these on as keyword arguments.
+read from the model's config, so models with different choices can coexist.
+transformers passes an attention function neither the cache nor the cos/sin tables nor
+the request for attention maps; the hooks add these as keyword arguments.
 """
 
-import inspect
-from functools import partial
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
 from transformers.masking_utils import causal_mask_function
 
+from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.caches import CACHES, MechanismCache
-from cca_lab.caches.base import CHOICE, IMPLEMENTATION, Rotation, attention_choice
-from cca_lab.caches.padding import check_positions, left_padding, roll_rows
-from cca_lab.mechanisms import MECHANISMS
-from cca_lab.mechanisms.mechanism import EVERY_ROW
+from cca_lab.caches.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
+from cca_lab.mechanisms import Mechanism
+from cca_lab.mechanisms.base import EVERY_ROW
 from cca_lab.models.inputs import check_forward
+from cca_lab.models.padding import check_positions, left_padding, roll_rows
 
-CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keywords that the hooks add
+CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keyword arguments that the hooks add
 MODULE = "cca_lab_compressor"  # where an attention layer keeps what its mechanism trains
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a module's forward
+
+
+class AttentionLayer(Protocol):
+    """The attributes of a transformers attention layer that are read here."""
+
+    config: PreTrainedConfig
+    layer_idx: int
 
 
 @torch.compiler.disable(reason="its checks and its plan of blocks read values")
-def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
+def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value: Tensor,
                       attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
-                      **kwargs) -> tuple[Tensor, Tensor | None]:
+                      **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Attend with the mechanism named in the model's config; the signature is transformers' own.
 
     In a compiled model this function runs uncompiled between the graphs.
@@ -38,8 +48,8 @@ def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tens
         query: (B, H, T, D).
         key, value: (B, Hk, N, D), already rotated, already passed through the cache.
         attention_mask: (B, tokens), what `padding_mask` returned.
-        dropout: 0; these two stand in the order of transformers' sdpa, which others call by position.
-        scaling: of the logits, taken as it comes: OPT scales its queries itself and passes 1.
+        dropout: 0. It and `scaling` are in the order of transformers' sdpa, since some callers pass them by position.
+        scaling: factor of the logits, used as given: OPT scales its queries itself and passes 1.
 
     Returns:
         The output (B, T, H, D), and the effective attention (B, H, T, T) if maps were asked for.
@@ -52,23 +62,19 @@ def attention_forward(module: nn.Module, query: Tensor, key: Tensor, value: Tens
         raise ValueError(f"dropout: got attention dropout {dropout} in training, wanted 0, as pooled "
                          "attention has none; call cca_lab.models.disable_attention_dropout(model)")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated ones in float32
-    options = dict(getattr(module.config, CHOICE))
-    name, rotation, cache = options.pop("name"), kwargs.get(ROTATION), kwargs[CACHE]
+    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated q and k in float32
+    mechanism, rotation, cache = mechanism_named_in(module.config), kwargs.get(ROTATION), kwargs[CACHE]
     cached = isinstance(cache, MechanismCache)
     if query.shape[2] != key.shape[2]:
-        raise ValueError(_wrong_cache(cache, name))
+        raise ValueError(_wrong_cache(cache, mechanism.name))
     past = cache.get_seq_length(module.layer_idx) if cached else 0
     _check_mask(attention_mask, (query.shape[0], past + query.shape[2]))
     if module.layer_idx == 0:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
+    inputs, maps = (query, key, value, attention_mask, scaling, rotation), kwargs.get(MAPS, False)
     if cached:
-        attend = partial(_attend_cached, cache, module)
-    else:
-        compressor = getattr(module, MODULE, None)
-        options |= {} if compressor is None else {"compressor": compressor}
-        attend = partial(_attend_whole, name, options)
-    return attend(query, key, value, attention_mask, scaling, rotation, maps=kwargs.get(MAPS, False))
+        return _attend_cached(cache, module.layer_idx, mechanism, *inputs, maps=maps)
+    return _attend_whole(mechanism, getattr(module, MODULE, None), *inputs, maps=maps)
 
 
 def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
@@ -84,36 +90,36 @@ def _wrong_cache(cache: object, name: str) -> str:
             f"is passed); pass {own}use_cache=False to recompute, which guidance_scale needs")
 
 
-def _attend_cached(cache: MechanismCache, module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
-                   mask: Tensor | None, scale: float, rotation: Rotation | None, *,
+def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism, query: Tensor, key: Tensor,
+                   value: Tensor, mask: Tensor | None, scale: float, rotation: Rotation | None, *,
                    maps: bool) -> tuple[Tensor, None]:
     if maps:
         raise ValueError("output_attentions: maps need the whole text in one forward, got a cache; call "
                          "attention_maps(model, input_ids), or the model without past_key_values")
-    choice = attention_choice(module.config)
-    if cache.choice != choice:
-        raise ValueError(f"past_key_values: the cache was made for {cache.choice}, the model now uses "
-                         f"{choice}; make a new cache")
-    layer = cache.layers[module.layer_idx]
-    output = layer.attend(query, key, value, scale=scale, rotation=rotation, mask=mask)
+    if cache.attention != mechanism:
+        raise ValueError(f"past_key_values: the cache was made for {cache.attention}, the model now uses "
+                         f"{mechanism}; make a new cache")
+    output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation, mask=mask)
     return output.transpose(1, 2), None
 
 
-def _attend_whole(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-                  scale: float, rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, Tensor | None]:
-    """Attend within whole rows, each shifted to begin at its first real token."""
+def _attend_whole(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor, value: Tensor,
+                  mask: Tensor | None, scale: float, rotation: Rotation | None, *,
+                  maps: bool) -> tuple[Tensor, Tensor | None]:
+    """Attend over the whole sequence, each row shifted so that it begins at its first real token."""
     shift = None
     if mask is not None:
         shift = left_padding(mask)  # (B,)
-        mechanism = MECHANISMS[name]
-        alone = mechanism.causal_scope(**options) != EVERY_ROW or mechanism.length_matters(**options)
+        alone = mechanism.causal_scope != EVERY_ROW or mechanism.length_matters
         if alone and not mask.all():
-            return _attend_each(name, options, query, key, value, mask, shift, scale, rotation, maps=maps)
+            return _attend_each(mechanism, trained, query, key, value, mask, shift, scale, rotation, maps=maps)
         shift = shift if shift.any() else None
     if shift is not None:
         query, key, value = (roll_rows(x, shift, 2) for x in (query, key, value))
-        rotation = rotation and tuple(roll_rows(t.expand(len(shift), -1, -1), shift, 1) for t in rotation)
-    output, weights = _attend(name, options, query, key, value, scale, rotation, maps)
+        if rotation is not None:
+            cos, sin = (roll_rows(table.expand(len(shift), -1, -1), shift, 1) for table in rotation)
+            rotation = cos, sin
+    output, weights = _attend(mechanism, trained, query, key, value, scale, rotation, maps)
     if shift is not None:
         output = roll_rows(output, -shift, 2)
         weights = None if weights is None else roll_rows(roll_rows(weights, -shift, 2), -shift, 3)
@@ -122,10 +128,10 @@ def _attend_whole(name: str, options: dict, query: Tensor, key: Tensor, value: T
     return output.transpose(1, 2), weights
 
 
-def _attend_each(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, mask: Tensor,
-                 first: Tensor, scale: float, rotation: Rotation | None, *,
+def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor, value: Tensor,
+                 mask: Tensor, first: Tensor, scale: float, rotation: Rotation | None, *,
                  maps: bool) -> tuple[Tensor, Tensor | None]:
-    """Attend within each row without its padding: for mechanisms that choose from, or count, all tokens given."""
+    """Attend in each row without its padding, for mechanisms that choose among, or count, all tokens they are given."""
     outputs, maps_of_rows = [], []
     for row, (start, count) in enumerate(zip(first.tolist(), mask.bool().sum(dim=-1).tolist(), strict=True)):
         own = slice(row, row + 1), slice(None), slice(start, start + count)
@@ -134,31 +140,27 @@ def _attend_each(name: str, options: dict, query: Tensor, key: Tensor, value: Te
             outputs.append(torch.zeros_like(query[own[0]]))
             maps_of_rows.append(query.new_zeros(1, query.shape[1], mask.shape[1], mask.shape[1]))
             continue
-        tables = rotation and tuple((t if len(t) == 1 else t[own[0]])[:, own[2]] for t in rotation)
-        output, weights = _attend(name, options, query[own], key[own], value[own], scale, tables, maps)
+        tables = rotation and of_rows(rotation, own[0], own[2])
+        output, weights = _attend(mechanism, trained, query[own], key[own], value[own], scale, tables, maps)
         outputs.append(F.pad(output, (0, 0, *around)))
-        maps_of_rows.append(weights if weights is None else F.pad(weights, (*around, *around)))
+        if weights is not None:
+            maps_of_rows.append(F.pad(weights, (*around, *around)))
     return torch.cat(outputs).transpose(1, 2), torch.cat(maps_of_rows) if maps else None
 
 
-def _attend(name: str, options: dict, query: Tensor, key: Tensor, value: Tensor, scale: float,
+def _attend(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor, value: Tensor, scale: float,
             rotation: Rotation | None, maps: bool) -> tuple[Tensor, Tensor | None]:
     """Call the mechanism: output (B, H, L, D), and the effective attention (B, H, L, L) if asked for."""
-    mechanism = MECHANISMS[name]
-    if rotation is not None:
-        options = {**options, "rotation": rotation}
-    output = mechanism.attention(query, key, value, scale=scale, **options)
+    output = mechanism.attention(query, key, value, scale=scale, rotation=rotation, module=trained)
     if not maps:
         return output, None
-    options = {option: chosen for option, chosen in options.items() if option != "backend"}
-    if "values" in inspect.signature(mechanism.effective).parameters:  # what it trains reads the values too
-        options["values"] = value
     with torch.no_grad():
-        return output, mechanism.effective(query, key, scale=scale, **options)
+        return output, mechanism.effective(query, key, value, scale=scale, rotation=rotation, module=trained)
 
 
-def padding_mask(*, attention_mask: Tensor | None = None, mask_function=None, **kwargs) -> Tensor | None:
-    """Return the (B, tokens) padding mask untouched; transformers' own masks would take O(L^2) memory."""
+def padding_mask(*, attention_mask: Tensor | None = None, mask_function: Callable[..., Any] | None = None,
+                 **kwargs: Any) -> Tensor | None:
+    """Return the (B, tokens) padding mask unchanged; transformers' own masks would take O(L^2) memory."""
     # under torch.compile transformers always adds its packed-sequence mask; check_positions covers that case
     if mask_function is not causal_mask_function and not torch.compiler.is_compiling():
         raise ValueError("attention_mask: got a mask that is not plain causal (packed sequences, a sliding "
@@ -166,17 +168,17 @@ def padding_mask(*, attention_mask: Tensor | None = None, mask_function=None, **
     return attention_mask
 
 
-def model_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Before a model's forward: refuse a foreign cache or mask early; pass on the wish for maps."""
-    choice = attention_choice(module.config)
-    if choice["name"] == "full":
+def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Before a model's forward: reject an unsuitable cache or mask; pass on the request for attention maps."""
+    mechanism = mechanism_in(module.config)
+    if mechanism.name == "full":
         return args, kwargs
-    if torch.jit.is_tracing() or torch.compiler.is_exporting():
+    if torch.jit.is_tracing() or torch.compiler.is_exporting():  # type: ignore[attr-defined]  # not in its __all__
         raise ValueError("model: a swapped one cannot be traced or exported, as it plans its blocks from values; "
                          "call it as it is, compile it, or trace it after restore_attention(model)")
     cache = kwargs.get("past_key_values")
     if cache is not None and not isinstance(cache, MechanismCache):
-        raise ValueError(_wrong_cache(cache, choice["name"]))
+        raise ValueError(_wrong_cache(cache, mechanism.name))
     mask = kwargs.get("attention_mask")
     if mask is not None and getattr(mask, "ndim", 0) != 2:
         raise ValueError(f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted (batch, "
@@ -186,8 +188,8 @@ def model_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dic
     return args, kwargs
 
 
-def input_hook(module: nn.Module, args: tuple, kwargs: dict) -> None:
-    """Before the forward of the model that was swapped: refuse what it cannot read, which torch would not name."""
+def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Before the forward of the swapped model: reject invalid inputs, for which torch's own errors would be unclear."""
     if torch.compiler.is_compiling():
         return
     cache = kwargs.get("past_key_values")
@@ -196,8 +198,8 @@ def input_hook(module: nn.Module, args: tuple, kwargs: dict) -> None:
                   positions=kwargs.get("position_ids"), mask=kwargs.get("attention_mask"))
 
 
-def attention_hook(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Before an attention layer's forward: pass on the cache, told that it will be read, and the rotary tables."""
+def attention_hook(module: AttentionLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Before an attention layer's forward: pass on the cache, marked as expecting a read, and the cos/sin tables."""
     kwargs[CACHE] = cache = kwargs.get("past_key_values")
     if isinstance(cache, MechanismCache):
         cache.layers[module.layer_idx].expected = True

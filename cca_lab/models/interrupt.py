@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of a step, so that what is saved is a whole step."""
+"""Ctrl-C that takes effect at the end of a step, so that only complete steps are saved."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ from types import FrameType
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether Ctrl-C was pressed; a second Ctrl-C raises at once.
+    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C raises KeyboardInterrupt at once.
 
-    Only the main thread can handle signals; in another one the function always says no.
+    Only the main thread can handle signals; in another thread the function always returns False.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

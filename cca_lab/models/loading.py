@@ -1,6 +1,6 @@
-"""A saved model is checked as it is loaded: every file readable, and each fitting the others.
+"""Checks of a saved model while it is loaded: every file can be read, and the files fit each other.
 
-transformers only logs a weight that is missing, unexpected or of another shape, and draws one at random instead.
+transformers only logs a weight that is missing, unexpected or of another shape, and initialises it at random.
 """
 
 import json
@@ -20,24 +20,31 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 from cca_lab.caches.base import CHOICE
 from cca_lab.models.choice import written_choice
 from cca_lab.models.plugin import check_model
 
 MOST_LAYERS = 1000
-MOST_SAID = 300  # characters of a library's own words
+MOST_SAID = 300  # characters of a library's own message
 WEIGHTS = ("*.safetensors", "*.bin")
 PROBLEMS = {"missing_keys": "lack", "unexpected_keys": "hold, which the config does not ask for,",
             "mismatched_keys": "hold in another shape than the config's"}
 
 
+def quiet() -> None:
+    """Silence transformers' messages and progress bars; the commands show their own."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
 @contextmanager
 def reading(source: str, what: str) -> Iterator[None]:
-    """Say in one line what of a saved model could not be read."""
+    """Turn any error within the context into a one-line ValueError that names the file which cannot be used."""
     try:
         yield
-    except Exception as error:  # a library that meets a file it did not write raises anything
+    except Exception as error:  # on a broken file a library may raise anything
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         reason = kind + " ".join(str(error).split())
         raise ValueError(f"path_or_name: {what} of {source} cannot be used: {reason[:MOST_SAID]}; get or save the "
@@ -48,12 +55,12 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
     """Load a causal language model of a family that the mechanisms know.
 
     Args:
-        source: a folder that is there, or a name on the hub.
-        dtype: of the weights.
+        source: an existing folder, or a name on the hub.
+        dtype: dtype of the loaded weights.
 
     Raises:
-        ValueError: if the config is broken or of another family, or the weights are not, one for one, finite and
-            of the shapes that it asks for.
+        ValueError: if the config is broken or of another family, or if any weight is missing, unexpected, not
+            finite or of another shape than the config's.
     """
     try:
         config = _config(source)
@@ -78,7 +85,7 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
 
 
 def _config(source: str) -> PreTrainedConfig:
-    """Return a config that a model can be built by, of a size that the folder's weights can have."""
+    """Return the config, after checking that a model can be built from it and that the stored weights can fill it."""
     with reading(source, "config.json"):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         layers = config.get_text_config().num_hidden_layers
@@ -94,12 +101,12 @@ def _config(source: str) -> PreTrainedConfig:
 
 
 def _stored(source: str) -> int:
-    """Bytes of the weights in a folder; 0 if there are none, or it is a name on the hub."""
+    """Return the bytes of the weights in a folder; 0 if there are none, or if `source` is a name on the hub."""
     return sum(path.stat().st_size for pattern in WEIGHTS for path in Path(source).glob(pattern) if path.is_file())
 
 
 def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
-    """Raise ValueError naming a weight that holds something else than finite numbers."""
+    """Raise ValueError naming a weight that holds a number which is not finite."""
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(f"path_or_name: {name} of {source} holds numbers that are not finite; get or train the "
@@ -110,7 +117,7 @@ def saved_choice(config: PreTrainedConfig, source: str) -> tuple[str, dict[str, 
     """Return name and options of the attention that a model was saved with; ("full", {}) if none was.
 
     Raises:
-        ValueError: if the entry of config.json is no such choice.
+        ValueError: if the entry of config.json is not a valid choice.
     """
     saved = getattr(config, CHOICE, {"name": "full"})
     with reading(source, f"{CHOICE} in config.json"):
@@ -130,7 +137,7 @@ def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBa
     if Path(source).is_dir() and not settings.is_file():
         return None
     with reading(source, "the tokenizer"):
-        # AutoTokenizer would take Qwen2's own class for any tokenizer beside a Qwen2, and read it wrongly
+        # beside a Qwen2 model, AutoTokenizer would use Qwen2's own class for any tokenizer, which reads it wrongly
         generic = settings.is_file() and json.loads(settings.read_text(encoding="utf-8")).get(
             "tokenizer_class") == PreTrainedTokenizerFast.__name__
         loaded = (PreTrainedTokenizerFast if generic else AutoTokenizer).from_pretrained(source)

@@ -1,4 +1,4 @@
-"""The attention maps of a model, whatever its attention is."""
+"""The attention maps of a model under any attention."""
 
 import torch
 from torch import Tensor
@@ -12,18 +12,18 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
     """Return how strongly each token attends to each earlier one, in every layer and head.
 
     With full attention these are the softmax weights; with a mechanism that pools,
-    the effective attention E = A P, in which the weight of a pooled token is shared
-    out over its members. Every row sums to 1. Takes O(layers H L^2) memory.
+    the effective attention E = A P, in which the weight of a pooled token is distributed
+    over its members. Every row sums to 1. Needs O(layers H L^2) memory.
 
     Args:
-        model: a causal language model; its attention implementation is as before afterwards.
-        input_ids: (L,) or (1, L).
+        model: a causal language model; its attention implementation is restored afterwards.
+        input_ids: (L,) or (1, L) token ids.
 
     Returns:
         (layers, H, L, L) in the model's dtype: [layer, head, row, token].
 
     Raises:
-        ValueError: for several texts, ids that are not the model's, or a text longer than its positions.
+        ValueError: for several texts, ids outside the model's vocabulary, or a text longer than its positions.
     """
     check_model(model)
     check_token_ids(model, "input_ids", input_ids)
@@ -33,7 +33,7 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
         raise ValueError(f"input_ids: got shape {tuple(input_ids.shape)}, wanted (L,) or (1, L); "
                          "pass one text at a time")
     implementation, training = model.config._attn_implementation, model.training
-    full = attention_of(model)[0] == "full"
+    full = attention_of(model).name == "full"
     try:
         model.eval()
         if full:  # only the eager implementation returns its weights

@@ -9,15 +9,15 @@ from transformers import PreTrainedModel
 
 
 class MatrixMuon(torch.optim.Muon):
-    """Muon that treats GPT-2's fused c_attn as the three matrices it is.
+    """Muon that treats GPT-2's fused c_attn as three separate matrices.
 
-    Muon orthogonalises the update of a matrix as a whole. Over W^Q, W^K and W^V
-    together the update of W^V crowds out the other two, and the model does not
-    learn to match; each on its own, it does.
+    Muon orthogonalises the update of a matrix as a whole. If W^Q, W^K and W^V are
+    updated together, the update of W^V dominates the other two, and the model does
+    not learn to match queries with keys; if each is updated separately, it does.
 
     Args:
-        model: whose matrices, embeddings aside, are to be updated.
-        options: of `torch.optim.Muon`.
+        model: the model whose matrices, except the embeddings, are updated.
+        options: options of `torch.optim.Muon`.
     """
 
     def __init__(self, model: PreTrainedModel, **options: Any) -> None:
@@ -36,9 +36,9 @@ class MatrixMuon(torch.optim.Muon):
         super().__init__([*whole_matrices, *(piece for piece, _, _ in self.pieces)], **options)
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Take a step; the pieces get their columns of the whole matrix's gradient first."""
+        """Take a step; before it, each piece gets its columns of the whole matrix's gradient."""
         for piece, whole, columns in self.pieces:
-            piece.grad = whole.grad[:, columns]  # type: ignore[index]  # what trains has a gradient
+            piece.grad = whole.grad[:, columns]  # type: ignore[index]  # a trained weight has a gradient
         loss = super().step(closure)
         for _, whole, _ in self.pieces:
             whole.grad = None
@@ -46,6 +46,6 @@ class MatrixMuon(torch.optim.Muon):
 
 
 def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
-    """Return names and weights of every matrix but the embeddings."""
+    """Return name and weight of every matrix except the embeddings."""
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     return [(name, p) for name, p in model.named_parameters() if p.ndim == 2 and id(p) not in embeddings]

@@ -1,4 +1,4 @@
-"""The optimizers of a training: AdamW, with Muon for the blocks' matrices if asked for."""
+"""The optimizers of a training run: AdamW, with Muon for the matrices of the blocks if requested."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from cca_lab.models.muon import MatrixMuon, block_matrices
 
 def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float, weight_decay: float,
                     betas: tuple[float, float], fused: bool | None = None) -> list[torch.optim.Optimizer]:
-    """Return the optimizers of what a model trains; none where it trains nothing.
+    """Return the optimizers for a model's trainable parameters; an empty list if there are none.
 
     Args:
         model: its parameters with `requires_grad` are trained; weight decay is for those of two dimensions or more.
-        muon: use Muon for the matrices of the blocks, embeddings aside.
-        learning_rate, weight_decay: of both.
-        betas, fused: of AdamW.
+        muon: use Muon for the matrices of the blocks; the embeddings stay with AdamW.
+        learning_rate, weight_decay: for both optimizers.
+        betas, fused: options of AdamW.
     """
     common: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
     trained = [p for p in model.parameters() if p.requires_grad]

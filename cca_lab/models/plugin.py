@@ -1,21 +1,17 @@
-"""Switch the attention of a transformers model to one of the lab's mechanisms, and back."""
+"""Swap the attention of a transformers model for one of the lab's mechanisms, and restore it."""
 
 import copy
-import inspect
-import json
-import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from cca_lab.caches.base import CHOICE, IMPLEMENTATION, attention_choice
-from cca_lab.mechanisms import MECHANISMS
-from cca_lab.mechanisms.mechanism import RUNTIME
+from cca_lab.caches.base import CHOICE, IMPLEMENTATION, mechanism_in
+from cca_lab.mechanisms import Full, Mechanism, mechanism_of
 from cca_lab.models.inputs import check_model as require_model
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook
 
@@ -25,31 +21,32 @@ STATE = "_cca_lab_swap"
 
 @dataclass
 class Swap:
-    """What a swapped model needs to be restored."""
+    """What is needed to restore a swapped model."""
 
-    previous: str  # transformers' name of the attention that was there
+    previous: str  # transformers' name of the original attention
     handles: list[RemovableHandle]
 
 
-def swap_attention(model: PreTrainedModel, name: str, **options) -> PreTrainedModel:
+def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, **options: Any) -> PreTrainedModel:
     """Make a model attend with a mechanism of the lab, in place.
 
-    Padding to the left or right of the text is honoured: groups begin at the first
+    Padding to the left or right of the text is supported: groups begin at the first
     real token of each row. Generation needs the mechanism's cache, for CCA
     `generate(..., past_key_values=CCACache(model))`. `output_attentions=True` returns
-    the effective attention (B, H, L, L) of each layer, without gradient. Rotary
+    the effective attention (B, H, L, L) of each layer, without gradient. The cos/sin
     tables and the scale of the logits are the model's own. Attention dropout is not
     supported: see `disable_attention_dropout`.
 
-    A mechanism that trains something gets a new module in each attention layer, in the
-    layer's dtype, on its device, drawn from torch's random numbers (`torch.manual_seed`).
-    Modules that are there already stay, with what they have learnt, if they have the shapes
-    that the options ask for; `restore_attention` removes them.
+    A mechanism with weights of its own gets a new module in each attention layer, in the
+    layer's dtype and on its device, initialised at random (`torch.manual_seed`).
+    Existing modules keep their weights if they have the shapes that the options
+    ask for; `restore_attention` removes them.
 
     Args:
-        model: GPT-2, OPT, Llama or Qwen2 of transformers.
-        name: a key of `cca_lab.mechanisms.MECHANISMS`; "full" restores the original attention.
-        options: of the mechanism, such as group=16, window=256 for "cca"; the others keep their defaults.
+        model: a GPT-2, OPT, Llama or Qwen2 model of transformers.
+        mechanism: such as `CCA(group=16, window=256)`, or its name and, as further arguments, its options:
+            "cca", group=16, window=256. `Full()` or "full" restores the original attention.
+        options: options of a mechanism given by its name; those left out keep their defaults.
 
     Returns:
         The same model.
@@ -57,21 +54,21 @@ def swap_attention(model: PreTrainedModel, name: str, **options) -> PreTrainedMo
     Raises:
         ValueError: for another model, an unknown mechanism, or an option that the mechanism does not take.
     """
-    choice = checked_choice(name, options)
-    if name == "full":
+    chosen = checked_choice(mechanism, options)
+    if chosen.name == "full":
         return restore_attention(model)
     check_model(model)
     if getattr(model, STATE, None) is None:
         handles = [module.register_forward_pre_hook(hook, with_kwargs=True) for module, hook in _hooks(model)]
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
-    setattr(model.config, CHOICE, choice)
-    attach_modules(model, choice)
+    setattr(model.config, CHOICE, {"name": chosen.name, **copy.deepcopy(chosen.options())})
+    attach_modules(model, chosen)
     model.set_attn_implementation(IMPLEMENTATION)
     return model
 
 
 def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
-    """Give a model the attention back that it had before `swap_attention`; without effect if it has it."""
+    """Restore the attention that a model had before `swap_attention`; without effect if it was not swapped."""
     require_model(model)
     swap: Swap | None = getattr(model, STATE, None)
     if swap is not None:
@@ -79,18 +76,16 @@ def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
             handle.remove()
         model.set_attn_implementation(swap.previous)
         delattr(model, STATE)
-        attach_modules(model, {"name": "full"})
+        attach_modules(model, Full())
     if hasattr(model.config, CHOICE):
         delattr(model.config, CHOICE)
     return model
 
 
-def attach_modules(model: PreTrainedModel, choice: dict) -> None:
-    """Give each attention layer the trainable module of a mechanism; take away what does not belong to it."""
-    options = {option: value for option, value in choice.items() if option != "name"}
-    new_module = MECHANISMS[choice["name"]].new_module
+def attach_modules(model: PreTrainedModel, mechanism: Mechanism) -> None:
+    """Add a mechanism's trainable module to each attention layer; remove the module of any other mechanism."""
     for layer in attention_modules(model):
-        old, new = getattr(layer, MODULE, None), new_module and new_module(model.config, **options)
+        old, new = getattr(layer, MODULE, None), mechanism.new_module(model.config)
         if old is not None and new is not None and shapes(old) == shapes(new):
             continue
         if old is not None:
@@ -106,25 +101,24 @@ def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def modules_of(model: PreTrainedModel) -> dict[str, nn.Module]:
-    """Return what the mechanism trains, by the layer's number; empty if it trains nothing of its own."""
+    """Return the mechanism's trainable modules by layer number; empty if it has none."""
     return {str(layer.layer_idx): getattr(layer, MODULE) for layer in attention_modules(model)
             if hasattr(layer, MODULE)}
 
 
-def attention_of(model: PreTrainedModel) -> tuple[str, dict]:
-    """Return name and options of the attention a model uses; ("full", {}) for any of transformers' own."""
+def attention_of(model: PreTrainedModel) -> Mechanism:
+    """Return the mechanism that a model attends with; `Full()` for transformers' own attention."""
     require_model(model)
-    options = copy.deepcopy(attention_choice(model.config))
-    return options.pop("name"), options
+    return copy.deepcopy(mechanism_in(model.config))  # the caller may modify its lists
 
 
 @contextmanager
 def group_size(model: PreTrainedModel, size: Callable[[int], int]) -> Iterator[None]:
-    """Let a model whose attention groups tokens do so in another size for a while; others stay as they are.
+    """Change the group size of a model's attention within the context; a model without groups is unchanged.
 
     Args:
-        model: its size is put back at the end.
-        size: from the model's own group size to the one for now.
+        model: its group size is restored at the end.
+        size: maps the model's own group size to the temporary one.
     """
     choice = getattr(model.config, CHOICE, {})
     own = choice.get("group")
@@ -144,8 +138,8 @@ def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
     """
     require_model(model)
     for module in attention_modules(model):
-        if hasattr(module, "attn_dropout"):  # GPT-2
-            module.attn_dropout.p = 0.0
+        if isinstance(dropout := getattr(module, "attn_dropout", None), nn.Dropout):  # GPT-2
+            dropout.p = 0.0
         for attribute in ("attention_dropout", "dropout"):  # Llama and Qwen2, OPT
             if isinstance(getattr(module, attribute, None), float):
                 setattr(module, attribute, 0.0)
@@ -155,27 +149,16 @@ def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def checked_choice(name: str, options: dict) -> dict:
-    """Return {"name": name, **all options}, or raise ValueError naming what is valid."""
-    if not isinstance(name, str) or name not in MECHANISMS:
-        raise ValueError(f"name: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
-    mechanism = MECHANISMS[name]
-    parameters = inspect.signature(mechanism.attention).parameters.values()
-    valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in RUNTIME]
-    if name == "full":
-        valid = []  # the model's own attention runs, not ours
-    unknown = [option for option in options if option not in valid]
-    if unknown:
-        raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted {', '.join(valid) or 'none'}")
-    try:  # as config.json will hold them: lists in it are nobody else's, NumPy's integers are integers
-        options = json.loads(json.dumps({**mechanism.defaults, **options}, default=operator.index))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"options: got {options!r}, wanted JSON values: numbers, text, lists ({error})") from error
-    probe, tried = torch.zeros(1, 1, 1, 2), dict(options)
-    if "triton" in mechanism.rungs and options.get("backend") == "triton":
-        tried["backend"] = "dense"  # kernels need a GPU, to which the model may still have to move
-    mechanism.attention(probe, probe, probe, **tried)  # raises for a value that is out of range
-    return {"name": name, **options}
+def checked_choice(mechanism: Mechanism | str, options: dict[str, Any]) -> Mechanism:
+    """Return the mechanism for a name and options, or raise ValueError naming what is valid."""
+    if isinstance(mechanism, Mechanism):
+        if options:
+            raise ValueError(f"{next(iter(options))}: got it beside a {type(mechanism).__name__}, wanted options in "
+                             "the mechanism, or with its name")
+        return mechanism
+    if mechanism == "full" and options:
+        raise ValueError(f"{next(iter(options))}: not an option of 'full', wanted none; the model attends itself")
+    return mechanism_of(mechanism, options)
 
 
 def check_model(model: PreTrainedModel) -> None:
@@ -196,6 +179,6 @@ def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
     return [m for m in model.modules() if hasattr(m, "layer_idx") and type(m).__name__.endswith("Attention")]
 
 
-def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, object]]:
+def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, Callable[..., Any]]]:
     models = [(module, model_hook) for module in model.modules() if isinstance(module, PreTrainedModel)]
     return [*models, (model, input_hook)] + [(module, attention_hook) for module in attention_modules(model)]

@@ -1,4 +1,4 @@
-"""In which precision a finetuning multiplies: float32, or bfloat16 under autocast where that is faster."""
+"""The precision of a finetuning run: float32, or bfloat16 under autocast where that is faster."""
 
 import time
 
@@ -7,31 +7,31 @@ from torch import Tensor, nn
 
 from cca_lab.models.trainable import row_losses
 
-PAYS = 0.95  # bf16 has to take less than this share of float32's time
+PAYS = 0.95  # bf16 must take less than this share of float32's time
 REPEATS = 2
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context in which the model's forward runs; weights, gradients and optimizer stay float32."""
+    """Return the context for the model's forward; weights, gradients and optimizer states stay float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def matrix_units(device: torch.device) -> bool:
-    """Whether a device multiplies bfloat16 matrices in units of their own: a GPU's, or AMX of a CPU."""
+    """Return whether a device has matrix units for bfloat16: those of a GPU, or AMX on a CPU."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     return device.type == "cpu" and torch.cpu._is_amx_tile_supported()
 
 
 def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
-    """Return "bf16" or "float32", whichever takes less time for the gradient of a batch here.
+    """Return "bf16" or "float32", whichever computes the gradient of a batch faster on this machine.
 
-    On a GPU bf16 is taken without a trial. On a CPU with AMX both are timed, since what surrounds the products
-    may cost more in bf16; weights and random states stay as they are.
+    A GPU with bf16 uses it without a trial. On a CPU with AMX both are timed, since the operations around the matrix
+    products may be slower in bf16; weights and random states do not change.
 
     Args:
-        model: to be trained; its gradients are dropped.
-        input_ids, known: (rows, length), what a step reads.
+        model: the model to train; its gradients are discarded.
+        input_ids, known: (rows, length), a step's batch.
     """
     device = input_ids.device
     if not matrix_units(device):
@@ -43,7 +43,7 @@ def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
 
 
 def _seconds(model: nn.Module, input_ids: Tensor, known: Tensor, precision: str) -> float:
-    """Return the least time of a few forwards and backwards, after one that is not counted."""
+    """Return the shortest time of a few forward and backward passes, in seconds, after an uncounted one."""
     taken = []
     with torch.random.fork_rng():
         for _ in range(1 + REPEATS):

@@ -1,15 +1,15 @@
-"""Pretraining of the base models: first to copy, then to find, then to read and find.
+"""Pretraining of the base models by a curriculum: copying, then retrieval, then text with retrieval.
 
-A tiny model learns to retrieve in a sudden step. The order that gets it there:
-copying random tokens over a very short context (the induction step, which comes
-sooner the fewer tokens compete), then questions over longer and longer contexts;
-real text is there all along and takes over at the end. A stage ends when it is
-mastered or its tokens are spent.
+A tiny model learns to retrieve abruptly. The order that leads to this is:
+copying random tokens over a very short context (induction, which is learned
+sooner if fewer tokens compete), then questions over longer and longer contexts;
+real text is part of every stage and dominates the last one. A stage ends when the
+model has mastered it or when its budget of tokens is used up.
 
-Such a model learns to look place by place. So a short sequence stands at a random
-place of the context, and in the last stage, whose sequences fill it, documents and
-questions mix and begin anywhere, after some text: a model that only sees contexts
-end in questions never finds what stands in the last quarter.
+Such a model learns each position separately. Therefore a short sequence gets random
+positions within the context, and in the last stage, whose sequences fill it, documents
+and questions are mixed and begin at random after some text: a model trained only on
+contexts that end in questions never finds what stands in the last quarter.
 """
 
 import time
@@ -37,10 +37,10 @@ class Stage:
     Attributes:
         task: "copy", "question" (documents, then questions) or "interleaved" (some text, then questions
             among documents).
-        length: tokens of a sequence.
-        text_share: share of a step's sequences that are real text.
-        tokens: the most tokens to spend here.
-        until: leave early once the running accuracy on known tokens reaches this.
+        length: tokens per sequence.
+        text_share: share of a step's sequences that are real text, 0 to 1.
+        tokens: budget of tokens for this stage.
+        until: the stage ends early once the running accuracy on known tokens reaches this.
     """
 
     task: str
@@ -59,17 +59,17 @@ class Recipe:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.02
     warmup_steps: int = 100
-    decay_share: float = 0.6  # of the last stage, over which the rate falls to zero
+    decay_share: float = 0.6  # share of the last stage over which the rate falls to zero
     clip: float = 1.0
 
 
 def curriculum(context: int, tokens: float, text_only: bool = False) -> list[Stage]:
-    """Return the stages for a context and a budget of tokens; the last one takes all that is left.
+    """Return the stages for a context and a budget of tokens; the last stage uses all that is left.
 
     Args:
-        context: the most tokens the model reads.
-        tokens: the budget.
-        text_only: one stage in which the loss is that of text: what questions cost a model is then seen.
+        context: the longest sequence the model reads, in tokens.
+        tokens: budget of training tokens.
+        text_only: one stage whose loss is that of text alone, to measure what the questions cost a model.
     """
     if text_only:
         return [Stage("interleaved", context, 1.0, tokens)]
@@ -88,10 +88,10 @@ def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[
 
 
 def copy_batch(rows: int, length: int, vocabulary: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw random tokens that repeat with a period of their own in each row.
+    """Draw random tokens that repeat with a different period in each row.
 
-    The period differs from row to row so that only the content tells where to
-    copy from: with one fixed period a model learns "attend so many tokens back",
+    The period differs between rows, so that only the content determines where to
+    copy from: with one fixed period a model learns to attend a fixed distance back,
     which answers no question.
 
     Returns:
@@ -100,7 +100,7 @@ def copy_batch(rows: int, length: int, vocabulary: int, generator: torch.Generat
     period = torch.randint(length // 8, length // 2 + 1, (rows, 1), generator=generator)
     column = torch.arange(length).expand(rows, -1)
     tokens = torch.randint(1, vocabulary, (rows, length), generator=generator)
-    # the first token of the second repetition cannot be known yet
+    # the first token of the second repetition cannot be predicted yet
     return tokens.gather(1, column % period), column > period
 
 
@@ -108,8 +108,8 @@ def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor,
                  places: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return cross entropy and correctness of the marked tokens, (n,) each.
 
-    Only the marked tokens pass through the output matrix, which is a third of
-    the work of a small model. `places` (B, L) are the tokens' positions, from 0 on by default.
+    Only the marked tokens pass through the output matrix, which is a third of the
+    computation of a small model. `places` (B, L) are the positions, by default 0, 1, ...
     """
     hidden = model.base_model(input_ids=input_ids, position_ids=places, use_cache=False).last_hidden_state
     target_mask = known[:, 1:]
@@ -122,7 +122,7 @@ def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> 
     """Join documents into one stream of token ids, an end-of-text token before each.
 
     Raises:
-        ValueError: without a tokenizer, or for one without an end-of-text token.
+        ValueError: if there is no tokenizer, or if it has no end-of-text token.
     """
     if tokenizer is None or tokenizer.eos_token_id is None:
         raise ValueError(f"tokenizer: got {'none' if tokenizer is None else 'one without eos_token'}, wanted one "
@@ -137,10 +137,10 @@ class Pretrainer:
 
     Args:
         model: the model to train, in place.
-        tokenizer: of the model.
+        tokenizer: the model's tokenizer.
         corpus: real text.
         recipe: hyperparameters.
-        seed: of every draw.
+        seed: seed of every random draw.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
@@ -160,33 +160,33 @@ class Pretrainer:
         if stage.task == "question":
             return self.task.training_batch(rows, stage.length, self.generator)
         most = max(1, stage.length - SHORTEST)
-        before = int(torch.randint(most, (), generator=self.generator))  # tokens of text first
+        before = int(torch.randint(most, (), generator=self.generator))  # tokens of text before it
         task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
         text = self.sample_text(rows, before)
         return torch.cat([text, task], dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
 
     def _places(self, rows: int, length: int) -> Tensor:
-        """Put each sequence at a random place of the context, (rows, length), so that all places are learned."""
+        """Return random positions of each sequence within the context, (rows, length), so that all are learned."""
         context = self.model.config.max_position_embeddings
         first = torch.randint(context - length + 1, (rows, 1), generator=self.generator)
         return (first + torch.arange(length)).to(self.model.device)
 
     def _rate(self, stage: Stage, spent: float) -> float:
         warm = min(1.0, (self.steps + 1) / self.recipe.warmup_steps)
-        last = stage.until > 1.0  # the open-ended stage is the last one
+        last = stage.until > 1.0  # the stage without a target accuracy is the last one
         left = (1.0 - spent) / self.recipe.decay_share if last else 1.0
         return self.recipe.learning_rate * warm * min(1.0, left)
 
     def _step(self, stage: Stage, spent: float) -> dict[str, float]:
         rows = max(2, self.recipe.step_tokens // stage.length)
-        text_rows = min(rows - 1, max(1, round(stage.text_share * rows)))  # a mean over no row would be NaN
+        text_rows = min(rows - 1, max(1, round(stage.text_share * rows)))  # a mean over zero rows would be NaN
         text = self.sample_text(text_rows, stage.length)
         task, known = self._task_batch(stage, rows - text_rows)
         input_ids = torch.cat([text, task]).to(self.model.device)  # (rows, length)
         marked = torch.cat([torch.ones_like(text, dtype=torch.bool), known]).to(self.model.device)
         loss, correct = token_losses(self.model, input_ids, marked, self._places(*input_ids.shape))
         cut = text_rows * (stage.length - 1)
-        answers = max(1, len(loss) - cut)  # a batch of few documents may ask nothing
+        answers = max(1, len(loss) - cut)  # a batch of few documents may hold no question
         text_loss, task_loss = loss[:cut].mean(), loss[cut:].sum() / answers
         (stage.text_share * text_loss + (1 - stage.text_share) * task_loss).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
@@ -201,14 +201,14 @@ class Pretrainer:
                 "accuracy": correct[cut:].float().sum().item() / answers}
 
     def run(self, stages: list[Stage], tokens: float) -> Iterator[dict[str, Any]]:
-        """Train through the stages until `tokens` are spent; yield one record a step."""
+        """Train through the stages until `tokens` are used up; yield one record per step."""
         self.model.train()
         start = time.perf_counter()
         for index, stage in enumerate(stages):
             left, begin, running = len(stages) - 1 - index, self.tokens, 0.0
             budget = tokens - begin if left == 0 else min(stage.tokens, tokens - begin)
             while self.tokens - begin < budget and running < stage.until:
-                # groups begin small: their own size in the last stage, half of it in the one before, ...
+                # groups start small: full size in the last stage, half of it in the one before, ...
                 def size(own: int, left: int = left) -> int:
                     return max(1, own >> left)
 

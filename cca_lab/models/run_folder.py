@@ -1,4 +1,4 @@
-"""The folder of a training run: a log that is appended to, and folders that are replaced whole."""
+"""The folder of a training run: a log that is appended to, and folders that are replaced as a whole."""
 
 import json
 import shutil
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cca_lab.outputs import replacing
+
 
 def replace_folder(new: Path, place: Path) -> None:
-    """Put a folder in another's place; at every moment one of them is there."""
+    """Replace the folder `place` by `new`; at every moment one of the two exists."""
     old = place.with_name(place.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if place.exists():
@@ -18,21 +20,21 @@ def replace_folder(new: Path, place: Path) -> None:
 
 
 def put_back(place: Path) -> None:
-    """Undo the first half of a `replace_folder` that was cut off."""
+    """Undo the first half of a `replace_folder` that was interrupted."""
     old = place.with_name(place.name + ".old")
     if old.exists() and not place.exists():
         old.rename(place)
 
 
 def append_log(folder: Path, record: dict[str, Any]) -> None:
-    """Add a record to a run's `log.jsonl`; the folder is made."""
+    """Append a record to a run's `log.jsonl`; the folder is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps(record) + "\n")
 
 
 def read_log(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a run's `log.jsonl`; none where there is no log."""
+    """Yield the records of a run's `log.jsonl`; none if there is no log."""
     path = Path(folder) / "log.jsonl"
     if path.is_file():
         with path.open(encoding="utf-8") as log:
@@ -41,9 +43,8 @@ def read_log(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def trim_log(folder: Path, step: int) -> None:
-    """Drop the records after a step; they will be written again."""
+    """Remove the records after a step from the log; they will be written again."""
     kept = [record for record in read_log(folder) if record["step"] <= step]
     if (folder / "log.jsonl").is_file():
-        aside = folder / "log.jsonl.part"
-        aside.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-        aside.replace(folder / "log.jsonl")
+        with replacing(folder / "log.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The lab's tokenizer: byte-level BPE, trained on the corpus and the task together."""
+"""The lab's tokenizer: byte-level BPE, trained on the corpus and the text of the task together."""
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -9,16 +9,16 @@ from cca_lab.tasks.multi_document_qa import sample_text
 
 END_OF_TEXT = "<|endoftext|>"
 TASK_DOCUMENTS = 20_000
-TASK_REPEATS = 30  # each name is then as frequent as a common word, and becomes one token
+TASK_REPEATS = 30  # so that each name is as frequent as a common word, and becomes one token
 
 
 def train_tokenizer(corpus: Corpus, vocabulary: int = 2048, seed: int = 0) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE tokenizer on the training side of a corpus and on task text.
 
     Args:
-        corpus: its training documents are used, its validation documents are not.
-        vocabulary: number of tokens, 256 bytes and the end-of-text token included.
-        seed: of the task text.
+        corpus: only its training documents are used.
+        vocabulary: number of tokens, including the 256 bytes and the end-of-text token.
+        seed: seed of the task text.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,4 +1,4 @@
-"""What finetuning trains, and on which tokens."""
+"""Which weights finetuning trains, and on which tokens."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,14 +10,14 @@ QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")  # c_attn: GPT-2's three 
 
 
 def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
-    """Freeze what the strategy does not train; return the names of what it does.
+    """Freeze the weights that the strategy does not train; return the names of those it trains.
 
-    "qkv" trains the three projection matrices and leaves their biases alone. In
-    GPT-2 they are the columns of one matrix, which holds nothing else. "compressor"
-    trains what the mechanism added to the layers, and nothing of the model.
+    "qkv" trains the three projection matrices and not their biases. In GPT-2 the
+    three are the columns of one matrix, which holds nothing else. "compressor"
+    trains the module that the mechanism added to each layer, and nothing of the model.
 
     Raises:
-        ValueError: for "compressor" where the mechanism added nothing.
+        ValueError: for "compressor" if the mechanism added no module.
     """
     def wanted(name: str) -> bool:
         if strategy == "qkv":
@@ -38,9 +38,9 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
 
 
 def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor) -> Tensor:
-    """Return the cross entropy of each row's marked tokens, summed, (rows,)."""
+    """Return the summed cross entropy, in nats, of each row's marked tokens, (rows,)."""
     row, column = known[:, 1:].nonzero(as_tuple=True)  # (n,) each: the token after `column` is marked
-    # one row of logits a marked token, without copies of the others
+    # one row of logits per marked token; the others are not copied
     own = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column).float()  # (n, V)
     losses = F.cross_entropy(own, input_ids[row, column + 1], reduction="none")
     return losses.new_zeros(len(input_ids)).index_add(0, row, losses)

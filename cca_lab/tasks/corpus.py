@@ -1,8 +1,8 @@
-"""Real text that every reader has: the standard library of their own Python.
+"""Real text that every reader has: the standard library of the installed Python.
 
-The corpus is English and code in one: module docstrings, comments and source.
-Modules, not lines, are dealt to *train* and *validation*, by a hash of the
-module's name, so a module keeps its side from one Python version to the next.
+The corpus is English and code together: docstrings, comments and source. Whole
+modules are assigned to *train* or *validation* by a hash of the module's name,
+so a module stays on the same side from one Python version to the next.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ SUFFIXES = (".py", ".md", ".rst", ".txt")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents dealt to two sides, and a fingerprint of both.
+    """Documents divided into two sides, and a fingerprint of both.
 
     Attributes:
-        name: where the text came from, for reports.
+        name: the origin of the text, for reports.
         train: the training documents, in a fixed order.
         validation: the held-out documents, in a fixed order.
     """
@@ -49,7 +49,7 @@ class Corpus:
 
 
 def is_validation(module: str) -> bool:
-    """Deal one module in `VALIDATION_ONE_IN` to the held-out side, by the hash of its name."""
+    """Return whether a module is held out: about one in `VALIDATION_ONE_IN`, by the hash of its name."""
     digest = hashlib.sha256(module.encode("utf-8")).digest()
     return int.from_bytes(digest[:4], "big") % VALIDATION_ONE_IN == 0
 
@@ -65,8 +65,8 @@ def _readable_files(root: Path) -> list[Path]:
     return sorted(files, key=lambda path: path.relative_to(root).as_posix())
 
 
-def _deal(name: str, documents: list[tuple[str, str]]) -> Corpus:
-    """Deal (module, text) pairs to the two sides."""
+def _divide(name: str, documents: list[tuple[str, str]]) -> Corpus:
+    """Divide (module, text) pairs into the two sides."""
     train = tuple(text for module, text in documents if not is_validation(module))
     validation = tuple(text for module, text in documents if is_validation(module))
     if not train or not validation:  # a text of one or two files: hold out its last tenth
@@ -80,7 +80,7 @@ def _read(path: Path) -> str:
     """Return the text of a user's file.
 
     Raises:
-        ValueError: if it is no UTF-8, or holds NULs or a word without end.
+        ValueError: if it is not UTF-8, or holds NUL characters or a very long word.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -110,19 +110,19 @@ def standard_library() -> Corpus:
     root = Path(sysconfig.get_paths()["stdlib"])
     version = sysconfig.get_python_version()
     documents = _folder_documents(root, lambda path: path.read_text(encoding="utf-8", errors="replace"))
-    return _deal(f"Python {version} standard library", documents)
+    return _divide(f"Python {version} standard library", documents)
 
 
 def load_corpus(source: str | Path | None = None) -> Corpus:
     """Return the corpus that `source` names.
 
     Args:
-        source: None for the standard library; a file or folder of text; or
+        source: None for the standard library; a file or a folder of text; or
             `hub:NAME` or `hub:NAME:CONFIG` for a data set of the `datasets` library with
             a `text` column (needs a network and `pip install datasets`).
 
     Raises:
-        ValueError: if the source is neither a path nor `hub:NAME`, or holds no text, or none that is UTF-8.
+        ValueError: if the source is neither a path nor `hub:NAME`, or holds too little text, or is not UTF-8.
     """
     if source is None:
         return standard_library()
@@ -145,7 +145,7 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
                          f"{', '.join(SUFFIXES)} text; give more")
     if not any(text.strip() for _, text in documents):
         raise ValueError(f"text: {source!r} holds nothing but white space; give another")
-    return _deal(path.name, documents)
+    return _divide(path.name, documents)
 
 
 def _hub_corpus(name: str) -> Corpus:
@@ -156,4 +156,4 @@ def _hub_corpus(name: str) -> Corpus:
                          "run `pip install datasets`") from error
     path, _, config = name.partition(":")
     rows = load_dataset(path, config or None, split="train")
-    return _deal(name, [(str(index), row["text"]) for index, row in enumerate(rows)])
+    return _divide(name, [(str(index), row["text"]) for index, row in enumerate(rows)])

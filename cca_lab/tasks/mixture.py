@@ -1,4 +1,4 @@
-"""What finetuning reads: windows of real text and question contexts, drawn by step number."""
+"""The training data of finetuning: windows of real text and question contexts, drawn at random (seeded by the step)."""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
 
 def random_windows(text: Tensor, rows: int, length: int, generator: torch.Generator) -> Tensor:
-    """Return windows of a text at random places, (rows, length).
+    """Return windows of a text at random places, (rows, length) token ids.
 
     Args:
         text: (n,) token ids, at least `length` of them.
-        rows, length: how many windows, of how many tokens.
-        generator: the source of all randomness.
+        rows, length: number of windows, and tokens per window.
+        generator: random generator of the draws.
     """
     start = torch.randint(len(text) - length + 1, (rows, 1), generator=generator)
     return text[start + torch.arange(length)]
@@ -29,18 +29,18 @@ def random_windows(text: Tensor, rows: int, length: int, generator: torch.Genera
 class Mixture:
     """Text and questions in fixed shares.
 
-    A batch depends on its step only, so a resumed run reads what an uninterrupted one would have
-    read, and several processes, or several micro-steps, share the batch of one.
+    A batch depends only on its step, so a resumed run reads the same batches as an uninterrupted
+    one, and several processes or micro-steps divide the same batch.
 
     Attributes:
         stream: (n,) token ids of the text.
-        tasks: kinds of questions, which share the question rows evenly; none for text alone.
-        length: tokens of a sequence.
-        rows: sequences a step.
-        text_share: share of the rows that are text.
-        seed: of every draw.
+        tasks: kinds of questions, with equal shares of the question rows; empty for text alone.
+        length: tokens per sequence.
+        rows: sequences per step.
+        text_share: share of the rows that are text, 0 to 1.
+        seed: seed of every draw.
         shift: the most tokens of text before the documents of a question row, drawn row by row. With 0,
-            documents of one length stand at the same places of every context, and a mechanism that pools
+            documents of one length stand at the same places in every context, and a mechanism that pools
             may learn those places instead of the documents.
     """
 
@@ -74,7 +74,7 @@ class Mixture:
 
     @property
     def text_rows(self) -> int:
-        """How many rows of a batch are text; the rest are questions. Neither is none, unless its share is 0."""
+        """Number of text rows in a batch; the rest are questions. Each kind has a row unless its share is 0."""
         if not self.tasks or self.text_share in (0, 1):
             return self.rows if not self.tasks or self.text_share == 1 else 0
         return min(max(round(self.text_share * self.rows), 1), self.rows - 1)
@@ -86,7 +86,7 @@ class Mixture:
         ids = [random_windows(self.stream, self.text_rows, self.length, generator)]
         known = [torch.ones_like(ids[0], dtype=torch.bool)]
         for index, task in enumerate(self.tasks):
-            # rows left over by the division go to the kinds in turn, from step to step
+            # rows that remain after the division go to the kinds in rotation, step by step
             rows = (self.rows - self.text_rows + (index + step) % len(self.tasks)) // len(self.tasks)
             if rows:
                 questions, answers = self._shifted(*task.interleaved_batch(rows, self.length, generator), generator)
@@ -95,7 +95,7 @@ class Mixture:
         return torch.cat(ids), torch.cat(known)  # (rows, length) both
 
     def _shifted(self, ids: Tensor, known: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Put 0 to `shift` tokens of text before each row, and cut its end."""
+        """Put 0 to `shift` tokens of text before each row, and cut the row at its end."""
         if self.shift == 0:
             return ids, known
         rows, length = ids.shape

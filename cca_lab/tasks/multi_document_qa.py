@@ -7,10 +7,10 @@ Many one-line documents, one of which answers the question at the end:
     ...
     A map drawn by Marta            <- the question; the answer is " Keller"
 
-Only the first name tells the documents apart (first names never repeat within
-one context), so a model answers by finding that name again, wherever it stood.
-The position of the answering document is under control, and the score is exact
-match of the greedily decoded surname.
+Only the first name identifies a document (first names never repeat within one
+context), so a model must find that name in the context in order to answer. The
+position of the answering document is controlled, and the score is exact match
+of the greedily decoded surname.
 """
 
 from collections.abc import Sequence
@@ -57,8 +57,8 @@ class QABatch:
     """A batch of contexts with their answers.
 
     Attributes:
-        input_ids: (B, L) token ids; the last token of each row is the question's last.
-        answers: (B,) the token id that should come next.
+        input_ids: (B, L) token ids; each row ends with the last token of its question.
+        answers: (B,) the token id that should follow.
     """
 
     input_ids: Tensor
@@ -66,11 +66,11 @@ class QABatch:
 
 
 class MultiDocumentQA:
-    """The task in the tokens of one tokenizer.
+    """The questions in the tokens of one tokenizer.
 
-    It uses the names that are one token each (with their leading space) and the
-    phrases of one common length, so that every context of a batch has the same
-    length; the lab's own tokenizer is trained to have them all.
+    It uses the names that are a single token (with their leading space) and the
+    phrases of the most common length, so that all contexts of a batch have the
+    same length; the lab's own tokenizer is trained to have them all.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -101,12 +101,12 @@ class MultiDocumentQA:
 
     @property
     def name(self) -> str:
-        """What tells these questions from others in the same tokens."""
+        """A name that distinguishes these questions from others in the same tokens."""
         return f"documents of {self.document_length} tokens"
 
     @property
     def document_length(self) -> int:
-        """Tokens of one document: the work, two names, the full stop and line end."""
+        """Tokens of one document: the phrase, two names, the full stop and the line end."""
         return self.works.shape[1] + 2 + len(self.end)
 
     @property
@@ -115,13 +115,13 @@ class MultiDocumentQA:
         return self.works.shape[1] + 1
 
     def documents_in(self, length: int) -> int:
-        """How many documents fit before one question in a context of `length` tokens."""
+        """Return how many documents fit before one question in a context of `length` tokens."""
         count = (length - self.question_length) // self.document_length
         return max(1, min(count, len(self.first)))
 
     def _documents(self, count: int, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw documents: token ids (B, n, document_length) and the surname of each (B, n)."""
-        # a random permutation a row: argsort of uniform numbers
+        """Draw documents: their token ids (B, n, document_length) and surnames (B, n)."""
+        # one random permutation per row: argsort of uniform numbers
         order = torch.rand(rows, len(self.first), generator=generator).argsort(dim=1)[:, :count]
         first = self.first[order]  # (B, n)
         last = self.last[torch.randint(len(self.last), (rows, count), generator=generator)]
@@ -135,10 +135,10 @@ class MultiDocumentQA:
         """Draw contexts of at most `length` tokens that end in one question.
 
         Args:
-            rows: B, contexts to draw.
+            rows: B, number of contexts.
             length: the longest context, in tokens.
-            generator: the source of all randomness.
-            position: where the answering document stands, 0 (first) to 1 (last);
+            generator: random generator of all draws.
+            position: place of the answering document, 0 (first) to 1 (last);
                 None draws it uniformly for each row.
 
         Returns:
@@ -157,9 +157,9 @@ class MultiDocumentQA:
 
     def training_batch(self, rows: int, length: int, generator: torch.Generator,
                        questions_share: float = 0.25) -> tuple[Tensor, Tensor]:
-        """Draw contexts of exactly `length` tokens: documents, then many questions with answers.
+        """Draw contexts of exactly `length` tokens: documents, then several questions with answers.
 
-        Several questions a sequence give more signal for the same attention;
+        Several questions per sequence give more training signal for the same computation;
         the questions are documents of this context, repeated in another order.
 
         Returns:
@@ -180,27 +180,27 @@ class MultiDocumentQA:
                           most_questions: float = 0.5) -> tuple[Tensor, Tensor]:
         """Draw contexts in which questions, with their answers, stand anywhere among the documents.
 
-        Each asks for one of the documents before it, so that documents are looked for at every
-        place of a context. A small model learns that place by place: trained on contexts that end
-        in questions only (`training_batch`), it answers nothing that stands in the last quarter.
+        Each question asks for a document before it, so that a model must search every part of a
+        context. A small model learns each position separately: trained only on contexts that end
+        in questions (`training_batch`), it answers nothing that stands in the last quarter.
 
         Args:
             rows, length, generator: as in `training_batch`.
-            most_questions: each row draws its share of questions between 0 and this.
+            most_questions: the largest share of questions; each row draws its own between 0 and this.
 
         Returns:
             input_ids (B, L) and a mask (B, L), true where the token is an answer.
         """
         slots = -(-length // self.document_length)
-        told = min(slots, len(self.first))
-        documents, _ = self._documents(told, rows, generator)  # (B, told, document_length)
+        count = min(slots, len(self.first))
+        documents, _ = self._documents(count, rows, generator)  # (B, count, document_length)
         share = most_questions * torch.rand(rows, 1, generator=generator)
         asked = torch.rand(rows, slots, generator=generator) < share  # (B, n)
         asked[:, 0] = False
-        asked[:, told:] = True  # every name has been told: questions only
+        asked[:, count:] = True  # every document has been placed: questions only
         earlier = torch.ones(slots, slots, dtype=torch.bool).tril(-1)
-        lottery = torch.rand(rows, slots, slots, generator=generator)
-        chosen = lottery.masked_fill(asked[:, None] | ~earlier, -1.0).argmax(dim=-1)  # an earlier document
+        draws = torch.rand(rows, slots, slots, generator=generator)
+        chosen = draws.masked_fill(asked[:, None] | ~earlier, -1.0).argmax(dim=-1)  # an earlier document
         own = torch.arange(slots).expand(rows, -1)
         chosen = torch.where(asked, chosen, own)
         input_ids = torch.take_along_dim(documents, chosen[..., None], dim=1).flatten(1)[:, :length]  # (B, L)
@@ -210,7 +210,7 @@ class MultiDocumentQA:
 
 
 def sample_text(documents: int, generator: torch.Generator) -> str:
-    """Write documents as text, to train a tokenizer on."""
+    """Return random documents as text, for the training of a tokenizer."""
     def draw(words: Sequence[str]) -> str:
         return words[int(torch.randint(len(words), (1,), generator=generator))]
 

@@ -1,10 +1,10 @@
-"""The n-gram baseline that a model which reads must beat: interpolated Kneser-Ney.
+"""The n-gram baseline for perplexity: interpolated Kneser-Ney.
 
     p_n(w | h) = max(c(hw) - D, 0) / c(h) + D * N(h.) / c(h) * p_{n-1}(w | h')
 
 c counts occurrences at the highest order and distinct left neighbours below it,
-N(h.) is the number of distinct words after h, h' drops the oldest word of h, and
-D = n1 / (n1 + 2 n2) from the numbers of n-grams seen once and twice.
+N(h.) is the number of distinct words after h, h' is h without its oldest word, and
+D = n1 / (n1 + 2 n2), with n1 and n2 the numbers of n-grams seen once and twice.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def _keys(tokens: Keys, order: int, bits: int) -> Keys:
 
 
 def _lookup(keys: Keys, table: Keys, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return values[table == key] for each key, 0 where the table lacks it."""
+    """Return values[table == key] for each key, 0 if the table does not hold it."""
     at = np.minimum(np.searchsorted(table, keys), len(table) - 1)
     return np.where(table[at] == keys, values[at], 0)
 
@@ -50,7 +50,7 @@ class KneserNey:
     """An interpolated Kneser-Ney model over token ids.
 
     Args:
-        tokens: (n,) the training stream.
+        tokens: (n,) token ids to train on.
         order: the longest n-gram, 1 to 5.
         vocabulary: number of token ids.
 
@@ -75,7 +75,7 @@ class KneserNey:
 
     @staticmethod
     def fits(order: int, vocabulary: int) -> bool:
-        """Whether an n-gram of this order fits into one 63-bit key."""
+        """Return whether an n-gram of this order fits into one 63-bit key."""
         return order * _bits(vocabulary) <= 63
 
     def _count(self, ngrams: Keys, counts: NDArray[np.int64]) -> _Order:
@@ -97,7 +97,7 @@ class KneserNey:
             seen = _lookup(keys, table.ngrams, table.counts)
             total = _lookup(keys >> self.bits, table.contexts, table.context_counts)
             followers = _lookup(keys >> self.bits, table.contexts, table.context_followers)
-            known = total > 0  # an unseen context leaves the lower order as it is
+            known = total > 0  # for an unseen context the lower order is used unchanged
             scale = np.where(known, total, 1)
             own = np.maximum(seen - table.discount, 0.0) / scale
             back_off = np.where(known, table.discount * followers / scale, 1.0)

@@ -1,1 +1,1 @@
-"""The papers' theorems, lemmas and numbers: each stated, judged by a check that can refute it, and repaired."""
+"""The papers' theorems, lemmas and numbers: each is stated, judged by a check that can refute it, and repaired."""

@@ -9,7 +9,7 @@ PAPERS = ("CCA", "DGA", "LoCoCo")
 
 
 class Verdict(StrEnum):
-    """What is published about a claim."""
+    """The published verdict on a claim."""
 
     HOLDS = "holds"
     HOLDS_IF = "holds under added hypotheses"
@@ -27,13 +27,13 @@ class Strength(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check saw.
+    """The result of a check.
 
     Attributes:
-        holds: whether the subject survived the check.
-        evidence: the counterexample, or the worst case seen: one line with its numbers.
-        numbers: the same numbers for machines; they go to data/results/claims.json.
-        error: half-width of the confidence interval, where the check is Monte Carlo.
+        holds: whether the subject passed the check.
+        evidence: the counterexample or the worst case found, in one line with its numbers.
+        numbers: the same numbers in machine-readable form, for data/results/claims.json.
+        error: half-width of the confidence interval, if the check is Monte Carlo.
     """
 
     holds: bool
@@ -46,25 +46,25 @@ class Finding:
 class Claim:
     """One statement of a paper, and the check that judges it.
 
-    `check` judges any subject, not only the printed one: the tests feed it the corrected subject, which it
-    must accept, and a broken one, which it must refute.
+    `check` judges any subject, not only the printed one: the tests also pass it the corrected subject, which it
+    must accept, and a wrong one, which it must refute.
 
     Attributes:
         id: short and unique, such as "T1" or "P1.double".
         paper: "CCA", "DGA" or "LoCoCo".
-        place: where it stands in the paper, such as "Theorem 1, Eq. 8".
+        place: its place in the paper, such as "Theorem 1, Eq. 8".
         statement: the claim in one line, as printed.
         printed: the subject as printed: a function, a number, an implementation.
         check: judges a subject.
-        verdict: what we publish. HOLDS says that `check` accepts `printed`; every other verdict says that
-            `check` refutes it somewhere, and that `corrected` survives.
+        verdict: the published verdict. HOLDS means that `check` accepts `printed`; every other verdict means that
+            `check` refutes it in some case and accepts `corrected`.
         corrected: the repaired subject, or None where the statement holds or has no repair.
         repair: the corrected statement in words or a formula; "" if it holds as printed.
         strength: how much `check` proves.
-        proof: a few lines: why the corrected statement holds, or why the printed one fails.
+        proof: why the corrected statement holds, or why the printed one fails, in a few lines.
 
     Raises:
-        ValueError: if an identity or a repair is missing.
+        ValueError: if the id, paper, place, statement, proof or a needed repair is missing or invalid.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Claim:
     proof: str
 
     def __post_init__(self) -> None:
-        """Refuse a claim that a reader could not place, or that is refuted without a repair in words."""
+        """Reject a claim that lacks its source or proof, or that is refuted without a repair in words."""
         if not self.id or any(character.isspace() for character in self.id):
             raise ValueError(f"id is {self.id!r}; it must be one word, such as 'T1' or 'P1.double'")
         if self.paper not in PAPERS:
@@ -92,5 +92,5 @@ class Claim:
             raise ValueError(f"{self.id}: the verdict is '{self.verdict}', so repair must say what holds instead")
 
     def agrees(self, finding: Finding) -> bool:
-        """Whether the finding on `printed` is what the verdict says."""
+        """Whether the finding on `printed` agrees with the verdict."""
         return finding.holds == (self.verdict is Verdict.HOLDS)

@@ -1,12 +1,12 @@
 """Gradient descent on the linear coding problem: how many steps a condition number costs (DGA Theorem 3).
 
-With the best fixed step 2 / (lambda_max + lambda_min) every mode shrinks by at most (kappa - 1) / (kappa + 1) a
-step, the two extreme ones by exactly that. The gap f - f* falls with its square, so a gap of tol needs
+With the best fixed step 2 / (lambda_max + lambda_min), each step multiplies every mode by a factor of at most
+(kappa - 1) / (kappa + 1) in size, and the two extreme modes by exactly that. The gap f - f* falls with its square, so
 
-    t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1)))   steps at most, and as many from the worst start.
+    t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1)))   steps reach a gap of tol; the worst start needs all of them.
 
-Where H is singular (L > d) descent never leaves the span of the eigenvectors that start in the error, and kappa is
-that of the nonzero eigenvalues, which 2 V V^T and 2 V^T V share.
+Where H is singular (L > d), descent never changes the error along the null space, so kappa is that of the nonzero
+eigenvalues, which 2 V V^T and 2 V^T V share.
 """
 
 import math
@@ -23,26 +23,26 @@ MOST_STEPS = 200_000
 
 
 def nonzero_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nonzero eigenvalues, rising, and their eigenvectors, (n,) and (N, n)."""
+    """Return the nonzero eigenvalues in ascending order, (n,), and their eigenvectors, (N, n)."""
     values, vectors = np.linalg.eigh(matrix.astype(float))
     kept = values > ZERO * values[-1]
     return values[kept], vectors[:, kept]
 
 
 def effective_condition(matrix: np.ndarray) -> float:
-    """Return kappa of the nonzero eigenvalues: what gradient descent feels."""
+    """Return kappa of the nonzero eigenvalues, which determines the speed of gradient descent."""
     values, _ = nonzero_spectrum(matrix)
     return float(values[-1] / values[0])
 
 
 def predicted_steps(kappa: float, tolerance: float = TOLERANCE) -> int:
-    """Return the steps after which the gap is below tolerance, from the worst start."""
+    """Return the number of steps from the worst start after which the gap is below tolerance."""
     rate = (kappa - 1) / (kappa + 1)
     return 1 if rate**2 <= tolerance else math.ceil(math.log(tolerance) / (2 * math.log(rate)) - 1e-9)
 
 
 def worst_start(matrix: np.ndarray) -> np.ndarray:
-    """Return the error that falls slowest: both extreme eigenvectors, each with half of the gap."""
+    """Return the start whose error falls slowest: both extreme eigenvectors, each with half of the gap."""
     values, vectors = nonzero_spectrum(matrix)
     if len(values) == 1:
         return vectors[:, 0]
@@ -51,13 +51,13 @@ def worst_start(matrix: np.ndarray) -> np.ndarray:
 
 def descend(matrix: np.ndarray, error: np.ndarray, *, tolerance: float = TOLERANCE,
             most: int = MOST_STEPS) -> np.ndarray:
-    """Run gradient descent on e^T H e / 2 until its value is `tolerance` of the first; return the path.
+    """Run gradient descent on e^T H e / 2 until its value is `tolerance` times the first; return the path.
 
     Args:
-        matrix: H, (N, N), symmetric, not negative.
-        error: where it starts, alpha - alpha*, (N,).
+        matrix: H, (N, N), symmetric, positive semidefinite.
+        error: the start, alpha - alpha*, (N,).
         tolerance: of the gap, relative to the start.
-        most: steps at which to give up.
+        most: number of steps at which to stop in any case.
 
     Returns:
         (steps + 1, N), the start first.
@@ -103,7 +103,7 @@ def full_row_rank(values: np.ndarray) -> bool:
 
 
 def check_speed(promises: Callable[[np.ndarray], bool]) -> Finding:
-    """Judge when grouping does not slow descent down: played from each problem's own worst start."""
+    """Judge a condition under which grouping does not slow descent down, from each problem's own worst start."""
     kept = 0
     for name, values, m in CASES:
         before, after = hessian(values), hessian(grouped(values, m))
@@ -122,7 +122,7 @@ def check_speed(promises: Callable[[np.ndarray], bool]) -> Finding:
 
 
 def check_steps(predict: Callable[[float], int]) -> Finding:
-    """Judge a prediction of the number of steps from kappa: descent from the worst start must take just as many."""
+    """Judge a prediction of the number of steps from kappa: descent from the worst start must agree to one step."""
     worst = 0
     for name, values, m in CASES:
         for matrix in (hessian(values), hessian(grouped(values, m))):

@@ -1,41 +1,34 @@
-"""The claims ledger: every claim of the papers, judged, and the findings as records for machines and pages."""
+"""The ledger of claims: every claim of the papers is judged, and the findings become JSON records and pages."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from math import floor, isfinite, log10
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from cca_lab.outputs import replacing
 from cca_lab.paths import repository, results_folder
-from cca_lab.theory import (
-    causality,
-    causality_dga,
-    causality_focal,
-    causality_lococo,
-    compression,
-    compression_cost,
-    conditioning_claims,
-    conditioning_simplex,
-    cost_claims,
-    cost_prefill,
-    descent,
-    noise,
-    noise_models,
-    noise_output,
-    published_claims,
-    reachability,
-    reachability_depth,
-    reachability_floats,
-    reachability_rope,
-    sparsity,
-    sparsity_bounds,
-    sparsity_limit,
-    sparsity_meaning,
-)
+from cca_lab.theory import causality, compression, descent, noise, reachability, sparsity
+from cca_lab.theory.causality import dga as causality_dga
+from cca_lab.theory.causality import focal as causality_focal
+from cca_lab.theory.causality import lococo as causality_lococo
 from cca_lab.theory.claim import Claim, Finding, Verdict
+from cca_lab.theory.compression import cost as compression_cost
+from cca_lab.theory.conditioning import claims as conditioning_claims
+from cca_lab.theory.conditioning import simplex as conditioning_simplex
+from cca_lab.theory.cost import claims as cost_claims
+from cca_lab.theory.cost import prefill as cost_prefill
+from cca_lab.theory.noise import models as noise_models
+from cca_lab.theory.noise import output as noise_output
 from cca_lab.theory.pages import claims_page, errata_page
+from cca_lab.theory.published import claims as published_claims
+from cca_lab.theory.reachability import depth as reachability_depth
+from cca_lab.theory.reachability import floats as reachability_floats
+from cca_lab.theory.reachability import rope as reachability_rope
+from cca_lab.theory.sparsity import bounds as sparsity_bounds
+from cca_lab.theory.sparsity import limit as sparsity_limit
+from cca_lab.theory.sparsity import meaning as sparsity_meaning
 
 MODULES: tuple[ModuleType, ...] = (
     sparsity,
@@ -62,7 +55,7 @@ MODULES: tuple[ModuleType, ...] = (
     cost_prefill,
     published_claims,
 )
-DIGITS = 4  # significant digits of a number in a record: more than any claim needs, fewer than machines differ in
+DIGITS = 4  # significant digits in a record: enough for every claim, and equal on different machines
 
 
 def collect(modules: Iterable[ModuleType] = MODULES) -> tuple[Claim, ...]:
@@ -98,11 +91,11 @@ def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None =
     """Judge claims one after the other.
 
     Args:
-        claims: what to judge.
-        progress: called as progress(claims done, id of the one at work).
+        claims: the claims to judge.
+        progress: called as progress(number of claims done, id of the next claim).
 
     Returns:
-        One record a claim, of JSON values; see `record`.
+        One record per claim, of JSON values; see `record`.
     """
     records = []
     for done, claim in enumerate(claims):
@@ -116,10 +109,10 @@ def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None =
 
 
 def record(claim: Claim, printed: Finding, corrected: Finding | None) -> dict[str, Any]:
-    """Return what is published about a claim, given the findings on its printed and its corrected subject.
+    """Return the published record of a claim, given the findings on its printed and its corrected subject.
 
-    "agrees" says that both findings are those that the verdict announces. Numbers keep `DIGITS` significant
-    digits and no time is recorded, so that two runs write the same file.
+    "agrees" means that both findings are as the verdict says. Numbers keep `DIGITS` significant digits and no
+    time is recorded, so that two runs write the same file.
     """
     agrees = claim.agrees(printed) and (corrected is None or corrected.holds)
     return {
@@ -133,7 +126,7 @@ def record(claim: Claim, printed: Finding, corrected: Finding | None) -> dict[st
 
 
 def rounded(value: float | int | str) -> float | int | str:
-    """Return a float with `DIGITS` significant digits; integers and words as they are."""
+    """Return a float with `DIGITS` significant digits; integers and strings unchanged."""
     if not isinstance(value, float) or value == 0:
         return value
     if not isfinite(value):
@@ -153,7 +146,7 @@ def counts(records: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 
 def paths() -> tuple[Path, Path, Path]:
-    """Return where the ledger stands: the JSON records and the two pages."""
+    """Return the paths of the ledger: the JSON records and the two pages."""
     docs = repository() / "docs"
     return results_folder() / "claims.json", docs / "claims.md", docs / "errata.md"
 
@@ -169,8 +162,6 @@ def write(records: list[dict[str, Any]]) -> list[Path]:
     """Write the records and the pages, each file in one step; return the paths."""
     texts = contents(records)
     for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-        unfinished.write_text(text, encoding="utf-8", newline="\n")
-        unfinished.replace(path)
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
     return list(texts)

@@ -1,4 +1,4 @@
-"""The ledger as pages: docs/claims.md, one row a claim, and docs/errata.md for readers of the papers."""
+"""The ledger as pages: docs/claims.md, with one row per claim, and docs/errata.md for readers of the papers."""
 
 import re
 from typing import Any
@@ -37,7 +37,7 @@ This page is written by `cca-lab verify`; do not edit.
 
 
 def claims_page(records: list[dict[str, Any]], counts: dict[str, int]) -> str:
-    """Return docs/claims.md: a count of the verdicts, and one row a claim."""
+    """Return docs/claims.md: a count of the verdicts, and one row per claim."""
     tally = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
     header = ["id", "paper, place", "claim", "verdict", "seen", "corrected statement", "check"]
     rows = [[f"`{found['id']}`", plain(f"{found['paper']}, {found['place']}"), plain(found["statement"]),
@@ -71,10 +71,10 @@ def erratum(found: dict[str, Any]) -> str:
 
 
 def strength(found: dict[str, Any]) -> str:
-    """Return how much the check proves, with its error where it is Monte Carlo."""
+    """Return how much the check proves, with its error if it is Monte Carlo."""
     return found["strength"] if found["error"] is None else f"{found['strength']}, ± {found['error']:g}"
 
 
 def plain(text: str) -> str:
-    """Return a text on one line in which Markdown shows every character as it is."""
+    """Return a text on one line, escaped so that Markdown shows every character unchanged."""
     return re.sub(r"([\\*_<|`])", r"\\\1", " ".join(text.split()))

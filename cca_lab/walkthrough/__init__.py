@@ -1,4 +1,4 @@
-"""`cca-lab walkthrough`: run the notebooks in order, and leave pages and a summary behind."""
+"""`cca-lab walkthrough`: run the notebooks in order, and write pages and a summary."""
 
 from cca_lab.extras import need
 

@@ -1,12 +1,12 @@
-"""Whether a notebook that was run again says what the committed one says.
+"""Comparison of the outputs of a notebook that was run again with the committed outputs.
 
-Words must be the same. Integers are counts and must be the same too. Decimals
-may differ by 1 %, by one unit of the last digit shown, or by 1e-5, whichever is
-most: machines differ in the order of a sum, and an error of 3e-7 that becomes
-5e-7 is the same finding. Pictures must be there. A cell can ask for less with a
-tag: `trained` (it reports on a model trained in the notebook: every number, counts
+Words must be the same. Integers are counts and must be the same too. Decimals may
+differ by 1 %, by one unit of the last digit shown, or by 1e-5, whichever is largest:
+machines differ in the order of a sum, and an error of 3e-7 that becomes 5e-7 is the
+same finding. Pictures must be present. A tag makes the comparison of a cell weaker:
+`trained` (the cell reports on a model trained in the notebook: every number, counts
 included, within 25 % or 0.05) or `volatile` (timings, facts about the machine: only
-the kind of output).
+the kind of output is compared).
 """
 
 import json
@@ -16,18 +16,18 @@ from itertools import zip_longest
 
 from nbformat import NotebookNode
 
-# Not inside a name or after a dot, so gpt2 and 3.11.7 do not count as one number each.
+# Not inside a name or after a dot, so that gpt2 and 3.11.7 are not read as one number each.
 NUMBER = re.compile(r"(?<![A-Za-z_\d.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a number may be from the committed one.
+    """The allowed difference between a number and the committed one.
 
     Attributes:
-        relative: share of the committed number.
-        absolute: below this a difference never counts.
+        relative: allowed difference as a share of the committed number.
+        absolute: a difference up to this is always allowed.
         counts: whether integers may differ as well.
     """
 
@@ -36,7 +36,7 @@ class Tolerance:
     counts: bool
 
     def accepts(self, committed: str, fresh: str) -> bool:
-        """Tell whether two numbers, as printed, agree."""
+        """Return whether two printed numbers agree."""
         if not self.counts and is_count(committed) and is_count(fresh):
             return committed == fresh
         allowed = max(self.relative * abs(float(committed)), self.absolute, last_place(committed))
@@ -48,7 +48,7 @@ TRAINED = Tolerance(relative=0.25, absolute=0.05, counts=True)
 
 
 def is_count(number: str) -> bool:
-    """Tell whether a number is printed as an integer."""
+    """Return whether a number is printed as an integer."""
     return number.lstrip("+-").isdigit()
 
 
@@ -78,7 +78,7 @@ def compare_text(committed: str, fresh: str, tolerance: Tolerance = EXACT) -> st
 
 
 def _content(output: NotebookNode) -> dict[str, str]:
-    """Return what an output holds: text by its kind; pictures and errors as a mark that they are there."""
+    """Return the content of an output, text by kind; pictures and errors as an empty text that marks their presence."""
     if output.output_type == "stream":
         return {output.name: output.text}
     if output.output_type == "error":
@@ -89,7 +89,7 @@ def _content(output: NotebookNode) -> dict[str, str]:
 
 
 def compare_cells(committed: NotebookNode, fresh: NotebookNode) -> str | None:
-    """Compare the outputs of one code cell, as strictly as its tags ask.
+    """Compare the outputs of one code cell, with the tolerance that its tags select.
 
     Returns:
         None if they agree, else the first difference in words.

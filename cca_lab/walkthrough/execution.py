@@ -1,4 +1,4 @@
-"""Run one notebook, cell by cell, in a kernel of this very environment."""
+"""Run one notebook, cell by cell, in a kernel of the current environment."""
 
 import logging
 import os
@@ -45,12 +45,12 @@ class Failure:
 
 
 def is_run(cell: NotebookNode) -> bool:
-    """Tell whether a cell is one that the kernel runs: code, and not empty."""
+    """Return whether the kernel runs a cell: it is a code cell and not empty."""
     return cell.cell_type == "code" and bool(cell.source.strip())
 
 
 def prepare_fonts() -> None:
-    """Let matplotlib build its font cache now, so that its message lands in no notebook."""
+    """Let matplotlib build its font cache now, so that its message does not appear in a notebook."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -61,13 +61,13 @@ def prepare_fonts() -> None:
 
 
 def kernel_manager(connections: Path) -> AsyncKernelManager:
-    """Return a manager whose `python3` kernel is the interpreter that runs this.
+    """Return a manager whose `python3` kernel is the current interpreter.
 
-    A kernel named `python3` in the user's own Jupyter folders may belong to
-    another environment; with no kernel folders to search, ipykernel's own is taken.
+    A kernel named `python3` in the user's own Jupyter folders may belong to another
+    environment; if there are no kernel folders to search, ipykernel's own is used.
 
     Args:
-        connections: an existing folder for the connection file; a short path, as it names sockets.
+        connections: an existing folder for the connection file; its path must be short, since sockets use it.
     """
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     manager.connection_file = str(connections / "kernel.json")
@@ -87,14 +87,14 @@ def execute(notebook: NotebookNode, on_cell: OnCell = lambda number: None,
             cell_timeout: int = CELL_TIMEOUT) -> Failure | None:
     """Run the cells of a notebook in order, and stop at the first that fails.
 
-    The kernel works in an empty scratch folder, so a notebook reaches data
-    through the package only.
+    The kernel works in an empty temporary folder, so a notebook can find data
+    only through the package.
 
     Args:
-        notebook: filled in place with the outputs; what had run before a failure
-            or an interruption stays, what had not is empty.
+        notebook: filled in place with the outputs; after a failure or an interruption
+            the cells that did not run are empty.
         on_cell: called before each cell that is run.
-        cell_timeout: the longest a cell may take, in seconds.
+        cell_timeout: time limit per cell, in seconds.
 
     Returns:
         None if every cell ran, else where and why it stopped.
@@ -108,7 +108,7 @@ def execute(notebook: NotebookNode, on_cell: OnCell = lambda number: None,
         client = NotebookClient(notebook, km=kernel_manager(private), timeout=cell_timeout,
                                 startup_timeout=120, record_timing=False, coalesce_streams=True)
         environment = os.environ | KERNEL_SETTINGS | {"IPYTHONDIR": str(private / "ipython")}
-        log = private / "kernel.log"  # what the kernel itself says, not what the cells print
+        log = private / "kernel.log"  # messages of the kernel itself, not the output of cells
         with log.open("wb") as messages, client.setup_kernel(
                 cleanup_kc=True, cwd=str(working), env=environment, stdout=messages, stderr=messages):
             runnable = [index for index, cell in enumerate(notebook.cells) if is_run(cell)]

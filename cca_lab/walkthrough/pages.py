@@ -1,7 +1,7 @@
-"""HTML pages that open offline: no scripts, no fonts, no formulas from elsewhere.
+"""HTML pages that open offline: they load no scripts, fonts or formulas from the network.
 
-nbconvert renders the cells, latex2mathml the formulas (browsers draw MathML
-themselves), and `page.html` is the frame of every page.
+nbconvert renders the cells, latex2mathml the formulas (browsers display MathML
+directly), and `page.html` is the template of every page.
 """
 
 import html
@@ -28,11 +28,11 @@ def to_mathml(formula: str, display: str) -> str:
     """Convert a LaTeX formula to MathML.
 
     Args:
-        formula: without its dollars.
+        formula: the formula without its dollar signs.
         display: "inline" or "block".
 
     Raises:
-        ValueError: if it uses a command that latex2mathml does not know, or does not parse.
+        ValueError: if it cannot be parsed, or uses a command that latex2mathml does not know.
     """
     try:
         mathml = convert(formula, display=display)
@@ -47,7 +47,7 @@ def to_mathml(formula: str, display: str) -> str:
 
 
 class _Renderer(IPythonRenderer):
-    """Markdown to HTML with formulas as MathML; one that cannot be converted stays as its source."""
+    """Renders Markdown as HTML with formulas as MathML; a formula that cannot be converted is shown as its source."""
 
     def heading(self, text: str, level: int, **attrs: Any) -> str:
         anchor = html.escape(re.sub(r"<[^>]*>", "", text).strip().replace(" ", "-"))
@@ -70,7 +70,7 @@ class _Renderer(IPythonRenderer):
 
 
 class _Exporter(HTMLExporter):
-    """nbconvert's plain body of a notebook, without the page around it."""
+    """nbconvert's exporter of a notebook's body, without a page around it."""
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:
@@ -92,9 +92,9 @@ def page(title: str, body: str, links: list[tuple[str, str]] | None = None) -> s
     """Return a whole page.
 
     Args:
-        title: shown by the browser, plain text.
+        title: the page's title, plain text.
         body: HTML.
-        links: (text, address) of the bar above and below the body.
+        links: (text, address) of the links above and below the body.
     """
     anchors = " ".join(f'<a href="{html.escape(address)}">{html.escape(text)}</a>'
                        for text, address in links or [])
@@ -109,8 +109,8 @@ def notebook_body(notebook: NotebookNode, folder: Path, out: Path) -> str:
 
     Args:
         notebook: executed or not.
-        folder: where the notebook is, for its pictures and relative links.
-        out: where the page will be; links to other notebooks lead to their pages there.
+        folder: the notebook's folder, for its pictures and relative links.
+        out: the page's folder; links to other notebooks lead to their pages there.
     """
     exporter = _Exporter(template_name="basic")
     body, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"path": str(folder)}})
@@ -127,7 +127,7 @@ def notebook_body(notebook: NotebookNode, folder: Path, out: Path) -> str:
 
 
 def title_of(notebook: NotebookNode, otherwise: str) -> str:
-    """Return the first heading of a notebook without its marks, or `otherwise` if it has none."""
+    """Return the first heading of a notebook without markup, or `otherwise` if it has none."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     heading = re.search(r"^#\s+(.+)$", text, re.MULTILINE)
     return re.sub(r"[*_`$]", "", heading.group(1)).strip() if heading else otherwise

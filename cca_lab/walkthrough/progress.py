@@ -1,4 +1,4 @@
-"""What one sees while the notebooks run: which notebook, which cell, how long, what is left."""
+"""The progress display while notebooks run: notebook, cell, time so far and time left."""
 
 import time
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-UNKNOWN_SECONDS = 60.0  # of a notebook that does not record how long it takes
-PLAIN_EVERY = 15.0  # seconds between two lines where there is no terminal to redraw
+UNKNOWN_SECONDS = 60.0  # assumed for a notebook that does not record its running time
+PLAIN_EVERY = 15.0  # seconds between two lines if there is no terminal
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Planned:
     Attributes:
         name: file name without its suffix.
         cells: number of code cells.
-        seconds: how long it took its authors; None if not recorded.
+        seconds: running time on the authors' machine; None if not recorded.
     """
 
     name: str
@@ -31,20 +31,20 @@ class Planned:
 
     @property
     def expected(self) -> float:
-        """Seconds it is expected to take on the authors' machine."""
+        """Expected running time on the authors' machine, in seconds."""
         return UNKNOWN_SECONDS if self.seconds is None else max(self.seconds, 1.0)
 
 
 def seconds_left(plan: list[Planned], index: int, elapsed: float, in_notebook: float) -> float:
-    """Estimate how long the rest of the run takes.
+    """Estimate how long the rest of the run takes, in seconds.
 
-    The notebooks that are done say how fast this machine is, compared with the authors'.
+    The finished notebooks show how fast this machine is, compared with the authors'.
 
     Args:
         plan: every notebook of the run.
-        index: the notebook that runs now, from 0.
+        index: the current notebook, from 0.
         elapsed: seconds since the first notebook started.
-        in_notebook: seconds since the one that runs now started.
+        in_notebook: seconds since the current notebook started.
     """
     done = sum(planned.expected for planned in plan[:index])
     slowness = (elapsed - in_notebook) / done if done else 1.0
@@ -53,7 +53,7 @@ def seconds_left(plan: list[Planned], index: int, elapsed: float, in_notebook: f
 
 
 def duration(seconds: float) -> str:
-    """Write seconds for people: "8 s", "3 min 05 s"."""
+    """Return seconds in words: "8 s", "3 min 05 s"."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
@@ -81,19 +81,19 @@ class Display:
         self.live.stop()
 
     def notebook(self, index: int) -> None:
-        """Say that a notebook starts."""
+        """Show that a notebook starts."""
         self.index, self.cell, self.notebook_started = index, 0, self.clock()
         if not self.console.is_terminal:
             self._line()
 
     def on_cell(self, number: int) -> None:
-        """Say that a cell of the current notebook starts."""
+        """Show that a cell of the current notebook starts."""
         self.cell = number
         if not self.console.is_terminal and self.clock() - self.last_line >= PLAIN_EVERY:
             self._line()
 
     def done(self, text: str) -> None:
-        """Say how the current notebook ended."""
+        """Show how the current notebook ended."""
         self.console.print(f"{self._place()} {self.plan[self.index].name}: {text}",
                            markup=False, highlight=False, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""For maintainers: run the notebooks in place, so that the committed outputs are those of the code."""
+"""For maintainers: run the notebooks in place, so that the committed outputs match the code."""
 
 import time
 from pathlib import Path
@@ -15,9 +15,9 @@ KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3
 
 
 def tidy(notebook: NotebookNode, seconds: float) -> None:
-    """Keep, in place, only metadata that is the same on every machine, and the time the notebook took.
+    """Keep, in place, only metadata that is the same on every machine, and the notebook's running time.
 
-    The time is what `cca-lab walkthrough` estimates from.
+    `cca-lab walkthrough` estimates the remaining time from it.
     """
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"},
                                             "cca_lab": {"seconds": round(seconds)}})
@@ -28,7 +28,7 @@ def tidy(notebook: NotebookNode, seconds: float) -> None:
 
 def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
             console: Console | None = None) -> int:
-    """Run notebooks and write their outputs back into their files; a notebook that fails is left as it was.
+    """Run notebooks and write the outputs into their files; the file of a notebook that fails is not changed.
 
     Returns:
         The exit status: 0, or 1 if a notebook failed.

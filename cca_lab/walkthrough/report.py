@@ -1,4 +1,4 @@
-"""What a walkthrough leaves behind: one record a notebook, and the summary of them all."""
+"""The results of a walkthrough: one record per notebook, and a summary of them all."""
 
 import hashlib
 import html
@@ -22,17 +22,17 @@ OK, FAILED, INTERRUPTED, NOT_RUN = "ok", "failed", "interrupted", "not run"
 
 @dataclass
 class Record:
-    """What came out of one notebook.
+    """The result of one notebook.
 
     Attributes:
         name: file name without its suffix.
         title: its first heading.
-        digest: SHA-256 of the notebook as it stood, so that a later edit makes the record void.
+        digest: SHA-256 of the notebook file, so that a later edit invalidates the record.
         state: "ok", "failed", "interrupted" or "not run".
-        seconds: how long it ran.
-        checks: what it verified, each with name, passed and detail.
+        seconds: running time.
+        checks: its checks, each with name, passed and detail.
         results: its headline numbers, each with name, value and unit.
-        differences: where its outputs are not the committed ones; not an error, see `comparison`.
+        differences: where its outputs differ from the committed ones; not an error, see `comparison`.
         failure: where and why it stopped.
     """
 
@@ -47,7 +47,7 @@ class Record:
     failure: Failure | None = None
 
     def verdict(self) -> str:
-        """Say in one line how it went."""
+        """Return the outcome in one line."""
         if self.state == NOT_RUN:
             return NOT_RUN
         if self.failure:
@@ -60,7 +60,7 @@ class Record:
 
 
 def collect(notebook: NotebookNode, kind: str) -> list[dict[str, Any]]:
-    """Gather the checks or the results that the cells of a notebook displayed."""
+    """Collect the checks or the results that the cells of a notebook displayed."""
     outputs = (output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs)
     return [dict(output.data[kind]) for output in outputs if kind in output.get("data", {})]
 
@@ -77,7 +77,7 @@ def digest_of(path: Path) -> str:
 
 
 def earlier_records(out: Path) -> dict[str, Record]:
-    """Read the records of the last run from its `summary.json`, by notebook; none without such a file."""
+    """Return the records of the last run from its `summary.json`, by notebook; empty if there is no such file."""
     try:
         stored = json.loads((out / "summary.json").read_text(encoding="utf-8"))["notebooks"]
         records = [Record(**{**entry, "failure": entry["failure"] and Failure(**entry["failure"])})
@@ -88,7 +88,7 @@ def earlier_records(out: Path) -> dict[str, Record]:
 
 
 def headline(records: list[Record]) -> str:
-    """Say in one sentence what came out of the whole run."""
+    """Return the outcome of the whole run in one sentence."""
     checks = [outcome["passed"] for record in records for outcome in record.checks]
     ran = [record for record in records if record.state != NOT_RUN]
     complete = sum(record.state == OK for record in ran)
@@ -97,7 +97,7 @@ def headline(records: list[Record]) -> str:
 
 
 def machine() -> str:
-    """Describe what the notebooks ran on."""
+    """Return a description of the machine and the versions."""
     return (f"Python {platform.python_version()}, torch {version('torch')}, "
             f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores")
 
@@ -109,7 +109,7 @@ def _number(entry: dict[str, Any]) -> str:
 
 
 def summary_markdown(records: list[Record]) -> str:
-    """Write the summary for people."""
+    """Return the summary as Markdown."""
     lines = ["# Walkthrough", "", headline(records), "", f"Run on {machine()}.", "",
              "| notebook | outcome |", "|---|---|"]
     lines += [f"| {record.name} | {record.verdict().replace('|', '/')} |" for record in records]
@@ -139,7 +139,7 @@ def _row(record: Record) -> str:
 
 
 def index_page(records: list[Record]) -> str:
-    """Write the table of contents as an HTML page."""
+    """Return the table of contents as an HTML page."""
     heads = "".join(f"<th>{text}</th>" for text in ("notebook", "state", "time", "checks", "what came out"))
     rows = "\n".join(_row(record) for record in records)
     return page("Walkthrough",

@@ -1,4 +1,4 @@
-"""The walkthrough: run the notebooks in order and write down what came out."""
+"""The walkthrough: run the notebooks in order, and write pages and a summary of their results."""
 
 import copy
 import html
@@ -24,7 +24,7 @@ def read(path: Path) -> NotebookNode:
     """Read a notebook file.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if the file is not a valid notebook.
     """
     try:
         notebook = nbformat.read(path, as_version=4)
@@ -32,14 +32,14 @@ def read(path: Path) -> NotebookNode:
         seconds = notebook.metadata.get("cca_lab", {}).get("seconds")
         if not isinstance(seconds, int | float | None):
             raise TypeError(f"seconds is {seconds!r}")
-    except Exception as error:  # nbformat raises anything on a file that it did not write
+    except Exception as error:  # on a broken file nbformat may raise anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"notebooks: {path} cannot be read: {reason}; restore it with git") from error
     return notebook
 
 
 def was_run(notebook: NotebookNode) -> bool:
-    """Tell whether a notebook carries the outputs of a run."""
+    """Return whether a notebook holds the outputs of a run."""
     return any(cell.get("execution_count") for cell in notebook.cells)
 
 
@@ -52,15 +52,15 @@ def choose(folder: Path, start: str | None = None, only: str | None = None) -> t
     """List the notebooks of a folder in order, and those to run.
 
     Args:
-        folder: where they are.
-        start: the beginning of the name of the first to run, such as "05".
-        only: the beginning of the name of the one to run.
+        folder: the folder of the notebooks.
+        start: the beginning of the name of the first notebook to run, such as "05".
+        only: the beginning of the name of the only notebook to run.
 
     Returns:
         All notebooks, and the chosen ones.
 
     Raises:
-        ValueError: if there are no notebooks, or none whose name begins so, or both limits are given.
+        ValueError: if there are no notebooks, if no name begins so, or if both `start` and `only` are given.
     """
     paths = sorted(folder.glob("*.ipynb"))
     if not paths:
@@ -79,21 +79,21 @@ def choose(folder: Path, start: str | None = None, only: str | None = None) -> t
 
 
 def planned(path: Path) -> Planned:
-    """Say how much there is to run in a notebook."""
+    """Return how many cells a notebook will run, and how long it took when it was committed."""
     notebook = read(path)
     return Planned(path.stem, sum(map(is_run, notebook.cells)),
                    notebook.metadata.get("cca_lab", {}).get("seconds"))
 
 
 class Walkthrough:
-    """The records of a run and the files that show them.
+    """The records of a run, and the files that are written from them.
 
     Args:
-        folder: where the notebooks are.
-        out: where the executed notebooks, the pages and the summary go.
+        folder: the folder of the notebooks.
+        out: the folder for the executed notebooks, the pages and the summary.
         start: see `choose`.
         only: see `choose`.
-        with_pages: whether to write HTML.
+        with_pages: whether to write HTML pages.
     """
 
     def __init__(self, folder: Path, out: Path, *, start: str | None = None, only: str | None = None,
@@ -120,7 +120,7 @@ class Walkthrough:
         return earlier if unchanged and path not in self.chosen else new
 
     def run_notebook(self, path: Path, on_cell: OnCell) -> Record:
-        """Run one notebook, keep what it produced, and return its record."""
+        """Run one notebook, write its outputs and its page, and return its record."""
         record, committed = self.records[path.stem], read(path)
         notebook = copy.deepcopy(committed)
         began = time.monotonic()
@@ -140,7 +140,7 @@ class Walkthrough:
         return record
 
     def write_overview(self) -> None:
-        """Write the summary and the index page as things stand."""
+        """Write the summary and the index page from the present records."""
         records = list(self.records.values())
         report.write_summary(records, self.out)
         if self.with_pages:
@@ -160,30 +160,30 @@ class Walkthrough:
 
 def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str | None = None,
                 with_pages: bool = True, console: Console | None = None) -> int:
-    """Run the notebooks of a folder in order, showing progress, and stop at the first that fails.
+    """Run the notebooks of a folder in order, with a progress display, and stop at the first that fails.
 
     Returns:
         The exit status: 0, 1 if a notebook failed, 130 if it was interrupted.
     """
     console = console or Console()
-    tour = Walkthrough(folder, out, start=start, only=only, with_pages=with_pages)
+    run = Walkthrough(folder, out, start=start, only=only, with_pages=with_pages)
     outcome = report.OK
-    with Display([planned(path) for path in tour.chosen], console) as display:
-        for index, path in enumerate(tour.chosen):
+    with Display([planned(path) for path in run.chosen], console) as display:
+        for index, path in enumerate(run.chosen):
             display.notebook(index)
-            record = tour.run_notebook(path, display.on_cell)
+            record = run.run_notebook(path, display.on_cell)
             display.done(record.verdict())
             outcome = record.state
             if outcome != report.OK:
                 break
-    console.print(_closing(record, path, tour), markup=False, highlight=False, soft_wrap=True)
+    console.print(_closing(record, path, run), markup=False, highlight=False, soft_wrap=True)
     return {report.OK: EXIT_OK, report.FAILED: EXIT_FAILED, report.INTERRUPTED: EXIT_INTERRUPTED}[outcome]
 
 
-def _closing(record: Record, path: Path, tour: Walkthrough) -> str:
-    summary = report.headline(list(tour.records.values()))
-    kept = f"Summary: {tour.out / 'summary.md'}" + (
-        f"\nPages:   {tour.out / 'index.html'}" if tour.with_pages else "")
+def _closing(record: Record, path: Path, run: Walkthrough) -> str:
+    summary = report.headline(list(run.records.values()))
+    kept = f"Summary: {run.out / 'summary.md'}" + (
+        f"\nPages:   {run.out / 'index.html'}" if run.with_pages else "")
     if record.state == report.OK:
         return f"\n{summary}\n{kept}"
     lines = [""]
@@ -194,7 +194,7 @@ def _closing(record: Record, path: Path, tour: Walkthrough) -> str:
     else:
         lines += [f"{path.name} was interrupted."]
     number = number_of(path)
-    lines += [f"What had run is kept in {tour.out / path.name}",
+    lines += [f"What ran before is kept in {run.out / path.name}",
               f"Run again from there: make walkthrough FROM={number}"
               f"   (or: cca-lab walkthrough --from {number})", "", summary, kept]
     return "\n".join(lines)

@@ -14,10 +14,11 @@ from cca_lab.attention import (
     pooling_matrix,
     visible_mask,
 )
-from cca_lab.mechanisms import MECHANISMS, dga
+from cca_lab.mechanisms import MECHANISMS
 from cca_lab.ranges import LARGEST
 from tests.mechanisms import bench
-from tests.mechanisms.test_every_mechanism import OPTIONS, with_module
+from tests.mechanisms.forms import with_module
+from tests.mechanisms.options import OPTIONS
 
 Q, K, V = bench.inputs(6)
 TABLE, MASK = causal_intervals(6), torch.ones(1, 1, 6, 6, dtype=torch.bool).tril()
@@ -36,8 +37,7 @@ not_finite = pytest.mark.parametrize("scale", [float("nan"), float("inf"), -floa
 
 
 def run(name: str, *tensors, **options):
-    mechanism = MECHANISMS[name]
-    return with_module(mechanism.attention, mechanism)(*tensors, **{"backend": "dense", **options})
+    return with_module(MECHANISMS[name], "attention")(*tensors, **{"backend": "dense", **options})
 
 
 @no_tensor
@@ -53,42 +53,45 @@ def test_attention_takes_tensors(attend, value):
 def test_mechanisms_take_tensors(name, value):
     for place, tensors in enumerate([(value, K, V), (Q, value, V), (Q, K, value)]):
         with pytest.raises(ValueError, match=f"{'qkv'[place]}: got .*wanted a tensor"):
-            MECHANISMS[name].attention(*tensors, **OPTIONS[name][0])
+            MECHANISMS[name](**OPTIONS[name][0]).attention(*tensors)
 
 
 @every_mechanism
 def test_mechanisms_take_one_floating_dtype(name):
     for tensors in ((Q.float(), K, V), (Q.long(), K.long(), V.long())):
         with pytest.raises(ValueError, match="q, k, v: got .*one floating dtype"):
-            MECHANISMS[name].attention(*tensors, **OPTIONS[name][0])
+            MECHANISMS[name](**OPTIONS[name][0]).attention(*tensors)
 
 
 @no_tensor
 @pytest.mark.parametrize("call", [
     lambda x: visible_mask(x, 6), count_pairs, lambda x: pooling_matrix(x, 6),
     lambda x: masked_attention(Q, K, V, x), lambda x: effective_attention(Q, K, TABLE, x),
-    lambda x: interval_attention(Q, K, V, x), lambda x: dga.select(x, K, group=2, gamma=0.3),
+    lambda x: interval_attention(Q, K, V, x), lambda x: MECHANISMS["dga"](group=2, gamma=0.3).select(x, K),
 ])
 def test_what_stands_beside_takes_tensors_too(call, value):
     with pytest.raises(ValueError, match="wanted a .*tensor"):
         call(value)
 
 
-@pytest.mark.parametrize(("name", "options", "message"), [
-    ("dga", {"group": 2, "gamma": 0.3, "selection": [1]}, "selection: got list"),
-    ("block_sparse", {"block": 2, "top_k": 2, "selection": [1]}, "selection: got list"),
-    *(("minference", {"patterns": value}, "patterns: got") for value in (3, None, "x", [1.0], [{"pattern": [1]}])),
-])
-def test_choices_and_patterns_are_named(name, options, message):
-    with pytest.raises(ValueError, match=message):
-        MECHANISMS[name].attention(Q, K, V, **options)
+@pytest.mark.parametrize(("name", "options"), [("dga", {"group": 2, "gamma": 0.3}),
+                                               ("block_sparse", {"block": 2, "top_k": 2})])
+def test_choices_are_named(name, options):
+    with pytest.raises(ValueError, match="selection: got list"):
+        MECHANISMS[name](**options).attention(Q, K, V, selection=[1])
+
+
+@pytest.mark.parametrize("patterns", [3, None, "x", [1.0], [{"pattern": [1]}]])
+def test_patterns_are_named(patterns):
+    with pytest.raises(ValueError, match="patterns: got"):
+        MECHANISMS["minference"](patterns=patterns)
 
 
 @pytest.mark.parametrize("backend", [None, 3, [1.0], "fast"])
 @every_mechanism
 def test_a_backend_is_a_name(name, backend):
     with pytest.raises(ValueError, match="backend"):
-        MECHANISMS[name].attention(Q, K, V, **OPTIONS[name][0], backend=backend)
+        MECHANISMS[name](**OPTIONS[name][0], backend=backend)
 
 
 @not_finite
@@ -101,7 +104,7 @@ def test_attention_takes_a_finite_scale(attend, scale):
 @pytest.mark.parametrize("rotation", [3, "cos", (Q,), (Q[0, 0], [1.0]), (Q[0, 0], Q[0, 0, :3])])
 def test_rotary_tables_are_a_pair_of_tensors(rotation):
     for call in (lambda: pool_groups(Q, K, V, 2, rotation=rotation),
-                 lambda: MECHANISMS["cca"].attention(Q, K, V, group=2, window=2, rotation=rotation)):
+                 lambda: MECHANISMS["cca"](group=2, window=2).attention(Q, K, V, rotation=rotation)):
         with pytest.raises(ValueError, match="rotation: got .*wanted .cos, sin."):
             call()
 
@@ -121,4 +124,4 @@ def test_numpy_integers_are_integers_and_others_are_not(name):
             if (option, wrong) in {("prompt", None), ("limit", None), ("group", 2.5), ("heavy", 2.5), ("recent", 2.5)}:
                 continue
             with pytest.raises(ValueError, match=option):
-                MECHANISMS[name].attention(Q, K, V, **options | {option: wrong})
+                MECHANISMS[name](**options | {option: wrong})

@@ -56,11 +56,11 @@ def test_identity_pooling_gives_the_attention_matrix_and_scale_is_passed_on():
 @pytest.mark.parametrize("shape", [(1, 1, 9, 8), (1, 3, 9, 9), (2, 1, 9, 9), (9, 9)], ids=str)
 def test_pooling_that_does_not_fit_is_named(shape):
     q, k, _ = inputs(9, heads=2)
-    with pytest.raises(ValueError, match="pooling has shape"):
+    with pytest.raises(ValueError, match="pooling: got shape"):
         effective_attention(q, k, causal_intervals(9), torch.zeros(shape))
 
 
 def test_bad_intervals_are_named():
     q, k, _ = inputs(9, heads=2)
-    with pytest.raises(ValueError, match="intervals has shape"):
+    with pytest.raises(ValueError, match="intervals: got shape"):
         effective_attention(q, k, causal_intervals(8), torch.zeros(1, 1, 9, 9))

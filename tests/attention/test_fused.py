@@ -48,7 +48,7 @@ def test_one_word_governs_attention_and_pooling():
 @pytest.mark.parametrize("backend", ["", "blocked", "cuda"])
 def test_a_wrong_backend_of_the_pooling_is_named(backend):
     x = torch.zeros(1, 1, 8, 4)
-    with pytest.raises(ValueError, match=f"backend is '{backend}'; wanted one of 'auto', 'torch', 'triton'"):
+    with pytest.raises(ValueError, match=f"backend: got '{backend}', wanted one of 'auto', 'torch', 'triton'"):
         pool_groups(x, x, x, 4, backend=backend)
 
 
@@ -66,13 +66,12 @@ import sys
 sys.modules["triton"] = None  # as if it were not installed: find_spec finds nothing, import fails
 import torch
 from cca_lab.attention import interval_attention, pool_groups
-from cca_lab.commands.kernels import report
-from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from cca_lab.experiments.kernels import report
+from cca_lab.mechanisms import VerticalSlash
 x, table = torch.zeros(1, 1, 4, 16), torch.tensor([[0, 4]]).expand(1, 1, 4, 1, 2)
-options = {**vertical_slash.MECHANISM.defaults, "backend": "triton"}
 for door in (lambda: interval_attention(x, x, x, table, backend="triton"),
              lambda: pool_groups(x, x, x, 4, backend="triton"),
-             lambda: vertical_slash.attention(x, x, x, **options), report):
+             lambda: VerticalSlash(backend="triton").attention(x, x, x), report):
     try:
         door()
     except ValueError as error:

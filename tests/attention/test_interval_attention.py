@@ -11,7 +11,8 @@ from torch.autograd import gradcheck
 from cca_lab.attention import causal_intervals, count_pairs, interval_attention, visible_mask
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
-from cca_lab.attention.intervals import TableNotes
+from cca_lab.attention.intervals import TensorCache
+from cca_lab.mechanisms import groups
 from tests import strategies
 from tests.attention import bench
 
@@ -178,8 +179,8 @@ BAD_INTERVALS = {
     "below zero": (rows_of([[-1, 1]], [[0, 2]], [[0, 3]]), "out of range"),
     "start after end": (rows_of([[2, 1]], [[2, 2]], [[2, 3]]), "starts after it ends"),
     "empty row": (rows_of([[0, 0]], [[0, 2]], [[0, 3]]), r"\[0, 0, 0\].*sees no column"),
-    "float": (TABLE.float(), "dtype torch.float32.*int64"),
-    "a list": (TABLE.tolist(), "dtype list.*int64"),
+    "float": (TABLE.float(), "got torch.float32.*int64"),
+    "a list": (TABLE.tolist(), "got list.*int64"),
     "four dimensions": (TABLE[0], r"shape \(1, 3, 1, 2\)"),
     "other heads": (TABLE.expand(1, 3, -1, -1, -1), r"\(1, 3, 3, 1, 2\).*1 or 2"),
     "other batch": (TABLE.expand(3, 1, -1, -1, -1), r"\(3, 1, 3, 1, 2\).*1 or 1"),
@@ -198,15 +199,15 @@ def test_bad_intervals_are_named(table, message):
 
 Q = torch.zeros(1, 2, 3, 4)
 BAD_TENSORS = {
-    "three dimensions": ((Q[0], Q, Q), "q has shape"),
-    "integers": ((Q, Q.long(), Q), "k has dtype torch.int64"),
-    "dtypes": ((Q, Q, Q.double()), "v has dtype torch.float64 and q torch.float32"),
-    "devices": ((Q, Q.to("meta"), Q), "k is on meta and q on cpu"),
-    "empty": ((Q, Q[:, :, :0], Q[:, :, :0]), "k has shape .* empty"),
-    "v unlike k": ((Q, Q, Q[:, :, :2]), "v has shape .* and k"),
-    "head_dim": ((Q, Q[..., :3], Q[..., :3]), "k has shape .* same batch and head_dim"),
-    "batch": ((Q, Q.expand(2, -1, -1, -1), Q.expand(2, -1, -1, -1)), "k has shape .* same batch"),
-    "heads": ((Q, Q[:, [0, 1, 1]], Q[:, [0, 1, 1]]), "q has 2 heads and k 3"),
+    "three dimensions": ((Q[0], Q, Q), "q: got shape"),
+    "integers": ((Q, Q.long(), Q), "k: got torch.int64"),
+    "dtypes": ((Q, Q, Q.double()), "v: got torch.float64, wanted torch.float32"),
+    "devices": ((Q, Q.to("meta"), Q), "k: got it on meta, wanted cpu"),
+    "empty": ((Q, Q[:, :, :0], Q[:, :, :0]), "k: got the empty shape"),
+    "v unlike k": ((Q, Q, Q[:, :, :2]), "v: got shape .* wanted k's"),
+    "head_dim": ((Q, Q[..., :3], Q[..., :3]), "k: got shape .* same batch and head_dim"),
+    "batch": ((Q, Q.expand(2, -1, -1, -1), Q.expand(2, -1, -1, -1)), "k: got shape .* same batch"),
+    "heads": ((Q, Q[:, [0, 1, 1]], Q[:, [0, 1, 1]]), "q: got 2 heads for k's 3"),
 }
 
 
@@ -217,14 +218,14 @@ def test_bad_tensors_are_named(tensors, message):
 
 
 @pytest.mark.parametrize(("backend", "message"), [("triton", "tensors on cpu, wanted a GPU"),
-                                                  ("flash", "'flash'; wanted")])
+                                                  ("flash", "'flash', wanted")])
 def test_backends_that_do_not_exist_here_are_refused(backend, message):
     with pytest.raises(ValueError, match=message):
         interval_attention(Q, Q, Q, TABLE, backend=backend)
 
 
 def test_causal_intervals_need_a_column_per_row():
-    with pytest.raises(ValueError, match="columns is 3"):
+    with pytest.raises(ValueError, match="columns: got 3"):
         causal_intervals(4, 3)
 
 
@@ -245,24 +246,22 @@ def test_a_table_is_checked_again_for_fewer_columns():
 
 
 def test_what_is_noted_about_a_table_dies_with_it():
-    notes, table = TableNotes(), causal_intervals(4)
-    assert [notes.get(table, "rows", lambda: 4), notes.get(table, "rows", lambda: 5)] == [4, 4]
+    cache, table = TensorCache(), causal_intervals(4)
+    assert [cache.get(table, "rows", lambda: 4), cache.get(table, "rows", lambda: 5)] == [4, 4]
     table += 1
-    assert notes.get(table, "rows", lambda: 5) == 5
+    assert cache.get(table, "rows", lambda: 5) == 5
     with torch.inference_mode():
         made_there = causal_intervals(4)
-        assert [notes.get(made_there, "rows", lambda n=n: n) for n in (1, 2)] == [1, 2]
-    assert len(notes._notes) == 1
+        assert [cache.get(made_there, "rows", lambda n=n: n) for n in (1, 2)] == [1, 2]
+    assert len(cache._entries) == 1
     del table
-    assert len(notes._notes) == 0
+    assert len(cache._entries) == 0
 
 
 def test_a_table_made_for_inference_serves_training():
-    from cca_lab.mechanisms import cca
-
     with torch.inference_mode():
-        made = cca.intervals(29, 3, 7)
-    assert made is cca.intervals(29, 3, 7) and not made.is_inference()
+        made = groups.intervals(29, 3, 7)
+    assert made is groups.intervals(29, 3, 7) and not made.is_inference()
 
 
 @pytest.mark.parametrize("backend", ["dense", "blocked"])
@@ -275,8 +274,6 @@ def test_autocast_leaves_the_softmax_alone(backend):
 
 
 def test_a_table_is_on_the_cpu_unless_asked_for_elsewhere():
-    from cca_lab.mechanisms import cca, cca_rows
-
     with torch.device("meta"):
-        tables = cca.intervals(31, 3, 7), cca_rows.chunk_intervals(3, 31, 3, 7)
+        tables = groups.intervals(31, 3, 7), groups.chunk_intervals(3, 31, 3, 7)
     assert all(table.device.type == "cpu" for table in tables)

@@ -161,20 +161,20 @@ def test_pooling_matrix_rows():
     assert_close(matrix.sum(-1), torch.ones(2, 2, 3, dtype=torch.float64), "row sums of P")
     assert_close(matrix @ v, core_v, "P v against the cores")
     assert pooling_matrix(phi[:, :, :0], 11).shape == (2, 2, 0, 11)
-    with pytest.raises(ValueError, match="3 groups of 3 tokens; they do not fit into length 8"):
+    with pytest.raises(ValueError, match="got 3 groups of 3 tokens, wanted them to fit into 8"):
         pooling_matrix(phi, 8)
 
 
 Q, K = torch.zeros(2, 4, 6, 4), torch.zeros(2, 2, 6, 4)
 ODD = {"q": Q[..., :3], "k": K[..., :3], "v": K[..., :3], "rotation": (K[0, 0, :, :3],) * 2}
 BAD = {
-    "weights": ({"weights": "median"}, "weights is 'median'"),
+    "weights": ({"weights": "median"}, "weights: got 'median'"),
     "group": ({"group": 0}, "group: got 0"),
     "negative count": ({"count": -1}, "count: got -1"),
-    "count": ({"count": 4}, "count is 4; 6 tokens hold 3 complete groups of 2"),
-    "v": ({"v": K[:, :1]}, "v has shape"),
-    "length": ({"k": K[:, :, :5], "v": K[:, :, :5]}, "k has shape .*every token needs"),
-    "heads": ({"k": K[:, [0, 1, 1]], "v": K[:, [0, 1, 1]]}, "k has shape .*divisor of 4"),
+    "count": ({"count": 4}, "count: got 4, wanted at most 3"),
+    "v": ({"v": K[:, :1]}, "v: got shape"),
+    "length": ({"k": K[:, :, :5], "v": K[:, :, :5]}, "k: got shape .*every token needs"),
+    "heads": ({"k": K[:, [0, 1, 1]], "v": K[:, [0, 1, 1]]}, "k: got shape .*divisor of 4"),
     "rotation": ({"rotation": (K[0, 0], K[0, 0, :5])}, r"rotation: got .*\(5, 4\)"),
     "odd features": (ODD, "rotation: .*D even"),
 }

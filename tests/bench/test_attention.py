@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from cca_lab.attention import native
-from cca_lab.bench import attention, memory, report
+from cca_lab.bench import attention, memory
+from cca_lab.reporting import report
 
 MIB = 2**20
 

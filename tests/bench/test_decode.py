@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from cca_lab.bench import decode
-from cca_lab.bench.fill import FILLS, filled_state
+from cca_lab.bench.fill import filled_state
 from cca_lab.caches import CACHES
+from cca_lab.caches.budget import fits, with_sized
+from cca_lab.caches.cca import CCAState
+from cca_lab.mechanisms import CCA, MECHANISMS, mechanism_of
 from tests.mutants import bench as mutants
 
 SHAPE = {"heads": 4, "kv_heads": 2, "head_dim": 8}
@@ -19,12 +22,11 @@ MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}), ("h2o", {"h
         ("dga", {"group": 4, "gamma": 0.2, "choose": "blocks", "block": 11}),
         ("lococo", {"slots": 6, "segment": 8, "heavy": 2, "scores": "sum"}),
         ("lococo", {"slots": 6, "segment": 8, "when": "lazy", "buffer": 3})]
-NOT_MEASURED: dict[str, str] = {}  # caches that the benches leave out, and why
 
 
-def after_reading(name, options, length):
+def after_reading(mechanism, length):
     """The state that has read a text."""
-    state = CACHES[name].state(**options)
+    state = CACHES[mechanism.name].state(mechanism)
     q, k, v = (torch.randn(1, of, length, 8) for of in (4, 2, 2))
     with torch.no_grad():
         state.step(q, k, v, scale=0.35, rotation=None)
@@ -35,9 +37,9 @@ def sizes(state):
     return [(tuple(tensor.shape), tensor.dtype) for tensor in state.tensors()]
 
 
-def same_as_reading(name, options, length):
-    filled, read = filled_state(name, options, length, **SHAPE), after_reading(name, options, length)
-    assert sizes(filled) == sizes(read), f"{name} at {length}"
+def same_as_reading(mechanism, length):
+    filled, read = filled_state(mechanism, length, **SHAPE), after_reading(mechanism, length)
+    assert sizes(filled) == sizes(read), f"{mechanism} at {length}"
     decode.read(filled, [decode.new_token(SHAPE, seed) for seed in range(9)])  # goes on where a text ended
     numbers = {key: value for key, value in vars(read).items() if isinstance(value, int)}
     assert {key: getattr(filled, key) for key in numbers} == numbers
@@ -46,17 +48,22 @@ def same_as_reading(name, options, length):
 @pytest.mark.parametrize("length", [1, 7, 16, 40, 61])
 @pytest.mark.parametrize(("name", "options"), [*SMALL.items(), *MORE], ids=str)
 def test_a_filled_cache_holds_what_reading_leaves(name, options, length):
-    same_as_reading(name, options, length)
+    same_as_reading(mechanism_of(name, options), length)
 
 
 def test_every_cache_is_measured():
-    assert set(FILLS) == set(decode.OPTIONS) == set(CACHES) - set(NOT_MEASURED)
+    assert set(decode.OPTIONS) == {name for name in CACHES if fits(name)} == set(CACHES)
+
+
+def test_a_mechanism_that_is_not_named_is_sized():
+    assert with_sized({"cca": {"window": 3}}, 96, 512) == {"cca": {"window": 3}} | {
+        name: MECHANISMS[name].sized(96, 512).options() for name in CACHES if name != "cca"}
 
 
 def test_a_fill_that_keeps_too_few_tokens_is_caught(monkeypatch):
-    monkeypatch.setitem(FILLS, "cca", mutants.window_without_the_open_group)
-    with pytest.raises(AssertionError, match="cca at 40"):
-        same_as_reading("cca", SMALL["cca"], 40)
+    monkeypatch.setattr(CCAState, "fill", mutants.window_without_the_open_group(CCAState.fill))
+    with pytest.raises(AssertionError, match="cca, group 4, window 10 at 40"):
+        same_as_reading(CCA(**SMALL["cca"]), 40)
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -75,7 +82,7 @@ def test_the_full_cache_attends_to_all_it_holds(copies):
 
 def test_reading_leaves_the_filled_state_as_it_was():
     for name, options in SMALL.items():
-        state = filled_state(name, options, 40, **SHAPE)
+        state = filled_state(mechanism_of(name, options), 40, **SHAPE)
         before = [tensor.clone() for tensor in state.tensors()]
         tokens = [decode.new_token(SHAPE, seed) for seed in range(9)]
         assert torch.equal(decode.read(state, tokens), decode.read(state, tokens)), name

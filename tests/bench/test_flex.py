@@ -5,7 +5,7 @@ import torch
 
 from cca_lab.attention import interval_attention, visible_mask
 from cca_lab.bench import flex
-from cca_lab.mechanisms import cca
+from cca_lab.mechanisms import groups
 from tests.mutants import bench as mutants
 
 CASES = [(40, 4, 9), (70, 8, 16), (33, 16, 64), (64, 16, 16)]
@@ -13,13 +13,14 @@ CASES = [(40, 4, 9), (70, 8, 16), (33, 16, 64), (64, 16, 16)]
 
 def masked(length, group, window):
     """What mask_mod says of every pair."""
-    cores = cca.core_count(length, group, window)
+    cores = groups.core_count(length, group, window)
     row, column = torch.arange(length)[:, None], torch.arange(cores + length)[None]
     return flex.cca_mask(group, window, cores)(None, None, row, column)
 
 
 def check_mask(length, group, window):
-    wanted = visible_mask(cca.intervals(length, group, window), cca.core_count(length, group, window) + length)[0, 0]
+    columns = groups.core_count(length, group, window) + length
+    wanted = visible_mask(groups.intervals(length, group, window), columns)[0, 0]
     assert torch.equal(masked(length, group, window), wanted)
 
 
@@ -38,7 +39,7 @@ def check_blocks(length, group, window, block=8):
     """A block without a visible pair is in no list, and one in the second list has no hidden pair."""
     seen = masked(length, group, window)
     columns = seen.shape[1]
-    some, whole = flex.blocks_seen(cca.intervals(length, group, window), columns, block)
+    some, whole = flex.blocks_seen(groups.intervals(length, group, window), columns, block)
     assert not (some & whole).any()
     for row, rows in enumerate(seen.split(block, dim=0)):
         for column, pairs in enumerate(rows.split(block, dim=1)):
@@ -60,8 +61,8 @@ def test_blocks_of_the_first_row_alone_are_caught(monkeypatch):
 def test_the_call_attends_as_interval_attention_does():
     """Uncompiled: PyTorch then evaluates the mask alone; the blocks are checked above."""
     length, group, window = 70, 8, 16
-    columns = cca.core_count(length, group, window) + length
-    table = cca.intervals(length, group, window)
+    columns = groups.core_count(length, group, window) + length
+    table = groups.intervals(length, group, window)
     q, k, v = (torch.randn(1, 2, n, 16) for n in (length, columns, columns))
     call = flex.flex_call(table, columns, group, window, torch.device("cpu"), compiled=False)
     assert torch.allclose(call(q, k, v), interval_attention(q, k, v, table, backend="dense"), atol=1e-5)

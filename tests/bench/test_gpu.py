@@ -11,8 +11,13 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.fused import installed
-from cca_lab.bench import gpu, gpu_correctness, gpu_model, gpu_section, gpu_tables, gpu_targets
-from cca_lab.bench.gpu_sizes import REAL, TOY
+from cca_lab.bench.gpu import correctness as gpu_correctness
+from cca_lab.bench.gpu import model as gpu_model
+from cca_lab.bench.gpu import run as gpu
+from cca_lab.bench.gpu import section as gpu_section
+from cca_lab.bench.gpu import tables as gpu_tables
+from cca_lab.bench.gpu import targets as gpu_targets
+from cca_lab.bench.gpu.sizes import REAL, TOY
 from cca_lab.bench.model import TOKENS
 from cca_lab.paths import repository
 from tests.mutants import bench as mutants
@@ -124,7 +129,7 @@ def three_sections(monkeypatch, tmp_path):
     right = subprocess.run
 
     def run(command, **options):
-        assert command[1:3] == ["-m", "cca_lab.bench.gpu"]
+        assert command[1:3] == ["-m", "cca_lab.bench.gpu.run"]
         return right([command[0], str(runner), *command[3:]], **options)
 
     monkeypatch.setattr(gpu.subprocess, "run", run)

@@ -3,7 +3,7 @@
 import pytest
 
 from cca_lab.bench import attention, decode, model
-from cca_lab.commands import readme
+from cca_lab.experiments import readme
 
 
 @pytest.fixture

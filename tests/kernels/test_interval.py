@@ -6,7 +6,7 @@ import torch
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import interval
 from cca_lab.attention.kernels.configs import Blocks, blocks_for
-from cca_lab.mechanisms import cca, full
+from cca_lab.mechanisms import Full, groups
 from tests.kernels import bench
 from tests.mutants import kernels as mutants
 from tests.strategies import LAYOUTS, laid_out, random_table
@@ -22,8 +22,8 @@ def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=t
 
 
 def cca_case(length, group, window, **sizes):
-    columns = cca.core_count(length, group, window) + length
-    return *inputs(length, columns, **sizes), cca.intervals(length, group, window)
+    columns = groups.core_count(length, group, window) + length
+    return *inputs(length, columns, **sizes), groups.intervals(length, group, window)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -106,7 +106,7 @@ def test_the_future_cannot_matter():
     """Finite edit: other tokens after row 20 leave every output up to row 20 bit-equal."""
     q, k, v = (x.to(bench.DEVICE) for x in inputs(40, 40))
     changed = [torch.cat([x[:, :, :21], x[:, :, 21:] + 1], dim=2) for x in (q, k, v)]
-    before, after = (full.attention(*x, backend="triton") for x in ((q, k, v), changed))
+    before, after = (Full(backend="triton").attention(*x) for x in ((q, k, v), changed))
     assert torch.equal(before[:, :, :21], after[:, :, :21]) and not torch.equal(before, after)
 
 

@@ -12,16 +12,15 @@ from cca_lab.attention.kernels import lessons, pooling
 from cca_lab.attention.kernels.configs import Blocks
 from cca_lab.attention.kernels.interval import triton_attention
 from cca_lab.attention.kernels.programs import Read, interval_reads, online_reads, pooling_reads
-from cca_lab.mechanisms import cca, lococo
-from cca_lab.mechanisms.lococo_rows import Settings
+from cca_lab.mechanisms import groups, lococo
 from tests.kernels import bench
 from tests.mutants import lessons as lesson_mutants
 from tests.mutants import programs as mutants
 
 TABLES = {
     "causal": causal_intervals(45)[0, 0],
-    "CCA": cca.intervals(50, 4, 11)[0, 0],
-    "LoCoCo": lococo.intervals(61, Settings(slots=5, segment=13))[0, 0],
+    "CCA": groups.intervals(50, 4, 11)[0, 0],
+    "LoCoCo": lococo.intervals(61, lococo.Settings(slots=5, segment=13))[0, 0],
 }
 
 

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from cca_lab.attention.kernels import pooling
-from cca_lab.mechanisms import MECHANISMS, cca, dga
+from cca_lab.mechanisms import MECHANISMS
 from tests.kernels import bench
 from tests.mechanisms.bench import inputs, rope_tables, rotate
-from tests.mechanisms.test_every_mechanism import seeded_module
+from tests.mechanisms.forms import seeded_module, trains_a_module
+from tests.mechanisms.options import OPTIONS as SMALL
 from tests.mutants import attention as wrong_pooling
 from tests.mutants import kernels as mutants
 
@@ -29,26 +30,19 @@ OPTIONS = {
     "mean_pooling": [{"group": 3, "window": 7}],
     "random_tokens": [{"group": 3, "window": 7}],
 }
-NOT_SERVED = {
-    "minference": "its heads have patterns of three kinds and attend under one mask",
-    "block_sparse": "the blocks of a row form no few intervals",
-    "h2o": "what a row reads is known only after the row before; its scores need the weights",
-}
+OPTIONS |= {name: SMALL[name][:1] for name, cls in MECHANISMS.items()
+            if "triton" in cls.backends and name not in OPTIONS}  # rows of the others see no few intervals
 FORWARD_ONLY = ("vertical_slash",)
 CASES = [(name, options) for name, chosen in OPTIONS.items() for options in chosen]
 
 
 def attend(name: str, options: dict, leaves: list[torch.Tensor], selection, backend: str) -> torch.Tensor:
     """The mechanism's attention, with all that it takes besides options, in the dtype of the leaves."""
-    mechanism, given = MECHANISMS[name], {}
-    if name != "full":
-        given["rotation"] = tuple(table.to(leaves[0]) for table in ROTARY)
-    if mechanism.select is not None:  # chosen once, so that rounding cannot choose otherwise
-        given["selection"] = selection
-    if mechanism.new_module is not None:
-        module = seeded_module(mechanism, 4, 2, SIZES["head_dim"], json.dumps(options))
-        given["compressor"] = deepcopy(module).to(leaves[0])
-    return mechanism.attention(*leaves, **options, **given, backend=backend)
+    cls, module = MECHANISMS[name], None
+    if trains_a_module(cls):
+        module = deepcopy(seeded_module(cls, 4, 2, SIZES["head_dim"], json.dumps(options))).to(leaves[0])
+    rotation = tuple(table.to(leaves[0]) for table in ROTARY)
+    return cls(**options, backend=backend).attention(*leaves, rotation=rotation, selection=selection, module=module)
 
 
 def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: None) -> None:
@@ -56,8 +50,7 @@ def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: N
     q, k, v = inputs(**SIZES)
     single = [x.float() for x in (rotate(q, *ROTARY), rotate(k, *ROTARY), v)]
     exact = [x.double().requires_grad_() for x in single]
-    select = MECHANISMS[name].select
-    selection = select and select(*exact[:2], **options)
+    selection = MECHANISMS[name](**options).select(*exact[:2])  # once, so that rounding cannot choose otherwise
     wanted = attend(name, options, exact, selection, "dense")
     weights = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(0))
     leaves = [bench.guarded(x).requires_grad_(name not in FORWARD_ONLY) for x in single]
@@ -76,26 +69,20 @@ def test_kernels_equal_dense(monkeypatch, name, options):
     check_mechanism(monkeypatch, name, options)
 
 
-def test_every_mechanism_is_here_and_says_so():
-    """A new mechanism joins OPTIONS, or NOT_SERVED with its reason."""
-    assert set(OPTIONS) == {name for name, row in MECHANISMS.items() if "triton" in row.rungs}
-    assert set(NOT_SERVED) == set(MECHANISMS) - set(OPTIONS)
-
-
-@pytest.mark.parametrize(("form", "options", "times"), [
-    (cca.attention, {"group": 3, "window": 7}, 1),
-    (cca.attention, {"group": 3, "window": 7, "pooling": "mean"}, 0),  # no such kernel: pooled by PyTorch
-    (cca.attention, {"group": 3, "window": 40}, 0),                    # no row sees a core
-    (dga.attention, {"group": 3, "gamma": 0.2}, 1),
+@pytest.mark.parametrize(("name", "options", "times"), [
+    ("cca", {"group": 3, "window": 7}, 1),
+    ("cca", {"group": 3, "window": 7, "pooling": "mean"}, 0),  # no such kernel: pooled by PyTorch
+    ("cca", {"group": 3, "window": 40}, 0),                    # no row sees a core
+    ("dga", {"group": 3, "gamma": 0.2}, 1),
 ], ids=["cca", "cca, mean", "cca, no cores", "dga"])
-def test_pooling_follows_the_backend(monkeypatch, form, options, times):
+def test_pooling_follows_the_backend(monkeypatch, name, options, times):
     calls, right = [], pooling.triton_pool_groups
     monkeypatch.setattr(pooling, "triton_pool_groups", lambda *args: calls.append(args) or right(*args))
     q, k, v = (x.float().to(bench.DEVICE) for x in inputs(**SIZES))
     for backend in ("dense", "blocked"):
-        form(q, k, v, **options, backend=backend)
+        MECHANISMS[name](**options, backend=backend).attention(q, k, v)
     assert not calls
-    form(q, k, v, **options, backend="triton")
+    MECHANISMS[name](**options, backend="triton").attention(q, k, v)
     assert len(calls) == times
 
 

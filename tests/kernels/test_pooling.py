@@ -101,7 +101,7 @@ def test_a_second_derivative_is_refused():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"backend": "blocked"}, "backend is 'blocked'; wanted one of 'auto'"),
+    ({"backend": "blocked"}, "backend: got 'blocked', wanted one of 'auto'"),
     ({"backend": "triton"}, "head_dim 256, wanted at most 128"),
 ])
 def test_wrong_backends_and_head_dims_are_refused(options, message):

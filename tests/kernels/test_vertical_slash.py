@@ -1,12 +1,15 @@
 """The vertical-slash kernel against the mechanism's mask in float64, its index against brute force, mutants."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.attention.kernels import vertical_slash as kernel
-from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from cca_lab.mechanisms.minference import VerticalSlash
+from cca_lab.mechanisms.minference.vertical_slash import Choice, block_index
 from tests.kernels import bench
 from tests.mechanisms import bench as mechanism_bench
 from tests.mutants import kernels as mutants
@@ -22,13 +25,14 @@ def check(length, block, *, batch=1, heads=(4, 2), head_dim=16, dtype=torch.floa
     q, k, v = (laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n in (heads[0], *heads[1:] * 2))
     exact = [x.double() for x in (q, k, v)]
     longer = [torch.cat([x, x.flip(2)], dim=2)[:, :, : chosen_at or length] for x in exact[:2]]
-    chosen = vertical_slash.select(*longer, **options)
-    wanted = vertical_slash.attention(*exact, **options, selection=chosen, backend="dense")
+    dense = VerticalSlash(backend="dense", **options)
+    chosen = dense.select(*longer)
+    wanted = dense.attention(*exact, selection=chosen)
     if chosen_at:
-        mechanism_bench.assert_close(wanted, vertical_slash.loops(*exact, **options, selection=chosen), "dense")
+        mechanism_bench.assert_close(wanted, dense.loops(*exact, selection=chosen), "dense")
     with torch.no_grad(), bench.guarded_outputs():
-        got = vertical_slash.attention(*map(bench.guarded, (q, k, v)), **options, backend="triton",
-                                       selection=vertical_slash.Choice(*(x.to(bench.DEVICE) for x in chosen)))
+        got = replace(dense, backend="triton").attention(
+            *map(bench.guarded, (q, k, v)), selection=Choice(*(x.to(bench.DEVICE) for x in chosen)))
     bench.assert_close(got, wanted, "out", dtype)
 
 
@@ -67,19 +71,20 @@ def test_the_future_cannot_matter():
     """Finite edit, given the choice: other tokens after row 20 leave every output up to row 20 bit-equal."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
-    options = {**OPTIONS, "block": 8, "selection": vertical_slash.select(q, k, **OPTIONS)}
+    mechanism = VerticalSlash(block=8, backend="triton", **OPTIONS)
+    chosen = mechanism.select(q, k)
     changed = [torch.cat([x[:, :, :21], x[:, :, 21:] + 1], dim=2) for x in (q, k, v)]
-    before, after = (vertical_slash.attention(*x, **options, backend="triton") for x in ((q, k, v), changed))
+    before, after = (mechanism.attention(*x, selection=chosen) for x in ((q, k, v), changed))
     assert torch.equal(before[:, :, :21], after[:, :, :21]) and not torch.equal(before, after)
 
 
 def test_what_the_kernel_does_not_do_is_refused():
     q = torch.zeros(1, 1, 6, 16, requires_grad=True)
     with pytest.raises(ValueError, match="backend: got 'triton' for a gradient, wanted 'dense'"):
-        vertical_slash.attention(q, q, q, **OPTIONS, backend="triton")
-    blind = vertical_slash.Choice(torch.zeros(1, 1, 1, dtype=torch.int64), torch.tensor([[[2, 3]]]))
+        VerticalSlash(backend="triton", **OPTIONS).attention(q, q, q)
+    blind = Choice(torch.zeros(1, 1, 1, dtype=torch.int64), torch.tensor([[[2, 3]]]))
     with pytest.raises(ValueError, match="nearest diagonal of some head is 2, wanted 0"):
-        vertical_slash.attention(*[q.detach()] * 3, **OPTIONS, block=1, selection=blind, backend="triton")
+        VerticalSlash(block=1, backend="triton", **OPTIONS).attention(*[q.detach()] * 3, selection=blind)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -92,7 +97,7 @@ def test_the_index_equals_brute_force(length, width, data):
     ranges, count = kernel.ranges_of(diagonals, width)
     covered = kernel.covered_distances(diagonals, width, length)[0, 0]
     for block in range(-(-length // width)):
-        wanted, single = vertical_slash.block_index(columns, offsets, width, block)
+        wanted, single = block_index(columns, offsets, width, block)
         found = [(max(0, low + block * width), high + block * width)
                  for low, high in ranges[0, 0, : int(count)].tolist() if high + block * width > 0]
         assert found == wanted

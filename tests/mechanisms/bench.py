@@ -47,6 +47,11 @@ def read_matrix(implementation: Implementation, q: Tensor, k: Tensor, options: d
     return torch.cat(parts, dim=-1)[..., :length]
 
 
+def read_by(implementation: Implementation) -> Callable[..., Tensor]:
+    """Return (q, k, **options) -> bool (B, H, L, L): the tokens that weigh something in each row of its matrix."""
+    return lambda q, k, **options: read_matrix(implementation, q, k, options) > 0
+
+
 # ---------------------------------------------------------------- every mechanism
 
 def check_same(implementation: Implementation, options: dict, reference: Implementation,
@@ -87,6 +92,22 @@ def check_partition_of_unity(implementation: Implementation, options: dict,
             in_core = torch.full_like(held, 1 / options.get("group", 1) if represented is None else 1)
             times = torch.where((held - 1).abs() < (held - in_core).abs(), torch.ones_like(held), in_core)
             assert_close(held, times.masked_fill(~wanted, 0), "times a token is held")
+
+
+def check_represented(implementation: Implementation, options: dict, represented: Callable[..., Tensor],
+                      **sizes: int) -> None:
+    """`represented` is where the matrix that V = identity reads is positive, with RoPE's tables too."""
+    q, k, _ = inputs(**sizes)
+    tables = rope_tables(*q.shape[2:])
+    cases = {"q = 0": (torch.zeros_like(q), k, {}), "random q": (q, k, {}),
+             "rotated": (rotate(q, *tables), rotate(k, *tables), {"rotation": tables})}
+    for name, (queries, keys, rotation) in cases.items():
+        got = represented(queries, keys, **options, **rotation)
+        wanted = read_matrix(implementation, queries, keys, {**options, **rotation}) > 0
+        assert got.dtype == torch.bool and got.shape == wanted.shape, f"represented: {got.dtype} {tuple(got.shape)}"
+        more, less = ((a & ~b).nonzero().tolist() for a, b in ((got, wanted), (wanted, got)))
+        assert not more + less, (f"represented, {name}: (batch, head, row, token) {more[:3]} have no weight, "
+                                 f"{less[:3]} are left out")
 
 
 def count_tokens(matrix: Tensor) -> Tensor:

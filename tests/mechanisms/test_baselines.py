@@ -6,15 +6,16 @@ from functools import partial
 import pytest
 import torch
 
-from cca_lab.mechanisms import cca, mean_pooling, random_tokens
+from cca_lab.mechanisms import MeanPooling, RandomTokens, groups, random_tokens
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.mutants import baselines as wrong
 
 G3S4 = {"group": 3, "window": 4}
-MEAN = {"loops": mean_pooling.loops, "dense": partial(mean_pooling.attention, backend="dense"),
-        "blocked": partial(mean_pooling.attention, backend="blocked")}
-RANDOM = {"loops": random_tokens.loops, "dense": partial(random_tokens.attention, backend="dense"),
-          "blocked": partial(random_tokens.attention, backend="blocked")}
+MEAN = {"loops": form(MeanPooling, "loops"), "dense": form(MeanPooling, "attention", backend="dense"),
+        "blocked": form(MeanPooling, "attention", backend="blocked")}
+RANDOM = {"loops": form(RandomTokens, "loops"), "dense": form(RandomTokens, "attention", backend="dense"),
+          "blocked": form(RandomTokens, "attention", backend="blocked")}
 
 
 # ---------------------------------------------------------------- mean pooling
@@ -42,8 +43,8 @@ def check_plain_mean(implementation, options):
 def test_mean_pooling_mutants_are_killed(mutant, check, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, G3S4)
-    for form in MEAN.values():
-        check(form, G3S4)
+    for rung in MEAN.values():
+        check(rung, G3S4)
 
 
 # ---------------------------------------------------------------- random tokens
@@ -64,8 +65,8 @@ def test_each_member_of_a_group_is_drawn_equally_often():
 
 def test_a_row_holds_as_many_entries_as_cca():
     q, k, _ = bench.inputs(23)
-    held = random_tokens.represented(q, k, **G3S4)[0, 0].sum(-1)
-    starts, ends = cca.intervals(23, **G3S4)[0, 0].unbind(-1)
+    held = RandomTokens(**G3S4).represented(q, k)[0, 0].sum(-1)
+    starts, ends = groups.intervals(23, **G3S4)[0, 0].unbind(-1)
     assert torch.equal(held, (ends - starts).sum(-1))
 
 
@@ -75,7 +76,7 @@ def check_same_each_time(implementation, options):
     bench.assert_close(second, first, "called again")
 
 
-unity = partial(bench.check_partition_of_unity, represented=random_tokens.represented)
+unity = partial(bench.check_partition_of_unity, represented=form(RandomTokens, "represented"))
 
 
 @pytest.mark.parametrize(("mutant", "check", "reason"), [
@@ -87,14 +88,14 @@ def test_random_tokens_mutants_are_killed(mutant, check, reason):
     with torch.random.fork_rng(), pytest.raises(AssertionError, match=reason):
         torch.manual_seed(0)
         check(mutant, G3S4)
-    for form in RANDOM.values():
-        check(form, G3S4)
+    for rung in RANDOM.values():
+        check(rung, G3S4)
 
 
-@pytest.mark.parametrize(("form", "options", "named"), [
-    (mean_pooling.attention, {"group": 0}, "group"), (mean_pooling.loops, {"window": 0}, "window"),
-    (random_tokens.attention, {"group": 2.0}, "group"), (random_tokens.loops, {"seed": -1}, "seed"),
+@pytest.mark.parametrize(("cls", "options", "named"), [
+    (MeanPooling, {"group": 0}, "group"), (MeanPooling, {"window": 0}, "window"),
+    (RandomTokens, {"group": 2.0}, "group"), (RandomTokens, {"seed": -1}, "seed"),
 ], ids=str)
-def test_options_that_do_not_fit_are_refused(form, options, named):
+def test_options_that_do_not_fit_are_refused(cls, options, named):
     with pytest.raises(ValueError, match=named):
-        form(*bench.inputs(), **{**G3S4, **options})
+        cls(**{**G3S4, **options})

@@ -1,13 +1,12 @@
 """The bench's own checks notice what they are for: tokens dropped or held wrongly, causal scopes misdeclared."""
 
-from functools import partial
-
 import pytest
 import torch
 
 from cca_lab.attention import masked_attention
-from cca_lab.mechanisms import cca, full
+from cca_lab.mechanisms import CCA, Full
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 
 OPTIONS = {"block": 4}
 
@@ -60,7 +59,7 @@ def test_a_whole_prompt_that_claims_to_be_a_block_is_noticed():
 
 def test_a_causal_mechanism_that_claims_to_choose_is_noticed():
     def causal(q, k, v, selection=None, **options):
-        return full.attention(q, k, v)
+        return Full().attention(q, k, v)
 
     with pytest.raises(AssertionError, match="no edit reaches an earlier row"):
         bench.check_whole_prompt(causal, whole_prompt, select, **SIZES)
@@ -95,10 +94,10 @@ def test_represented_is_exactly_what_has_weight(options):
 
 def test_a_pooled_token_is_not_a_raw_one():
     """A mechanism that drops tokens holds the others whole: a core of them is noticed."""
-    form = partial(cca.attention, group=3, window=2)
+    pooled = form(CCA, "attention", group=3, window=2)
 
     def all_past(q, k, **kept):
         return torch.ones(*q.shape[:3], q.shape[2], dtype=torch.bool).tril()
 
     with pytest.raises(AssertionError, match="times a token is held"):
-        bench.check_partition_of_unity(lambda q, k, v, **kept: form(q, k, v), {"group": 3}, all_past)
+        bench.check_partition_of_unity(lambda q, k, v, **kept: pooled(q, k, v), {"group": 3}, all_past)

@@ -1,18 +1,18 @@
 """CCA attention: its index arithmetic by brute force, its pooling, its rotation, and a row worked by hand."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import cca, full
+from cca_lab.mechanisms import CCA, full, groups
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 
-RUNGS = {"loops": cca.loops, "dense": partial(cca.attention, backend="dense"),
-         "blocked": partial(cca.attention, backend="blocked")}
+RUNGS = {"loops": form(CCA, "loops"), "dense": form(CCA, "attention", backend="dense"),
+         "blocked": form(CCA, "attention", backend="blocked")}
 every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 sizes_of_groups = pytest.mark.parametrize(("group", "window"), [(2, 4), (3, 4), (4, 2), (3, 1)])
 small = st.integers(1, 12)
@@ -24,19 +24,19 @@ small = st.integers(1, 12)
 @given(length=st.integers(1, 40), group=small, window=small)
 def test_intervals_read_each_past_token_once(length, group, window):
     """White box, any g, s, L: raw or in one core, never twice, never the future; the s nearest are raw."""
-    count = cca.core_count(length, group, window)
+    count = groups.core_count(length, group, window)
     token = torch.arange(length)
     held_by_core = (token // group == torch.arange(count)[:, None]).long()       # (C, L)
     held = torch.cat([held_by_core, torch.eye(length, dtype=torch.long)])        # (C + L, L)
     column = torch.arange(count + length)
-    starts, ends = cca.intervals(length, group, window)[0, 0].unbind(-1)         # (L, 2) each
+    starts, ends = groups.intervals(length, group, window)[0, 0].unbind(-1)         # (L, 2) each
     visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)  # (L, C + L)
     past = (token <= token[:, None]).long()
     assert torch.equal(visible @ held, past)
     assert torch.equal((visible[:, count:] * past).sum(1), visible[:, count:].sum(1))
     nearest = (token > token[:, None] - window) & past.bool()
     assert visible[:, count:][nearest].all()
-    assert int(visible.sum()) == cca.pairs(length, group, window)
+    assert int(visible.sum()) == groups.pairs(length, group, window)
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,8 +44,8 @@ def test_intervals_read_each_past_token_once(length, group, window):
 def test_visible_cores_are_the_complete_groups_older_than_the_window(length, group, window):
     """n(i) without a floor: the groups that end within the i + 1 - s tokens before the window."""
     wanted = [sum((p + 1) * group <= i + 1 - window for p in range(length)) for i in range(length)]
-    assert cca.visible_cores(length, group, window).tolist() == wanted
-    assert cca.core_count(length, group, window) == wanted[-1] <= length // group
+    assert groups.visible_cores(length, group, window).tolist() == wanted
+    assert groups.core_count(length, group, window) == wanted[-1] <= length // group
 
 
 @settings(max_examples=60, deadline=None)
@@ -56,15 +56,15 @@ def test_cache_tokens_by_decoding_one_token_after_the_other(length, group, windo
     for seen in range(1, length + 1):
         raw.append(seen - 1)
         cores += seen % group == 0
-        next_row = cca.visible_cores(seen + 1, group, window)[-1].item()
+        next_row = groups.visible_cores(seen + 1, group, window)[-1].item()
         raw = [token for token in raw if token >= group * next_row]
-    assert cca.cache_tokens(length, group, window) == cores + len(raw)
+    assert groups.cache_tokens(length, group, window) == cores + len(raw)
     assert len(raw) <= window + group - 2 + (length < window)
 
 
 def test_the_published_sizes():
     """Table 9's setting at 128K: the paper's 4.5 GB of LLaMA2-7B's 64 GB (0.5 MiB a token)."""
-    kept = cca.cache_tokens(131072, 16, 1024)
+    kept = groups.cache_tokens(131072, 16, 1024)
     assert 0.5 * kept / 1024 == pytest.approx(4.5, abs=0.05)
 
 
@@ -112,16 +112,16 @@ def test_rungs_agree_under_rotation(option, shape):
     turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q, k)]
     options = {"group": 3, "window": 2, "rotation": tuple(tables), **option}
     for backend in ("dense", "blocked"):
-        got = cca.attention(*turned, v, **options, backend=backend)
-        bench.assert_close(got, cca.loops(*turned, v, **options), f"{backend} under rotation")
+        got = RUNGS[backend](*turned, v, **options)
+        bench.assert_close(got, RUNGS["loops"](*turned, v, **options), f"{backend} under rotation")
 
 
 def test_tables_that_carry_a_scale_are_inverted_exactly():
     """Some RoPE extensions multiply cos and sin by a factor; a core key must carry it once, like any key."""
     q, k, v = bench.inputs(10)
     cos, sin = bench.rope_tables(10, 4)
-    wanted = cca.attention(1.3 * bench.rotate(q, cos, sin), 1.3 * bench.rotate(k, cos, sin), v,
-                           group=3, window=2, rotation=(cos, sin))
+    scaled = [1.3 * bench.rotate(x, cos, sin) for x in (q, k)]
+    wanted = CCA(group=3, window=2).attention(*scaled, v, rotation=(cos, sin))
     for rung in RUNGS.values():
         got = rung(bench.rotate(q, 1.3 * cos, 1.3 * sin), bench.rotate(k, 1.3 * cos, 1.3 * sin), v,
                    group=3, window=2, rotation=(1.3 * cos, 1.3 * sin))
@@ -131,8 +131,8 @@ def test_tables_that_carry_a_scale_are_inverted_exactly():
 def test_effective_and_gradients_under_rotation():
     cos, sin = bench.rope_tables(6, 2)
     options = {"group": 2, "window": 1, "rotation": (cos, sin)}
-    bench.check_effective(cca.loops, options, cca.effective, length=6, head_dim=2, heads=4, kv_heads=2)
-    bench.check_gradients(cca.attention, options, length=6, head_dim=2)
+    bench.check_effective(RUNGS["loops"], options, form(CCA, "effective"), length=6, head_dim=2, heads=4, kv_heads=2)
+    bench.check_gradients(form(CCA, "attention"), options, length=6, head_dim=2)
 
 
 def test_pooling_keys_and_values_is_pooling_tokens():
@@ -145,25 +145,21 @@ def test_pooling_keys_and_values_is_pooling_tokens():
     core_x = torch.stack([torch.softmax(k[t : t + g] @ q[t + g - 1] / 2, 0) @ x[t : t + g] for t in (0, g)])
     seen = torch.cat([core_x, x[2 * g :]])  # the paper's C above the raw tokens that row 8 sees
     wanted = torch.softmax((seen @ w_k + bias[1]) @ q[i] / 2, 0) @ (seen @ w_v + bias[2])
-    got = cca.loops(q[None, None], k[None, None], v[None, None], group=g, window=s)[0, 0, i]
+    got = CCA(group=g, window=s).loops(q[None, None], k[None, None], v[None, None])[0, 0, i]
     bench.assert_close(got, wanted, "pooled tokens, then projected")
 
 
 def test_half_precision_stays_close_to_the_reference():
     """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings."""
     q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
-    wanted = cca.loops(q.double(), k.double(), v.double(), group=3, window=4)
+    wanted = CCA(group=3, window=4).loops(q.double(), k.double(), v.double())
     for backend in ("dense", "blocked"):
-        got = cca.attention(q, k, v, group=3, window=4, backend=backend)
+        got = CCA(group=3, window=4, backend=backend).attention(q, k, v)
         assert got.dtype == torch.bfloat16
         bench.assert_close(got.double(), wanted, backend, tolerance=8 * 2**-8)
 
 
 # ---------------------------------------------------------------- refusals
-
-def effective_of(q, k, v, **options):
-    return cca.effective(q, k, **options)
-
 
 @pytest.mark.parametrize(("wrong", "named"), [
     ({"group": 0}, "group"), ({"group": 2.0}, "group"), ({"window": 0}, "window"),
@@ -171,29 +167,28 @@ def effective_of(q, k, v, **options):
     ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
     ({"rotation": bench.rope_tables(11, 2)}, "rotation"),
 ])
-@pytest.mark.parametrize("form", [cca.loops, cca.attention, effective_of],
-                         ids=["loops", "attention", "effective"])
-def test_options_that_do_not_fit_are_refused(form, wrong, named):
+@pytest.mark.parametrize("method", ["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(method, wrong, named):
     with pytest.raises(ValueError, match=named):
-        form(*bench.inputs(), **{"group": 3, "window": 2, **wrong})
+        form(CCA, method)(*bench.inputs(), **{"group": 3, "window": 2, **wrong})
 
 
 def test_shapes_and_backends_that_do_not_fit_are_refused():
     q, k, v = bench.inputs()
     with pytest.raises(ValueError, match="as many queries as keys"):
-        cca.attention(q[:, :, -1:], k, v, group=3, window=2)
+        CCA(group=3, window=2).attention(q[:, :, -1:], k, v)
     with pytest.raises(ValueError, match="backend"):
-        cca.attention(q, k, v, group=3, window=2, backend="fast")
+        CCA(group=3, window=2, backend="fast")
     with pytest.raises(ValueError, match="length"):
-        cca.visible_cores(0, 3, 2)
+        groups.visible_cores(0, 3, 2)
 
 
 def test_a_maximum_has_no_effective_matrix():
     q, k, _ = bench.inputs()
     with pytest.raises(ValueError, match="'max'"):
-        cca.effective(q, k, group=3, window=2, pooling="max")
+        CCA(group=3, window=2, pooling="max").effective(q, k)
 
 
 def test_a_window_of_everything_needs_no_core():
-    assert cca.intervals(5, 2, 5).tolist() == [[[[[0, 0], [0, i + 1]] for i in range(5)]]]
-    assert cca.pairs(5, 2, 5) == full.pairs(5)
+    assert groups.intervals(5, 2, 5).tolist() == [[[[[0, 0], [0, i + 1]] for i in range(5)]]]
+    assert groups.pairs(5, 2, 5) == full.pairs(5)

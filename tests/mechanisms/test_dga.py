@@ -8,15 +8,15 @@ from itertools import combinations
 import pytest
 import torch
 
-from cca_lab.mechanisms import MECHANISMS, dga, full
-from cca_lab.mechanisms.dga_rows import cache_tokens, decode_span
-from cca_lab.mechanisms.dga_selection import FocalRule, focal_loops, importance_loops
-from cca_lab.mechanisms.mechanism import EVERY_ROW, WHOLE_PROMPT
+from cca_lab.mechanisms import DGA, dga, full
+from cca_lab.mechanisms.base import EVERY_ROW, WHOLE_PROMPT
+from cca_lab.mechanisms.dga import FocalRule, cache_tokens, decode_span, focal_loops, importance_loops
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form as form_of
 from tests.mutants import dga as wrong
 
-FORMS = {"loops": dga.loops, "dense": partial(dga.attention, backend="dense"),
-         "blocked": partial(dga.attention, backend="blocked")}
+LOOPS, ATTENTION, EFFECTIVE = (form_of(DGA, method) for method in ("loops", "attention", "effective"))
+FORMS = {"loops": LOOPS, **{backend: form_of(DGA, "attention", backend=backend) for backend in ("dense", "blocked")}}
 M2, M3 = {"group": 2, "gamma": 0.3}, {"group": 3, "gamma": 0.2}
 B4, B5 = ({"group": m, "gamma": g, "choose": "blocks", "block": b} for m, g, b in ((2, 0.25, 4), (3, 0.0, 5)))
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -77,13 +77,13 @@ def test_uniform_attention_favours_the_first_tokens():
     wanted = [(harmonic[length] - harmonic[t]) / (length - t) for t in range(length)]
     q, k = torch.zeros(2, 1, 1, length, 4, dtype=torch.float64)
     assert dga.importance(q, k)[0, 0].tolist() == pytest.approx(wanted, abs=1e-14)
-    assert dga.select(q, k, group=3, gamma=0.25).nonzero()[:, 2].tolist() == list(range(5))
+    assert DGA(group=3, gamma=0.25).select(q, k).nonzero()[:, 2].tolist() == list(range(5))
 
 
 def test_scores_in_pieces_of_rows(monkeypatch):
     q, k, _ = bench.inputs(heads=4, kv_heads=2)
     whole = dga.importance(q, k)
-    monkeypatch.setattr("cca_lab.mechanisms.dga_selection.ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("cca_lab.mechanisms.dga.selection.ROWS_AT_ONCE", 3)
     bench.assert_close(dga.importance(q, k), whole, "scores")
 
 
@@ -95,7 +95,7 @@ def test_scores_in_pieces_of_rows(monkeypatch):
 def test_select_marks_the_best_of_each_stretch(options):
     q, k, _ = bench.inputs(13, heads=4, kv_heads=2, batch=2)
     rule = FocalRule(**options)
-    focal = dga.select(q, k, **options)
+    focal = DGA(**options).select(q, k)
     count, span = rule.spans(13)
     assert focal.dtype == torch.bool and not focal[..., count * span :].any()
     per_span = focal[..., : count * span].unflatten(2, (count, span)).sum(-1)
@@ -110,7 +110,7 @@ def test_select_marks_the_best_of_each_stretch(options):
 def test_equal_scores_go_to_the_earlier_token():
     assert FocalRule(group=2, gamma=0.0).rows(9) is None
     q = torch.zeros(1, 1, 4, 2, dtype=torch.float64)
-    assert dga.select(q, q, group=2, gamma=0.5, recent=1).tolist() == [[[True, True, False, False]]]
+    assert DGA(group=2, gamma=0.5, recent=1).select(q, q).tolist() == [[[True, True, False, False]]]
 
 
 @pytest.mark.parametrize(("length", "options", "wanted"), [
@@ -139,7 +139,7 @@ def test_sampled_rows():
 def test_a_sample_of_all_rows_is_the_exact_score():
     q, k, _ = bench.inputs(12)
     for recent, random in ((12, 0), (0, 12), (5, 7)):
-        assert torch.equal(dga.select(q, k, **M3, recent=recent, random=random), dga.select(q, k, **M3))
+        assert torch.equal(DGA(**M3, recent=recent, random=random).select(q, k), DGA(**M3).select(q, k))
 
 
 # ---------------------------------------------------------------- which columns a row reads
@@ -208,7 +208,7 @@ def closed_groups(focal: torch.Tensor, options: dict):
 def check_group_weights(form, options: dict) -> None:
     """The weights inside a group are Eq. 14: softmax of its last token's logits, averaged over its query heads."""
     q, k, _ = bench.inputs(13, heads=4, kv_heads=2)
-    focal = dga.select(q, k, **options)
+    focal = DGA(**options).select(q, k)
     matrix = bench.read_matrix(form, q, k, {**options, "selection": focal})
     seen = list(closed_groups(focal, options))
     assert seen
@@ -224,7 +224,7 @@ def check_group_position(form, options: dict) -> None:
     q0, k0, _ = bench.inputs(13)
     cos, sin = bench.rope_tables(13, 4)
     q, k = bench.rotate(q0, cos, sin), bench.rotate(k0, cos, sin)
-    focal = dga.select(q, k, **options)
+    focal = DGA(**options).select(q, k)
     matrix = bench.read_matrix(form, q, k, {**options, "selection": focal, "rotation": (cos, sin)})
     for b, kv, i, members in closed_groups(focal, options):
         for h in (0, 1):
@@ -251,15 +251,15 @@ def test_rungs_agree_under_rotation(options, shape):
     tables = {"LD": [t[0] for t in tables], "1LD": [t[:1] for t in tables], "BLD": tables}[shape]
     turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q, k)]
     for backend in ("dense", "blocked"):
-        got = dga.attention(*turned, v, **options, rotation=tuple(tables), backend=backend)
-        bench.assert_close(got, dga.loops(*turned, v, **options, rotation=tuple(tables)), backend)
+        got = FORMS[backend](*turned, v, **options, rotation=tuple(tables))
+        bench.assert_close(got, LOOPS(*turned, v, **options, rotation=tuple(tables)), backend)
 
 
 @every_way
 def test_effective_under_rotation(options):
     options = {**options, "rotation": bench.rope_tables(11, 4)}
-    bench.check_effective(dga.attention, options, dga.effective, heads=4, kv_heads=2)
-    bench.check_same_gradients(dga.attention, options, dga.loops)
+    bench.check_effective(ATTENTION, options, EFFECTIVE, heads=4, kv_heads=2)
+    bench.check_same_gradients(ATTENTION, options, LOOPS)
 
 
 @every_way
@@ -278,19 +278,18 @@ def check_each_token_once(form, options: dict) -> None:
 
 def check_frozen_causality(form, options: dict) -> None:
     q, k, _ = bench.inputs(10)
-    bench.check_causality(partial(form, selection=dga.select(q, k, **options)), options, length=10)
+    bench.check_causality(partial(form, selection=DGA(**options).select(q, k)), options, length=10)
 
 
 def test_declared_scopes():
-    scope = MECHANISMS["dga"].causal_scope
-    assert scope(**M2) == WHOLE_PROMPT and scope(**B4) == EVERY_ROW
+    assert DGA(**M2).causal_scope == WHOLE_PROMPT and DGA(**B4).causal_scope == EVERY_ROW
 
 
 def test_a_finite_edit_shows_what_a_jacobian_does_not():
     """With "prompt" the last token changes what is focal, so earlier outputs jump; yet all derivatives are 0."""
     def earlier_rows(last, start, options):
         ends = (torch.cat([x[:, :, :-1], new], dim=2) for x, new in zip(start, last, strict=True))
-        return dga.attention(*ends, **options, backend="dense")[:, :, :-1]
+        return FORMS["dense"](*ends, **options)[:, :, :-1]
 
     def jump(seed: int, options: dict) -> float:
         start, other = bench.inputs(10, seed=seed, kv_heads=2), bench.inputs(10, seed=seed + 100, kv_heads=2)
@@ -312,7 +311,7 @@ def test_a_finite_edit_shows_what_a_jacobian_does_not():
     {"group": 2, "gamma": 1.0, "choose": "blocks", "block": 3}], ids=str)
 @every_form
 def test_limits_are_full_attention(form, options):
-    assert MECHANISMS["dga"].exact_when(11, **options)
+    assert DGA(**options).exact_when(11)
     bench.check_full_limit(form, options, heads=4, kv_heads=2)
 
 
@@ -323,18 +322,18 @@ def check_is_no_full_attention(form, options: dict) -> None:
 
 
 def test_the_paper_s_floor_makes_short_texts_exact():
-    paper = MECHANISMS["dga"].paper_presets["paper"]
-    assert MECHANISMS["dga"].exact_when(1024, **paper) and not MECHANISMS["dga"].exact_when(1040, **paper)
-    assert not MECHANISMS["dga"].exact_when(64, **MECHANISMS["dga"].defaults)
+    paper = DGA(**DGA.paper_presets["paper"])
+    assert paper.exact_when(1024) and not paper.exact_when(1040)
+    assert not DGA().exact_when(64)
 
 
 def test_half_precision_stays_close_to_the_reference():
     """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings. The choice is given: it may flip."""
     q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
-    focal = dga.select(q.double(), k.double(), **M3)
-    wanted = dga.loops(q.double(), k.double(), v.double(), **M3, selection=focal)
+    focal = DGA(**M3).select(q.double(), k.double())
+    wanted = DGA(**M3).loops(q.double(), k.double(), v.double(), selection=focal)
     for backend in ("dense", "blocked"):
-        got = dga.attention(q, k, v, **M3, selection=focal, backend=backend)
+        got = DGA(**M3, backend=backend).attention(q, k, v, selection=focal)
         assert got.dtype == torch.bfloat16
         bench.assert_close(got.double(), wanted, backend, tolerance=8 * 2**-8)
 
@@ -354,11 +353,12 @@ def test_decode_span():
 
 
 def test_cache_tokens():
-    rule = FocalRule(group=16, gamma=0.1, floor=1024)
+    rule = DGA(group=16, gamma=0.1, floor=1024)
     assert cache_tokens(8192, rule) == (1024 + (8192 - 1024) // 16, 0)     # Appendix E: r + (L - r) / m
     assert cache_tokens(8192 + 40, rule, prompt=8192) == (1024 + 448 + 2 * 3, 4)
-    blocks = FocalRule(group=16, gamma=0.1, choose="blocks")
+    blocks = DGA(group=16, gamma=0.1, choose="blocks")
     assert cache_tokens(71 * 3 + 5, blocks) == (3 * (7 + 4), 5)
+    assert rule.cache_entries(8192) == 1024 + 448 and blocks.cache_entries(71 * 3 + 5) == 38
 
 
 # ---------------------------------------------------------------- refusals
@@ -372,8 +372,7 @@ def test_cache_tokens():
     ({"selection": focal_of([0, 1, 2], 10)}, "selection"),
     ({"selection": focal_of([0, 1, 2], 11)}, "selection"),  # 8 others, no multiple of 3
 ])
-@pytest.mark.parametrize("form", [dga.loops, dga.attention, lambda q, k, v, **options: dga.effective(q, k, **options)],
-                         ids=["loops", "attention", "effective"])
+@pytest.mark.parametrize("form", [LOOPS, ATTENTION, EFFECTIVE], ids=["loops", "attention", "effective"])
 def test_options_that_do_not_fit_are_refused(form, bad, named):
     with pytest.raises(ValueError, match=named):
         form(*bench.inputs(), **{**M3, **bad})
@@ -383,13 +382,13 @@ def test_a_choice_with_unequal_heads_is_refused():
     q, k, v = bench.inputs(heads=2, kv_heads=2)
     unequal = torch.cat([focal_of([0, 1], 11), focal_of([0, 1, 2, 3, 4], 11)], dim=1)
     with pytest.raises(ValueError, match="selection: marks .2, 5. of 11"):
-        dga.attention(q, k, v, **M3, selection=unequal)
+        DGA(**M3).attention(q, k, v, selection=unequal)
 
 
 # ---------------------------------------------------------------- mutants
 
 HELD, SUMS, LEAK = "times a token is held", "row sums", "edits after token"
-FROZEN_GRADIENT = partial(bench.check_same_gradients, reference=dga.loops)
+FROZEN_GRADIENT = partial(bench.check_same_gradients, reference=LOOPS)
 MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
     (wrong.any_member_visible, check_frozen_causality, M3, LEAK),
     (wrong.any_member_visible, bench.check_partition_of_unity, M3, "the future has weight"),
@@ -438,7 +437,7 @@ def test_mutant_is_killed(mutant, check, options, reason):
 @every_way
 def test_what_the_mutants_change_is_right(options):
     """`rows` with nothing changed is DGA, so each mutant is wrong in its one change only."""
-    bench.check_same(wrong.rows, options, dga.loops, heads=4, kv_heads=2, batch=2)
+    bench.check_same(wrong.rows, options, LOOPS, heads=4, kv_heads=2, batch=2)
     check_group_position(wrong.rows, options)
 
 

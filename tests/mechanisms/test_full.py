@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from cca_lab.mechanisms import full
+from cca_lab.mechanisms import Full, full
 from tests.mechanisms import bench
 
 GQA = {"length": 7, "batch": 2, "heads": 4, "kv_heads": 2}
-FORMS = [full.loops, full.dense, full.online_softmax, full.tiled, full.attention]
+FORMS = [full.loops, full.dense, full.online_softmax, full.tiled, Full().attention]
 
 
 def name_of(value) -> str | None:

@@ -8,11 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import full, h2o
+from cca_lab.mechanisms import H2O, full
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.mutants import h2o as wrong
 
-FORMS = [h2o.loops, h2o.attention]
+loops, attention, represented = (form(H2O, method) for method in ("loops", "attention", "represented"))
 # With D**-0.5 the oldest tokens nearly always win; larger logits make heavy hitters of others too.
 SHARP = {"scale": 3.0}
 OPTIONS = {"heavy": 3, "recent": 2, **SHARP}
@@ -21,7 +22,7 @@ OPTIONS = {"heavy": 3, "recent": 2, **SHARP}
 def kept_after(q: torch.Tensor, k: torch.Tensor, **options) -> torch.Tensor:
     """bool (B, H, L): what is kept when the whole text is read, from what one more row would read."""
     one_more = [torch.cat([x, x[:, :, -1:]], dim=2) for x in (q, k)]
-    return h2o.represented(*one_more, **options)[:, :, -1, :-1]
+    return represented(*one_more, **options)[:, :, -1, :-1]
 
 
 # ---------------------------------------------------------------- by hand
@@ -37,10 +38,10 @@ def test_a_cache_worked_by_hand():
     logits = torch.tensor([[1, 1, 1, 1], [1, 3, 1, 1], [1, 6, 1, 1], [1, 1, 1, 1]], dtype=torch.float64).log()
     q, k = logits[None, None], torch.eye(4, dtype=torch.float64)[None, None]
     v = torch.tensor([[8.0, 0, 0, 0], [16, 0, 0, 0], [24, 0, 0, 0], [0, 0, 0, 0]], dtype=torch.float64)[None, None]
-    visible = h2o.represented(q, k, heavy=1, recent=1, scale=1.0)[0, 0]
+    visible = H2O(heavy=1, recent=1).represented(q, k, scale=1.0)[0, 0]
     assert visible.int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
-    for form in FORMS:
-        out = form(q, k, v, heavy=1, recent=1, scale=1.0)[0, 0, :, 0]
+    for rung in (loops, attention):
+        out = rung(q, k, v, heavy=1, recent=1, scale=1.0)[0, 0, :, 0]
         wanted = torch.tensor([8, 8 / 4 + 16 * 3 / 4, (8 + 6 * 16 + 24) / 8, (16 + 24) / 3], dtype=torch.float64)
         bench.assert_close(out, wanted, "by hand")
 
@@ -48,7 +49,7 @@ def test_a_cache_worked_by_hand():
 def test_each_step_is_the_greedy_choice_of_the_paper():
     """Algorithm 1: of R_i drop the u for which the scores of R_i \\ {u} add up to most."""
     q, k, _ = bench.inputs(14, heads=1)
-    weights = h2o.effective(q, k, heavy=4, recent=0, **SHARP)[0, 0]
+    weights = H2O(heavy=4, recent=0).effective(q, k, **SHARP)[0, 0]
     kept, scores = [], torch.zeros(14, dtype=torch.float64)
     for i in range(14):
         kept.append(i)
@@ -70,7 +71,7 @@ def test_caches(length, heavy, recent, prompt, kv_heads, share):
         heavy = 1
     options = {"heavy": heavy, "recent": recent, "prompt": prompt, **SHARP}
     q, k, v = bench.inputs(length, batch=2, heads=kv_heads * share, kv_heads=kv_heads, seed=length)
-    visible = h2o.represented(q, k, **options)
+    visible = represented(q, k, **options)
     heads = visible.unflatten(1, (kv_heads, share))
     assert torch.equal(heads, heads[:, :, :1].expand_as(heads)), "heads that share keys read the same tokens"
     for i in range(length):
@@ -81,17 +82,17 @@ def test_caches(length, heavy, recent, prompt, kv_heads, share):
         assert read[..., max(0, i - recent) : i + 1].all(), "the last tokens are there"
         if i:
             assert not (read & ~visible[:, :, i - 1])[..., :i].any(), "what is evicted never comes back"
-    bench.assert_close(h2o.attention(q, k, v, **options), h2o.loops(q, k, v, **options), "output")
+    bench.assert_close(attention(q, k, v, **options), loops(q, k, v, **options), "output")
 
 
 def test_a_prompt_is_read_in_full_and_then_evicted_to_the_budget():
     q, k, v = bench.inputs(12)
-    options = {"heavy": 2, "recent": 1, "prompt": 8}
-    bench.assert_close(h2o.attention(q, k, v, **options)[:, :, :8], full.loops(*(x[:, :, :8] for x in (q, k, v))),
+    m = H2O(heavy=2, recent=1, prompt=8)
+    bench.assert_close(m.attention(q, k, v)[:, :, :8], full.loops(*(x[:, :, :8] for x in (q, k, v))),
                        "rows of the prompt")
     received = full.effective(q, k)[:, :, :8].sum(2).mean(1)[0]                         # heads of the one KV head
     heaviest = received[:7].topk(2).indices.tolist()
-    assert set(h2o.represented(q, k, **options)[0, 0, 8].nonzero().flatten().tolist()) == {*heaviest, 7, 8}
+    assert set(m.represented(q, k)[0, 0, 8].nonzero().flatten().tolist()) == {*heaviest, 7, 8}
 
 
 @pytest.mark.parametrize(("heavy", "recent", "prompt", "wanted"), [
@@ -99,7 +100,7 @@ def test_a_prompt_is_read_in_full_and_then_evicted_to_the_budget():
     (0.29, 0.57, 100, (29, 57)),  # int(0.29 * 100) is 28
 ])
 def test_shares_of_the_prompt(heavy, recent, prompt, wanted):
-    assert h2o.budget(heavy, recent, prompt) == wanted
+    assert H2O(heavy=heavy, recent=recent, prompt=prompt).budget() == wanted
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -110,7 +111,7 @@ def test_shares_of_the_prompt(heavy, recent, prompt, wanted):
 ])
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        h2o.attention(*bench.inputs(5), **options)
+        H2O(**options)
 
 
 def test_eviction_is_a_pooling_with_one_hot_rows():
@@ -127,14 +128,14 @@ def test_logits_that_half_precision_cannot_hold_choose_as_in_double(dtype):
     """q . k of about 1e5, beyond float16's 65504, before a small scale: scores are made in float32."""
     q, k, _ = ((60 * x).to(dtype) for x in bench.inputs(30, heads=4, kv_heads=2, head_dim=64))
     assert (q @ k.repeat_interleave(2, dim=1).mT).isinf().any() == (dtype == torch.float16)
-    got, wanted = (h2o.represented(*x, heavy=4, recent=3, scale=1e-4) for x in ((q, k), (q.double(), k.double())))
+    got, wanted = (H2O(heavy=4, recent=3).represented(*x, scale=1e-4) for x in ((q, k), (q.double(), k.double())))
     assert torch.equal(got, wanted)
 
 
 # ---------------------------------------------------------------- mutants
 
-def same_as_loops(form, options, **sizes):
-    bench.check_same(form, options, h2o.loops, **{"length": 14, **sizes})
+def same_as_loops(rung, options, **sizes):
+    bench.check_same(rung, options, loops, **{"length": 14, **sizes})
 
 
 PROMPT = {"heavy": 2, "recent": 2, "prompt": 7, **SHARP}
@@ -156,8 +157,8 @@ KILLED = [  # (mutant, the check that kills it, options, what the check says)
 def test_mutant_is_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for form in FORMS:
-        check(form, options)
+    for rung in (loops, attention):
+        check(rung, options)
 
 
 @pytest.mark.parametrize("options", [OPTIONS, PROMPT, NO_RECENT], ids=str)

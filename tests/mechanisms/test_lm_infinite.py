@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from cca_lab.attention import masked_attention
-from cca_lab.mechanisms import lm_infinite
+from cca_lab.mechanisms import LMInfinite
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.mutants import lm_infinite as wrong
 
-RUNGS = {"loops": lm_infinite.loops, "dense": partial(lm_infinite.attention, backend="dense"),
-         "blocked": partial(lm_infinite.attention, backend="blocked")}
+RUNGS = {"loops": form(LMInfinite, "loops"), "dense": form(LMInfinite, "attention", backend="dense"),
+         "blocked": form(LMInfinite, "attention", backend="blocked")}
 every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 every_size = pytest.mark.parametrize(("local", "count", "limit"),
                                      [(3, 2, None), (1, 1, None), (4, 3, 2), (2, 5, 6), (2, 4, 50), (20, 3, None)])
@@ -27,9 +28,9 @@ def test_lambda_mask_and_distances(rung, local, count, limit):
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
     mask = torch.tensor([[t <= i and (i - t < local or t < count) for t in range(12)] for i in range(12)])
     bench.assert_close(rung(q, k, v, **options), masked_attention(q, k, v, mask[None, None]), "dense mask")
-    assert torch.equal(lm_infinite.represented(q, k, **options)[0, 0], mask)
+    assert torch.equal(LMInfinite(**options).represented(q, k)[0, 0], mask)
     bench.check_rope_distances(rung, options, partial(distance, local=local, limit=limit))
-    assert lm_infinite.cache_tokens(12, local, count) == mask[-1].sum().item() - (12 >= local + count)
+    assert LMInfinite(**options).cache_entries(12) == mask[-1].sum().item() - (12 >= local + count)
 
 
 def distance(i: int, t: int, *, local: int, limit: int | None = None, **_: int) -> int:
@@ -38,12 +39,12 @@ def distance(i: int, t: int, *, local: int, limit: int | None = None, **_: int) 
 
 @every_rung
 def test_tables_of_a_batch(rung):
-    bench.check_rope_tables(rung, LONG, lm_infinite.loops)
+    bench.check_rope_tables(rung, LONG, RUNGS["loops"])
 
 
 def test_effective_and_gradients_under_rotation():
     options = {"local": 2, "global_tokens": 2, "limit": 3, "rotation": bench.rope_tables(6, 2)}
-    bench.check_effective(lm_infinite.loops, options, lm_infinite.effective, length=6, head_dim=2, heads=4,
+    bench.check_effective(RUNGS["loops"], options, form(LMInfinite, "effective"), length=6, head_dim=2, heads=4,
                           kv_heads=2)
     for rung in ("dense", "blocked"):
         bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
@@ -51,7 +52,7 @@ def test_effective_and_gradients_under_rotation():
 
 def test_a_limit_for_each_key_is_the_same_up_to_the_window():
     """limit <= local: every global token outside the window is beyond the limit anyway."""
-    bench.check_rope_distances(lm_infinite.loops, L3G2, lambda i, t: i - t if i - t < 3 else min(3, i - t))
+    bench.check_rope_distances(RUNGS["loops"], L3G2, lambda i, t: i - t if i - t < 3 else min(3, i - t))
 
 
 def under_rotation(implementation, options, **sizes):
@@ -63,7 +64,7 @@ def under_rotation(implementation, options, **sizes):
     bench.check_right_padding(rotated, options, length=6, **sizes)
 
 
-unity = partial(bench.check_partition_of_unity, represented=lm_infinite.represented)
+unity = partial(bench.check_partition_of_unity, represented=form(LMInfinite, "represented"))
 long_distances = partial(bench.check_rope_distances, distance=partial(distance, **LONG))
 distances = partial(bench.check_rope_distances, distance=partial(distance, **L3G2))
 
@@ -81,20 +82,15 @@ distances = partial(bench.check_rope_distances, distance=partial(distance, **L3G
 def test_mutants_are_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for form in (wrong.rows, *RUNGS.values()):
-        check(form, options)
-
-
-def effective_of(q, k, v, **options):
-    return lm_infinite.effective(q, k, **options)
+    for rung in (wrong.rows, *RUNGS.values()):
+        check(rung, options)
 
 
 @pytest.mark.parametrize(("options", "named"), [
     ({"local": 0}, "local"), ({"global_tokens": -1}, "global_tokens"), ({"limit": 0}, "limit"),
     ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
 ])
-@pytest.mark.parametrize("form", [lm_infinite.loops, lm_infinite.attention, effective_of],
-                         ids=["loops", "attention", "effective"])
-def test_options_that_do_not_fit_are_refused(form, options, named):
+@pytest.mark.parametrize("method", ["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(method, options, named):
     with pytest.raises(ValueError, match=named):
-        form(*bench.inputs(), **{**L3G2, **options})
+        form(LMInfinite, method)(*bench.inputs(), **{**L3G2, **options})

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cca_lab.mechanisms import lococo
-from cca_lab.mechanisms.lococo import Compressor, Settings
-from cca_lab.mechanisms.lococo_compressor import compression_matrix, normalise
-from cca_lab.mechanisms.lococo_memory import memories, pooling
-from cca_lab.mechanisms.lococo_rows import segments
+from cca_lab.mechanisms.lococo import Compressor, LoCoCo, Settings, memories
+from cca_lab.mechanisms.lococo.compressor import compression_matrix, normalise
+from cca_lab.mechanisms.lococo.memory import pooling
+from cca_lab.mechanisms.lococo.segments import segments
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.mutants import lococo as wrong
 
-RUNGS = {"loops": lococo.loops, "dense": partial(lococo.attention, backend="dense"),
-         "blocked": partial(lococo.attention, backend="blocked")}
+RUNGS = {"loops": form(LoCoCo, "loops"), "dense": form(LoCoCo, "attention", backend="dense"),
+         "blocked": form(LoCoCo, "attention", backend="blocked")}
 every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 M3B2 = {"slots": 3, "segment": 2}
 
@@ -77,9 +78,10 @@ def test_intervals_by_reading_token_by_token(length, segment, slots, buffer):
     got = [[names[j] for start, end in row.tolist() for j in range(start, end)] for row in table]
     assert got == wanted
     assert len(lococo.compressions(length, option)) == made
-    assert lococo.exact_when(length, slots=slots, segment=segment, buffer=buffer) == (made == 0)
+    assert LoCoCo(slots=slots, segment=segment, buffer=buffer).exact_when(length) == (made == 0)
     peak = lococo.peak_tokens(slots=slots, segment=segment, buffer=buffer)
-    assert fullest <= peak <= slots + buffer + segment
+    assert fullest <= LoCoCo(slots=slots, segment=segment, buffer=buffer).peak_entries(length) <= peak
+    assert peak <= slots + buffer + segment
 
 
 def test_the_peak_is_reached():
@@ -88,6 +90,16 @@ def test_the_peak_is_reached():
                   for t in range(1, 500)]
         assert max(counts) == lococo.peak_tokens(slots=slots, segment=segment, buffer=buffer)
         assert min(counts[200:]) >= slots
+
+
+def test_the_cache_of_a_mechanism():
+    """A budget goes to slots and a segment; the calls decide about segments of listed sizes, or that they cut."""
+    for entries in (2, 9, 64):
+        sized = LoCoCo.sized(entries, 500)
+        assert sized.slots + sized.segment == sized.peak_entries(500) == entries
+        assert max(map(sized.cache_entries, range(500))) == entries - 1
+    for options in ({"segment": [4, 1]}, {"borders": "calls"}):
+        assert LoCoCo(**options).cache_entries(9) is LoCoCo(**options).peak_entries(9) is None
 
 
 def test_segments_of_listed_sizes():
@@ -104,7 +116,7 @@ def test_a_row_worked_by_hand(rung):
     v = torch.tensor([[2.0], [4.0], [7.0], [1.0]], dtype=torch.float64)[None, None]
     q = torch.tensor([[0.0], [0.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
     module = Fixed([[5.0, 5.0, -1.0], [0.0, -2.0, 0.5]])   # ReLU, then each row by its sum: Eq. 7
-    got = rung(q, k, v, slots=2, segment=3, weights="relu", compressor=module)[0, 0, 3, 0].item()
+    got = rung(q, k, v, slots=2, segment=3, weights="relu", module=module)[0, 0, 3, 0].item()
     powers = [math.exp(2), math.exp(0), math.exp(1)]       # keys (1 + 3) / 2, 0 and its own
     assert got == pytest.approx((3 * powers[0] + 7 * powers[1] + 1 * powers[2]) / sum(powers), abs=1e-12)
 
@@ -197,13 +209,13 @@ def test_greedy_eviction_is_one_hot_rows(rung, segment):
     for memory in made:
         assert ((memory.weights == 0) | (memory.weights == 1)).all() and (memory.weights.sum(-1) == 1).all()
     assert len({tuple(memory.weights.argmax(-1).flatten().tolist()) for memory in made}) > 1, "one choice only"
-    dropped = ~lococo.represented(q, k, **options)[0, 0, -1]
+    dropped = ~LoCoCo(**options).represented(q, k)[0, 0, -1]
     assert dropped.sum() >= 20 - 4 - segment
 
 
 def test_scores_of_the_last_segment_choose_others():
     q, k, v = bench.inputs(20, heads=1)
-    last, total = (lococo.attention(q, k, v, slots=4, segment=3, heavy=4, scores=s) for s in ("last", "sum"))
+    last, total = (LoCoCo(slots=4, segment=3, heavy=4, scores=s).attention(q, k, v) for s in ("last", "sum"))
     assert (last - total).abs().max() > 1e-3
 
 
@@ -233,7 +245,7 @@ def check_the_compressor_learns(implementation) -> None:
     module = compressor(2, head_dim=2)
 
     def output(weight, bias):
-        return implementation(q, k, v, slots=2, segment=2, compressor=lambda pairs: torch.func.functional_call(
+        return implementation(q, k, v, slots=2, segment=2, module=lambda pairs: torch.func.functional_call(
             module, {"conv.weight": weight, "conv.bias": bias}, (pairs,)))
 
     parameters = [module.conv.weight, module.conv.bias]
@@ -253,7 +265,7 @@ def test_the_compressor_learns(rung):
 def test_gradients_pass_as_many_compressions_as_the_horizon_says(rung, horizon):
     """A row after n compressions moves the values of tokens that at most `horizon` of them have mixed."""
     q, k, v = bench.inputs(11, heads=1)
-    options = {"slots": 2, "segment": 2, "compressor": compressor(2), "horizon": horizon}
+    options = {"slots": 2, "segment": 2, "module": compressor(2), "horizon": horizon}
     v.requires_grad_()
     (gradient,) = torch.autograd.grad(rung(q, k, v, **options)[0, 0, 10].sum(), v)  # after 4 compressions
     plan = lococo.compressions(11, Settings(slots=2, segment=2))
@@ -266,18 +278,18 @@ def test_gradients_pass_as_many_compressions_as_the_horizon_says(rung, horizon):
 @pytest.mark.parametrize("horizon", [1, 2])
 @pytest.mark.parametrize("options", [M3B2, {"slots": 3, "segment": 1, "residual": True, "heavy": 1}], ids=str)
 def test_a_horizon_changes_no_output_and_gradients_agree(options, horizon):
-    options = {**options, "compressor": compressor(3 - options.get("heavy", 0), residual="residual" in options)}
-    form = partial(lococo.attention, backend="dense")
-    bench.check_same(form, {**options, "horizon": horizon}, partial(lococo.attention, backend="blocked"))
-    bench.check_same_gradients(form, {**options, "horizon": horizon}, lococo.loops, heads=4, kv_heads=2)
+    options = {**options, "module": compressor(3 - options.get("heavy", 0), residual="residual" in options)}
+    dense = RUNGS["dense"]
+    bench.check_same(dense, {**options, "horizon": horizon}, RUNGS["blocked"])
+    bench.check_same_gradients(dense, {**options, "horizon": horizon}, RUNGS["loops"], heads=4, kv_heads=2)
     q, k, v = bench.inputs()
-    assert torch.equal(form(q, k, v, **options), form(q.requires_grad_(), k, v, **options, horizon=horizon).detach())
+    assert torch.equal(dense(q, k, v, **options), dense(q.requires_grad_(), k, v, **options, horizon=horizon).detach())
 
 
 @pytest.mark.parametrize("horizon", [1, None])
 def test_the_share_of_the_residual_learns(horizon):
     module = compressor(3, residual=True)
-    out = lococo.attention(*bench.inputs(), **M3B2, residual=True, compressor=module, horizon=horizon)
+    out = LoCoCo(**M3B2, residual=True, horizon=horizon).attention(*bench.inputs(), module=module)
     (gradient,) = torch.autograd.grad(out.square().sum(), module.share)
     assert gradient.abs() > 1e-6
 
@@ -288,24 +300,32 @@ def test_the_share_of_the_residual_learns(horizon):
                                      {"slots": 3, "segment": 4, "sinks": 1, "buffer": 2}], ids=str)
 def test_effective_times_the_values_is_the_output(options):
     module = compressor(3 - options.get("heavy", 0) - options.get("sinks", 0), residual="residual" in options)
-    options = {**options, "compressor": module}
     q, k, v = bench.inputs(13, batch=2, heads=4, kv_heads=2)
-    matrix = lococo.effective(q, k, values=v, **options)
+    mechanism = LoCoCo(**options)
+    matrix = mechanism.effective(q, k, v, module=module)
     values = v.repeat_interleave(2, dim=1)
-    bench.assert_close(matrix @ values, lococo.loops(q, k, v, **options), "E v")
+    bench.assert_close(matrix @ values, mechanism.loops(q, k, v, module=module), "E v")
     bench.assert_close(matrix.sum(-1), torch.ones(2, 4, 13, dtype=torch.float64), "row sums")
     assert matrix.triu(1).abs().max() == 0
-    assert torch.equal(matrix > 0, lococo.represented(q, k, values=v, **options))
-    with pytest.raises(ValueError, match="values"):
-        lococo.effective(q, k, **options)
+    assert torch.equal(matrix > 0, mechanism.represented(q, k, v, module=module))
+    for method in (mechanism.effective, mechanism.represented):
+        with pytest.raises(ValueError, match="v: got None with a module"):
+            method(q, k, module=module)
+
+
+def test_what_reaches_a_row_is_no_matter_of_rounding():
+    """200 compressions, each of which halves the weight of a token and doubles the ways it takes: 2**200."""
+    q, k, _ = (x.float() for x in bench.inputs(402))
+    assert LoCoCo(slots=2, segment=2).effective(q, k)[0, 0, -1, 0] == 0
+    assert torch.equal(LoCoCo(slots=2, segment=2).represented(q, k)[0, 0], torch.ones(402, 402).tril() > 0)
 
 
 def test_half_precision_stays_close_to_the_reference():
     """bfloat16 keeps 8 bits: 2**-8 a rounding; slots are rounded anew at each of four compressions."""
     q, k, v = (x.bfloat16() for x in bench.inputs(11, heads=4, kv_heads=2))
     module = compressor(3, size=1.0).bfloat16()
-    wanted = lococo.loops(q.double(), k.double(), v.double(), **M3B2, compressor=compressor(3, size=1.0))
-    got = lococo.attention(q, k, v, **M3B2, compressor=module)
+    wanted = LoCoCo(**M3B2).loops(q.double(), k.double(), v.double(), module=compressor(3, size=1.0))
+    got = LoCoCo(**M3B2).attention(q, k, v, module=module)
     assert got.dtype == torch.bfloat16
     bench.assert_close(got.double(), wanted, "bfloat16", tolerance=16 * 2**-8)
 
@@ -313,15 +333,15 @@ def test_half_precision_stays_close_to_the_reference():
 # ---------------------------------------------------------------- mutants
 
 RELU = {**M3B2, "weights": "relu"}
-DEAD = {**RELU, "compressor": Fixed([[1.0] * 9, [-1.0] * 9, [0.0] * 9])}
-TRAINED = {**M3B2, "compressor": compressor(3)}
+DEAD = {**RELU, "module": Fixed([[1.0] * 9, [-1.0] * 9, [0.0] * 9])}
+TRAINED = {**M3B2, "module": compressor(3)}
 HEAVY = {"slots": 3, "segment": 3, "heavy": 2}
-same_as_loops = partial(bench.check_same, reference=lococo.loops)
+same_as_loops = partial(bench.check_same, reference=RUNGS["loops"])
 
 
 def check_finite(implementation, options: dict) -> None:
     q, k, v = bench.inputs()
-    bench.assert_close(implementation(q, k, v, **options), lococo.loops(q, k, v, **options), "with a dead channel")
+    bench.assert_close(implementation(q, k, v, **options), RUNGS["loops"](q, k, v, **options), "with a dead channel")
 
 
 def check_means(implementation, options: dict) -> None:
@@ -338,11 +358,11 @@ MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
     (wrong.queries_mixed, check_means, M3B2, "mean of ones"),
     (wrong.softmax_over_slots, check_means, M3B2, "mean of ones"),
     (wrong.ratio_unguarded, check_finite, DEAD, "not finite"),
-    (wrong.no_relu, same_as_loops, {**RELU, "compressor": compressor(3)}, "output"),
+    (wrong.no_relu, same_as_loops, {**RELU, "module": compressor(3)}, "output"),
     (wrong.kept_tokens_mixed_too, same_as_loops, {**HEAVY, "slots": 4}, "output"),
     (wrong.first_head_decides, partial(bench.check_heads_interchangeable, length=20), HEAVY, "permuted"),
     (wrong.last_query_decides, partial(same_as_loops, length=20), HEAVY, "output"),
-    (wrong.compression_detached, lambda form, options: check_the_compressor_learns(form), {}, "no gradient"),
+    (wrong.compression_detached, lambda rung, options: check_the_compressor_learns(rung), {}, "no gradient"),
 ]
 
 
@@ -351,14 +371,14 @@ MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
 def test_mutant_is_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for form in RUNGS.values():
-        check(form, options)
+    for rung in RUNGS.values():
+        check(rung, options)
 
 
 @pytest.mark.parametrize("options", [M3B2, DEAD, TRAINED, HEAVY, {"slots": 4, "segment": 3, "sinks": 1, "heavy": 1}],
                          ids=lambda options: "-".join(options))
 def test_what_the_mutants_change_is_right(options):
-    bench.check_same(wrong.rows, options, lococo.loops, heads=4, kv_heads=2, batch=2, length=13)
+    bench.check_same(wrong.rows, options, RUNGS["loops"], heads=4, kv_heads=2, batch=2, length=13)
 
 
 def test_every_mutant_is_on_the_list():
@@ -376,7 +396,7 @@ def test_the_leak_of_the_printed_mask(rows):
     future[0] = 0
     got = wrong.mask_multiplied(q, q, future[None, None], slots=rows, segment=rows)
     assert got[0, 0, 0, 0].item() == pytest.approx((rows - 1) / rows)
-    assert lococo.attention(q, q, future[None, None], slots=rows, segment=rows)[0, 0, 0, 0] == 0
+    assert LoCoCo(slots=rows, segment=rows).attention(q, q, future[None, None])[0, 0, 0, 0] == 0
 
 
 # ---------------------------------------------------------------- refusals
@@ -388,14 +408,17 @@ def test_the_leak_of_the_printed_mask(rows):
     ({"buffer": 0.5}, "buffer"), ({"sinks": 2, "heavy": 2}, "sinks and heavy"), ({"horizon": 0}, "horizon"),
     ({"kernel": 4}, "kernel"), ({"heavy": True}, "heavy"),
 ])
-@pytest.mark.parametrize("form", [lococo.loops, lococo.attention,
-                                  lambda q, k, v, **options: lococo.effective(q, k, **options)],
-                         ids=["loops", "attention", "effective"])
-def test_options_that_do_not_fit_are_refused(form, option, named):
-    with pytest.raises(ValueError, match=named):
-        form(*bench.inputs(), **{**M3B2, **option})
+def test_options_that_do_not_fit_are_refused(option, named):
+    for cls in (Settings, LoCoCo):
+        with pytest.raises(ValueError, match=named):
+            cls(**{**M3B2, **option})
+
+
+def test_a_backend_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="backend: got 'fast'"):
+        LoCoCo(backend="fast")
 
 
 def test_a_compressor_of_another_size_is_refused():
-    with pytest.raises(ValueError, match="compressor: got one with 2 slots, wanted 3"):
-        lococo.attention(*bench.inputs(), **M3B2, compressor=compressor(2))
+    with pytest.raises(ValueError, match="module: got a compressor with 2 slots, wanted 3"):
+        LoCoCo(**M3B2).attention(*bench.inputs(), module=compressor(2))

@@ -7,18 +7,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import full, longlora
+from cca_lab.mechanisms import LongLoRA, full
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.mutants import longlora as wrong
 
-FORMS = [longlora.loops, longlora.attention]
+FORMS = [form(LongLoRA, "loops"), form(LongLoRA, "attention")]
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(length=st.integers(1, 20), group=st.integers(1, 12), heads=st.integers(1, 4))
 def test_a_row_reads_its_block_up_to_itself(length, group, heads):
     """Two tokens share a block if no border lies between them; borders at G/2 + nG in the second half."""
-    got = longlora.represented(torch.zeros(1, heads, length, 2), torch.zeros(1, 1, length, 2), group=group)[0].tolist()
+    got = LongLoRA(group=group).represented(torch.zeros(1, heads, length, 2), torch.zeros(1, 1, length, 2))[0].tolist()
     for h in range(heads):
         shift = group // 2 if h >= heads / 2 else 0
         borders = [shift + n * group for n in range(-1, length)]
@@ -31,14 +32,14 @@ def test_a_row_reads_its_block_up_to_itself(length, group, heads):
 def test_the_second_half_of_the_heads_has_half_a_block_at_either_end():
     """G = 4, L = 8: lengths of what rows read, by hand."""
     q = torch.zeros(1, 4, 8, 2)
-    read = longlora.represented(q, q, group=4)[0].sum(-1)
+    read = LongLoRA(group=4).represented(q, q)[0].sum(-1)
     assert read[:2].tolist() == [[1, 2, 3, 4, 1, 2, 3, 4]] * 2
     assert read[2:].tolist() == [[1, 2, 1, 2, 3, 4, 1, 2]] * 2
 
 
 def test_one_block_is_full_attention_in_the_unshifted_heads_only():
     q, k, v = bench.inputs(9, heads=4, kv_heads=2)
-    got, wanted = longlora.attention(q, k, v, group=9), full.loops(q, k, v)
+    got, wanted = LongLoRA(group=9).attention(q, k, v), full.loops(q, k, v)
     bench.assert_close(got[:, :2], wanted[:, :2], "unshifted heads")
     assert (got[:, 2:] - wanted[:, 2:]).abs().max() > 1e-3
 
@@ -47,35 +48,35 @@ def test_one_block_is_full_attention_in_the_unshifted_heads_only():
                                                       (0.58, 50, 29)])  # int(0.58 * 50) is 28
 def test_a_share_of_the_length_is_rounded_down(share, length, group):
     q, k, v = bench.inputs(length)
-    for form in FORMS:
-        bench.assert_close(form(q, k, v, group=share), form(q, k, v, group=group), f"share {share}")
+    for rung in FORMS:
+        bench.assert_close(rung(q, k, v, group=share), rung(q, k, v, group=group), f"share {share}")
 
 
 @pytest.mark.parametrize("group", [0, -1, 0.0, 1.5, True])
 def test_wrong_groups_are_refused(group):
     with pytest.raises(ValueError, match="group: got"):
-        longlora.attention(*bench.inputs(5), group=group)
+        LongLoRA(group=group)
 
 
 def test_it_is_for_training_only():
-    assert longlora.MECHANISM.training_only and longlora.MECHANISM.needs_training
+    assert LongLoRA.training_only and LongLoRA.needs_training
 
 
 # ---------------------------------------------------------------- mutants
 
-def same_as_loops(form, options):
-    bench.check_same(form, options, longlora.loops, length=12)
+def same_as_loops(rung, options):
+    bench.check_same(rung, options, FORMS[0], length=12)
 
 
 def test_the_rolled_form_differs_only_where_it_wraps_around():
     """Trap: what it leaks is the whole difference. The wrapped rows are the first G/2 of the shifted heads."""
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
-    apart = (wrong.rolled(q, k, v, group=4) - longlora.loops(q, k, v, group=4)).abs().amax((0, 3)) > 1e-9
+    apart = (wrong.rolled(q, k, v, group=4) - LongLoRA(group=4).loops(q, k, v)).abs().amax((0, 3)) > 1e-9
     assert apart.nonzero().tolist() == [[h, i] for h in (2, 3) for i in (0, 1)]
 
 
 KILLED = [  # (mutant, the check that kills it, options, what the check says)
-    (wrong.rolled, lambda form, options: bench.check_causality(form, options, length=12), {"group": 4},
+    (wrong.rolled, lambda rung, options: bench.check_causality(rung, options, length=12), {"group": 4},
      "edits after token"),
     (wrong.rolled_back_one_short, same_as_loops, {"group": 3}, "output"),
     (wrong.nothing_shifted, same_as_loops, {"group": 4}, "output"),
@@ -88,8 +89,8 @@ KILLED = [  # (mutant, the check that kills it, options, what the check says)
 def test_mutant_is_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for form in FORMS:
-        check(form, options)
+    for rung in FORMS:
+        check(rung, options)
 
 
 def test_every_mutant_is_on_the_list():

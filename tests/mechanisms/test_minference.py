@@ -9,12 +9,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import full, masked, minference
-from cca_lab.mechanisms import minference_a_shape as a_shape
-from cca_lab.mechanisms import minference_block_sparse as block_sparse
-from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
+from cca_lab.mechanisms import full, masked
+from cca_lab.mechanisms.minference import (
+    AShape,
+    BlockSparse,
+    MInference,
+    VerticalSlash,
+    choose_patterns,
+    recalls,
+    vertical_slash,
+)
 from cca_lab.models import attention_of, swap_attention
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.models.tiny import logits, text, tiny
 from tests.mutants import minference as wrong
 
@@ -48,7 +55,7 @@ def test_mask_equals_brute_force(choice):
     selection = vertical_slash.Choice(*(torch.tensor(sorted(x), dtype=torch.int64).view(1, 1, -1)
                                         for x in (columns, offsets)))
     q = torch.zeros(1, 1, length, 2)
-    got = vertical_slash.represented(q, q, block=block, selection=selection)[0, 0]
+    got = VerticalSlash(block=block).represented(q, q, selection=selection)[0, 0]
     assert torch.equal(got, brute_force_mask(sorted(columns), sorted(offsets), block, length))
 
 
@@ -74,7 +81,7 @@ def test_a_slash_is_a_block_wide_for_a_block_of_rows():
     """Trap 9, by hand: B = 2 and diagonals 0 and 3. Row 4 is read with 0..1 although only 1 is 3 away."""
     chosen = vertical_slash.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
     q = torch.zeros(1, 1, 6, 2)
-    got = vertical_slash.represented(q, q, block=2, selection=chosen)[0, 0].int().tolist()
+    got = VerticalSlash(block=2).represented(q, q, selection=chosen)[0, 0].int().tolist()
     assert got == [[1, 0, 0, 0, 0, 0],
                    [1, 1, 0, 0, 0, 0],
                    [1, 0, 1, 0, 0, 0],   # 0 is on the diagonal of row 3, the other row of the block
@@ -90,7 +97,7 @@ def test_scores_are_sums_of_attention_along_columns_and_diagonals():
     q, k, _ = bench.inputs(9, heads=4, kv_heads=2)
     weights = full.effective(q, k).masked_fill(torch.arange(9)[:, None] < 5, 0)       # the last four rows
     by_offset = torch.stack([weights.diagonal(-o, -2, -1).sum(-1) for o in range(9)], dim=-1)
-    got = vertical_slash.select(q, k, vertical=3, slash=4, last=4, forced_vertical=0, forced_slash=0)
+    got = VerticalSlash(vertical=3, slash=4, last=4, forced_vertical=0, forced_slash=0).select(q, k)
     assert torch.equal(got.columns, weights.sum(-2).topk(3).indices.sort().values)
     by_offset[..., 0] = float("inf")                                                   # always chosen
     assert torch.equal(got.offsets, by_offset.topk(4).indices.sort().values)
@@ -104,37 +111,37 @@ def test_a_planted_column_and_a_planted_diagonal_are_found():
     column[:, 3] = 20.0
     q = torch.stack([column, 20 * one_hot.roll(-5, dims=1)])[None]                     # (1, 2, L, L)
     k = one_hot.expand(1, 2, -1, -1)
-    got = vertical_slash.select(q, k, vertical=1, slash=2, last=8, forced_vertical=0, forced_slash=0, scale=1.0)
+    got = VerticalSlash(vertical=1, slash=2, last=8, forced_vertical=0, forced_slash=0).select(q, k, scale=1.0)
     assert got.columns[0, 0].tolist() == [3] and got.offsets[0, 1].tolist() == [0, 5]
 
 
 def test_forced_columns_and_diagonals_take_part_of_the_budget():
     q, k, _ = bench.inputs(12)
-    got = vertical_slash.select(q, k, vertical=3, slash=4, last=4, forced_vertical=2, forced_slash=3)
+    got = VerticalSlash(vertical=3, slash=4, last=4, forced_vertical=2, forced_slash=3).select(q, k)
     assert (got.columns[..., :2] == torch.arange(2)).all() and (got.offsets[..., :3] == torch.arange(3)).all()
-    few = vertical_slash.select(q, k, vertical=1, slash=1, last=4, forced_vertical=5, forced_slash=5)
+    few = VerticalSlash(vertical=1, slash=1, last=4, forced_vertical=5, forced_slash=5).select(q, k)
     assert few.columns.max() < 5 and (few.offsets == 0).all()
 
 
 def test_a_choice_serves_other_lengths():
-    q, k, v = bench.inputs(14)
-    chosen = vertical_slash.select(q, k, **COLUMNS)
-    whole = vertical_slash.attention(q, k, v, selection=chosen, **COLUMNS)
-    part = vertical_slash.attention(*(x[:, :, :9] for x in (q, k, v)), selection=chosen, **COLUMNS)
+    (q, k, v), mechanism = bench.inputs(14), VerticalSlash(**COLUMNS)
+    chosen = mechanism.select(q, k)
+    whole = mechanism.attention(q, k, v, selection=chosen)
+    part = mechanism.attention(*(x[:, :, :9] for x in (q, k, v)), selection=chosen)
     bench.assert_close(part, whole[:, :, :9], "the first rows, given the choice of the whole")
 
 
 # ---------------------------------------------------------------- trap 22: a choice by late queries is no mask
 
-@pytest.mark.parametrize(("module", "options"), [(vertical_slash, COLUMNS), (block_sparse, BLOCKS)],
+@pytest.mark.parametrize("mechanism", [VerticalSlash(**COLUMNS), BlockSparse(**BLOCKS)],
                          ids=["vertical_slash", "block_sparse"])
-@pytest.mark.parametrize("form", ["loops", "attention"])
-def test_rows_see_their_past_only_once_the_choice_is_frozen(module, options, form):
+@pytest.mark.parametrize("method", ["loops", "attention"])
+def test_rows_see_their_past_only_once_the_choice_is_frozen(mechanism, method):
     q, k, _ = bench.inputs(11)
-    form = getattr(module, form)
-    bench.check_causality(partial(form, selection=module.select(q, k, **options)), options)
+    attend = getattr(mechanism, method)
+    bench.check_causality(partial(attend, selection=mechanism.select(q, k)), {})
     with pytest.raises(AssertionError, match=LEAK):
-        bench.check_causality(form, options)
+        bench.check_causality(attend, {})
 
 
 # ---------------------------------------------------------------- block-sparse
@@ -143,7 +150,7 @@ def test_rows_see_their_past_only_once_the_choice_is_frozen(module, options, for
 @given(length=st.integers(1, 17), block=st.integers(1, 6), top_k=st.integers(1, 4), force=st.booleans())
 def test_blocks_equal_brute_force(length, block, top_k, force):
     q, k, _ = bench.inputs(length, heads=4, kv_heads=2, seed=length)
-    got = block_sparse.select(q, k, block=block, top_k=top_k, force_diagonal=force)
+    got = BlockSparse(block=block, top_k=top_k, force_diagonal=force).select(q, k)
     for h in range(4):
         for m in range(-(-length // block)):
             judge = torch.stack([q[0, h, i] for i in range(m * block, min(length, m * block + block))]).mean(0)
@@ -156,16 +163,17 @@ def test_blocks_equal_brute_force(length, block, top_k, force):
 
 def test_without_the_own_block_some_row_does_not_read_itself():
     q, k, _ = bench.inputs(12)
-    own = {force: block_sparse.represented(q, k, block=2, top_k=1, force_diagonal=force)
-           .diagonal(dim1=-2, dim2=-1) for force in (True, False)}
+    own = {force: BlockSparse(block=2, top_k=1, force_diagonal=force).represented(q, k).diagonal(dim1=-2, dim2=-1)
+           for force in (True, False)}
     assert own[True].all() and not own[False].all()
 
 
 def test_a_frozen_choice_of_too_few_blocks_is_refused():
-    q, k, v = bench.inputs(12)
-    chosen = block_sparse.select(q[:, :, :6], k[:, :, :6], **BLOCKS)
-    with pytest.raises(ValueError, match="selection: .* M at least 4"):
-        block_sparse.attention(q, k, v, selection=chosen, **BLOCKS)
+    (q, k, v), mechanism = bench.inputs(12), BlockSparse(**BLOCKS)
+    chosen = mechanism.select(q[:, :, :6], k[:, :, :6])
+    for attend in (mechanism.loops, mechanism.attention):
+        with pytest.raises(ValueError, match="selection: .* M at least 4"):
+            attend(q, k, v, selection=chosen)
 
 
 # ---------------------------------------------------------------- A-shape
@@ -174,7 +182,7 @@ def test_a_frozen_choice_of_too_few_blocks_is_refused():
 @given(length=st.integers(1, 30), sinks=st.integers(0, 12), window=st.integers(1, 12))
 def test_a_shape_reads_its_first_and_its_nearest_tokens(length, sinks, window):
     q = torch.zeros(1, 2, length, 2)
-    got = a_shape.represented(q, q, sinks=sinks, window=window)
+    got = AShape(sinks=sinks, window=window).represented(q, q)
     for i in range(length):
         wanted = set(range(min(sinks, i + 1))) | set(range(max(0, i + 1 - window), i + 1))
         assert set(got[0, 1, i].nonzero().flatten().tolist()) == wanted
@@ -187,28 +195,28 @@ MIXED = [{"pattern": "a_shape", **SHAPE}, {"pattern": "vertical_slash", **COLUMN
          {"pattern": "block_sparse", **BLOCKS}, {"pattern": "a_shape", "sinks": 0, "window": 2}]
 
 
-@pytest.mark.parametrize("form", [minference.loops, minference.attention])
-def test_each_head_attends_with_its_own_pattern(form):
+@pytest.mark.parametrize("method", ["loops", "attention"])
+def test_each_head_attends_with_its_own_pattern(method):
     q, k, v = bench.inputs(11, batch=2, heads=4, kv_heads=2)
-    got = form(q, k, v, patterns=MIXED)
-    for h, (module, options) in enumerate([(a_shape, SHAPE), (vertical_slash, COLUMNS), (block_sparse, BLOCKS),
-                                           (a_shape, {"sinks": 0, "window": 2})]):
+    got = getattr(MInference(patterns=MIXED), method)(q, k, v)
+    for h, pattern in enumerate([AShape(**SHAPE), VerticalSlash(**COLUMNS), BlockSparse(**BLOCKS),
+                                 AShape(sinks=0, window=2)]):
         own = [q[:, h : h + 1], k[:, h // 2 : h // 2 + 1], v[:, h // 2 : h // 2 + 1]]
-        bench.assert_close(got[:, h : h + 1], module.loops(*own, **options), f"head {h}")
+        bench.assert_close(got[:, h : h + 1], pattern.loops(*own), f"head {h}")
 
 
 def test_mixed_heads_pass_the_bench():
-    options, sizes = {"patterns": MIXED}, {"heads": 4, "kv_heads": 2}
-    bench.check_same(minference.attention, options, minference.loops, **sizes)
-    bench.check_effective(minference.attention, options, minference.effective, **sizes)
-    bench.check_partition_of_unity(minference.attention, options, minference.represented, **sizes)
-    bench.check_whole_prompt(minference.attention, options, minference.select, **sizes)
+    mechanism, sizes = MInference(patterns=MIXED), {"heads": 4, "kv_heads": 2}
+    bench.check_same(mechanism.attention, {}, mechanism.loops, **sizes)
+    bench.check_effective(mechanism.attention, {}, mechanism.effective, **sizes)
+    bench.check_partition_of_unity(mechanism.attention, {}, mechanism.represented, **sizes)
+    bench.check_whole_prompt(mechanism.attention, {}, mechanism.select, **sizes)
 
 
 @pytest.mark.parametrize(("patterns", "scope"), [(MIXED, "whole prompt"), (MIXED[2:], "whole blocks"),
                                                  (MIXED[:1], "every row")])
 def test_scope_is_that_of_the_widest_pattern(patterns, scope):
-    assert scope in minference.causal_scope(patterns=patterns)
+    assert scope in MInference(patterns=patterns).causal_scope
 
 
 def planted(length: int = 48) -> tuple[torch.Tensor, torch.Tensor]:
@@ -230,13 +238,13 @@ def test_the_search_finds_the_planted_patterns():
                   {"pattern": "vertical_slash", "vertical": 4, "slash": 4, "last": 16, "forced_vertical": 0,
                    "forced_slash": 2, "block": 2},
                   {"pattern": "block_sparse", "block": 8, "top_k": 3}]
-    chosen = minference.choose_patterns(q, k, candidates, first_row=16, scale=1.0)
+    chosen = choose_patterns(q, k, candidates, first_row=16, scale=1.0)
     assert [pattern["pattern"] for pattern in chosen] == ["a_shape", "vertical_slash", "block_sparse"]
     assert json.loads(json.dumps(chosen)) == chosen
-    recall, share = minference.recalls(q, k, candidates, first_row=16, scale=1.0)
+    recall, share = recalls(q, k, candidates, first_row=16, scale=1.0)
     weights, past = full.effective(q, k, scale=1.0), masked.causal_mask(48)
     for c, candidate in enumerate(candidates):
-        read = minference.represented(q, k, patterns=[candidate], scale=1.0)
+        read = MInference(patterns=[candidate]).represented(q, k, scale=1.0)
         for h in range(3):
             rows = [float(weights[0, h, i][read[0, h, i]].sum()) for i in range(16, 48)]
             assert recall[h, c].item() == pytest.approx(sum(rows) / 32, abs=1e-12)
@@ -247,84 +255,91 @@ def test_the_search_keeps_to_its_budget():
     q, k = planted()
     all_of_it = {"pattern": "a_shape", "sinks": 0, "window": 48}
     some = {"pattern": "a_shape", "sinks": 0, "window": 4}
-    assert minference.choose_patterns(q, k, [some, all_of_it]) == [all_of_it] * 3
-    assert minference.choose_patterns(q, k, [some, all_of_it], most_read=0.5) == [some] * 3
+    assert choose_patterns(q, k, [some, all_of_it]) == [all_of_it] * 3
+    assert choose_patterns(q, k, [some, all_of_it], most_read=0.5) == [some] * 3
     with pytest.raises(ValueError, match="most_read: got 0.01"):
-        minference.choose_patterns(q, k, [some], most_read=0.01)
+        choose_patterns(q, k, [some], most_read=0.01)
     with pytest.raises(ValueError, match="first_row: got 48"):
-        minference.choose_patterns(q, k, [some], first_row=48)
+        choose_patterns(q, k, [some], first_row=48)
 
 
 def test_chosen_patterns_are_options_of_a_model():
     model, ids = tiny("llama"), text(20)
     before = logits(model, ids)
     swap_attention(model, "minference", patterns=MIXED)
-    assert attention_of(model) == ("minference", {"patterns": MIXED})
+    assert attention_of(model) == MInference(patterns=MIXED)
     assert (logits(model, ids) - before).abs().max() > 1e-3
     swap_attention(model, "minference", patterns=[{"pattern": "block_sparse", "block": 4, "top_k": 5}])
     bench.assert_close(logits(model, ids), before, "every block is read", 1e-10)
 
 
 @pytest.mark.parametrize(("patterns", "message"), [
-    (MIXED[:3], "patterns: got 3 for 2 query heads"), ([], "patterns: got 0"),
-    ([{"pattern": "b_shape"}], "patterns: got the pattern 'b_shape'"), ([{"sinks": 2}], "pattern None"),
+    ([], "patterns: got 0"), ([{"pattern": "b_shape"}], "patterns: got the pattern 'b_shape'"),
+    ([{"sinks": 2}], "pattern None"),
     ([{"pattern": "a_shape", "slash": 2}], "patterns: slash is no option of a_shape, wanted sinks, window"),
     ([{"pattern": "a_shape", "window": 0}], "window: got 0"),
 ])
 def test_wrong_patterns_are_refused(patterns, message):
     with pytest.raises(ValueError, match=message):
-        minference.attention(*bench.inputs(5), patterns=patterns)
+        MInference(patterns=patterns)
 
 
-@pytest.mark.parametrize(("module", "options", "message"), [
-    (vertical_slash, {**COLUMNS, "vertical": -1}, "vertical: got -1"),
-    (vertical_slash, {**COLUMNS, "slash": 0}, "slash: got 0"),
-    (vertical_slash, {**COLUMNS, "backend": "blocked"}, "backend: got 'blocked', wanted 'dense'"),
-    (block_sparse, {**BLOCKS, "top_k": 0}, "top_k: got 0"), (a_shape, {"sinks": -1, "window": 2}, "sinks: got -1"),
-    (a_shape, {"sinks": True, "window": 2}, "sinks: got True"),
+@pytest.mark.parametrize("method", ["loops", "attention"])
+def test_as_many_patterns_as_heads_are_wanted(method):
+    mechanism = MInference(patterns=MIXED[:3])
+    with pytest.raises(ValueError, match="patterns: got 3 for 2 query heads"):
+        getattr(mechanism, method)(*bench.inputs(5))
+
+
+@pytest.mark.parametrize(("cls", "options", "message"), [
+    (VerticalSlash, {**COLUMNS, "vertical": -1}, "vertical: got -1"),
+    (VerticalSlash, {**COLUMNS, "slash": 0}, "slash: got 0"),
+    (VerticalSlash, {**COLUMNS, "backend": "blocked"}, "backend: got 'blocked', wanted 'auto' or one of dense, triton"),
+    (BlockSparse, {**BLOCKS, "top_k": 0}, "top_k: got 0"), (AShape, {"sinks": -1, "window": 2}, "sinks: got -1"),
+    (AShape, {"sinks": True, "window": 2}, "sinks: got True"),
 ])
-def test_wrong_options_are_refused(module, options, message):
+def test_wrong_options_are_refused(cls, options, message):
     with pytest.raises(ValueError, match=message):
-        module.attention(*bench.inputs(5), **options)
+        cls(**options)
 
 
 # ---------------------------------------------------------------- mutants
 
-def frozen_causality(form, options, module, **sizes):
+def frozen_causality(implementation, options, cls, **sizes):
     q, k, _ = bench.inputs(**sizes)
-    bench.check_causality(partial(form, selection=module.select(q, k, **options)), options, **sizes)
+    bench.check_causality(partial(implementation, selection=cls(**options).select(q, k)), options, **sizes)
 
 
-def same_as_loops(form, options, module, **sizes):
-    bench.check_same(form, options, module.loops, **{"length": 14, "heads": 4, "kv_heads": 2, **sizes})
+def same_as_loops(implementation, options, cls, **sizes):
+    bench.check_same(implementation, options, form(cls, "loops"),
+                     **{"length": 14, "heads": 4, "kv_heads": 2, **sizes})
 
 
-KILLED = [  # (mutant, module, the check that kills it, options, what the check says)
-    (wrong.columns_without_causal_test, vertical_slash, frozen_causality, COLUMNS, LEAK),
-    (wrong.diagonals_without_causal_test, vertical_slash, frozen_causality, COLUMNS, LEAK),
-    (wrong.bare_diagonals, vertical_slash, same_as_loops, COLUMNS, "output"),
-    (wrong.range_one_early, vertical_slash, same_as_loops, COLUMNS, "output"),
-    (wrong.near_columns_dropped, vertical_slash, same_as_loops, COLUMNS, "output"),
-    (wrong.first_rows_choose, vertical_slash, same_as_loops, COLUMNS, "output"),
-    (wrong.choice_without_causal_softmax, vertical_slash, same_as_loops, COLUMNS, "output"),
-    (wrong.first_sequence_chooses, vertical_slash, partial(same_as_loops, batch=2), COLUMNS, "output"),
-    (wrong.blocks_without_row_test, block_sparse, frozen_causality, BLOCKS, LEAK),
-    (wrong.short_block_filled_with_zeros, block_sparse, same_as_loops, {"block": 6, "top_k": 1,
-                                                                        "force_diagonal": False}, "output"),
-    (wrong.blocks_ranked_over_all, block_sparse, same_as_loops, BLOCKS, "output"),
-    (wrong.window_without_itself, a_shape, same_as_loops, SHAPE, "output"),
-    (wrong.sinks_counted_twice, a_shape, same_as_loops, SHAPE, "output"),
+KILLED = [  # (mutant, mechanism, the check that kills it, options, what the check says)
+    (wrong.columns_without_causal_test, VerticalSlash, frozen_causality, COLUMNS, LEAK),
+    (wrong.diagonals_without_causal_test, VerticalSlash, frozen_causality, COLUMNS, LEAK),
+    (wrong.bare_diagonals, VerticalSlash, same_as_loops, COLUMNS, "output"),
+    (wrong.range_one_early, VerticalSlash, same_as_loops, COLUMNS, "output"),
+    (wrong.near_columns_dropped, VerticalSlash, same_as_loops, COLUMNS, "output"),
+    (wrong.first_rows_choose, VerticalSlash, same_as_loops, COLUMNS, "output"),
+    (wrong.choice_without_causal_softmax, VerticalSlash, same_as_loops, COLUMNS, "output"),
+    (wrong.first_sequence_chooses, VerticalSlash, partial(same_as_loops, batch=2), COLUMNS, "output"),
+    (wrong.blocks_without_row_test, BlockSparse, frozen_causality, BLOCKS, LEAK),
+    (wrong.short_block_filled_with_zeros, BlockSparse, same_as_loops, {"block": 6, "top_k": 1,
+                                                                       "force_diagonal": False}, "output"),
+    (wrong.blocks_ranked_over_all, BlockSparse, same_as_loops, BLOCKS, "output"),
+    (wrong.window_without_itself, AShape, same_as_loops, SHAPE, "output"),
+    (wrong.sinks_counted_twice, AShape, same_as_loops, SHAPE, "output"),
 ]
 
 
-@pytest.mark.parametrize(("mutant", "module", "check", "options", "reason"), KILLED,
+@pytest.mark.parametrize(("mutant", "cls", "check", "options", "reason"), KILLED,
                          ids=[row[0].__name__ for row in KILLED])
-def test_mutant_is_killed(mutant, module, check, options, reason):
+def test_mutant_is_killed(mutant, cls, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
-        check(mutant, options, module)
-    for form in (module.loops, module.attention):
-        if check is not frozen_causality or module.MECHANISM.select:
-            check(form, options, module)
+        check(mutant, options, cls)
+    for method in ("loops", "attention"):
+        check(form(cls, method), options, cls)
 
 
 def test_every_mutant_is_on_the_list():

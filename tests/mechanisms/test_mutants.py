@@ -5,17 +5,19 @@ from functools import partial
 
 import pytest
 
-from cca_lab.mechanisms import cca, full
+from cca_lab.mechanisms import CCA, Full, full
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.mutants import cca as wrong_cca
 from tests.mutants import full as wrong_full
 
 G3S4, G4S2, G1S3 = ({"group": g, "window": s} for g, s in ((3, 4), (4, 2), (1, 3)))
 ROPE = {**G3S4, "rotation": bench.rope_tables(11, 4)}
 HELD, SUMS, LEAK = "times a token is held", "row sums", "edits after token"
-check_effective = partial(bench.check_effective, effective=cca.effective)
+cca_loops, cca_effective = form(CCA, "loops"), form(CCA, "effective")
+check_effective = partial(bench.check_effective, effective=cca_effective)
 
-CCA = [  # (mutant, the check that kills it, options, what the check says)
+CCA_MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
     (wrong_cca.printed_window, bench.check_partition_of_unity, G3S4, HELD),
     (wrong_cca.printed_window, bench.check_full_limit, G1S3, "against full attention"),
     (wrong_cca.printed_window, check_effective, G3S4, "effective against V = identity"),
@@ -33,7 +35,7 @@ CCA = [  # (mutant, the check that kills it, options, what the check says)
     (wrong_cca.unscaled_phi, bench.check_scale, G3S4, "scale against scaled queries"),
     (wrong_cca.first_head_judges, bench.check_heads_interchangeable, G3S4, "permuted query heads"),
     (wrong_cca.mean_of_softmaxes, bench.check_pooling_weights, G3S4, "phi of group 0"),
-    (wrong_cca.detached_phi, partial(bench.check_same_gradients, reference=cca.loops), G3S4, "gradient of q"),
+    (wrong_cca.detached_phi, partial(bench.check_same_gradients, reference=cca_loops), G3S4, "gradient of q"),
     (wrong_cca.rotated_keys_pooled, bench.check_rope_middle, G3S4, "logit of core 0"),
     (wrong_cca.core_at_last_position, bench.check_rope_middle, G3S4, "logit of core 0"),
     (wrong_cca.core_at_position_zero, bench.check_rope_translation, G3S4, "positions moved by 7"),
@@ -42,7 +44,7 @@ CCA = [  # (mutant, the check that kills it, options, what the check says)
     (wrong_cca.finite_mask_added, bench.check_causality, G3S4, LEAK),
     (wrong_cca.scale_outside, bench.check_partition_of_unity, G3S4, SUMS),
 ]
-FULL = [
+FULL_MUTANTS = [
     (wrong_full.sees_one_ahead, bench.check_causality, LEAK),
     (wrong_full.diagonal_tile_unmasked, bench.check_causality, LEAK),
     (wrong_full.blind_to_itself, bench.check_partition_of_unity, "a past token has no weight"),
@@ -53,8 +55,8 @@ FULL = [
     (wrong_full.first_sequence_for_all, bench.check_batch, "batch against single"),
     (wrong_full.values_read_with_strides_of_keys, bench.check_layouts, "stride 0"),
 ]
-CCA_FORMS = [cca.loops, partial(cca.attention, backend="dense"), partial(cca.attention, backend="blocked")]
-FULL_FORMS = [full.loops, full.dense, full.online_softmax, full.tiled, full.attention]
+CCA_FORMS = [cca_loops, form(CCA, "attention", backend="dense"), form(CCA, "attention", backend="blocked")]
+FULL_FORMS = [full.loops, full.dense, full.online_softmax, full.tiled, form(Full, "attention")]
 
 
 def label(value) -> str | None:
@@ -64,38 +66,38 @@ def label(value) -> str | None:
     return getattr(function, "__name__", "").removeprefix("check_") or None
 
 
-@pytest.mark.parametrize(("mutant", "check", "options", "reason"), CCA, ids=label)
+@pytest.mark.parametrize(("mutant", "check", "options", "reason"), CCA_MUTANTS, ids=label)
 def test_cca_mutant_is_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for form in CCA_FORMS:
-        check(form, options)
+    for right in CCA_FORMS:
+        check(right, options)
 
 
-@pytest.mark.parametrize(("mutant", "check", "reason"), FULL, ids=label)
+@pytest.mark.parametrize(("mutant", "check", "reason"), FULL_MUTANTS, ids=label)
 def test_full_mutant_is_killed(mutant, check, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, {})
-    for form in FULL_FORMS:
-        check(form, {})
+    for right in FULL_FORMS:
+        check(right, {})
 
 
 def test_effective_matrix_without_rotation_is_killed():
     with pytest.raises(AssertionError, match="effective against V = identity"):
-        bench.check_effective(cca.loops, ROPE, wrong_cca.effective_unrotated)
-    bench.check_effective(cca.loops, ROPE, cca.effective)
+        bench.check_effective(cca_loops, ROPE, wrong_cca.effective_unrotated)
+    bench.check_effective(cca_loops, ROPE, cca_effective)
 
 
 @pytest.mark.parametrize("options", [G3S4, G4S2, {**G3S4, "per_query_head": True},
                                      {**G3S4, "pooling": "mean"}], ids=label)
 def test_what_the_mutants_change_is_right(options):
     """`rows` with nothing changed is CCA attention, so each mutant is wrong in its one change only."""
-    bench.check_same(wrong_cca.rows, options, cca.loops, heads=4, kv_heads=2, batch=2)
+    bench.check_same(wrong_cca.rows, options, cca_loops, heads=4, kv_heads=2, batch=2)
     bench.check_rope_middle(wrong_cca.rows, options)
 
 
 def test_every_mutant_is_on_the_list():
-    listed = {row[0] for row in CCA + FULL} | {wrong_cca.rows, wrong_cca.effective_unrotated}
+    listed = {row[0] for row in CCA_MUTANTS + FULL_MUTANTS} | {wrong_cca.rows, wrong_cca.effective_unrotated}
     for module in (wrong_cca, wrong_full):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and "q" in inspect.signature(function).parameters:

@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from cca_lab.attention import masked_attention
-from cca_lab.mechanisms import lm_infinite, minference_a_shape, streaming_llm
+from cca_lab.mechanisms import AShape, LMInfinite, StreamingLLM
 from tests.mechanisms import bench
+from tests.mechanisms.forms import form
 from tests.mutants import streaming_llm as wrong
 
-RUNGS = {"loops": streaming_llm.loops, "dense": partial(streaming_llm.attention, backend="dense"),
-         "blocked": partial(streaming_llm.attention, backend="blocked")}
+RUNGS = {"loops": form(StreamingLLM, "loops"), "dense": form(StreamingLLM, "attention", backend="dense"),
+         "blocked": form(StreamingLLM, "attention", backend="blocked")}
 every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 every_size = pytest.mark.parametrize(("sinks", "recent"), [(1, 3), (4, 2), (2, 0), (0, 3), (3, 20)])
 S2R3 = {"sinks": 2, "recent": 3}
@@ -28,17 +29,18 @@ def test_steady_state_is_its_dense_mask(rung, sinks, recent):
     mask = torch.tensor([[t <= i and (t < sinks or i - t <= recent) for t in range(12)] for i in range(12)])
     wanted = masked_attention(q, k, v, mask[None, None])
     bench.assert_close(rung(q, k, v, sinks=sinks, recent=recent), wanted, "against the dense mask")
-    assert torch.equal(streaming_llm.represented(q, k, sinks=sinks, recent=recent)[0, 0], mask)
+    m = StreamingLLM(sinks=sinks, recent=recent)
+    assert torch.equal(m.represented(q, k)[0, 0], mask)
     kept_for_the_next_row = mask[-1].sum().item() - (12 > sinks + recent)
-    assert streaming_llm.cache_tokens(12, sinks, recent) == kept_for_the_next_row
+    assert m.cache_entries(12) == kept_for_the_next_row
 
 
 def test_the_own_token_is_on_top_of_the_recent_ones():
     """recent = n - 1 is the window n of LM-Infinite (without rotation) and of A-shape."""
     q, k, v = bench.inputs(12)
-    got = streaming_llm.attention(q, k, v, sinks=2, recent=3)
-    bench.assert_close(got, lm_infinite.attention(q, k, v, global_tokens=2, local=4), "against LM-Infinite")
-    bench.assert_close(got, minference_a_shape.attention(q, k, v, sinks=2, window=4), "against A-shape")
+    got = StreamingLLM(sinks=2, recent=3).attention(q, k, v)
+    bench.assert_close(got, LMInfinite(global_tokens=2, local=4).attention(q, k, v), "against LM-Infinite")
+    bench.assert_close(got, AShape(sinks=2, window=4).attention(q, k, v), "against A-shape")
 
 
 # ---------------------------------------------------------------- at which positions
@@ -61,12 +63,12 @@ def test_distances(rung, sinks, recent):
 
 @every_rung
 def test_tables_of_a_batch(rung):
-    bench.check_rope_tables(rung, CACHE, streaming_llm.loops)
+    bench.check_rope_tables(rung, CACHE, RUNGS["loops"])
 
 
 def test_effective_and_gradients_under_rotation():
     options = {"sinks": 1, "recent": 1, "positions": "cache", "rotation": bench.rope_tables(6, 2)}
-    bench.check_effective(streaming_llm.loops, options, streaming_llm.effective, length=6, head_dim=2, heads=4,
+    bench.check_effective(RUNGS["loops"], options, form(StreamingLLM, "effective"), length=6, head_dim=2, heads=4,
                           kv_heads=2)
     for rung in ("dense", "blocked"):
         bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
@@ -74,22 +76,22 @@ def test_effective_and_gradients_under_rotation():
 
 def test_without_rotation_positions_have_no_effect():
     q, k, v = bench.inputs()
-    assert torch.equal(streaming_llm.attention(q, k, v, **CACHE), streaming_llm.attention(q, k, v, **S2R3))
+    assert torch.equal(StreamingLLM(**CACHE).attention(q, k, v), StreamingLLM(**S2R3).attention(q, k, v))
 
 
 def test_half_precision_stays_close_to_the_reference():
     """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings."""
     tables = bench.rope_tables(16, 4)
     q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
-    wanted = streaming_llm.loops(q.double(), k.double(), v.double(), **CACHE, rotation=tables)
-    got = streaming_llm.attention(q, k, v, **CACHE, rotation=tables)
+    wanted = StreamingLLM(**CACHE).loops(q.double(), k.double(), v.double(), rotation=tables)
+    got = StreamingLLM(**CACHE).attention(q, k, v, rotation=tables)
     assert got.dtype == torch.bfloat16
     bench.assert_close(got.double(), wanted, "bfloat16", tolerance=8 * 2**-8)
 
 
 # ---------------------------------------------------------------- mutants
 
-unity = partial(bench.check_partition_of_unity, represented=streaming_llm.represented)
+unity = partial(bench.check_partition_of_unity, represented=form(StreamingLLM, "represented"))
 places = partial(bench.check_rope_distances, distance=partial(place_distance, **S2R3))
 
 
@@ -105,22 +107,17 @@ places = partial(bench.check_rope_distances, distance=partial(place_distance, **
 def test_mutants_are_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)
-    for form in (wrong.rows, *RUNGS.values()):
-        check(form, options)
+    for rung in (wrong.rows, *RUNGS.values()):
+        check(rung, options)
 
 
 # ---------------------------------------------------------------- refusals
-
-def effective_of(q, k, v, **options):
-    return streaming_llm.effective(q, k, **options)
-
 
 @pytest.mark.parametrize(("options", "named"), [
     ({"sinks": -1}, "sinks"), ({"recent": 1.5}, "recent"), ({"positions": "text"}, "positions"),
     ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
 ])
-@pytest.mark.parametrize("form", [streaming_llm.loops, streaming_llm.attention, effective_of],
-                         ids=["loops", "attention", "effective"])
-def test_options_that_do_not_fit_are_refused(form, options, named):
+@pytest.mark.parametrize("method", ["loops", "attention", "effective"])
+def test_options_that_do_not_fit_are_refused(method, options, named):
     with pytest.raises(ValueError, match=named):
-        form(*bench.inputs(), **{**S2R3, **options})
+        form(StreamingLLM, method)(*bench.inputs(), **{**S2R3, **options})

@@ -64,8 +64,8 @@ def check_state(name: str, options: dict, sizes: list[int], *, rotated: bool, se
     if rotated:
         q, k = bench.rotate(q, *tables), bench.rotate(k, *tables)
     rotation = {"rotation": tables} if rotated else {}
-    wanted = MECHANISMS[name].attention(q, k, v, scale=0.7, **rotation, **options)
-    state, start = CACHES[name].state(**options), 0
+    wanted = MECHANISMS[name](**options).attention(q, k, v, scale=0.7, **rotation)
+    state, start = CACHES[name].state(MECHANISMS[name](**options)), 0
     for size in sizes:
         now = slice(start, start + size)
         rotation = tuple(table[None, now] for table in tables) if rotated else None

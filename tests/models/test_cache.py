@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from transformers import DynamicCache
 
 from cca_lab.attention import pool_groups
-from cca_lab.caches import CCACache, cca, cca_cache_bytes
+from cca_lab.caches import CacheSizes, CCACache, cca
 from cca_lab.caches.cca import CCAState
-from cca_lab.mechanisms import cca as mechanism
+from cca_lab.mechanisms import CCA
 from cca_lab.models import attention_maps, restore_attention, swap_attention
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import models as mutants
@@ -90,7 +90,7 @@ def test_chunks_equal_one_forward_with_every_option(family, options):
 @given(st.data())
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_state_equals_the_mechanism_for_any_chunks(data):
-    """CCAState against mechanisms.cca.attention, without a model."""
+    """CCAState against the mechanism, without a model."""
     group, window = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 14))
     sizes = data.draw(st.lists(st.integers(1, 17), min_size=1, max_size=6))
     kv_heads, share, batch = (data.draw(st.integers(1, 2)) for _ in range(3))
@@ -101,8 +101,8 @@ def test_state_equals_the_mechanism_for_any_chunks(data):
     k, v = torch.randn(2, batch, kv_heads, length, 4, dtype=torch.float64)
     angle = torch.arange(length)[:, None] * torch.tensor([1.0, 0.1, 1.0, 0.1], dtype=torch.float64)
     rotation = (angle.cos()[None], angle.sin()[None]) if data.draw(st.booleans()) else None
-    wanted = mechanism.attention(q, k, v, scale=0.7, rotation=rotation, **options)
-    state, start = CCAState(**options), 0
+    wanted = CCA(**options).attention(q, k, v, scale=0.7, rotation=rotation)
+    state, start = CCAState(CCA(**options)), 0
     for size in sizes:
         now = slice(start, start + size)
         tables = rotation and tuple(table[:, now] for table in rotation)
@@ -217,11 +217,11 @@ def test_bytes_kill_an_eviction_that_frees_nothing(monkeypatch):
 
 
 def test_bytes_are_length_over_group_plus_window():
-    size = dict(group=16, window=64, layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    mechanism, sizes = CCA(), CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
     for length in range(1, 5000, 7):
-        entries = cca_cache_bytes(length, **size) / entry
-        assert entries == mechanism.cache_tokens(length, 16, 64)
+        entries = CCACache.bytes_of(mechanism, length, sizes) / entry
+        assert entries == mechanism.cache_entries(length)
         assert entries <= length / 16 + 64 + 16 - 2
         if length >= 64:
             assert entries >= length // 16 + 63

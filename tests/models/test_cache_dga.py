@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 
-from cca_lab.caches import DGACache, dga_cache_bytes
+from cca_lab.caches import CacheSizes, DGACache
 from cca_lab.caches import dga as cache_module
 from cca_lab.caches.dga import DGAState
-from cca_lab.mechanisms import dga
-from cca_lab.mechanisms.dga_selection import FocalRule
+from cca_lab.mechanisms import DGA
 from cca_lab.models import restore_attention, swap_attention
 from tests.mechanisms.bench import rope_tables, rotate
 from tests.models import cache_checks
@@ -110,7 +109,7 @@ def decoded_by_hand(q, k0, v, prompt: int, tables, *, group: int, gamma: float, 
         phi = (scale * q[:, judge] @ k[members].T).mean(0).softmax(0)
         return turned(phi @ k0[members], members[group // 2]), phi @ v[members]
 
-    focal = dga.select(q[None, :, :prompt], k[None, None, :prompt], group=group, gamma=gamma, scale=scale)[0, 0]
+    focal = DGA(group=group, gamma=gamma).select(q[None, :, :prompt], k[None, None, :prompt], scale=scale)[0, 0]
     others = [t for t in range(prompt) if not focal[t]]
     groups = [others[z : z + group] for z in range(0, len(others), group)]
     kept = [(k[t], v[t]) for t in range(prompt) if focal[t]] + [pooled(g, g[-1]) for g in groups]
@@ -134,7 +133,8 @@ def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True, 
     k, v = torch.randn(2, 2, 2, length, 4, dtype=torch.float64)
     tables = rope_tables(length, 4) if rotary else None
     turned = [rotate(x, *tables) if rotary else x for x in (q, k)]
-    state, outputs, start = DGAState(group=group, gamma=0.25), [], 0
+    mechanism = DGA(group=group, gamma=0.25)
+    state, outputs, start = DGAState(mechanism), [], 0
     for size in (prompt, *(sizes * length)):
         now = slice(start, min(start + size, length))
         rotation = tables and tuple(table[None, now] for table in tables)
@@ -143,8 +143,8 @@ def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True, 
         start = now.stop
     got = torch.cat(outputs, dim=2)
     rotation = tables and tuple(table[:prompt] for table in tables)
-    assert_equal(got[:, :, :prompt], dga.loops(*(x[:, :, :prompt] for x in (*turned, v)), scale=0.5, group=group,
-                                               gamma=0.25, rotation=rotation), 1e-12)
+    read_at_once = mechanism.loops(*(x[:, :, :prompt] for x in (*turned, v)), scale=0.5, rotation=rotation)
+    assert_equal(got[:, :, :prompt], read_at_once, 1e-12)
     for b in range(2):
         for kv in range(2):
             heads = slice(2 * kv, 2 * kv + 2)
@@ -235,11 +235,11 @@ def test_bytes_kill_views_and_raw_tokens_that_stay(options, monkeypatch):
 
 def test_bytes_of_the_paper_s_setting():
     """LLaMA2-7B, half precision, a prompt of 16K: 1638 + 2 leftover focal tokens and 921 groups, 512 KiB each."""
-    llama = dict(layers=32, heads=32, kv_heads=32, head_dim=128, itemsize=2)
-    rule = FocalRule(group=16, gamma=0.1, floor=1024)
-    focal = rule.focal_count(16384)
+    llama = CacheSizes(layers=32, kv_heads=32, head_dim=128, itemsize=2)
+    paper = DGA(**DGA.paper_presets["paper"])
+    focal = paper.focal_count(16384)
     assert focal == 1638 + (16384 - 1638) % 16
-    assert dga_cache_bytes(16384, rule, **llama) == (focal + (16384 - focal) // 16) * 512 * 1024
+    assert DGACache.bytes_of(paper, 16384, llama) == (focal + (16384 - focal) // 16) * 512 * 1024
 
 
 # ---- rows and reuse

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.caches import H2OCache, h2o_cache_bytes
+from cca_lab.caches import CacheSizes, H2OCache
 from cca_lab.caches import h2o as cache_module
 from cca_lab.caches.h2o import H2OState
-from cca_lab.mechanisms import h2o
+from cca_lab.mechanisms import H2O
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
@@ -76,11 +76,11 @@ def test_state_equals_the_mechanism_without_a_model(data):
     first, length = data.draw(st.integers(1, 9)), data.draw(st.integers(9, 20))
     kv_heads, share, batch = (data.draw(st.integers(1, 2)) for _ in range(3))
     q, k, v = bench.inputs(length, batch=batch, heads=kv_heads * share, kv_heads=kv_heads, seed=length)
-    state, parts = H2OState(heavy=heavy, recent=recent), []
+    state, parts = H2OState(H2O(heavy=heavy, recent=recent)), []
     for chunk in torch.arange(length).split([first] + [1] * (length - first)):
         parts.append(state.step(q[:, :, chunk], k[:, :, chunk], v[:, :, chunk], scale=3.0, rotation=None))
         assert state.key.shape[2] == min(state.seen, heavy + recent)
-    wanted = h2o.loops(q, k, v, heavy=heavy, recent=recent, prompt=first, scale=3.0)
+    wanted = H2O(heavy=heavy, recent=recent, prompt=first).loops(q, k, v, scale=3.0)
     bench.assert_close(torch.cat(parts, dim=2), wanted, "state")
 
 
@@ -94,7 +94,7 @@ def test_a_long_prompt_in_row_chunks_is_the_same(monkeypatch):
 def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
     """Eq. 3-4, K' = W [K ; K_new] and V' = W [V ; V_new]: one 1 in each row of W, at a kept entry."""
     q, k, v = bench.inputs(9)
-    state, kept = H2OState(heavy=2, recent=2), torch.zeros(0, dtype=torch.int64)
+    state, kept = H2OState(H2O(heavy=2, recent=2)), torch.zeros(0, dtype=torch.int64)
     for i in range(9):
         before = (torch.cat([x, new[:, :, i : i + 1]], dim=2) if i else new[:, :, :1]
                   for x, new in ((state.key, k), (state.value, v)))
@@ -193,5 +193,6 @@ def test_scores_are_kept_in_float32_where_keys_are_in_half_precision():
 
 def test_the_closed_form_by_hand():
     """LLaMA2-7B in half precision, 1024 + 1024 tokens: 1 GiB of keys and values, and 4 bytes a score."""
-    got = h2o_cache_bytes(100_000, heavy=1024, recent=1024, layers=32, kv_heads=32, head_dim=128, itemsize=2)
+    sizes = CacheSizes(layers=32, kv_heads=32, head_dim=128, itemsize=2)
+    got = H2OCache.bytes_of(H2O(heavy=1024, recent=1024), 100_000, sizes)
     assert got == 2**30 + 32 * 32 * 2048 * 4

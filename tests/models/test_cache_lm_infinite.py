@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.caches import LMInfiniteCache, lm_infinite_cache_bytes
+from cca_lab.caches import CacheSizes, LMInfiniteCache
 from cca_lab.caches.lm_infinite import LMInfiniteState
-from cca_lab.mechanisms import lm_infinite
+from cca_lab.mechanisms import LMInfinite
 from cca_lab.models import swap_attention
 from tests.models.cache_checks import CHUNKS, check_bytes, check_chunks, check_generation, check_state
 from tests.models.tiny import FAMILIES, logits, text, tiny
@@ -61,11 +61,11 @@ def test_bytes_kill_keeping_everything(monkeypatch):
 
 
 def test_bytes_stop_growing():
-    size = dict(local=60, global_tokens=5, layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    mechanism, sizes = LMInfinite(local=60, global_tokens=5), CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
     for length in (1, 63, 64, 65, 10**6):
-        wanted = lm_infinite.cache_tokens(length, 60, 5)
-        assert lm_infinite_cache_bytes(length, **size) == entry * wanted == entry * min(length, 64)
+        wanted = mechanism.cache_entries(length)
+        assert LMInfiniteCache.bytes_of(mechanism, length, sizes) == entry * wanted == entry * min(length, 64)
 
 
 def test_cache_wants_its_own_attention():

@@ -10,10 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.caches import LoCoCoCache, lococo_cache_bytes
+from cca_lab.caches import CacheSizes, LoCoCoCache
 from cca_lab.caches.lococo import Borrowed, LoCoCoState
-from cca_lab.mechanisms import lococo
-from cca_lab.mechanisms.lococo import Compressor
+from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.models import swap_attention
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 
@@ -53,19 +52,17 @@ def check_state(sizes: list[int], segment: int | list[int], state: type[LoCoCoSt
     k, v = torch.randn(2, 2, 2, sum(sizes), 4, dtype=torch.float64)
     mixed = options["slots"] - options.get("heavy", 0) - options.get("sinks", 0)
     module = Compressor(4, mixed, kernel=3, residual=options.get("residual", False)).double() if mixed else None
-    wanted = lococo.loops(q, k, v, segment=segment, scale=0.7, compressor=module, **options)
+    wanted = LoCoCo(segment=segment, **options).loops(q, k, v, scale=0.7, module=module)
     whole = options["segment"] if "segment" in options else segment if isinstance(segment, int) else segment[0]
-    reading, start = state(segment=whole, compressor=Borrowed(module), **options), 0
+    reading, start = state(LoCoCo(segment=whole, **options), Borrowed(module)), 0
     for size in sizes:
         part = slice(start, start + size)
         got = reading.step(q[:, :, part], k[:, :, part], v[:, :, part], scale=0.7)
         start += size
         assert_equal(got, wanted[:, :, part].detach(), 1e-12)
-        assert reading.seen == start and len(reading.tensors()) == 2 + reading.settings.scored
-        if reading.settings.borders == "text":
-            counts = dict(slots=options["slots"], segment=whole, buffer=options.get("buffer", 0),
-                          when=options.get("when", "eager"))
-            assert reading.key.shape[2] == lococo.cache_tokens(start, **counts)
+        assert reading.seen == start and len(reading.tensors()) == 2 + reading.mechanism.scored
+        if reading.mechanism.borders == "text":
+            assert reading.key.shape[2] == reading.mechanism.cache_entries(start)
 
 
 @given(st.data())
@@ -112,7 +109,7 @@ class KeepsViews(LoCoCoState):
 
     def _read(self, query, key, value, scale):
         output = super()._read(query, key, value, scale)
-        room = torch.nn.functional.pad(self.key, (0, 0, 0, self.settings.segment))
+        room = torch.nn.functional.pad(self.key, (0, 0, 0, self.mechanism.segment))
         self.key = room[:, :, : self.key.shape[2]]
         return output
 
@@ -216,12 +213,16 @@ def test_bytes_kill_memory_that_is_only_reserved(monkeypatch):
 
 def test_bytes_rise_and_fall_and_do_not_grow():
     """M after a compression, M + B - 1 before it ends (eager) or M + B (lazy, the peak), however long the text."""
-    size = dict(slots=64, segment=32, layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    sizes = CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
+
+    def taken(length: int, **options) -> int:
+        return LoCoCoCache.bytes_of(LoCoCo(slots=64, segment=32, **options), length, sizes)
+
     for when, most in (("eager", 64 + 31), ("lazy", 64 + 32)):
-        counts = {lococo_cache_bytes(length, when=when, **size) / entry for length in range(200, 3000)}
+        counts = {taken(length, when=when) / entry for length in range(200, 3000)}
         assert (min(counts), max(counts)) == (64 + (when == "lazy"), most)
-    assert lococo_cache_bytes(500, scored=True, **size) == lococo_cache_bytes(500, **size) * (32 + 4) / 32
+    assert taken(500, heavy=1) == taken(500) * (32 + 4) / 32
 
 
 # ---- misuse and reuse

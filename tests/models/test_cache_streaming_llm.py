@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.caches import StreamingLLMCache, streaming_llm_cache_bytes
+from cca_lab.caches import CacheSizes, StreamingLLMCache
 from cca_lab.caches.streaming_llm import StreamingLLMState
-from cca_lab.mechanisms import full, streaming_llm
+from cca_lab.mechanisms import StreamingLLM, full
 from cca_lab.models import restore_attention, swap_attention
 from tests.mechanisms import bench
 from tests.models.cache_checks import (
@@ -36,7 +36,7 @@ def test_any_chunks_equal_one_forward(family, positions, sizes):
     check_chunks(family, "streaming_llm", sizes, positions=positions, **S2R5)
 
 
-@given(sinks=st.integers(0, 5), recent=st.integers(0, 6), positions=st.sampled_from(streaming_llm.POSITIONS),
+@given(sinks=st.integers(0, 5), recent=st.integers(0, 6), positions=st.sampled_from(["original", "cache"]),
        sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6), rotated=st.booleans())
 def test_state_equals_the_mechanism(sinks, recent, positions, sizes, rotated):
     options = dict(sinks=sinks, recent=recent, positions=positions)
@@ -86,7 +86,9 @@ def check_official(sinks: int, recent: int, sizes: list[int], **changes) -> None
     q, k, v = bench.inputs(length, heads=2, kv_heads=2, seed=length)
     tables = bench.rope_tables(length, 4)
     wanted = official(q[0], k[0], v[0], sizes, sinks=sinks, recent=recent, scale=0.7, tables=tables)
-    state = StreamingLLMState(sinks=sinks, recent=recent, **{"positions": "cache", "prompt": "dense", **changes})
+    options = {"positions": "cache", "prompt": "dense", **changes}
+    prompt = options.pop("prompt")
+    state = StreamingLLMState(StreamingLLM(sinks=sinks, recent=recent, **options), prompt=prompt)
     q, k, start = bench.rotate(q, *tables), bench.rotate(k, *tables), 0
     for size in sizes:
         now = slice(start, start + size)
@@ -135,11 +137,11 @@ def test_bytes_kill_a_view(monkeypatch):
 
 
 def test_bytes_stop_growing():
-    size = dict(sinks=4, recent=60, layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    mechanism, sizes = StreamingLLM(sinks=4, recent=60), CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
     for length in (1, 63, 64, 65, 10**6):
-        wanted = streaming_llm.cache_tokens(length, 4, 60)
-        assert streaming_llm_cache_bytes(length, **size) == entry * wanted == entry * min(length, 64)
+        wanted = mechanism.cache_entries(length)
+        assert StreamingLLMCache.bytes_of(mechanism, length, sizes) == entry * wanted == entry * min(length, 64)
 
 
 # ---- refusals and rows
@@ -179,5 +181,5 @@ def test_rows_can_be_repeated_and_chosen():
 def test_a_cache_that_never_fills_is_full_attention():
     q, k, v = bench.inputs(9, heads=4, kv_heads=2)
     for prompt in ("windowed", "dense"):
-        state = StreamingLLMState(sinks=1, recent=7, prompt=prompt)
+        state = StreamingLLMState(StreamingLLM(sinks=1, recent=7), prompt=prompt)
         bench.assert_close(state.step(q, k, v, scale=0.5, rotation=None), full.loops(q, k, v, scale=0.5), prompt)

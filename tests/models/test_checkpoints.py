@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from cca_lab.mechanisms import CCA, Full
 from cca_lab.models import attention_of, load_pretrained, save_pretrained, swap_attention
 from tests.models.tiny import FAMILIES, logits, text, tiny
 
@@ -29,7 +30,7 @@ def test_the_attention_comes_back(family, tmp_path):
     model, ids = swap_attention(tiny(family).float(), "cca", group=4, window=6, pooling="mean"), text(30)
     save_pretrained(model, tmp_path / "new" / "model", tokenizer())
     again, words = load_pretrained(tmp_path / "new" / "model")
-    assert attention_of(again) == attention_of(model) == ("cca", {"group": 4, "window": 6, "pooling": "mean"})
+    assert attention_of(again) == attention_of(model) == CCA(group=4, window=6, pooling="mean")
     assert torch.equal(logits(again, ids), logits(model, ids))
     assert not again.training and words("one two")["input_ids"] == [1, 2]
     config = json.loads((tmp_path / "new" / "model" / "config.json").read_text())
@@ -41,17 +42,17 @@ def test_another_attention_can_be_asked_for(tmp_path):
     full = logits(model, ids)
     save_pretrained(swap_attention(model, "cca", group=4, window=6), tmp_path / "model")
     again, words = load_pretrained(str(tmp_path / "model"), "full")
-    assert words is None and attention_of(again) == ("full", {})
+    assert words is None and attention_of(again) == Full()
     assert torch.equal(logits(again, ids), full)
     assert not hasattr(again.config, "cca_lab_attention")
     again, _ = load_pretrained(tmp_path / "model", "cca", group=2, window=9)
-    assert attention_of(again) == ("cca", {"group": 2, "window": 9})
+    assert attention_of(again) == CCA(group=2, window=9)
 
 
 def test_full_attention_stays_full(tmp_path):
     save_pretrained(tiny("opt"), tmp_path / "model")
     again, _ = load_pretrained(tmp_path / "model", dtype=torch.float64)
-    assert attention_of(again) == ("full", {}) and again.dtype is torch.float64
+    assert attention_of(again) == Full() and again.dtype is torch.float64
     assert torch.equal(logits(again, text(9)), logits(tiny("opt"), text(9)))
 
 
@@ -60,14 +61,14 @@ def test_transformers_alone_loads_it_and_attends_in_full(tmp_path):
     full = logits(model, text(30))
     save_pretrained(swap_attention(model, "cca", group=4, window=6), tmp_path / "model")
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
-    assert attention_of(plain) == ("full", {})
+    assert attention_of(plain) == Full()
     assert torch.equal(logits(plain, text(30)), full)
 
 
 def test_a_checkpoint_is_replaced(tmp_path):
     for window in (6, 9):
         save_pretrained(swap_attention(tiny("gpt2"), "cca", group=4, window=window), tmp_path / "model")
-    assert attention_of(load_pretrained(tmp_path / "model")[0])[1]["window"] == 9
+    assert attention_of(load_pretrained(tmp_path / "model")[0]).window == 9
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -89,7 +90,7 @@ def test_a_failed_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
         save_pretrained(model, tmp_path / "model")
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert attention_of(load_pretrained(tmp_path / "model")[0])[1]["window"] == 6
+    assert attention_of(load_pretrained(tmp_path / "model")[0]).window == 6
 
 
 def test_something_else_is_not_overwritten(tmp_path):

@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from cca_lab.mechanisms import MECHANISMS
+from cca_lab.caches.base import CHOICE
+from cca_lab.mechanisms import CCA
 from cca_lab.models import (
     CACHES,
     CCACache,
@@ -95,10 +96,11 @@ def test_numpy_numbers_among_the_options_are_saved_as_json(tmp_path):
     model = swap_attention(tiny("gpt2"), "cca", group=np.uint8(4), window=np.int32(6))
     assert torch.equal(logits(model, text(20)), logits(swapped(), text(20)))
     save_pretrained(model, tmp_path / "model")
-    assert attention_of(load_pretrained(tmp_path / "model")[0]) == ("cca", {"group": 4, "window": 6})
+    assert attention_of(load_pretrained(tmp_path / "model")[0]) == CCA(group=4, window=6)
 
 
-@pytest.mark.parametrize("value", [torch.ones(2), {1, 2}, object(), 2**63, True, np.bool_(True)], ids=repr)
+@pytest.mark.parametrize("value", [torch.ones(2), {1, 2}, object(), 2**63, True, np.bool_(True)],
+                         ids=lambda value: type(value).__name__)
 def test_options_that_are_no_numbers_are_named(value):
     with pytest.raises(ValueError, match="group"):
         swap_attention(tiny("gpt2"), "cca", group=value)
@@ -126,10 +128,10 @@ def test_the_attention_function_has_the_order_of_transformers_sdpa():
                     for form in (interface.attention_forward, sdpa_attention_forward))
     assert ours == theirs
     x = torch.randn(1, 2, 9, 4, dtype=torch.float64)
-    config = SimpleNamespace(**{interface.CHOICE: {"name": "cca", "group": 2, "window": 3}})
+    config = SimpleNamespace(**{CHOICE: {"name": "cca", "group": 2, "window": 3}})
     module = SimpleNamespace(config=config, layer_idx=1)
     output, _ = interface.attention_forward(module, x, x, x, None, 0.0, 0.3, **{interface.CACHE: None})
-    wanted = MECHANISMS["cca"].attention(x, x, x, group=2, window=3, scale=0.3)
+    wanted = CCA(group=2, window=3).attention(x, x, x, scale=0.3)
     assert torch.equal(output, wanted.transpose(1, 2))
 
 

@@ -1,7 +1,6 @@
 """What a mechanism trains in a model: attached, handed over, trained, saved; and every mechanism in every family."""
 
 import copy
-import dataclasses
 import json
 
 import pytest
@@ -9,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from cca_lab.mechanisms import MECHANISMS, lococo
-from cca_lab.mechanisms.lococo import Compressor
-from cca_lab.mechanisms.mechanism import EVERY_ROW
+from cca_lab.mechanisms import MECHANISMS, Full, LongLoRA, Mechanism, mechanism_of
+from cca_lab.mechanisms.base import EVERY_ROW
+from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.models import (
     attention_maps,
     attention_of,
@@ -26,7 +25,7 @@ from cca_lab.models.checkpoints import MODULES_FILE
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import modules_of
 from cca_lab.models.trainable import mark_trainable
-from tests.mechanisms.test_every_mechanism import OPTIONS
+from tests.mechanisms.options import OPTIONS
 from tests.models.tiny import FAMILIES, PAD, left_padded, logits, text, tiny
 
 TOLERANCE = 1e-10  # float64; logits are of order 1
@@ -89,7 +88,7 @@ def test_what_was_learnt_stays_as_long_as_it_fits():
     model = swapped("gpt2")
     learnt = weights(model)
     swap_attention(model, "lococo", **SMALL | {"segment": 3, "weights": "relu"})
-    assert all(map(torch.equal, weights(model), learnt)) and attention_of(model)[1]["segment"] == 3
+    assert all(map(torch.equal, weights(model), learnt)) and attention_of(model).segment == 3
     swap_attention(model, "lococo", **SMALL | {"slots": 5})
     assert [tuple(w.shape) for w in weights(model)] == [(5, 16, 3)] * 2
     swap_attention(model, "lococo", **SMALL | {"heavy": 4})
@@ -113,16 +112,16 @@ def check_against_loops(family: str, monkeypatch) -> None:
     """The model's logits with the loops in its place; each call gets the module of its layer."""
     given = []
 
-    def loops(q, k, v, *, compressor=None, **options):
-        given.append(compressor)
-        return lococo.loops(q, k, v, compressor=compressor, **options)
+    def loops(self, *tensors, module=None, **call):
+        given.append(module)
+        return self.loops(*tensors, module=module, **call)
 
     model, ids = swapped(family, heavy=1), text(17)
     for module in modules_of(model).values():
         with torch.no_grad():
             module.conv.weight.mul_(4)
     got = logits(model, ids)
-    monkeypatch.setitem(MECHANISMS, "lococo", dataclasses.replace(lococo.MECHANISM, attention=loops))
+    monkeypatch.setattr(LoCoCo, "attention", loops)
     assert_equal(got, logits(model, ids))
     assert given == list(modules_of(model).values()), "each layer hands over its own module"
 
@@ -141,8 +140,8 @@ def test_loops_kill_a_module_that_is_not_handed_over(monkeypatch):
 def test_one_module_for_all_layers_is_noticed(monkeypatch):
     as_written = plugin.attach_modules
 
-    def share(model, choice):
-        as_written(model, choice)
+    def share(model, mechanism):
+        as_written(model, mechanism)
         first, *others = plugin.attention_modules(model)
         for layer in others:
             setattr(layer, MODULE, getattr(first, MODULE))
@@ -188,13 +187,13 @@ def test_what_was_learnt_comes_back(family, tmp_path):
     torch.manual_seed(9)
     save_pretrained(model, tmp_path / "model")
     for choice in ([], ["lococo"]):
-        options = {} if not choice else attention_of(model)[1]
+        options = {} if not choice else attention_of(model).options()
         again, _ = load_pretrained(tmp_path / "model", *choice, **options)
         assert attention_of(again) == attention_of(model)
         assert torch.equal(logits(again, ids), logits(model, ids))
     plain, report = AutoModelForCausalLM.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    assert attention_of(plain) == ("full", {})
+    assert attention_of(plain) == Full()
     assert_equal(logits(plain, ids), logits(tiny(family).float(), ids), 1e-5)
     half, _ = load_pretrained(tmp_path / "model", dtype=torch.float64)
     assert weights(half)[0].dtype is torch.float64 and torch.equal(weights(half)[0].float(), weights(model)[0])
@@ -230,14 +229,14 @@ def test_another_attention_or_another_size_loads_no_weights(tmp_path):
 @every_mechanism
 def test_every_mechanism_runs_in_every_family(name, family, monkeypatch):
     """Forward, and maps that times the values are the output; only what the mechanism takes is handed over."""
-    calls, mechanism = [], MECHANISMS[name]
+    calls, as_written = [], MECHANISMS[name].attention
 
-    def attention(q, k, v, **options):
-        calls.append((v, mechanism.attention(q, k, v, **options)))
+    def attention(self, q, k, v, **call):
+        calls.append((v, as_written(self, q, k, v, **call)))
         return calls[-1][1]
 
     model, ids = swap_attention(tiny(family), name, **OPTIONS[name][0]), text(17)
-    monkeypatch.setitem(MECHANISMS, name, dataclasses.replace(mechanism, attention=attention))
+    monkeypatch.setattr(MECHANISMS[name], "attention", attention)
     maps = attention_maps(model, ids)  # (layers, H, L, L)
     assert_equal(maps.sum(-1), torch.ones(2, 4, 17, dtype=torch.float64))
     assert maps.triu(1).abs().max() == 0
@@ -273,31 +272,32 @@ def test_padding_changes_nothing_in_any_mechanism(name, family):
         check_padding(name, family, options)
 
 
+def first_that_chooses() -> Mechanism:
+    """A mechanism that chooses from the whole prompt."""
+    each = (mechanism_of(name, options) for name, cases in OPTIONS.items() for options in cases)
+    return next(mechanism for mechanism in each if mechanism.causal_scope != EVERY_ROW)
+
+
 def test_padding_kills_a_choice_that_reads_the_padding(monkeypatch):
     """Mechanisms that choose from the whole prompt must not be given padding to choose from."""
-    name, options = next((name, options) for name, cases in OPTIONS.items() for options in cases
-                         if MECHANISMS[name].causal_scope(**options) != EVERY_ROW)
-    check_padding(name, "gpt2", options)
-    declared = dataclasses.replace(MECHANISMS[name], causal_scope=lambda **_: EVERY_ROW)
-    monkeypatch.setitem(MECHANISMS, name, declared)
+    chosen = first_that_chooses()
+    check_padding(chosen.name, "gpt2", chosen.options())
+    monkeypatch.setattr(type(chosen), "causal_scope", EVERY_ROW)
     with pytest.raises(AssertionError, match="max error"):
-        check_padding(name, "gpt2", options)
+        check_padding(chosen.name, "gpt2", chosen.options())
 
 
 def test_padding_kills_a_share_of_the_padded_length(monkeypatch):
     """Blocks that are a share of the length must be one of the row's own length."""
     check_padding("longlora", "gpt2", {"group": 0.25})
-    monkeypatch.setitem(MECHANISMS, "longlora", dataclasses.replace(MECHANISMS["longlora"],
-                                                                    length_matters=lambda **_: False))
+    monkeypatch.setattr(LongLoRA, "length_matters", False)
     with pytest.raises(AssertionError, match="max error"):
         check_padding("longlora", "gpt2", {"group": 0.25})
 
 
 def test_a_row_without_tokens_is_zero():
-    name, options = next((name, options) for name, cases in OPTIONS.items() for options in cases
-                         if MECHANISMS[name].causal_scope(**options) != EVERY_ROW)
     q = torch.randn(2, 2, 9, 4)
     mask = torch.tensor([[0] * 9, [0] * 4 + [1] * 5])
-    output, maps = interface._attend_whole(name, options, q, q, q, mask, 0.5, None, maps=True)
+    output, maps = interface._attend_whole(first_that_chooses(), None, q, q, q, mask, 0.5, None, maps=True)
     assert output.shape == (2, 9, 2, 4) and maps.shape == (2, 2, 9, 9)
     assert output[0].abs().max() == maps[0].abs().max() == 0 and output[1, 4:].abs().min() > 0

@@ -1,7 +1,6 @@
 """swap_attention: full attention where it must be, padding, gradients, maps, and clear errors."""
 
 import copy
-import dataclasses
 import subprocess
 import sys
 
@@ -11,7 +10,7 @@ from transformers import AttentionInterface, GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from cca_lab import models
-from cca_lab.mechanisms import MECHANISMS, cca
+from cca_lab.mechanisms import CCA, Full, MInference
 from cca_lab.models import (
     CCACache,
     attention_maps,
@@ -64,7 +63,7 @@ def test_swap_and_back_is_bit_equal(family):
     assert (changed - wanted).abs().max() > 1e-3, "the swap changed nothing"
     assert swap_attention(model, "full") is model
     assert torch.equal(logits(model, ids), wanted)
-    assert attention_of(model) == ("full", {}) and model.config._attn_implementation == implementation
+    assert attention_of(model) == Full() and model.config._attn_implementation == implementation
     assert not hasattr(model.config, "cca_lab_attention")
     assert not any(module._forward_pre_hooks for module in model.modules()), "hooks are left"
     assert torch.equal(logits(restore_attention(model), ids), wanted)
@@ -76,13 +75,13 @@ def test_swap_and_back_is_bit_equal(family):
 
 def check_against_loops(family: str, monkeypatch) -> None:
     """The model's logits with the mechanism's loops in place of its vectorised form."""
-    def loops(q, k, v, **options):
-        assert ("rotation" in options) == (family in ROTARY), "rotary tables: missing or too many"
-        return cca.loops(q, k, v, **options)
+    def loops(mechanism, q, k, v, **call):
+        assert (call["rotation"] is not None) == (family in ROTARY), "rotary tables: missing or too many"
+        return mechanism.loops(q, k, v, **call)
 
     model, ids = swap_attention(tiny(family), "cca", group=3, window=5), text(23)
     got = logits(model, ids)
-    monkeypatch.setitem(MECHANISMS, "cca", dataclasses.replace(MECHANISMS["cca"], attention=loops))
+    monkeypatch.setattr(CCA, "attention", loops)
     assert_equal(got, logits(model, ids))
 
 
@@ -240,14 +239,14 @@ def test_maps_of_full_attention_are_the_softmax_weights(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_output_attentions_is_the_effective_attention(family, monkeypatch):
-    calls = []
+    calls, own = [], CCA.attention
 
-    def attention(q, k, v, *, group, window, **options):
-        calls.append((v, cca.attention(q, k, v, group=group, window=window, **options)))
+    def attention(mechanism, q, k, v, **call):
+        calls.append((v, own(mechanism, q, k, v, **call)))
         return calls[-1][1]
 
     model, ids = swap_attention(tiny(family), "cca", group=4, window=6), text(22)
-    monkeypatch.setitem(MECHANISMS, "cca", dataclasses.replace(MECHANISMS["cca"], attention=attention))
+    monkeypatch.setattr(CCA, "attention", attention)
     with torch.no_grad():
         outputs = model(ids, output_attentions=True)
     maps = torch.cat(outputs.attentions)  # (layers, H, L, L)
@@ -272,13 +271,13 @@ def test_maps_of_padded_rows():
 
 
 def test_maps_are_computed_only_when_asked_for(monkeypatch):
-    calls = []
+    calls, own = [], CCA.effective
 
-    def effective(*args, **options):
+    def effective(*args, **call):
         calls.append(1)
-        return cca.effective(*args, **options)
+        return own(*args, **call)
 
-    monkeypatch.setitem(MECHANISMS, "cca", dataclasses.replace(MECHANISMS["cca"], effective=effective))
+    monkeypatch.setattr(CCA, "effective", effective)
     model = swap_attention(tiny("gpt2"), "cca", group=4, window=6)
     logits(model, text(12))
     logits(model, text(12), output_attentions=False)
@@ -304,7 +303,7 @@ def test_two_models_with_different_options_in_one_process():
     swap_attention(wide, "cca", group=2, window=64)
     assert_equal(logits(wide, ids), full)
     assert torch.equal(logits(narrow, ids), alone)
-    assert attention_of(narrow) == ("cca", {"group": 4, "window": 6})
+    assert attention_of(narrow) == CCA(group=4, window=6)
 
 
 def test_swapping_twice_changes_the_options_and_keeps_the_way_back():
@@ -317,8 +316,17 @@ def test_swapping_twice_changes_the_options_and_keeps_the_way_back():
 
 
 def test_defaults_are_filled_in():
-    assert attention_of(swap_attention(tiny("gpt2"), "cca", group=2)) == (
-        "cca", MECHANISMS["cca"].defaults | {"group": 2})
+    assert attention_of(swap_attention(tiny("gpt2"), "cca", group=2)) == CCA(group=2)
+
+
+def test_a_mechanism_is_taken_as_it_is_or_by_its_name():
+    model, ids, mechanism = tiny("gpt2"), text(30), CCA(group=4, window=6, pooling="mean")
+    wanted = logits(swap_attention(model, "cca", group=4, window=6, pooling="mean"), ids)
+    assert torch.equal(logits(swap_attention(model, mechanism), ids), wanted)
+    assert attention_of(model) == mechanism
+    assert attention_of(swap_attention(model, Full())) == Full()
+    with pytest.raises(ValueError, match="window: got it beside a CCA, wanted options in the mechanism"):
+        swap_attention(model, mechanism, window=7)
 
 
 def test_a_copy_can_be_restored_alone():
@@ -351,12 +359,12 @@ def test_wrong_options_are_named(name, options, message):
     model = tiny("gpt2")
     with pytest.raises(ValueError, match=message):
         swap_attention(model, name, **options)
-    assert attention_of(model) == ("full", {})
+    assert attention_of(model) == Full()
 
 
 def test_a_backend_that_needs_a_gpu_may_be_chosen_before_the_model_is_there():
     model = swap_attention(tiny("gpt2"), "cca", group=4, window=6, backend="triton")
-    assert attention_of(model)[1]["backend"] == "triton"
+    assert attention_of(model).backend == "triton"
     with pytest.raises(ValueError, match="backend"):
         logits(model, text(12))
     for name, backend in (("cca", "cuda"), ("h2o", "triton")):
@@ -369,11 +377,14 @@ def test_lists_among_the_options_are_the_models_own():
     model, ids = swap_attention(tiny("gpt2"), "minference", patterns=given), text(12)
     wanted = logits(model, ids)
     given[0]["window"] = 9
-    attention_of(model)[1]["patterns"][0]["window"] = 9
+    attention_of(model).patterns[0]["window"] = 9
     assert torch.equal(logits(model, ids), wanted)
-    default = copy.deepcopy(MECHANISMS["minference"].defaults)
-    attention_of(swap_attention(model, "minference"))[1]["patterns"].append({})
-    assert MECHANISMS["minference"].defaults == default
+    attention_of(swap_attention(model, "minference")).patterns.append({})
+    assert attention_of(model) == MInference()
+    mechanism = MInference(patterns=given)
+    swap_attention(model, mechanism)
+    mechanism.patterns.append({})
+    assert len(attention_of(model).patterns) == 1
 
 
 def test_other_models_are_refused():
@@ -396,7 +407,7 @@ def test_setting_the_implementation_by_name_is_refused():
 
 
 def test_every_cache_is_exported():
-    assert CCACache.mechanism == "cca"
+    assert CCACache.mechanism is CCA
     assert all(getattr(models, cache.__name__) is cache for cache in models.CACHES.values())
 
 

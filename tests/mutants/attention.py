@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cca_lab.attention import blocked, dense, plan, pooling, tiles
 
-_real_mask = plan.Part.mask
+_real_mask = plan.TileBatch.mask
 _real_forward = tiles.FlashTile.forward
 _real_backward = tiles.FlashTile.backward
 _real_add_columns = blocked._add_columns
@@ -179,14 +179,14 @@ def conjugated(keys, rotation):
 
 # mutant -> (what holds the function, its name)
 MUTANTS = {
-    finite_mask: (plan.Part, "mask"),
-    one_column_more: (plan.Part, "mask"),
-    starts_ignored: (plan.Part, "mask"),
+    finite_mask: (plan.TileBatch, "mask"),
+    one_column_more: (plan.TileBatch, "mask"),
+    starts_ignored: (plan.TileBatch, "mask"),
     closed_intervals: (dense, "visible_mask"),
     outputs_added: (blocked, "_merge"),
     later_part_not_rescaled: (blocked, "_merge"),
     lse_not_updated: (blocked, "_merge"),
-    blind_rows_kept: (plan.Part, "blind_rows"),
+    blind_rows_kept: (plan.TileBatch, "blind_rows"),
     local_statistics: (tiles.FlashTile, "backward"),
     local_output: (tiles.FlashTile, "backward"),
     one_query_head_counts: (blocked, "_add_columns"),

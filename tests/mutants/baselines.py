@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import interval_attention
-from cca_lab.mechanisms import cca, random_tokens
-from cca_lab.mechanisms.cca_rows import core_count, intervals
+from cca_lab.mechanisms import CCA, RandomTokens, random_tokens
+from cca_lab.mechanisms.groups import core_count, intervals
+from tests.mechanisms.forms import form
 from tests.mutants.cca import Parts, rows
 
 
@@ -19,12 +20,12 @@ def sum_of_the_group(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 def weighted_pooling(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     """CCA itself: the weights that the baseline must not have."""
-    return cca.loops(q, k, v, **options)
+    return form(CCA, "loops")(q, k, v, **options)
 
 
 def keys_averaged_as_they_come(q: Tensor, k: Tensor, v: Tensor, *, rotation=None, **options) -> Tensor:
     """Rotated keys averaged at their own angles."""
-    return cca.loops(q, k, v, pooling="mean", **options)
+    return form(CCA, "loops", pooling="mean")(q, k, v, **options)
 
 
 def drawn_from_the_end(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, seed: int = 0,
@@ -41,7 +42,7 @@ def drawn_from_the_end(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: i
 def drawn_again_for_each_call(q: Tensor, k: Tensor, v: Tensor, *, seed: int = 0, **options) -> Tensor:
     """A new draw at each call."""
     seed = int(torch.randint(0, 2**31, ()))
-    return random_tokens.loops(q, k, v, seed=seed, **options)
+    return form(RandomTokens, "loops", seed=seed)(q, k, v, **options)
 
 
 def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, seed: int = 0,

@@ -3,15 +3,18 @@
 import torch
 from torch import Tensor
 
-from cca_lab.bench import fill, flex
+from cca_lab.bench import flex
 
 RIGHT_MASK, RIGHT_BLOCKS = flex.cca_mask, flex.blocks_seen
 
 
-def window_without_the_open_group(state, length, heads, kv_heads, draw) -> None:
+def window_without_the_open_group(right):
     """Fill CCA's cache with the tokens of the window alone, without those of the group that is still open."""
-    fill._cores(state, length, heads, kv_heads, draw)
-    state.raw_key, state.raw_value = (x[:, :, -state.window :] for x in (state.raw_key, state.raw_value))
+    def fill(state, length, heads, draw) -> None:
+        right(state, length, heads, draw)
+        state.raw_key, state.raw_value = (x[:, :, -state.window :] for x in (state.raw_key, state.raw_value))
+
+    return fill
 
 
 def mask_one_token_early(group: int, window: int, cores: int):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms import cca
+from cca_lab.mechanisms import CCA
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -254,8 +254,8 @@ def core_at_position_zero(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def effective_unrotated(q: Tensor, k: Tensor, *, rotation=None, **options) -> Tensor:
-    """An effective matrix that forgets where the core keys stand. Takes what `cca.effective` takes."""
-    return cca.effective(q, k, **options)
+    """An effective matrix that forgets where the core keys stand. Takes what `CCA.effective` takes, and options."""
+    return CCA(**options).effective(q, k)
 
 
 # ---------------------------------------------------------------- the softmax over the row

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms import dga
-from cca_lab.mechanisms.dga_columns import columns
+from cca_lab.mechanisms.dga import columns, importance
 from tests.mutants.cca import Pooling, rotate
 
 
@@ -284,14 +283,14 @@ def group_at_last_position(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor
     return rows(q, k, v, parts=Wrong(), **options)
 
 
-# ---------------------------------------------------------------- scores: (q, k, rows) as `dga.importance`
+# ---------------------------------------------------------------- scores: (q, k, rows) as `importance`
 
 def scores_over_all_rows(q: Tensor, k: Tensor, *, rows: Tensor | None = None) -> Tensor:
     """The sum over L instead of over L - t: late tokens, which few rows see, come out too low."""
     length = q.shape[2]
     sampled = torch.arange(length) if rows is None else rows
     seen_by = (sampled[:, None] >= torch.arange(length)).sum(0)
-    return dga.importance(q, k, rows=rows) * seen_by / length
+    return importance(q, k, rows=rows) * seen_by / length
 
 
 def sampled_over_later_rows(q: Tensor, k: Tensor, *, rows: Tensor | None = None) -> Tensor:
@@ -299,12 +298,12 @@ def sampled_over_later_rows(q: Tensor, k: Tensor, *, rows: Tensor | None = None)
     length = q.shape[2]
     sampled = torch.arange(length) if rows is None else rows
     seen_by = (sampled[:, None] >= torch.arange(length)).sum(0)
-    return dga.importance(q, k, rows=rows) * seen_by / torch.arange(length, 0, -1)
+    return importance(q, k, rows=rows) * seen_by / torch.arange(length, 0, -1)
 
 
 def unseen_is_not_a_number(q: Tensor, k: Tensor, *, rows: Tensor | None = None) -> Tensor:
     """0 / 0 for tokens behind the last sampled row."""
-    scores = dga.importance(q, k, rows=rows)
+    scores = importance(q, k, rows=rows)
     return scores.masked_fill(scores.isinf(), float("nan"))
 
 
@@ -331,8 +330,9 @@ def raw_tokens_stay(state) -> None:
 
 def keep_a_view(state, query, key, value, focal, rule, scale, rotation) -> None:
     """DGAState._keep that stores slices, and with them the memory of all columns."""
-    keys, values, phi = columns(query, key, value, focal, rule, scale, rotation, return_phi=True)
-    kept = int(focal[0, 0].sum()) + phi.shape[2]
+    keys, values = columns(query, key, value, focal, rule, scale, rotation)
+    focal_tokens = int(focal[0, 0].sum())
+    kept = focal_tokens + (focal.shape[2] - focal_tokens) // rule.group
     for name, new in (("kept_key", keys), ("kept_value", values)):
         past = getattr(state, name)
         before = 0 if past is None else past.shape[2]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.h2o import budget
+from cca_lab.mechanisms.h2o import tokens_kept
 from cca_lab.mechanisms.inputs import expand_heads
 
 
@@ -40,7 +40,7 @@ def simulate(q: Tensor, k: Tensor, v: Tensor, *, heavy, recent, prompt: int = 1,
              parts: Parts | None = None) -> Tensor:
     """H2O row by row, all heads at once, from `parts`."""
     parts = parts or Parts()
-    heavy, recent = budget(heavy, recent, prompt)
+    heavy, recent = tokens_kept(heavy, recent, prompt)
     parts.share, (batch, kv_heads, length) = q.shape[1] // k.shape[1], k.shape[:3]
     k, v = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale

@@ -195,9 +195,8 @@ def printed_window(patch) -> None:
 
 def one_more_recent(patch) -> None:
     """StreamingLLM whose oldest recent token leaves one step late."""
-    right = streaming_llm.row_intervals
-    patch.setattr(streaming_llm, "row_intervals",
-                  lambda length, sinks, recent, device: right(length, sinks, recent + 1, device))
+    right = streaming_llm.intervals
+    patch.setattr(streaming_llm, "intervals", lambda rows, sinks, near: right(rows, sinks, near + 1))
 
 
 TABLES = ((cores_one_row_late, "cca"), (printed_window, "cca"), (one_more_recent, "streaming_llm"))

@@ -51,7 +51,7 @@ class Parts:
 
 
 def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: str = "softmax", sinks: int = 0,
-         heavy: int = 0, scale: float | None = None, compressor=None, parts: Parts | None = None) -> Tensor:
+         heavy: int = 0, scale: float | None = None, module=None, parts: Parts | None = None) -> Tensor:
     """LoCoCo attention from `parts`, without residual and buffer, scores of the last segment."""
     parts = parts or Parts()
     scale, group = q.shape[-1] ** -0.5 if scale is None else scale, q.shape[1] // k.shape[1]
@@ -64,7 +64,7 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: 
             received = keys.new_zeros(0)
 
             def compress(columns: Pair, asked: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-                matrix = _matrix(*columns, received, slots, sinks, heavy, weights, compressor, parts)
+                matrix = _matrix(*columns, received, slots, sinks, heavy, weights, module, parts)
                 return matrix @ columns[0], parts.values(matrix, columns[1], asked), matrix @ asked
 
             for own in parts.cut(len(keys), segment):
@@ -89,7 +89,7 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: 
 
 
 def _matrix(keys: Tensor, values: Tensor, received: Tensor, slots: int, sinks: int, heavy: int, kind: str,
-            compressor, parts: Parts) -> Tensor:
+            module, parts: Parts) -> Tensor:
     """The rows (M, N) by which the slots mix the columns."""
     first = list(range(sinks))
     order = received[sinks:].sort(descending=True, stable=True).indices[:heavy]
@@ -98,8 +98,8 @@ def _matrix(keys: Tensor, values: Tensor, received: Tensor, slots: int, sinks: i
     matrix = torch.zeros(slots, len(keys), dtype=keys.dtype)
     matrix[range(len(kept)), kept] = 1
     if slots > len(kept):
-        output = keys.new_zeros(slots - len(kept), len(rest)) if compressor is None else \
-            compressor(torch.cat([keys, values], dim=1)[rest][None, None])[0, 0]
+        output = keys.new_zeros(slots - len(kept), len(rest)) if module is None else \
+            module(torch.cat([keys, values], dim=1)[rest][None, None])[0, 0]
         matrix[len(kept):, rest] = parts.normalise(output, kind)
     return matrix
 

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from cca_lab.mechanisms import masked
-from cca_lab.mechanisms import minference_block_sparse as block_sparse
-from cca_lab.mechanisms import minference_vertical_slash as vertical_slash
 from cca_lab.mechanisms.inputs import expand_heads
+from cca_lab.mechanisms.minference import BlockSparse, VerticalSlash
+from cca_lab.mechanisms.minference.block_sparse import block_means
+from cca_lab.mechanisms.minference.vertical_slash import Choice
 
 
 def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float | None = None) -> Tensor:
@@ -18,7 +19,7 @@ def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float | 
 
 def _parts(q: Tensor, k: Tensor, selection, options: dict) -> tuple[Tensor, Tensor, Tensor]:
     """Chosen columns as bool (B, H, 1, L), diagonals of each block as bool (B, H, L, L), and the causal mask."""
-    columns, offsets = vertical_slash.select(q, k, **options) if selection is None else selection
+    columns, offsets = VerticalSlash(**options).select(q, k) if selection is None else selection
     length, block = q.shape[2], options["block"]
     token = torch.arange(length)
     on_column = (columns[..., None] == token).any(-2)[:, :, None]
@@ -44,16 +45,16 @@ def diagonals_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=
 
 def bare_diagonals(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
     """The mask that was asked for, diagonals one token wide, not the one that a kernel reads."""
-    chosen = vertical_slash.select(q, k, **options) if selection is None else selection
-    visible = vertical_slash.represented(q, k, **{**options, "block": 1}, selection=chosen)
+    chosen = VerticalSlash(**options).select(q, k) if selection is None else selection
+    visible = VerticalSlash(block=1).represented(q, k, selection=chosen)
     return under_mask(q, k, v, visible)
 
 
 def range_one_early(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
     """Ranges [mB - o - 1, mB - o + B - 1): the end of the block counted from its last row, not after it."""
-    columns, offsets = vertical_slash.select(q, k, **options) if selection is None else selection
-    moved = vertical_slash.Choice(columns, offsets + 1)
-    return under_mask(q, k, v, vertical_slash.represented(q, k, **options, selection=moved))
+    columns, offsets = VerticalSlash(**options).select(q, k) if selection is None else selection
+    moved = Choice(columns, offsets + 1)
+    return under_mask(q, k, v, VerticalSlash(**options).represented(q, k, selection=moved))
 
 
 def near_columns_dropped(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
@@ -66,8 +67,8 @@ def near_columns_dropped(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **o
 
 def first_rows_choose(q: Tensor, k: Tensor, v: Tensor, *, last: int, **options) -> Tensor:
     """The first rows of the prompt choose, who have seen nothing yet."""
-    chosen = vertical_slash.select(q[:, :, :last], k[:, :, :last], last=last, **options)
-    return under_mask(q, k, v, vertical_slash.represented(q, k, block=options["block"], selection=chosen))
+    chosen = VerticalSlash(last=last, **options).select(q[:, :, :last], k[:, :, :last])
+    return under_mask(q, k, v, VerticalSlash(**options).represented(q, k, selection=chosen))
 
 
 def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int, vertical: int, slash: int,
@@ -79,22 +80,22 @@ def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int,
     by_offset = torch.stack([(weights * (row - token == o)).sum((-2, -1)) for o in range(length)], dim=-1)
     columns = masked.best(weights.sum(-2), (token >= forced_vertical).long(), vertical)
     offsets = masked.best(by_offset, (token > 0).long() + (token >= forced_slash), slash)
-    chosen = vertical_slash.Choice(columns, offsets)
-    return under_mask(q, k, v, vertical_slash.represented(q, k, block=block, selection=chosen))
+    chosen = Choice(columns, offsets)
+    return under_mask(q, k, v, VerticalSlash(block=block).represented(q, k, selection=chosen))
 
 
 def first_sequence_chooses(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     """The diagonals of the first sequence serve the whole batch: right for a batch of one."""
-    chosen = vertical_slash.select(q[:1], k[:1], **options)
-    chosen = vertical_slash.Choice(*(x.expand(len(q), -1, -1) for x in chosen))
-    return under_mask(q, k, v, vertical_slash.represented(q, k, **options, selection=chosen))
+    chosen = VerticalSlash(**options).select(q[:1], k[:1])
+    chosen = Choice(*(x.expand(len(q), -1, -1) for x in chosen))
+    return under_mask(q, k, v, VerticalSlash(**options).represented(q, k, selection=chosen))
 
 
 # ---------------------------------------------------------------- block-sparse
 
 def blocks_without_row_test(q: Tensor, k: Tensor, v: Tensor, *, block: int, selection=None, **options) -> Tensor:
     """Causal between blocks only: a row reads its whole block."""
-    chosen = block_sparse.select(q, k, block=block, **options) if selection is None else selection
+    chosen = BlockSparse(block=block, **options).select(q, k) if selection is None else selection
     of = torch.arange(q.shape[2]) // block
     return under_mask(q, k, v, chosen[:, :, of[:, None], of])
 
@@ -102,16 +103,16 @@ def blocks_without_row_test(q: Tensor, k: Tensor, v: Tensor, *, block: int, sele
 def short_block_filled_with_zeros(q: Tensor, k: Tensor, v: Tensor, *, block: int, **options) -> Tensor:
     """The mean of a short last block counts the tokens it lacks as zeros."""
     padded = [torch.nn.functional.pad(x, (0, 0, 0, -x.shape[2] % block)) for x in (q, k)]
-    chosen = block_sparse.select(*padded, block=block, **options)
-    return under_mask(q, k, v, block_sparse.represented(q, k, block=block, top_k=1, selection=chosen))
+    chosen = BlockSparse(block=block, **options).select(*padded)
+    return under_mask(q, k, v, BlockSparse(block=block).represented(q, k, selection=chosen))
 
 
 def blocks_ranked_over_all(q: Tensor, k: Tensor, v: Tensor, *, block: int, top_k: int, **_) -> Tensor:
     """The best of all blocks, then the causal mask: later blocks take places, and rows are left with little."""
-    judges, keys = block_sparse.block_means(q, block), expand_heads(block_sparse.block_means(k, block), q.shape[1])
+    judges, keys = block_means(q, block), expand_heads(block_means(k, block), q.shape[1])
     best = (judges @ keys.mT).topk(min(top_k, judges.shape[2]), dim=-1).indices
     chosen = torch.zeros(*judges.shape[:3], judges.shape[2], dtype=torch.bool).scatter(-1, best, True)
-    return under_mask(q, k, v, block_sparse.represented(q, k, block=block, top_k=1, selection=chosen))
+    return under_mask(q, k, v, BlockSparse(block=block).represented(q, k, selection=chosen))
 
 
 # ---------------------------------------------------------------- A-shape

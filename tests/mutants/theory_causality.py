@@ -2,8 +2,10 @@
 
 from fractions import Fraction
 
-from cca_lab.theory import causality_dga, causality_focal, causality_lococo
 from cca_lab.theory.base_two import softmax
+from cca_lab.theory.causality import dga as causality_dga
+from cca_lab.theory.causality import focal as causality_focal
+from cca_lab.theory.causality import lococo as causality_lococo
 
 
 def finite_stand_in(scores, visible):

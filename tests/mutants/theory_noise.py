@@ -5,8 +5,10 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from cca_lab.theory import noise, noise_models, noise_output
-from cca_lab.theory.noise_sampling import softmax
+from cca_lab.theory import noise
+from cca_lab.theory.noise import models as noise_models
+from cca_lab.theory.noise import output as noise_output
+from cca_lab.theory.noise.sampling import softmax
 
 
 def no_cross_term(weights, j):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cca_lab.theory import published_tables as tables
-from cca_lab.theory.published_claims import CCA_AT_4K, DGA_EM, ROUNDED_MEMORY, RULER
+from cca_lab.theory.published import tables
+from cca_lab.theory.published.claims import CCA_AT_4K, DGA_EM, ROUNDED_MEMORY, RULER
 
 
 def _last(rows: tuple, wrong: str) -> tuple:

@@ -4,8 +4,10 @@ import math
 
 import torch
 
-from cca_lab.theory import reachability, reachability_floats, reachability_rope
+from cca_lab.theory import reachability
 from cca_lab.theory.base_two import softmax
+from cca_lab.theory.reachability import floats as reachability_floats
+from cca_lab.theory.reachability import rope as reachability_rope
 
 
 def window_mod_row(i, g, s):

@@ -5,8 +5,8 @@ from math import ceil, log
 
 from scipy.stats import norm
 
-from cca_lab.theory.sparsity_bounds import bracket
-from cca_lab.theory.sparsity_laws import points
+from cca_lab.theory.sparsity.bounds import bracket
+from cca_lab.theory.sparsity.laws import points
 
 
 def two_term_without_rho(law, rho):

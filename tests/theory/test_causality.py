@@ -5,8 +5,11 @@ from fractions import Fraction
 import pytest
 import torch
 
-from cca_lab.mechanisms import dga, full
-from cca_lab.theory import causality, causality_dga, causality_focal, causality_lococo
+from cca_lab.mechanisms import DGA, full
+from cca_lab.theory import causality
+from cca_lab.theory.causality import dga as causality_dga
+from cca_lab.theory.causality import focal as causality_focal
+from cca_lab.theory.causality import lococo as causality_lococo
 from cca_lab.theory.claim import Verdict
 from tests.mutants import theory_causality as wrong
 
@@ -100,7 +103,7 @@ def test_the_repaired_mask_is_the_mechanism_s_but_for_the_last_row_of_a_group():
     q, k = torch.randn(2, 11, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     focal = torch.zeros(1, 1, 11, dtype=torch.bool)
     focal[..., [0, 4, 5, 9, 10]] = True
-    wanted = dga.effective(q[None, None], k[None, None], group=3, gamma=0.0, floor=5, selection=focal)[0, 0]
+    wanted = DGA(group=3, gamma=0.0, floor=5).effective(q[None, None], k[None, None], selection=focal)[0, 0]
     got = causality_dga.effective(q, k, [0, 4, 5, 9, 10], 3)
     differs = ((got - wanted).abs().amax(dim=1) > 1e-12).nonzero().flatten().tolist()
     assert differs == [members[-1] for members in causality_dga.cut(11, [0, 4, 5, 9, 10], 3)[1]]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.commands import verify
+from cca_lab.experiments import verify
 from cca_lab.theory import ledger
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict
 

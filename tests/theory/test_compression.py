@@ -6,8 +6,9 @@ from fractions import Fraction
 import pytest
 import torch
 
-from cca_lab.theory import compression, compression_cost
+from cca_lab.theory import compression
 from cca_lab.theory.claim import Verdict
+from cca_lab.theory.compression import cost as compression_cost
 from tests.mutants import theory_compression as wrong
 
 CLAIMS = {claim.id: claim for claim in (*compression.CLAIMS, *compression_cost.CLAIMS)}

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.theory import conditioning, conditioning_simplex, descent
+from cca_lab.theory import conditioning, descent
+from cca_lab.theory.conditioning import simplex as conditioning_simplex
 
 # ---------------------------------------------------------------- the 4 x 2 example
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cca_lab.commands import experiments
+from cca_lab.experiments import convergence
+from cca_lab.experiments import dga_figures as experiments
 from cca_lab.models.pretrain import tokenize
-from cca_lab.theory import convergence
 from tests.mutants import theory_convergence as wrong
 from tests.training import small
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import cca_rows
+from cca_lab.mechanisms import groups
 from cca_lab.theory import cost
-from cca_lab.theory.cost_prefill import LLAMA2_7B, Shape, amdahl, cache_bytes, prefill_speedup
+from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape, amdahl, cache_bytes, prefill_speedup
 from tests.mutants import theory_cost as wrong
 
 LENGTHS, GROUPS, WINDOWS = st.integers(1, 80), st.integers(1, 12), st.integers(1, 30)
@@ -20,7 +20,7 @@ LENGTHS, GROUPS, WINDOWS = st.integers(1, 80), st.integers(1, 12), st.integers(1
 @given(length=LENGTHS, group=GROUPS, window=WINDOWS)
 def test_cca_pairs_are_those_of_the_lists(length, group, window):
     listed = cost.cca_pairs_listed(length, group, window)
-    assert cca_rows.pairs(length, group, window) == listed
+    assert groups.pairs(length, group, window) == listed
     older = length - window
     if older >= 0:
         head = window * (window + 1) // 2 + older * window

@@ -5,7 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cca_lab.theory import noise, noise_models, noise_output, noise_sampling, noise_series
+from cca_lab.theory import noise
+from cca_lab.theory.noise import models as noise_models
+from cca_lab.theory.noise import output as noise_output
+from cca_lab.theory.noise import sampling as noise_sampling
+from cca_lab.theory.noise import series as noise_series
 from tests.mutants import theory_noise as wrong
 
 # ---------------------------------------------------------------- one weight

@@ -7,17 +7,20 @@ import torch
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
+from cca_lab.experiments import noise_on_models
+from cca_lab.experiments.noise_on_models import Noise
 from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.columns import Columns
 from cca_lab.models import save_pretrained, swap_attention
-from cca_lab.theory import noise, noise_on_models
-from cca_lab.theory.noise_on_models import Noise
+from cca_lab.theory import noise
 from tests.mutants import theory_noise as wrong
 from tests.training import small
 
-OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2}}
+OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2},
+           "streaming_llm": {"sinks": 1, "recent": 3}}
 IDS = torch.arange(60).view(2, 30) % 37 + 1
 every_place = pytest.mark.parametrize(("name", "site"), [(name, site) for name in OPTIONS
-                                                         for site in noise_on_models.sites_of(name)])
+                                                         for site in noise_on_models.sites_of(MECHANISMS[name]())])
 
 
 @pytest.fixture
@@ -85,8 +88,8 @@ def test_noise_on_logits_moves_weights_as_lemma_2_says():
     length, sigma = 8, 0.1
     q, keys, values = torch.zeros(1, 4000, 1, 2), torch.zeros(1, 4000, length, 2), torch.eye(length).double()
     visible = torch.ones(1, 1, 1, length, dtype=torch.bool)
-    weights = noise_on_models.noisy_attention(q.double(), keys.double(), values, visible, 1.0, sigma,
-                                              torch.Generator().manual_seed(0))
+    columns = Columns(q.double(), keys.double(), values.expand(1, 4000, length, length), visible)
+    weights = noise_on_models.noisy_attention([columns], 1.0, sigma, torch.Generator().manual_seed(0))
     wanted = sum(c * sigma ** (2 * n) for n, c in enumerate(noise.variance_coefficients([1 / length] * length, 0), 1))
     assert float(weights.var(dim=1).mean()) == pytest.approx(wanted, rel=0.05)
     assert torch.allclose(weights.sum(-1), torch.ones(1).double())
@@ -113,8 +116,8 @@ def test_what_cannot_be_done_is_refused(model):
     with pytest.raises(ValueError, match="sigma: got -1"):
         Noise("keys", -1)
     swap_attention(model, "h2o")
-    with pytest.raises(ValueError, match="'logits' for 'h2o' attention.*noise on keys works"):
-        noise_on_models.divergence(model, IDS, Noise("logits", 1.0))
+    with pytest.raises(ValueError, match="'keys, choice kept' for 'h2o' attention.*noise on keys works"):
+        noise_on_models.divergence(model, IDS, Noise(noise_on_models.KEPT, 1.0))
 
 
 def test_the_command_writes_every_measurement(tmp_path):

@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from cca_lab.figures import reachability as figures
-from cca_lab.mechanisms import MECHANISMS, cca
-from cca_lab.theory import reachability, reachability_depth, reachability_floats, reachability_rope
+from cca_lab.mechanisms import MECHANISMS, groups
+from cca_lab.theory import reachability
 from cca_lab.theory.claim import Verdict
+from cca_lab.theory.reachability import depth as reachability_depth
+from cca_lab.theory.reachability import floats as reachability_floats
+from cca_lab.theory.reachability import rope as reachability_rope
 from tests.mutants import theory_reachability as wrong
 
 CLAIMS = {claim.id: claim for module in (reachability, reachability_floats, reachability_rope, reachability_depth)
@@ -55,7 +58,7 @@ def test_s_plus_i_mod_g_is_exact_where_g_divides_s_and_loses_token_1_at_g_2_s_1_
 
 def test_the_cover_is_the_one_of_the_package():
     for g, s in ((2, 1), (3, 5), (4, 2), (1, 3)):
-        cores = cca.visible_cores(20, g, s).tolist()
+        cores = groups.visible_cores(20, g, s).tolist()
         assert cores == [reachability.exact_cover(i, g, s)[0] for i in range(1, 21)]
 
 
@@ -102,14 +105,13 @@ def test_rope_table():
 
 def test_full_and_cca_reach_everything_in_one_layer():
     for name, options in (("full", {}), ("cca", {"group": 3, "window": 2})):
-        reach = reachability_depth.layer_reach(MECHANISMS[name], 12, **options)
+        reach = reachability_depth.layer_reach(MECHANISMS[name](**options), 12)
         assert torch.equal(reach, torch.ones(12, 12, dtype=torch.bool).tril())
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_has_a_reach_that_depth_can_only_widen(name):
-    mechanism = MECHANISMS[name]
-    reach = reachability_depth.layer_reach(mechanism, 12)
+    reach = reachability_depth.layer_reach(MECHANISMS[name](), 12)
     assert reach.shape == (12, 12) and reach.diagonal().all()
     two = reachability_depth.through(reach, 2)
     assert (two | ~reach).all()

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.theory import sparsity, sparsity_laws, sparsity_meaning
-from cca_lab.theory.sparsity_laws import EVEN_PAIR, TWO_POINT, FiniteLaw, iid, p_sparse, points, random_laws
+from cca_lab.theory import sparsity
+from cca_lab.theory.sparsity import laws as sparsity_laws
+from cca_lab.theory.sparsity import meaning as sparsity_meaning
+from cca_lab.theory.sparsity.laws import EVEN_PAIR, TWO_POINT, FiniteLaw, iid, p_sparse, points, random_laws
 
 # By hand
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from cca_lab.theory import sparsity_bounds as bounds
-from cca_lab.theory import sparsity_limit
-from cca_lab.theory.sparsity_logits import Conditional, LogitLaw, cauchy, gaussian, laplace, nodes, sample, uniform
+from cca_lab.theory.sparsity import bounds
+from cca_lab.theory.sparsity import limit as sparsity_limit
+from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, cauchy, gaussian, laplace, nodes, sample, uniform
 
 LAWS = [gaussian(2.0), laplace(0.8), uniform(4.0)]
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from cca_lab.models.base import new_model
+from cca_lab.models.mini import new_model
 from cca_lab.models.tokenizer import train_tokenizer
 from cca_lab.tasks.corpus import Corpus
 

@@ -12,7 +12,8 @@ import torch
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.commands.study import Study
+from cca_lab.experiments.study import Study
+from cca_lab.mechanisms import mechanism_of
 from cca_lab.models import attention_of, load_pretrained, save_pretrained
 from cca_lab.models.evaluate import OFFSETS, POSITIONS
 from cca_lab.models.run_folder import read_log
@@ -61,7 +62,7 @@ def test_finetune_then_resume_then_evaluate(home, tmp_path):
     first = invoke(*run)
     assert first.exit_code == 0, first.output
     assert [record["step"] for record in read_log(tmp_path / "run")] == [1, 2, 3]
-    assert attention_of(load_pretrained(tmp_path / "run" / "model")[0]) == ("cca", {"group": 4, "window": 8})
+    assert attention_of(load_pretrained(tmp_path / "run" / "model")[0]) == mechanism_of("cca", CCA)
     again = invoke(*run)
     assert again.exit_code == 2 and "--resume" in again.output
     assert invoke(*run, "--resume").exit_code == 0
@@ -155,7 +156,7 @@ def recovered(home, tmp_path_factory):
 
     def watched(study, trial, title):
         model, records = train(study, trial, title)
-        trained[title.partition(" ")[2]] = *attention_of(model), len(records)
+        trained[title.partition(" ")[2]] = attention_of(model).name, attention_of(model).options(), len(records)
         return model, records
 
     with pytest.MonkeyPatch.context() as patched:

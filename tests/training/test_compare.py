@@ -1,24 +1,25 @@
 """The comparison of all mechanisms: equal budgets, and a row for each that runs at inference."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from cca_lab.caches import CACHES
-from cca_lab.caches.budget import KNOBS, budget_bytes, fits, fitted_knob, fitted_options, options_with
-from cca_lab.commands import compare as command
-from cca_lab.commands.compare import compare, times
+from cca_lab.caches.budget import LEAST, fits, fitted
+from cca_lab.experiments import compare as command
+from cca_lab.experiments.compare import compare, times
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.models import save_pretrained, swap_attention
 from tests.training import small
 
 
-def most_bytes(name, options, length, chunk):
+def most_bytes(mechanism, length, chunk):
     """The largest `nbytes()` of a cache that reads a text in chunks."""
     model = small.model().eval()
-    swap_attention(model, name, **options)
-    cache, largest = CACHES[name](model), 0
+    swap_attention(model, mechanism)
+    cache, largest = CACHES[mechanism.name](model), 0
     with torch.no_grad():
         for ids in torch.randint(1, 100, (1, length)).split(chunk, dim=1):
             model(ids, past_key_values=cache, use_cache=True)
@@ -26,32 +27,33 @@ def most_bytes(name, options, length, chunk):
     return largest
 
 
-@pytest.mark.parametrize("name", KNOBS)
+def budget_bytes(config, entries):
+    return 2 * entries * config.num_hidden_layers * config.hidden_size * 4
+
+
+@pytest.mark.parametrize("name", sorted(CACHES.keys() - {"lococo"}))
 @pytest.mark.parametrize("entries", [24, 40])
 def test_the_budget_is_kept_and_one_step_more_would_exceed_it(name, entries):
     config, length = small.model().config, 100
-    n, budget = fitted_knob(config, name, entries, length), budget_bytes(config, entries)
-    assert budget == 2 * entries * config.num_hidden_layers * config.hidden_size * 4
-    assert fitted_options(config, name, entries, length) == options_with(name, n, length)
-    assert most_bytes(name, options_with(name, n, length), length, length) <= budget
-    assert most_bytes(name, options_with(name, n + 1, length), length, length) > budget
+    found, sized = fitted(config, name, entries, length), MECHANISMS[name].sized
+    more = next(sized(n + 1, length) for n in range(LEAST, length) if sized(n, length) == found)
+    assert most_bytes(found, length, length) <= budget_bytes(config, entries) < most_bytes(more, length, length)
 
 
 @pytest.mark.parametrize("entries", [24, 41])
 def test_lococo_s_slots_and_open_segment_fill_the_budget_at_their_peak_and_never_more(entries):
     """Read token by token: slots and all but the last token of a segment, which closes it, are held at once."""
     config, length = small.model().config, 100
-    options, entry = fitted_options(config, "lococo", entries, length), budget_bytes(config, 1)
-    assert options["slots"] + options["segment"] == entries
-    assert most_bytes("lococo", options, length, 1) == (entries - 1) * entry
-    mutant = {**options, "segment": options["segment"] + 2}
-    assert most_bytes("lococo", mutant, length, 1) > entries * entry
+    found, entry = fitted(config, "lococo", entries, length), budget_bytes(config, 1)
+    assert found.slots + found.segment == entries
+    assert most_bytes(found, length, 1) == (entries - 1) * entry
+    assert most_bytes(replace(found, segment=found.segment + 2), length, 1) > entries * entry
 
 
 def test_every_cache_can_be_fitted_and_too_small_a_budget_is_refused():
     assert all(fits(name) for name in CACHES)
     with pytest.raises(ValueError, match="entries: got 3"):
-        fitted_options(small.model().config, "cca", 3, 100)
+        fitted(small.model().config, "cca", 3, 100)
 
 
 def test_a_row_for_every_mechanism_that_runs_at_inference(tmp_path, monkeypatch):

@@ -1,12 +1,11 @@
 """What cores keep: the reading from effective attention against phi and a core's weight worked out by hand."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms import CCA
 from cca_lab.models import swap_attention
 from cca_lab.models.cores import CoreReading, core_reading
 from cca_lab.models.pretrain import tokenize
@@ -48,14 +47,15 @@ def seen_by(model, monkeypatch, **changes):
         contexts.append(kwargs["input_ids"][0])
         heads.append([])
 
-    def effective(q, k, *, scale, **options):
-        heads[-1].append((q[0].double(), k[0].double(), scale))
-        return mechanism.effective(q, k, scale=scale, **options)
+    own = CCA.effective
 
-    mechanism = MECHANISMS["cca"]
+    def effective(mechanism, q, k, v, *, scale, **call):
+        heads[-1].append((q[0].double(), k[0].double(), scale))
+        return own(mechanism, q, k, v, scale=scale, **call)
+
     handle = model.transformer.register_forward_pre_hook(watch, with_kwargs=True)
     with monkeypatch.context() as patched:
-        patched.setitem(MECHANISMS, "cca", replace(mechanism, effective=effective))
+        patched.setattr(CCA, "effective", effective)
         found = read(model, **changes)
     handle.remove()
     return found, contexts, heads

@@ -221,9 +221,9 @@ def test_groups_grow_while_the_model_trains_and_only_then():
     """The group sizes of each step; between and after them the model has its own."""
     def groups(grow, size):
         model, seen = swap_attention(small.model(), "cca", group=size, window=8), []
-        model.register_forward_hook(lambda *_: seen.append(attention_of(model)[1]["group"]))
+        model.register_forward_hook(lambda *_: seen.append(attention_of(model).group))
         Finetuner(model, mixture(rows=2), FinetuneConfig(steps=5, grow=grow)).run(
-            lambda record: seen.append(attention_of(model)[1]["group"]))
+            lambda record: seen.append(attention_of(model).group))
         assert seen[1::2] == [size] * 5  # between the steps
         return seen[::2]
 

@@ -9,10 +9,11 @@ import torch
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.commands import pretrain as command
-from cca_lab.commands.pretrain import PretrainOptions, pretrain
+from cca_lab.experiments import pretrain as command
+from cca_lab.experiments.pretrain import PretrainOptions, pretrain
+from cca_lab.mechanisms import CCA
 from cca_lab.models import attention_of, load_pretrained, swap_attention
-from cca_lab.models.base import new_model, sinusoids
+from cca_lab.models.mini import new_model, sinusoids
 from cca_lab.models.muon import MatrixMuon, block_matrices
 from cca_lab.models.plugin import group_size
 from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
@@ -152,7 +153,7 @@ def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
              "--window", 8, "--text-only"]
     done = CliRunner().invoke(app, ["pretrain", *map(str, words)])
     assert done.exit_code == 0, done.output
-    assert attention_of(load_pretrained(tmp_path / "model")[0]) == ("cca", {"group": 4, "window": 8})
+    assert attention_of(load_pretrained(tmp_path / "model")[0]) == CCA(group=4, window=8)
     stored = json.loads((tmp_path / "model" / "pretraining.json").read_text())
     assert stored["options"]["attention"] == "cca" and [stage["task"] for stage in stored["stages"]] == ["interleaved"]
     assert " --text-only --group 4 --window 8 --out" in (tmp_path / "model" / "README.md").read_text()
@@ -165,7 +166,7 @@ def with_groups(size):
     trainer = Pretrainer(model, small.tokenizer(), small.corpus(), Recipe(), 0)
 
     def step(stage, spent):
-        seen.append(attention_of(model)[1]["group"])
+        seen.append(attention_of(model).group)
         trainer.tokens += 10
         return {"accuracy": 1.0}
 
@@ -178,7 +179,7 @@ def test_groups_are_halved_for_each_stage_that_is_still_to_come(size, wanted):
     """Between the steps, as what is saved, the model has its own."""
     trainer, model, seen = with_groups(size)
     for _ in trainer.run([Stage("copy", 32, 0.5, 10) for _ in wanted], 40):
-        assert attention_of(model)[1]["group"] == size
+        assert attention_of(model).group == size
     assert seen == wanted
 
 
@@ -186,12 +187,12 @@ def test_a_step_that_fails_leaves_the_group_as_it_was():
     trainer, model, _ = with_groups(8)
 
     def fail(stage, spent):
-        raise RuntimeError(f"with groups of {attention_of(model)[1]['group']}")
+        raise RuntimeError(f"with groups of {attention_of(model).group}")
 
     trainer._step = fail
     with pytest.raises(RuntimeError, match="with groups of 4"):
         next(trainer.run([Stage("copy", 32, 0.5, 10)] * 2, 20))
-    assert attention_of(model)[1]["group"] == 8
+    assert attention_of(model).group == 8
 
 
 def test_a_group_size_for_now_is_what_the_model_attends_with():

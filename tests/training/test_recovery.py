@@ -9,6 +9,7 @@ from functools import lru_cache
 import pytest
 import torch
 
+from cca_lab.mechanisms import mechanism_of
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.evaluate import exact_match
 from cca_lab.models.finetune import Finetuner
@@ -47,7 +48,7 @@ def aligned_recipe(base, tokenizer):
 @pytest.mark.parametrize("kind", [MultiDocumentQA, VariedDocumentQA])
 def test_the_shipped_model_answers_at_every_offset(kind):
     model, tokenizer = load_pretrained(models_folder() / "gpt2-mini-cca")
-    assert attention_of(model) == ("cca", CCA)
+    assert attention_of(model) == mechanism_of("cca", CCA)
     assert recovered(model, kind(tokenizer))
 
 

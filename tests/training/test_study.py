@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from cca_lab.commands import sweep as sweeping
-from cca_lab.commands.finetune import mixture_for, run_with_progress
-from cca_lab.commands.recover import label, spoken
-from cca_lab.commands.study import Study, Trial
-from cca_lab.commands.summary import Spread, Summary, summaries
-from cca_lab.commands.sweep import Recipe
-from cca_lab.mechanisms import MECHANISMS
+from cca_lab.experiments import sweep as sweeping
+from cca_lab.experiments.finetune import mixture_for, run_with_progress
+from cca_lab.experiments.recover import label, spoken
+from cca_lab.experiments.study import Study, Trial
+from cca_lab.experiments.summary import Spread, Summary, summaries
+from cca_lab.experiments.sweep import Recipe
+from cca_lab.mechanisms import MECHANISMS, mechanism_of
 from cca_lab.models import attention_of, save_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_losses
 from cca_lab.models.finetune import Finetuner
@@ -65,7 +65,7 @@ def test_only_a_trained_mechanism_is_also_read_in_full(home, tmp_path):
     assert json.loads((tmp_path / "study.json").read_text())["trials"] == rows
 
     model, records = study.train(trials["trained"], "again")  # what the row says, worked out by hand
-    assert attention_of(model) == ("cca", CCA) and len(records) == 2
+    assert attention_of(model) == mechanism_of("cca", CCA) and len(records) == 2
 
     def ratio(model):
         losses = window_losses(model, study.evaluation.stream, length=64, windows=4)
@@ -265,7 +265,7 @@ def test_a_trial_in_words(name, words):
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_that_recover_may_be_asked_for_has_a_name_in_words(name):
     """Its label is what `recover` calls a trial, and `readme` writes."""
-    trial = label(name, MECHANISMS[name].defaults)
+    trial = label(name, MECHANISMS[name]().options())
     title = {"full": "full attention", "cca": "CCA"}.get(name, MECHANISMS[name].title)
     assert spoken(trial).startswith(title) and spoken(f"{trial}, full").startswith(title)
     assert "finetuned" in spoken(f"{trial}, full")
@@ -286,7 +286,7 @@ def sweep_of(home, out, monkeypatch, recipes, close, seeds):
 
     def measure(study, trial, title):
         model, records = study.train(trial, title)
-        attentions[title.partition(" ")[2]] = attention_of(model)[0], len(records)
+        attentions[title.partition(" ")[2]] = attention_of(model).name, len(records)
         return row(0.5)
 
     monkeypatch.setattr(Study, "measure", measure)

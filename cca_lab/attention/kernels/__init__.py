@@ -1,1 +1,1 @@
-"""The Triton rung: fused kernels for GPUs, which Triton's interpreter also runs on the CPU."""
+"""The Triton backend: fused kernels for GPUs, which Triton's interpreter can also run on the CPU."""

@@ -1,4 +1,4 @@
-"""One kernel as a GPU would get it: compiled in a process of its own, because kernels that run here are interpreted.
+"""One kernel compiled for a GPU, in a separate process, because this process may interpret its kernels.
 
 `python -m cca_lab.attention.kernels.compiled KERNEL TARGET` is that process; it prints JSON.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-# Shapes of a usual model: 8 query heads on 2 KV heads of 64 features, in the dtype that the kernel meets.
+# Shapes of a typical model: 8 query heads on 2 KV heads of 64 features, in the dtype the kernel is used with.
 DTYPES = {"causal_softmax": "float32", "pooling_forward": "bfloat16", "online_softmax": "bfloat16",
           "interval_forward": "bfloat16"}
 HEAD_DIM = 64
@@ -28,7 +28,7 @@ class Compiled:
 
     Attributes:
         kernel, target, dtype, registers, spilled, shared, matrix_instructions: as in `offline.Resources`.
-        instructions: the lines of its PTX that are instructions, in order; long lists of registers are shortened.
+        instructions: the instruction lines of its PTX, in order; long lists of registers are shortened.
     """
 
     kernel: str
@@ -46,7 +46,7 @@ class Compiled:
                 f"bytes spilled, {self.shared} bytes of shared memory, matrix instructions: {matrix}")
 
     def excerpt(self, name: str, before: int = 0, after: int = 0) -> str:
-        """The first instruction whose name starts with `name`, and some of its neighbours; "" if there is none."""
+        """Return the first instruction whose name starts with `name`, and some neighbours; "" if there is none."""
         for place, line in enumerate(self.instructions):
             if line.split()[line.startswith("@")].startswith(name):
                 return "\n".join(self.instructions[max(0, place - before) : place + after + 1])
@@ -54,15 +54,15 @@ class Compiled:
 
 
 def compiled(kernel: str, target: str = "sm_90") -> Compiled:
-    """Compile a kernel for a GPU that need not be here; takes some seconds.
+    """Compile a kernel for a GPU that this machine need not have; takes some seconds.
 
     Args:
         kernel: one of `DTYPES`.
         target: one of `offline.TARGETS` made by NVIDIA, such as "sm_90".
 
     Raises:
-        ValueError: for a kernel that is not in the table.
-        RuntimeError: with the compiler's last words, if it fails.
+        ValueError: for a kernel that is not in `DTYPES`.
+        RuntimeError: with the end of the compiler's error output, if it fails.
     """
     if kernel not in DTYPES:
         raise ValueError(f"kernel: got {kernel!r}, wanted one of {', '.join(DTYPES)}")
@@ -77,7 +77,7 @@ def compiled(kernel: str, target: str = "sm_90") -> Compiled:
 
 
 def instructions_of(ptx: str) -> list[str]:
-    """The instructions of a PTX text, without directives, labels and debug information (which names files)."""
+    """Return the instructions of a PTX text, without directives, labels and debug information (it contains paths)."""
     lines = [match[1] for match in map(INSTRUCTION.match, ptx.splitlines()) if match]
     lines = [re.sub(r"(%\w+)(?:,\s*%\w+){5,},\s*(%\w+)", r"\1, ..., \2", line) for line in lines]
     return [re.sub(r"\s+", " ", line) for line in lines]

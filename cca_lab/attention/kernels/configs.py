@@ -1,4 +1,4 @@
-"""Block sizes of the kernels by head dimension: a table instead of a search, which would need a driver."""
+"""Block sizes of the kernels by head dimension: a table, because a search would need a GPU driver."""
 
 from typing import NamedTuple
 
@@ -16,33 +16,33 @@ class Blocks(NamedTuple):
     stages: int
 
 
-# NVIDIA. 128 rows amortise the loads of K and V; at head dim 128 eight warps halve a thread's share of the
-# accumulator. The backward holds two accumulators and four operands: 64 x 64 tiles stay (almost) in registers.
-# AMD. Its 64 KiB of shared memory hold one stage; the backward at head dim 128 spills kilobytes from 64 rows on.
+# NVIDIA: 128 rows amortise the loads of K and V; at head dim 128, eight warps halve the accumulator of each thread.
+# The backward holds two accumulators and four operands: 64 x 64 tiles (almost) fit in registers.
+# AMD: the 64 KiB of shared memory hold one stage; the backward at head dim 128 spills kilobytes from 64 rows on.
 TABLES = {
     ("cuda", "forward"): {32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)},
     ("cuda", "backward"): {32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)},
     ("hip", "forward"): {32: Blocks(128, 64, 4, 1), 64: Blocks(128, 64, 4, 1), 128: Blocks(128, 64, 8, 1)},
     ("hip", "backward"): {32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)},
 }
-# float32 operands take twice the shared memory, and multiply without tensor cores: smaller tiles, no pipeline.
+# float32 operands take twice the shared memory and are multiplied without tensor cores: smaller tiles, one stage.
 SINGLE = Blocks(32, 32, 4, 1)
-# One row, or the few query heads of a KV head: 16 rows are the least that `tl.dot` takes. Nothing but keys and
-# values is loaded, so the pipeline is deep; 64 columns in three stages are what 64 KiB hold at head dim 128.
+# One row, or the few query heads of a KV head: `tl.dot` needs at least 16 rows. The loop loads only keys and
+# values, so the pipeline is deep; at head dim 128, 64 KiB hold 64 columns in three stages.
 DECODE = Blocks(16, 64, 4, 3)
 DECODE_SINGLE = Blocks(16, 32, 4, 2)  # float32: twice the bytes of a column
 
 
 def padded(head_dim: int) -> int:
-    """The head dimension a tile holds: a power of two, at least 16, which `tl.dot` requires."""
+    """Return the padded head dimension of a tile: a power of two, at least 16, as `tl.dot` requires."""
     return max(16, triton.next_power_of_2(head_dim))
 
 
 def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Blocks:
-    """The row of the tables for a direction ("forward", "backward") on "cuda" or "hip".
+    """Return the block sizes for a direction ("forward" or "backward") on "cuda" or "hip".
 
     Raises:
-        ValueError: for a head dimension beyond the tables.
+        ValueError: for a head dimension above `LARGEST_HEAD_DIM`.
     """
     if head_dim > LARGEST_HEAD_DIM:
         raise ValueError(f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last row of the table")
@@ -52,17 +52,17 @@ def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Bl
     return table[min(size for size in table if size >= head_dim)]
 
 
-def decode_blocks(share: int, itemsize: int) -> Blocks:
-    """Blocks for one query row; the rows are those of the `share` query heads that read one KV head."""
+def decode_blocks(queries_per_key: int, itemsize: int) -> Blocks:
+    """Return the block sizes for one query position; the rows of a tile are the query heads of one KV head."""
     blocks = DECODE if itemsize <= 2 else DECODE_SINGLE
-    return blocks._replace(rows=max(blocks.rows, triton.next_power_of_2(share)))
+    return blocks._replace(rows=max(blocks.rows, triton.next_power_of_2(queries_per_key)))
 
 
 def vertical_slash_blocks(width: int, head_dim: int, itemsize: int, backend: str) -> Blocks:
-    """Those of the forward, with no more rows than a block of the pattern has, and 64, the public code's, at most.
+    """Return the forward's block sizes with at most 64 rows (as the public code) and no more than a pattern block.
 
-    A tile of fewer than 64 rows has not enough work for eight warps; one of 64 rows spills with four at head dim
-    128 on sm_80. Two stages: gathered columns are not known ahead, and ranges are short.
+    Fewer than 64 rows are not enough work for eight warps; 64 rows with four warps spill at head dim 128 on sm_80.
+    At most two stages, because gathered columns cannot be loaded far ahead, and ranges are short.
     """
     blocks = blocks_for("forward", head_dim, itemsize, backend)
     rows = min(64, blocks.rows, max(16, triton.next_power_of_2(width)))

@@ -1,8 +1,8 @@
-"""One new query row against a cache: a kernel that splits the keys over programs, and one that merges its parts.
+"""One new query row against a cache: a kernel that splits the keys over programs, and one that merges their outputs.
 
-A single row leaves a GPU idle if one program reads all keys. Each of S programs reads its share of them for
-all query heads of one KV head (so keys are read once for the whole group), and the partial outputs o_s with
-normalisers l_s merge exactly:
+A single row leaves most of a GPU idle if one program reads all keys. Here each of S programs reads one split of the
+keys for all query heads of one KV head (so these heads read each key once). The partial outputs o_s with
+log-normalisers l_s merge exactly:
 
     lse = log sum_s exp(l_s),   out = sum_s exp(l_s - lse) o_s
 """
@@ -17,21 +17,21 @@ from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import decode_blocks, padded
 from cca_lab.attention.kernels.interval_forward import fold, matmul
 
-LEAST_KEYS = 256  # of a split: fewer would not pay for the merge
-MERGED_AT_ONCE = 16  # parts of a tile of the merge
+LEAST_KEYS = 256  # keys of a split: with fewer, the merge would cost more than is gained
+MERGED_AT_ONCE = 16  # partial outputs in one tile of the merge
 
 Span = tuple[int, int]
 
 
-@triton.jit(do_not_specialize=["N"])  # N grows with every token: no kernel of its own for 1 or multiples of 16
+@triton.jit(do_not_specialize=["N"])  # N grows with every token: no separate kernel for 1 or multiples of 16
 def decode_split(
     Q, K, V, OUT, LSE,  # (B, H, D), (B, Hk, N, D) x 2, (S, B Hk, R, D), (S, B Hk, R); R = H / Hk
     stride_qb, stride_qh, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, HK, N, keys_per_split, scale_log2,
-    SHARE: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr,
+    QUERIES_PER_KEY: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """Softmax attention of the R query heads of one KV head over one share of the keys."""
+    """Softmax attention of the R query heads of one KV head over one split of the keys."""
     split = tl.program_id(0)
     batch = (tl.program_id(1) // HK).to(tl.int64)
     key_head = (tl.program_id(1) % HK).to(tl.int64)
@@ -43,9 +43,9 @@ def decode_split(
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
-    shown = (head < SHARE)[:, None] & inside[None, :]
-    q = tl.load(Q + batch * stride_qb + (key_head * SHARE + head[:, None]) * stride_qh + offset_d[None, :] * stride_qd,
-                mask=shown, other=0.0)
+    shown = (head < QUERIES_PER_KEY)[:, None] & inside[None, :]
+    q = tl.load(Q + batch * stride_qb + (key_head * QUERIES_PER_KEY + head[:, None]) * stride_qh
+                + offset_d[None, :] * stride_qd, mask=shown, other=0.0)
     accumulator = tl.zeros([BLOCK_R, BLOCK_D], dtype=tl.float32)
     row_sum = tl.zeros([BLOCK_R], dtype=tl.float32)
     row_max = tl.full([BLOCK_R], float("-inf"), dtype=tl.float32)
@@ -57,12 +57,12 @@ def decode_split(
         v = tl.load(V + columns[:, None].to(tl.int64) * stride_vn + offset_d[None, :] * stride_vd,
                     mask=inside[None, :] & present[:, None], other=0.0)  # (N, D)
         scores = tl.where(present[None, :], matmul(q, k, UPCAST) * scale_log2, float("-inf"))  # (R, N)
-        # No test for rows that see nothing: a split has a key in each of its blocks.
+        # No test for fully masked rows: each block of a split has a key.
         accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False, UPCAST)
-    part = (split.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * SHARE + head
+    part = (split.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * QUERIES_PER_KEY + head
     tl.store(OUT + part[:, None] * D + offset_d[None, :], accumulator / row_sum[:, None], mask=shown)
     lse = (row_max + tl.log2(row_sum)) * 0.6931471805599453  # ln 2
-    tl.store(LSE + part, lse, mask=head < SHARE)
+    tl.store(LSE + part, lse, mask=head < QUERIES_PER_KEY)
 
 
 @triton.jit(do_not_specialize=["S"])
@@ -70,7 +70,7 @@ def decode_merge(
     PART, PART_LSE, OUT, LSE, S,  # (S, B H, D), (S, B H), (B H, D), (B H,)
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
 ):
-    """One row from its S parts, by the online softmax over their log-sum-exps."""
+    """Merge the S partial outputs of one row by the online softmax over their log-sum-exps."""
     row = tl.program_id(0).to(tl.int64)
     rows = tl.num_programs(0)
     offset_d = tl.arange(0, BLOCK_D)
@@ -95,14 +95,14 @@ def decode_merge(
 
 
 def decodes(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor) -> bool:
-    """Whether `triton_decode` serves a call: one row, one table for all heads, and no gradient."""
+    """Return whether `triton_decode` supports a call: one row, the same intervals for all heads, and no gradient."""
     return q.shape[2] == 1 and intervals.shape[:2] == (1, 1) and not needs_gradient(q, k, v)
 
 
 def spans_of(intervals: Tensor) -> list[Span]:
-    """The columns of a single row, (1, 1, 1, n, 2), with empty intervals left out and touching ones joined.
+    """Return the columns of a single row (1, 1, 1, n, 2), without empty intervals and with adjacent ones joined.
 
-    A cache that keeps its columns in order shows all of them: one span, one launch.
+    For a cache that keeps its columns in order the row sees all of them: one span, one launch.
     """
     spans: list[Span] = []
     for start, end in sorted(tuple(pair) for pair in intervals[0, 0, 0].tolist()):
@@ -122,39 +122,39 @@ def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[
         k, v: (B, Hk, N, D), any strides.
         scale: factor on the dot products.
         spans: half-open ranges of columns that the row sees, disjoint and not empty; None for all.
-        splits: shares of a span's keys; None gives every processor of the GPU about two programs.
+        splits: number of splits of a span's keys; None gives each multiprocessor of the GPU about two programs.
 
     Returns:
         out (B, H, 1, D) in q's dtype, and lse (B, H, 1), natural log, float32.
 
     Raises:
-        ValueError: for a dtype, head dimension or device with which the kernels do not run.
+        ValueError: for a dtype, head dimension or device that the kernels do not support.
     """
     launch.check_tensor("q", q)
     batch, heads, _, head_dim = q.shape
     key_heads = k.shape[1]
-    share, block_d = heads // key_heads, padded(head_dim)
-    blocks = decode_blocks(share, q.element_size())
+    queries_per_key, block_d = heads // key_heads, padded(head_dim)
+    blocks = decode_blocks(queries_per_key, q.element_size())
     launches = []  # (start, end, keys of a split, splits) of each span
     for start, end in spans or [(0, k.shape[2])]:
         wanted = splits or _splits(q.device, batch * key_heads, end - start)
         per_split = triton.cdiv(triton.cdiv(end - start, wanted), blocks.columns) * blocks.columns
         launches.append((start, end, per_split, triton.cdiv(end - start, per_split)))
-    parts = torch.Size((sum(count for *_, count in launches), batch * key_heads, share, head_dim))
+    parts = torch.Size((sum(count for *_, count in launches), batch * key_heads, queries_per_key, head_dim))
     part, part_lse = (launch.new_output(shape, q, torch.float32) for shape in (parts, parts[:-1]))
     first = 0
     for start, end, per_split, count in launches:
         decode_split[(count, batch * key_heads)](
             q, k[:, :, start:], v[:, :, start:], part[first:], part_lse[first:], q.stride(0), q.stride(1), q.stride(3),
-            *k.stride(), *v.stride(), key_heads, end - start, per_split, scale * launch.LOG2_E, SHARE=share, D=head_dim,
-            BLOCK_D=block_d, BLOCK_R=blocks.rows, BLOCK_N=blocks.columns, UPCAST=launch.upcast(q.dtype),
-            num_warps=blocks.warps, num_stages=blocks.stages)
+            *k.stride(), *v.stride(), key_heads, end - start, per_split, scale * launch.LOG2_E,
+            QUERIES_PER_KEY=queries_per_key, D=head_dim, BLOCK_D=block_d, BLOCK_R=blocks.rows, BLOCK_N=blocks.columns,
+            UPCAST=launch.upcast(q.dtype), num_warps=blocks.warps, num_stages=blocks.stages)
         first += count
     return merge(part, part_lse, q)
 
 
 def merge(part: Tensor, part_lse: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """One row from its parts (S, B Hk, R, D) and their log-sum-exps (S, B Hk, R): out and lse, shaped as for q."""
+    """Merge partial outputs (S, B Hk, R, D) by their log-sum-exps (S, B Hk, R); return out and lse, shaped as for q."""
     out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
     head_dim = q.shape[-1]
     decode_merge[(q.shape[0] * q.shape[1],)](part, part_lse, out, lse, len(part), D=head_dim, BLOCK_D=padded(head_dim),
@@ -163,6 +163,6 @@ def merge(part: Tensor, part_lse: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _splits(device: torch.device, pairs: int, keys: int) -> int:
-    """Shares of the keys for `pairs` (batch, KV head) pairs."""
+    """Return the number of splits of the keys for `pairs` (batch, KV head) pairs."""
     processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
     return max(1, min(2 * processors // pairs, keys // LEAST_KEYS))

@@ -1,4 +1,4 @@
-"""Interval attention on the Triton rung: launches the kernels and gives autograd their gradients."""
+"""Interval attention on the Triton backend: launches the kernels and passes their gradients to autograd."""
 
 from typing import Any
 
@@ -7,32 +7,32 @@ import triton
 from torch import Tensor
 
 from cca_lab.attention.derivatives import refuse_second_derivative
-from cca_lab.attention.intervals import TableNotes
+from cca_lab.attention.intervals import TensorCache
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded
 from cca_lab.attention.kernels.interval_backward import interval_backward_columns, interval_backward_rows
 from cca_lab.attention.kernels.interval_forward import interval_forward
 from cca_lab.attention.kernels.launch import LOG2_E
 
-_BOUNDS = TableNotes()
+_BOUNDS = TensorCache()
 
 
 def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float, *,
                      forward: Blocks | None = None, backward: Blocks | None = None) -> tuple[Tensor, Tensor]:
-    """Interval attention in one fused kernel, differentiable once in q, k, v through out and lse.
+    """Compute interval attention in one fused kernel, differentiable once in q, k, v through out and lse.
 
     Args:
         q: (B, H, L, D), fp16, bf16 or fp32, any strides.
         k, v: (B, Hk, N, D), any strides.
-        intervals: int64 (b, h, L, n, 2), checked already.
+        intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
-        forward, backward: block sizes; None takes them from the table. Any give the same result.
+        forward, backward: block sizes; None takes them from the table. They do not change the result.
 
     Returns:
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, float32.
 
     Raises:
-        ValueError: for a dtype, head dimension or device with which the kernels do not run.
+        ValueError: for a dtype, head dimension or device that the kernels do not support.
     """
     launch.check_tensor("q", q)
     shape = q.shape[-1], q.element_size(), launch.backend_name()
@@ -42,7 +42,7 @@ def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
 
 
 def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
-    """Starts and ends as rows of their own, int32 (b, h, n, 2, L): what a block of rows reads together."""
+    """Return starts and ends as separate rows, int32 (b, h, n, 2, L), so that a block of rows reads them together."""
     def build() -> Tensor:
         with torch.inference_mode(False):
             return intervals.to(device=device, dtype=torch.int32).permute(0, 1, 3, 4, 2).contiguous()
@@ -51,7 +51,7 @@ def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
 
 
 def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
-    """Which rows see each block of columns: first, first that sees all, last that sees all + 1, last + 1.
+    """Return which rows see each block of columns: first, first that sees all, last that sees all + 1, last + 1.
 
     Row i sees column c if start_i <= c < end_i, and both never decrease in i, so the rows that see c are
     [first with end > c, first with start > c).
@@ -122,7 +122,7 @@ def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: 
 
 
 def _outer(x: Tensor) -> tuple[int, int]:
-    """Strides of batch and head, 0 where one entry serves all."""
+    """Return the strides of batch and head, 0 where one entry serves all."""
     batch, head = (0 if size == 1 else stride for size, stride in zip(x.shape[:2], x.stride()[:2], strict=True))
     return batch, head
 

@@ -5,9 +5,9 @@ With s_ij = scale q_i . k_j, p_ij = exp(s_ij - lse_i) and delta_i = do_i . out_i
     dV_j = sum_i p_ij do_i      dS_ij = p_ij (do_i . v_j - delta_i)
     dQ_i = scale sum_j dS_ij k_j      dK_j = scale sum_i dS_ij q_i
 
-Because interval ends never move back, the rows that see a block of columns are an interval too: the column
-kernel walks it in the same three phases as the forward walks columns. It sums over the query heads of its
-KV head itself, so nothing is added atomically and results repeat bit for bit.
+Because starts and ends never move back, the rows that see a block of columns also form an interval: the column
+kernel goes through it in the same three phases as the forward kernel through columns. It sums over the query
+heads of its KV head, so it needs no atomic additions, and results are reproducible bit for bit.
 """
 
 import triton
@@ -22,7 +22,7 @@ def gradient_of_rows(
     starts, ends, begin, end, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """Add the share of columns [begin, end) to dQ / scale, (M, D)."""
+    """Add the terms of columns [begin, end) to dQ / scale, (M, D)."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
@@ -50,7 +50,7 @@ def gradient_of_rows(
 def interval_backward_rows(
     Q, K, V, BOUNDS, DO, LSE, DELTA, DQ,  # DO, DQ (B, H, L, D) and LSE, DELTA (B, H, L), contiguous
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, H, SHARE, L, scale, scale_log2,
+    stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, H, QUERIES_PER_KEY, L, scale, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
@@ -60,8 +60,8 @@ def interval_backward_rows(
     head = (tl.program_id(1) % H).to(tl.int64)
     row_of_head = tl.program_id(1).to(tl.int64) * L
     Q += batch * stride_qb + head * stride_qh
-    K += batch * stride_kb + head // SHARE * stride_kh
-    V += batch * stride_vb + head // SHARE * stride_vh
+    K += batch * stride_kb + head // QUERIES_PER_KEY * stride_kh
+    V += batch * stride_vb + head // QUERIES_PER_KEY * stride_vh
     BOUNDS += batch * stride_bb + head * stride_bh
     row_first = block * BLOCK_M
     row_last = tl.minimum(row_first + BLOCK_M, L) - 1
@@ -78,16 +78,16 @@ def interval_backward_rows(
     grad_q = tl.zeros([BLOCK_M, BLOCK_D], dtype=tl.float32)
     for interval in tl.static_range(INTERVALS):
         bounds = BOUNDS + interval * 2 * L
-        low, core_low, core_high, high = span_of_rows(bounds, row_first, row_last, L)
-        left_end, core_end = split_phases(low, core_low, core_high, high, BLOCK_N)
+        low, inner_low, inner_high, high = span_of_rows(bounds, row_first, row_last, L)
+        left_end, inner_end = split_phases(low, inner_low, inner_high, high, BLOCK_N)
         starts = tl.load(bounds + row_read)
         ends = tl.load(bounds + L + row_read)
         grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
                                   starts, ends, low, left_end, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
         grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-                                  starts, ends, left_end, core_end, scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
+                                  starts, ends, left_end, inner_end, scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
         grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-                                  starts, ends, core_end, high, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
+                                  starts, ends, inner_end, high, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
     tl.store(DQ + own, (grad_q * scale).to(DQ.dtype.element_ty), mask=(rows < L)[:, None] & inside)
 
 
@@ -96,7 +96,7 @@ def gradient_of_columns(
     grad_k, grad_v, k, v, columns, Q, DO, LSE, DELTA, BOUNDS, stride_qm, stride_qd, L, begin, end, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """Add the share of rows [begin, end) of one query head to dK / scale and dV, (N, D) each."""
+    """Add the terms of rows [begin, end) of one query head to dK / scale and dV, (N, D) each."""
     offset_m = tl.arange(0, BLOCK_M)
     offset_d = tl.arange(0, BLOCK_D)
     inside = (offset_d < D)[None, :]
@@ -127,7 +127,7 @@ def interval_backward_columns(
     Q, K, V, BOUNDS, ROWS, DO, LSE, DELTA, DK, DV,  # ROWS (b, h, n, 4, blocks); DK, DV (B, Hk, N, D) contiguous
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, stride_rb, stride_rh,
-    HK, SHARE, L, N, scale, scale_log2,
+    HK, QUERIES_PER_KEY, L, N, scale, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
@@ -145,27 +145,27 @@ def interval_backward_columns(
                 + offset_d[None, :] * stride_vd, mask=stored, other=0.0)
     grad_k = tl.zeros([BLOCK_N, BLOCK_D], dtype=tl.float32)
     grad_v = tl.zeros([BLOCK_N, BLOCK_D], dtype=tl.float32)
-    for shared in range(SHARE):
-        head = key_head * SHARE + shared
-        row_of_head = (batch * HK * SHARE + head) * L
+    for query in range(QUERIES_PER_KEY):
+        head = key_head * QUERIES_PER_KEY + query
+        row_of_head = (batch * HK * QUERIES_PER_KEY + head) * L
         queries = Q + batch * stride_qb + head * stride_qh
         for interval in tl.static_range(INTERVALS):
             bounds = BOUNDS + batch * stride_bb + head * stride_bh + interval * 2 * L
             span = ROWS + batch * stride_rb + head * stride_rh + interval * 4 * blocks + block
             low = tl.load(span)
             high = tl.load(span + 3 * blocks)
-            left_end, core_end = split_phases(low, tl.load(span + blocks), tl.load(span + 2 * blocks), high, BLOCK_M)
+            left_end, inner_end = split_phases(low, tl.load(span + blocks), tl.load(span + 2 * blocks), high, BLOCK_M)
             grad_k, grad_v = gradient_of_columns(
                 grad_k, grad_v, k, v, columns, queries, DO + row_of_head * D, LSE + row_of_head,
                 DELTA + row_of_head, bounds, stride_qm, stride_qd, L, low, left_end, scale_log2,
                 D, BLOCK_D, BLOCK_M, True, UPCAST)
             grad_k, grad_v = gradient_of_columns(
                 grad_k, grad_v, k, v, columns, queries, DO + row_of_head * D, LSE + row_of_head,
-                DELTA + row_of_head, bounds, stride_qm, stride_qd, L, left_end, core_end, scale_log2,
+                DELTA + row_of_head, bounds, stride_qm, stride_qd, L, left_end, inner_end, scale_log2,
                 D, BLOCK_D, BLOCK_M, False, UPCAST)
             grad_k, grad_v = gradient_of_columns(
                 grad_k, grad_v, k, v, columns, queries, DO + row_of_head * D, LSE + row_of_head,
-                DELTA + row_of_head, bounds, stride_qm, stride_qd, L, core_end, high, scale_log2,
+                DELTA + row_of_head, bounds, stride_qm, stride_qd, L, inner_end, high, scale_log2,
                 D, BLOCK_D, BLOCK_M, True, UPCAST)
     own = ((batch * HK + key_head) * N + columns)[:, None] * D + offset_d[None, :]
     tl.store(DK + own, (grad_k * scale).to(DK.dtype.element_ty), mask=stored)

@@ -1,14 +1,14 @@
 """Forward kernel of interval attention: the online softmax over the column blocks that a block of rows sees.
 
-Vocabulary: a program owns BLOCK_M rows of one query head. Each of its intervals is walked in blocks of
-BLOCK_N columns, in three phases, because starts and ends never move back:
+A program computes BLOCK_M rows of one query head. It goes through each interval in blocks of BLOCK_N columns.
+Since starts and ends never move back, there are three phases:
 
-    left edge   columns that only the first rows see      masked
-    core        whole blocks that every row sees          no mask
-    right edge  what is left, up to the last row's end    masked
+    left boundary    columns that only the first rows see      masked
+    interior         whole blocks that every row sees          no mask
+    right boundary   the remaining ones, to the last row's end masked
 
-Columns outside are never read. A row that has seen nothing yet keeps m = -inf, and exponents are taken
-against 0 then, so that -inf - (-inf) does not arise.
+Columns outside are never read. A row that has seen no column yet keeps the maximum m = -inf; its exponents are
+then computed relative to 0, so that -inf - (-inf) does not occur.
 """
 
 import triton
@@ -17,27 +17,27 @@ import triton.language as tl
 
 @triton.jit
 def span_of_rows(BOUNDS, row_first, row_last, L):
-    """Where a block of rows begins, is full, stops being full, and ends: one interval's four columns."""
+    """First and last start, first and last end of an interval in a block of rows: all see [inner_low, inner_high)."""
     low = tl.load(BOUNDS + row_first)
-    core_low = tl.load(BOUNDS + row_last)
-    core_high = tl.load(BOUNDS + L + row_first)
+    inner_low = tl.load(BOUNDS + row_last)
+    inner_high = tl.load(BOUNDS + L + row_first)
     high = tl.load(BOUNDS + L + row_last)
-    return low, core_low, core_high, high
+    return low, inner_low, inner_high, high
 
 
 @triton.jit
-def split_phases(low, core_low, core_high, high, BLOCK: tl.constexpr):
-    """Ends of the left edge and of the core; without a whole core block all is right edge."""
-    blocks = tl.maximum(core_high - core_low, 0) // BLOCK
-    left_end = tl.where(blocks > 0, core_low, low)
-    core_end = tl.where(blocks > 0, core_low + blocks * BLOCK, low)
-    return left_end, core_end
+def split_phases(low, inner_low, inner_high, high, BLOCK: tl.constexpr):
+    """Ends of the left boundary and of the interior; without a whole interior block, all is right boundary."""
+    blocks = tl.maximum(inner_high - inner_low, 0) // BLOCK
+    left_end = tl.where(blocks > 0, inner_low, low)
+    inner_end = tl.where(blocks > 0, inner_low + blocks * BLOCK, low)
+    return left_end, inner_end
 
 
 @triton.jit
 def matmul(a, b, UPCAST: tl.constexpr):
     """a @ b, accumulated in float32; float32 operands are multiplied as they are, not rounded to TF32."""
-    if UPCAST:  # the interpreter multiplies the bit patterns of bfloat16
+    if UPCAST:  # the interpreter would multiply the bit patterns of bfloat16
         a = a.to(tl.float32)
         b = b.to(tl.float32)
     return tl.dot(a, b, input_precision="ieee")
@@ -45,7 +45,7 @@ def matmul(a, b, UPCAST: tl.constexpr):
 
 @triton.jit
 def fold(accumulator, row_sum, row_max, scores, v, MASKED: tl.constexpr, UPCAST: tl.constexpr):
-    """One step of the online softmax: scores (M, N) in units of log 2, with their values (N, D)."""
+    """Update the online softmax with a block of base-2 scores (M, N) and their values (N, D)."""
     new_max = tl.maximum(row_max, tl.max(scores, 1))
     reference = tl.where(new_max == float("-inf"), 0.0, new_max) if MASKED else new_max
     weights = tl.exp2(scores - reference[:, None])
@@ -61,7 +61,7 @@ def attend_columns(
     starts, ends, begin, end, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """Fold columns [begin, end) into the running softmax; `MASKED` phases test each row's own interval."""
+    """Update the online softmax with columns [begin, end); `MASKED` phases test each row's own interval."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
@@ -79,7 +79,7 @@ def attend_columns(
         else:
             k = tl.load(k_pointer)
             v = tl.load(v_pointer)
-        scores = matmul(q, k, UPCAST) * scale_log2  # (M, N), in units of log 2
+        scores = matmul(q, k, UPCAST) * scale_log2  # (M, N), base-2 exponents
         if MASKED:
             seen = (columns[None, :] >= starts[:, None]) & (columns[None, :] < ends[:, None]) & present[None, :]
             scores = tl.where(seen, scores, float("-inf"))
@@ -92,7 +92,7 @@ def interval_forward(
     Q, K, V, BOUNDS, OUT, LSE,  # (B, H, L, D), (B, Hk, N, D) x 2, (b, h, n, 2, L), (B, H, L, D), (B, H, L)
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
-    stride_bb, stride_bh, H, SHARE, L, scale_log2,
+    stride_bb, stride_bh, H, QUERIES_PER_KEY, L, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
@@ -102,8 +102,8 @@ def interval_forward(
     head = (tl.program_id(1) % H).to(tl.int64)
     Q += batch * stride_qb + head * stride_qh
     OUT += batch * stride_ob + head * stride_oh
-    K += batch * stride_kb + head // SHARE * stride_kh
-    V += batch * stride_vb + head // SHARE * stride_vh
+    K += batch * stride_kb + head // QUERIES_PER_KEY * stride_kh
+    V += batch * stride_vb + head // QUERIES_PER_KEY * stride_vh
     BOUNDS += batch * stride_bb + head * stride_bh
     row_first = block * BLOCK_M
     row_last = tl.minimum(row_first + BLOCK_M, L) - 1
@@ -118,8 +118,8 @@ def interval_forward(
     row_max = tl.full([BLOCK_M], float("-inf"), dtype=tl.float32)
     for interval in tl.static_range(INTERVALS):
         bounds = BOUNDS + interval * 2 * L
-        low, core_low, core_high, high = span_of_rows(bounds, row_first, row_last, L)
-        left_end, core_end = split_phases(low, core_low, core_high, high, BLOCK_N)
+        low, inner_low, inner_high, high = span_of_rows(bounds, row_first, row_last, L)
+        left_end, inner_end = split_phases(low, inner_low, inner_high, high, BLOCK_N)
         starts = tl.load(bounds + row_read)
         ends = tl.load(bounds + L + row_read)
         accumulator, row_sum, row_max = attend_columns(
@@ -127,10 +127,10 @@ def interval_forward(
             starts, ends, low, left_end, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
         accumulator, row_sum, row_max = attend_columns(
             accumulator, row_sum, row_max, q, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-            starts, ends, left_end, core_end, scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
+            starts, ends, left_end, inner_end, scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
         accumulator, row_sum, row_max = attend_columns(
             accumulator, row_sum, row_max, q, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-            starts, ends, core_end, high, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
+            starts, ends, inner_end, high, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
     out = accumulator / row_sum[:, None]
     stored = (rows < L)[:, None] & inside
     tl.store(OUT + rows[:, None].to(tl.int64) * stride_om + offset_d[None, :] * stride_od,

@@ -1,4 +1,4 @@
-"""What all launches share: where kernels run, what they take, and the buffers that they fill."""
+"""Common to all launches: where kernels run, which tensors they accept, and their output buffers."""
 
 import os
 
@@ -13,7 +13,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read once: Triton rea
 
 
 def check_tensor(name: str, x: Tensor) -> None:
-    """Raise ValueError unless the kernels take a tensor's dtype and head dimension, and run where it lies."""
+    """Raise ValueError unless the kernels support a tensor's dtype, head dimension and device."""
     if x.dtype not in KERNEL_DTYPES:
         raise ValueError(f"{name}: got {x.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
                          'float32, so take backend="dense" or "blocked" for float64')
@@ -24,7 +24,7 @@ def check_tensor(name: str, x: Tensor) -> None:
 
 
 def check_device(x: Tensor) -> None:
-    """Raise ValueError unless the kernels run where a tensor lies."""
+    """Raise ValueError unless the kernels can run on the device of a tensor."""
     if x.device.type != "cuda" and not INTERPRETED:
         raise ValueError(f'backend: got "triton" for tensors on {x.device.type}, wanted a GPU; set '
                          "TRITON_INTERPRET=1 before Python starts to interpret the kernels on the CPU, or take "
@@ -32,7 +32,7 @@ def check_device(x: Tensor) -> None:
 
 
 def backend_name() -> str:
-    """"cuda" or "hip": whose block sizes to take; the interpreter takes the former's."""
+    """Return "cuda" or "hip", which selects the block sizes; the interpreter uses those of "cuda"."""
     return "cuda" if INTERPRETED else driver.active.get_current_target().backend
 
 
@@ -42,5 +42,5 @@ def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None
 
 
 def upcast(dtype: torch.dtype) -> bool:
-    """Whether products need float32 operands: the interpreter multiplies the bit patterns of bfloat16."""
+    """Return whether products need float32 operands: the interpreter would multiply bit patterns of bfloat16."""
     return INTERPRETED and dtype == torch.bfloat16

@@ -1,7 +1,7 @@
-"""Two small kernels on the way to interval attention, for one head at a time: notebooks 01 and 06 read them.
+"""Two small kernels that lead to interval attention, for one head at a time; notebooks 01 and 06 explain them.
 
-The first shows a masked load: what a tile holds where it reaches beyond what may be read. The second adds the
-loop over column tiles with a running maximum and sum; `interval_forward` is the same loop with intervals.
+The first shows a masked load: what a tile contains where it reaches beyond the readable elements. The second adds
+the loop over column tiles with a running maximum and sum; `interval_forward` is the same loop with intervals.
 """
 
 import torch
@@ -25,7 +25,7 @@ def causal_softmax(
     row_read = tl.minimum(rows, L - 1)  # rows past the end repeat the last one and are not stored
     visible = columns[None, :] <= row_read[:, None]
     scores = tl.load(SCORES + row_read[:, None] * stride_sm + columns[None, :] * stride_sn,
-                     mask=visible, other=hidden)  # (M, N): memory is read where the mask is true, only there
+                     mask=visible, other=hidden)  # (M, N): memory is read only where the mask is true
     weights = tl.exp(scores - tl.max(scores, 1)[:, None])
     weights = weights / tl.sum(weights, 1)[:, None]
     inside = (rows < L)[:, None] & (columns < L)[None, :]
@@ -38,7 +38,7 @@ def online_softmax(
     stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, M, N, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """out = softmax(scale q K^T) V, every row over all N columns: one block of rows, tile by tile of columns."""
+    """out = softmax(scale q K^T) V over all N columns, for one block of rows, one tile of columns after another."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
@@ -54,7 +54,7 @@ def online_softmax(
                     mask=inside[:, None] & present[None, :], other=0.0)  # (D, N)
         v = tl.load(V + columns[:, None] * stride_vn + offset_d[None, :] * stride_vd,
                     mask=present[:, None] & inside[None, :], other=0.0)  # (N, D)
-        scores = matmul(q, k, UPCAST) * scale_log2  # (M, N), in units of log 2
+        scores = matmul(q, k, UPCAST) * scale_log2  # (M, N), base-2 exponents
         scores = tl.where(present[None, :], scores, float("-inf"))
         accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False, UPCAST)
     tl.store(OUT + rows[:, None] * D + offset_d[None, :], (accumulator / row_sum[:, None]).to(OUT.dtype.element_ty),
@@ -63,12 +63,12 @@ def online_softmax(
 
 
 def causal_weights(scores: Tensor, block_rows: int = 4, hidden: float = float("-inf")) -> Tensor:
-    """Softmax weights of full causal attention from its scores.
+    """Compute the softmax weights of full causal attention from its scores.
 
     Args:
-        scores: (L, L), float32, any strides; what stands above the diagonal is not read.
-        block_rows: rows of a program, a power of two.
-        hidden: what a score counts that is not read; anything but -inf is wrong.
+        scores: (L, L), float32, any strides; elements above the diagonal are not read.
+        block_rows: rows of each program, a power of two.
+        hidden: value of the scores that are not read; only -inf gives the correct weights.
 
     Returns:
         (L, L), float32, contiguous.
@@ -83,13 +83,13 @@ def causal_weights(scores: Tensor, block_rows: int = 4, hidden: float = float("-
 
 def online_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, block_rows: int = 16,
                      block_columns: int = 16) -> tuple[Tensor, Tensor]:
-    """Attention of every row over all columns, without a mask.
+    """Compute attention of every row over all columns, without a mask.
 
     Args:
         q: (M, D), fp16, bf16 or fp32, any strides.
         k, v: (N, D), any strides.
         scale: factor on the dot products.
-        block_rows, block_columns: of a tile, powers of two; a GPU's matrix units want at least 16 of each.
+        block_rows, block_columns: of a tile, powers of two; `tl.dot` needs at least 16 of each on a GPU.
 
     Returns:
         out (M, D) in q's dtype and lse (M,), natural log, float32.

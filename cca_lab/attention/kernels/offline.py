@@ -1,7 +1,7 @@
-"""Compiling the kernels for GPUs that are not here, exactly as their launchers would ask for it.
+"""Compiling the kernels for GPUs that this machine need not have, exactly as their launchers would.
 
-A stand-in for the driver names a target; launches then compile and do not run. What the assembler says about
-each kernel (registers, spills, shared memory) and which matrix instructions stand in it are its resources.
+A substitute for the GPU driver names a target; launches then compile and do not run. The resources of each kernel
+are what the compiler reports (registers, spills, shared memory) and the matrix instructions in its code.
 """
 
 import re
@@ -26,21 +26,21 @@ TARGETS = {"sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32
 SHARED_LIMIT = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448, "gfx942": 65_536}  # bytes a program
 MATRIX_INSTRUCTIONS = r"wgmma\.mma_async|tcgen05\.mma|mma\.sync|v_mfma_"
 HEAD_DIMS = (64, 128)
-# Bytes a thread may spill, where it may: the column kernel holds two accumulators and four operands at once.
+# Allowed spills, in bytes of a thread, 0 elsewhere: the column kernel holds two accumulators and four operands.
 SPILLS = {("interval_backward_columns", "sm_80", 64): 96, ("interval_backward_columns", "sm_90", 128): 32,
           ("interval_backward_columns", "sm_100", 128): 8, ("interval_backward_rows", "sm_100", 128): 8}
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one compiled kernel takes.
+    """The resources of one compiled kernel.
 
     Attributes:
-        kernel, target, dtype, head_dim: which one.
-        registers: of a thread.
-        spilled: bytes a thread spills to memory (stores).
-        shared: bytes of shared memory a program takes.
-        matrix_instructions: how many stand in the code, by name.
+        kernel, target, dtype, head_dim: the kernel and what it was compiled for.
+        registers: registers of a thread.
+        spilled: bytes that a thread spills to memory (stores).
+        shared: bytes of shared memory of a program.
+        matrix_instructions: number of matrix instructions in the code, by name.
     """
 
     kernel: str
@@ -54,7 +54,7 @@ class Resources:
 
 
 class _Driver:
-    """What Triton asks a driver while it compiles."""
+    """The part of a driver that Triton uses while it compiles."""
 
     def __init__(self, name: str) -> None:
         self.target, self.number = TARGETS[name], list(TARGETS).index(name)
@@ -63,7 +63,7 @@ class _Driver:
         return self.target
 
     def get_current_device(self) -> int:
-        return self.number  # kernels are kept by device, so each target is one of its own
+        return self.number  # kernels are cached by device, so each target is a separate device
 
     def get_current_stream(self, device: int) -> int:
         return 0
@@ -74,10 +74,10 @@ class _Driver:
 
 @contextmanager
 def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
-    """Let every launch compile for a target instead of running; yields (kernel name, compiled kernel) pairs.
+    """Make every launch compile for a target instead of running; yield a list of (kernel name, compiled kernel).
 
     Raises:
-        ValueError: under TRITON_INTERPRET=1, where kernels are not compiled.
+        ValueError: under TRITON_INTERPRET=1, which does not compile kernels.
     """
     if launch.INTERPRETED:
         raise ValueError("TRITON_INTERPRET: got 1, wanted it unset: interpreted kernels are not compiled")
@@ -101,7 +101,7 @@ def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
 
 
 def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
-    """Launch every kernel once, as a model of this head dimension would: CCA's two intervals, grouped queries."""
+    """Launch every kernel once with the head dimension, two intervals as CCA has, and grouped queries."""
     def tensor(heads: int, length: int) -> Tensor:
         return torch.zeros(1, heads, length, head_dim, dtype=dtype, requires_grad=True)
 
@@ -122,7 +122,7 @@ def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
 
 def resources(target: str, dtype: torch.dtype, head_dim: int,
               launch: Callable[[torch.dtype, int], None] = launch_everything) -> list[Resources]:
-    """Compile every kernel for a target and return what each takes, in the order of their launches."""
+    """Compile every kernel for a target and return the resources of each, in the order of the launches."""
     with compile_only(target) as compiled:
         launch(dtype, head_dim)
     name = str(dtype).removeprefix("torch.")
@@ -131,7 +131,7 @@ def resources(target: str, dtype: torch.dtype, head_dim: int,
 
 
 def _registers(code: Any, target: str) -> tuple[int, int]:
-    """Registers and spilled bytes of a thread, as the assembler reports them."""
+    """Return the registers and spilled bytes of a thread, as the assembler reports them."""
     if "amdgcn" in code.asm:
         text = code.asm["amdgcn"]
         return _number(r"\.vgpr_count:\s+(\d+)", text), 4 * _number(r"\.vgpr_spill_count:\s+(\d+)", text)
@@ -158,7 +158,7 @@ def _matrix(code: Any) -> dict[str, int]:
 
 
 def over_budget(found: Resources) -> list[str]:
-    """What a kernel takes beyond its budget: shared memory of the target, and spills that are not named here."""
+    """Return one line for each excess of a kernel: over the target's shared memory, or over the allowed spills."""
     limit, spills = SHARED_LIMIT[found.target], SPILLS.get((found.kernel, found.target, found.head_dim), 0)
     where = f"{found.kernel} on {found.target}, head dim {found.head_dim}"
     problems = [f"{where}: {found.shared} bytes of shared memory, the target has {limit}"] * (found.shared > limit)

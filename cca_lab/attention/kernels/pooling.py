@@ -1,4 +1,4 @@
-"""Group pooling on the Triton rung: launches the kernels and gives autograd their gradients."""
+"""Group pooling on the Triton backend: launches the kernels and passes their gradients to autograd."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ WARPS = {16: 1, 32: 1, 64: 2}  # by padded head dim, else 4: a group is one smal
 
 def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
                        turn: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Pool the first `count` groups with softmax weights from each group's last query, differentiably.
+    """Pool the first `count` groups with softmax weights from each group's last query; differentiable once.
 
     Args:
         q: (B, H, L, D), any strides.
@@ -24,14 +24,14 @@ def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, 
         group: g.
         count: M, groups to pool; at least 1.
         scale: factor on the dot products.
-        turn: cosine and sine of the angle from each token to its group's middle, (1 or B, M g, D), float32;
-            None leaves keys as they are.
+        turn: cos and sin of the angle from each token to its group's middle, (1 or B, M g, D), float32;
+            None does not rotate the keys.
 
     Returns:
         Core keys and core values, (B, Hk, M, D) each, in the dtype of k.
 
     Raises:
-        ValueError: for a dtype, head dimension or device with which the kernels do not run.
+        ValueError: for a dtype, head dimension or device that the kernels do not support.
     """
     launch.check_tensor("k", k)
     return _TritonPooling.apply(q, k, v, group, count, scale, turn)
@@ -57,7 +57,7 @@ class _TritonPooling(torch.autograd.Function):
         refuse_second_derivative("pooling on the Triton kernels")
         q, k, v = ctx.saved_tensors
         batch, key_heads, length, head_dim = k.shape
-        grads = [launch.new_output(x.shape, x).zero_() for x in (q, k, v)]  # rows that judge nothing, the tail
+        grads = [launch.new_output(x.shape, x).zero_() for x in (q, k, v)]  # queries that pool nothing, tail
         pooling_backward[(ctx.count, batch * key_heads)](
             q, k, v, *_tables(q, ctx.turn), grad_core_k.contiguous(), grad_core_v.contiguous(), *grads,
             *_arguments(q, k, v, ctx.turn), ctx.count, length, ctx.scale,
@@ -66,7 +66,7 @@ class _TritonPooling(torch.autograd.Function):
 
 
 def _tables(q: Tensor, turn: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-    """The tables, or q in their place: a pointer that is not followed."""
+    """Return the tables, or q in their place: the kernel then never reads that pointer."""
     return (q, q) if turn is None else turn
 
 

@@ -1,11 +1,11 @@
 """Kernels that pool each group of g tokens into one key and one value, and their gradients.
 
     phi = softmax_t(scale * qbar . k_t)     qbar: the group's last query, averaged over the query heads
-    core_k = sum_t phi_t R_t k_t            R_t turns a rotated key from its own to the middle position
+    core_k = sum_t phi_t R_t k_t            R_t re-rotates a key from its own to the middle position
     core_v = sum_t phi_t v_t
 
-One program owns one group of one KV head; its g tokens are the rows of one tile, padded to a power of two.
-R_t mixes the two halves of a key: (R k)[d] = cos[d] k[d] + sign[d] sin[d] k[other half], so a tile loads the
+One program computes one group of one KV head; its g tokens are the rows of one tile, padded to a power of two.
+R_t combines the two halves of a key: (R k)[d] = cos[d] k[d] + sign[d] sin[d] k[other half], so the program loads the
 keys a second time with their halves exchanged.
 """
 
@@ -21,13 +21,14 @@ def load_group(X, first, token, inside, offset_d, stride_n, stride_d):
 
 
 @triton.jit
-def mean_query(Q, row, offset_d, stride_qh, stride_qn, stride_qd, SHARE, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """The query at `row`, averaged over the SHARE heads of a KV head, (D,)."""
+def mean_query(Q, row, offset_d, stride_qh, stride_qn, stride_qd, QUERIES_PER_KEY,
+               D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The query at `row`, averaged over the query heads of a KV head, (D,)."""
     total = tl.zeros([BLOCK_D], dtype=tl.float32)
-    for head in range(SHARE):
+    for head in range(QUERIES_PER_KEY):
         total += tl.load(Q + head * stride_qh + row.to(tl.int64) * stride_qn + offset_d * stride_qd,
                          mask=offset_d < D, other=0.0).to(tl.float32)
-    return total / SHARE
+    return total / QUERIES_PER_KEY
 
 
 @triton.jit
@@ -41,7 +42,7 @@ def group_weights(k, query, token, scale, GROUP: tl.constexpr):
 
 @triton.jit
 def turned(k, K, COS, SIN, first, token, inside, offset_d, stride_n, stride_d, D: tl.constexpr):
-    """R_t k_t of each token, (T, D); COS and SIN hold the relative angle to the group's middle, (tokens, D)."""
+    """R_t k_t of each token, (T, D); COS and SIN hold the angle from each token to its group's middle, (tokens, D)."""
     half = D // 2
     other = tl.where(offset_d < half, offset_d + half, offset_d - half)
     sign = tl.where(offset_d < half, -1.0, 1.0)[None, :]
@@ -56,14 +57,14 @@ def turned(k, K, COS, SIN, first, token, inside, offset_d, stride_n, stride_d, D
 def pooling_forward(
     Q, K, V, COS, SIN, CORE_K, CORE_V,  # (B, H, L, D), (B, Hk, L, D) x 2, (b, tokens, D) x 2, (B, Hk, M, D) x 2
     stride_qb, stride_qh, stride_qn, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_rb, HK, SHARE, M, scale,
+    stride_vb, stride_vh, stride_vn, stride_vd, stride_rb, HK, QUERIES_PER_KEY, M, scale,
     D: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr, BLOCK_T: tl.constexpr, ROTATED: tl.constexpr,
 ):
     """Core key and core value of one group."""
     group = tl.program_id(0)
     batch = (tl.program_id(1) // HK).to(tl.int64)
     key_head = (tl.program_id(1) % HK).to(tl.int64)
-    Q += batch * stride_qb + key_head * SHARE * stride_qh
+    Q += batch * stride_qb + key_head * QUERIES_PER_KEY * stride_qh
     K += batch * stride_kb + key_head * stride_kh
     V += batch * stride_vb + key_head * stride_vh
     first = group * GROUP
@@ -72,7 +73,7 @@ def pooling_forward(
     inside = (token < GROUP)[:, None] & (offset_d < D)[None, :]
     k = load_group(K, first, token, inside, offset_d, stride_kn, stride_kd)
     v = load_group(V, first, token, inside, offset_d, stride_vn, stride_vd)
-    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd, SHARE, D, BLOCK_D)
+    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd, QUERIES_PER_KEY, D, BLOCK_D)
     phi = group_weights(k, query, token, scale, GROUP)
     if ROTATED:
         k = turned(k, K, COS + batch * stride_rb, SIN + batch * stride_rb, first, token, inside, offset_d,
@@ -86,14 +87,14 @@ def pooling_forward(
 def pooling_backward(
     Q, K, V, COS, SIN, D_CORE_K, D_CORE_V, DQ, DK, DV,  # DQ (B, H, L, D), DK, DV (B, Hk, L, D), zeros, contiguous
     stride_qb, stride_qh, stride_qn, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_rb, HK, SHARE, M, L, scale,
+    stride_vb, stride_vh, stride_vn, stride_vd, stride_rb, HK, QUERIES_PER_KEY, M, L, scale,
     D: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr, BLOCK_T: tl.constexpr, ROTATED: tl.constexpr,
 ):
     """Gradients of one group: dphi_t = dcore_k . R_t k_t + dcore_v . v_t, then back through the softmax."""
     group = tl.program_id(0)
     batch = (tl.program_id(1) // HK).to(tl.int64)
     key_head = (tl.program_id(1) % HK).to(tl.int64)
-    Q += batch * stride_qb + key_head * SHARE * stride_qh
+    Q += batch * stride_qb + key_head * QUERIES_PER_KEY * stride_qh
     K += batch * stride_kb + key_head * stride_kh
     V += batch * stride_vb + key_head * stride_vh
     COS += batch * stride_rb
@@ -105,7 +106,7 @@ def pooling_backward(
     inside = (token < GROUP)[:, None] & present[None, :]
     k = load_group(K, first, token, inside, offset_d, stride_kn, stride_kd)
     v = load_group(V, first, token, inside, offset_d, stride_vn, stride_vd)
-    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd, SHARE, D, BLOCK_D)
+    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd, QUERIES_PER_KEY, D, BLOCK_D)
     phi = group_weights(k, query, token, scale, GROUP)
     own = (tl.program_id(1).to(tl.int64) * M + group) * D
     grad_core_k = tl.load(D_CORE_K + own + offset_d, mask=present, other=0.0).to(tl.float32)
@@ -121,9 +122,9 @@ def pooling_backward(
     row = (tl.program_id(1).to(tl.int64) * L + first + token)[:, None] * D + offset_d[None, :]
     tl.store(DK + row, grad_k.to(DK.dtype.element_ty), mask=inside)
     tl.store(DV + row, (phi[:, None] * grad_core_v[None, :]).to(DV.dtype.element_ty), mask=inside)
-    grad_query = tl.sum(grad_logits[:, None] * k, 0) / SHARE
-    for head in range(SHARE):
-        query_row = ((tl.program_id(1).to(tl.int64) * SHARE + head) * L + first + GROUP - 1) * D + offset_d
+    grad_query = tl.sum(grad_logits[:, None] * k, 0) / QUERIES_PER_KEY
+    for head in range(QUERIES_PER_KEY):
+        query_row = ((tl.program_id(1).to(tl.int64) * QUERIES_PER_KEY + head) * L + first + GROUP - 1) * D + offset_d
         tl.store(DQ + query_row, grad_query.to(DQ.dtype.element_ty), mask=present)
 
 

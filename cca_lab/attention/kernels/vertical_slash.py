@@ -4,9 +4,9 @@ Row i of block m = floor(i / B) reads token t <= i if t is a chosen column, or i
 chosen diagonal o (Jiang et al., "MInference 1.0", NeurIPS 2024, Section 3). Seen from mB, the ranges of all
 diagonals are the same for every block, so they are merged once for each head:
 
-    ranges    [lo, hi) + mB, disjoint; walked as the interval kernel walks its columns
-    columns   gathered, those left out that lie in a range of the block, so that no pair counts twice:
-              `covered` says it of each distance mB - t
+    ranges    [lo, hi) + mB, disjoint; read as the interval kernel reads its columns
+    columns   gathered, without those in a range of the block, so that no pair counts twice:
+              `covered` marks the distances mB - t that lie in a range
 """
 
 import torch
@@ -25,7 +25,7 @@ def attend_gathered(
     rows, block_first, count, WIDTH, scale_log2,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """Fold the first `count` chosen columns into the running softmax, without those that a range holds."""
+    """Update the online softmax with the first `count` chosen columns, without those that lie in a range."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
@@ -49,10 +49,11 @@ def vertical_slash_forward(
     Q, K, V, RANGES, RANGE_COUNT, COLUMNS, COLUMN_COUNT, COVERED, OUT,
     # (B, H, L, D), (B, Hk, L, D) x 2, (B, H, S, 2), (B, H), (B, H, V), (B, H, blocks), (B, H, L + W), (B, H, L, D)
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, H, SHARE, L, WIDTH, TILES, SLASH, VERTICAL, BLOCKS, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
+    stride_vb, stride_vh, stride_vn, stride_vd, H, QUERIES_PER_KEY, L, WIDTH, TILES, SLASH, VERTICAL, BLOCKS,
+    scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
-    """One tile of the rows of one block of the pattern, in one query head."""
+    """One tile of rows in one block of the pattern, for one query head."""
     program = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows see most: they start first
     block = program // TILES
     block_first = block * WIDTH
@@ -64,8 +65,8 @@ def vertical_slash_forward(
     batch = pair // H
     head = pair % H
     Q += batch * stride_qb + head * stride_qh
-    K += batch * stride_kb + head // SHARE * stride_kh
-    V += batch * stride_vb + head // SHARE * stride_vh
+    K += batch * stride_kb + head // QUERIES_PER_KEY * stride_kh
+    V += batch * stride_vb + head // QUERIES_PER_KEY * stride_vh
     rows = row_first + tl.arange(0, BLOCK_M)
     row_read = tl.minimum(rows, row_end - 1)  # rows past the end repeat the last one and are not stored
     offset_d = tl.arange(0, BLOCK_D)
@@ -79,13 +80,13 @@ def vertical_slash_forward(
         span = RANGES + (pair * SLASH + index) * 2
         low = tl.maximum(block_first + tl.load(span), 0)
         high = tl.minimum(block_first + tl.load(span + 1), row_end)
-        left_end, core_end = split_phases(low, low, tl.minimum(high, row_first + 1), high, BLOCK_N)
+        left_end, inner_end = split_phases(low, low, tl.minimum(high, row_first + 1), high, BLOCK_N)
         accumulator, row_sum, row_max = attend_columns(
             accumulator, row_sum, row_max, q, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-            row_read * 0, row_read + 1, left_end, core_end, scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
+            row_read * 0, row_read + 1, left_end, inner_end, scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
         accumulator, row_sum, row_max = attend_columns(
             accumulator, row_sum, row_max, q, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-            row_read * 0, row_read + 1, core_end, high, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
+            row_read * 0, row_read + 1, inner_end, high, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
     accumulator, row_sum, row_max = attend_gathered(
         accumulator, row_sum, row_max, q, K, V, COLUMNS + pair * VERTICAL, COVERED + pair * (L + WIDTH),
         stride_kn, stride_kd, stride_vn, stride_vd, row_read, block_first,
@@ -102,15 +103,15 @@ def triton_vertical_slash(q: Tensor, k: Tensor, v: Tensor, columns: Tensor, offs
     Args:
         q: (B, H, L, D), fp16, bf16 or fp32, any strides.
         k, v: (B, Hk, L, D), any strides.
-        columns, offsets: the choice, int64 (B, H, V) and (B, H, S), ascending; diagonal 0 is chosen.
-        width: B, rows of a block, and width of a diagonal for them.
+        columns, offsets: chosen columns and diagonals, int64 (B, H, V) and (B, H, S), ascending; diagonal 0 is chosen.
+        width: B, the rows of a block and the width of a diagonal.
         scale: factor on the dot products.
 
     Returns:
         (B, H, L, D) in q's dtype.
 
     Raises:
-        ValueError: for a choice by which a row need not read itself, and where the kernels do not run.
+        ValueError: if diagonal 0 is not chosen in some head, or the kernels cannot run here.
     """
     launch.check_tensor("q", q)
     if bool((offsets[..., 0] != 0).any()):
@@ -120,7 +121,7 @@ def triton_vertical_slash(q: Tensor, k: Tensor, v: Tensor, columns: Tensor, offs
     blocks = vertical_slash_blocks(width, head_dim, q.element_size(), launch.backend_name())
     count, tiles = triton.cdiv(length, width), triton.cdiv(width, blocks.rows)
     ranges, range_count = ranges_of(offsets, width)
-    last = (torch.arange(1, count + 1, device=q.device) * width).clamp(max=length) - 1  # row of each block
+    last = (torch.arange(1, count + 1, device=q.device) * width).clamp(max=length) - 1  # last row of each block
     column_count = torch.searchsorted(columns.contiguous(), last.expand(batch, heads, -1).contiguous(), right=True)
     index = ranges, range_count, columns, column_count, covered_distances(offsets, width, length)
     out = launch.new_output(q.shape, q)
@@ -139,23 +140,23 @@ def ranges_of(offsets: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
     Args:
         offsets: int64 (B, H, S), ascending.
-        width: of a diagonal.
+        width: width of a diagonal.
 
     Returns:
-        [lo, hi) of each range, ascending, (B, H, S, 2), and how many there are, (B, H).
+        [lo, hi) of each range, ascending, (B, H, S, 2), and the number of ranges, (B, H).
     """
     starts = -offsets.flip(-1)
     apart = torch.diff(starts, dim=-1) > width                                  # (B, H, S - 1)
-    number = torch.nn.functional.pad(apart.cumsum(-1), (1, 0))                  # of the range a diagonal is in
+    number = torch.nn.functional.pad(apart.cumsum(-1), (1, 0))                  # index of a diagonal's range
     low = torch.zeros_like(starts).scatter_reduce(-1, number, starts, "amin", include_self=False)
     high = torch.zeros_like(starts).scatter_reduce(-1, number, starts + width, "amax", include_self=False)
     return torch.stack([low, high], dim=-1), number[..., -1] + 1
 
 
 def covered_distances(offsets: Tensor, width: int, length: int) -> Tensor:
-    """For each distance d = mB - t from -(B - 1) on, whether t lies in a range of block m, bool (B, H, L + B).
+    """Return for each distance d = mB - t >= -(B - 1) whether t lies in a range of block m, bool (B, H, L + B).
 
-    That is the case if a chosen diagonal lies in [d, d + B).
+    That is the case if a chosen diagonal o satisfies d <= o < d + B.
     """
     size = length + width
     hits = torch.zeros(*offsets.shape[:2], size + 1, dtype=torch.int64, device=offsets.device)

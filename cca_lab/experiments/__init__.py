@@ -1,0 +1,1 @@
+"""What the commands run on models: training, measuring, comparing, and the files they leave."""

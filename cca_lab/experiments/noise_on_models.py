@@ -1,0 +1,183 @@
+"""Figure 3b of DGA on a real model: how far noise in the attention moves the next-token distribution.
+
+    KL(p || p') = sum_w p(w) (ln p(w) - ln p'(w)),   p without noise, p' with it, averaged over positions
+
+Differs from the paper, which does not say where or how noise is added: two sites are measured, with Gaussian noise.
+  * "keys": isotropic noise on every key as it arrives, of such a size that a token's logit gets noise of standard
+    deviation sigma (root mean square over the queries of a head). A quantised cache adds such noise; pooling
+    averages it (model "softmax" of `noise_models`). It is defined for every mechanism.
+  * "logits": noise of standard deviation sigma on every logit that enters a softmax; a pooled token has one logit
+    (model "pooled"). The pooling weights get no noise.
+  * "keys, choice kept": as "keys", for mechanisms that choose tokens; the tokens are chosen without noise.
+Each mechanism is compared with itself without noise.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from cca_lab.mechanisms import Mechanism, columns
+from cca_lab.models.evaluate import Estimate, bootstrap_mean
+from cca_lab.models.interface import MODULE, ROTATION
+from cca_lab.models.plugin import attention_of
+
+KEPT = "keys, choice kept"
+SITES = ("keys", "logits", KEPT)
+NOISY = "cca_lab_noise"  # name under which transformers knows the attention with noise
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Where noise is added, and how much.
+
+    Attributes:
+        site: one of SITES.
+        sigma: standard deviation of the noise on the logit of a token.
+        seed: seed of the draws; successive forwards under `added` continue one random stream.
+    """
+
+    site: str
+    sigma: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.site not in SITES:
+            raise ValueError(f"site: got {self.site!r}, wanted one of {', '.join(SITES)}")
+        if not self.sigma >= 0:
+            raise ValueError(f"sigma: got {self.sigma}, wanted 0 or more")
+
+
+@contextmanager
+def added(model: PreTrainedModel, noise: Noise, kept: dict[int, Any] | None = None) -> Iterator[None]:
+    """Add noise to the attention of every layer within the context; the attention is restored afterwards.
+
+    Args:
+        model: a model whose attention has the noise's site, see `sites_of`.
+        noise: the noise to add.
+        kept: for site KEPT, the choice of each layer; a layer without one chooses, and stores its choice here.
+
+    Raises:
+        ValueError: for a site that the model's attention does not have.
+    """
+    mechanism = attention_of(model)
+    if noise.site not in sites_of(mechanism):
+        raise ValueError(f"site: got {noise.site!r} for {mechanism.name!r} attention, wanted one of "
+                         f"{sites_of(mechanism)}; noise on keys works for every mechanism")
+    before = model.config._attn_implementation
+    generator = torch.Generator(model.device).manual_seed(noise.seed)
+    if noise.site == "logits":
+        form = partial(_on_logits, mechanism)
+    else:
+        chosen = partial(_with_choice, mechanism, {} if kept is None else kept)
+        form = partial(_on_keys, ALL_ATTENTION_FUNCTIONS[before] if noise.site == "keys" else chosen)
+    AttentionInterface.register(NOISY, partial(form, noise.sigma, generator))
+    AttentionMaskInterface.register(NOISY, ALL_MASK_ATTENTION_FUNCTIONS[before])
+    try:
+        model.set_attn_implementation(NOISY)
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def sites_of(mechanism: Mechanism) -> tuple[str, ...]:
+    """Return the sites at which noise can be added to a mechanism."""
+    return ("keys", "logits", *([KEPT] if mechanism.chooses else []))
+
+
+def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: nn.Module, query: Tensor, key: Tensor,
+                 value: Tensor, attention_mask: Tensor | None, scaling: float, **kwargs) -> tuple[Tensor, None]:
+    layer = module.layer_idx
+    if layer not in kept:
+        kept[layer] = mechanism.select(query, key, scale=scaling)
+    output = mechanism.attention(query, key, value, scale=scaling, rotation=kwargs.get(ROTATION),
+                                 selection=kept[layer], module=getattr(module, MODULE, None))
+    return output.transpose(1, 2), None
+
+
+def _on_keys(attend, sigma: float, generator: torch.Generator, module: nn.Module, query: Tensor, key: Tensor,
+             value: Tensor, attention_mask: Tensor | None, scaling: float | None = None,
+             **kwargs) -> tuple[Tensor, Tensor | None]:
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    lengths = query.square().sum(-1).unflatten(1, (key.shape[1], -1)).mean((0, 2, 3)).sqrt()       # (Hk,)
+    size = (sigma / (scale * lengths))[:, None, None]
+    draw = torch.randn(key.shape, generator=generator, device=key.device, dtype=key.dtype)
+    return attend(module, query, key + size * draw, value, attention_mask, scaling=scaling, **kwargs)
+
+
+def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, module: nn.Module, query: Tensor,
+               key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None,
+               **kwargs) -> tuple[Tensor, None]:
+    call = mechanism.call(query, key, value, scaling, kwargs.get(ROTATION), None, getattr(module, MODULE, None))
+    output = noisy_attention(mechanism.columns(query, key, value, call), call.scale, sigma, generator)
+    return output.transpose(1, 2), None
+
+
+def noisy_attention(parts: Sequence[columns.Columns], scale: float, sigma: float,
+                    generator: torch.Generator) -> Tensor:
+    """Return softmax(scale q K^T + sigma eta) V over each row's visible columns, eta iid N(0, 1), (B, H, L, D)."""
+    if sigma == 0:
+        return columns.attend(parts, scale, "auto")
+    logits = columns.logits(parts, scale)                           # (B, H, L, N)
+    draw = torch.randn(logits.shape, generator=generator, device=logits.device, dtype=logits.dtype)
+    return columns.weigh(parts, torch.softmax(logits + sigma * draw, dim=-1))
+
+
+@torch.no_grad()
+def log_probabilities(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
+    """Return the log-probability of each next token, (B, L, V) float32."""
+    return torch.log_softmax(model(input_ids=input_ids, use_cache=False).logits.float(), dim=-1)
+
+
+def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise, clean: Tensor | None = None) -> Tensor:
+    """Return KL(p || p') of the next-token distribution, averaged over the positions of each row.
+
+    Args:
+        model: in evaluation mode, under any attention.
+        input_ids: (B, L).
+        noise: the noise to add.
+        clean: ln p (B, L, V) from `log_probabilities` without noise; None to compute it here.
+
+    Returns:
+        (B,) in nats.
+    """
+    clean = log_probabilities(model, input_ids) if clean is None else clean
+    kept: dict[int, Any] = {}
+    if noise.site == KEPT:
+        with added(model, Noise(KEPT, 0.0), kept):  # only to store the choice
+            log_probabilities(model, input_ids)
+    with added(model, noise, kept):
+        noisy = log_probabilities(model, input_ids)
+    return (clean.exp() * (clean - noisy)).sum(-1).mean(-1)
+
+
+def divergences(model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[float], seeds: Sequence[int],
+                sites: Sequence[str] | None = None) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
+    """Measure the divergence for each site and strength of noise.
+
+    Args:
+        model: in evaluation mode, under any attention.
+        input_ids: (B, L), the texts, the same for all mechanisms that are compared.
+        sigmas: standard deviations.
+        seeds: seeds of the noise.
+        sites: where to add it; None for every site that the attention has.
+
+    Returns:
+        By site and sigma, in nats: the mean over texts (each the mean over seeds) with its bootstrap interval
+        over texts, and the mean of every seed.
+    """
+    clean, sites = log_probabilities(model, input_ids), sites or sites_of(attention_of(model))
+    found: dict[str, dict[float, tuple[Estimate, list[float]]]] = {site: {} for site in sites}
+    for site in sites:
+        for sigma in sigmas:
+            drawn = [divergence(model, input_ids, Noise(site, sigma, seed), clean) for seed in seeds]
+            drawn = torch.stack(drawn).double().cpu()               # (seeds, B)
+            found[site][sigma] = bootstrap_mean(drawn.mean(0).numpy()), drawn.mean(1).tolist()
+    return found

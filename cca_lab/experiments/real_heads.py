@@ -1,0 +1,204 @@
+"""P_sparse on the heads of a trained model, and the prediction for independent Gaussian logits of the same spread.
+
+The row of length L is the query at token L, which attends to L tokens (DGA, Section 6.2 and Appendix C.4). Its
+logits are, up to a constant, the logarithms of its weights, so queries and keys are not needed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cca_lab import analysis
+from cca_lab.models import attention_maps
+from cca_lab.theory.sparsity.limit import length_for
+from cca_lab.theory.sparsity.logits import gaussian
+
+RATES = (0.05, 0.02, 0.01)  # those of the paper's Figures 2(b), 2(c) and 7
+SHORTEST, LONGEST, STEP = 100, 1000, 16
+TARGET = 0.95
+
+
+@dataclass(frozen=True)
+class HeadRows:
+    """Statistics of single rows, (texts, layers, H, n) float64 each, n lengths.
+
+    Attributes:
+        lengths: (n,) int64, the number of tokens each row attends to.
+        largest: the largest weight.
+        k90: number of keys with 90 % of the weight.
+        effective: effective number of tokens, exp of the entropy.
+        variance: variance of the row's logits, over its tokens.
+        zeros: share of weights that are 0 in the model's precision; the variance leaves them out.
+    """
+
+    lengths: Tensor
+    largest: Tensor
+    k90: Tensor
+    effective: Tensor
+    variance: Tensor
+    zeros: Tensor
+
+    def p_sparse(self, rho: float) -> Tensor:
+        """Return the share of texts whose row is rho-sparse, (layers, H, n); see `p_sparse`."""
+        return p_sparse(self.largest, self.lengths, rho)
+
+    @property
+    def tau(self) -> Tensor:
+        """The spread of each head's logits, (layers, H): the root of the mean variance within a row.
+
+        Over all texts and lengths. It is the standard deviation that a Gaussian law of the logits would
+        have; a row's mean cancels in the softmax, so only the spread within a row counts.
+        """
+        return self.variance.mean(dim=(0, -1)).sqrt()
+
+    @property
+    def tau_entropy(self) -> Tensor:
+        """The tau of a long Gaussian row with the head's entropy, (layers, H): tau^2 / 2 = ln L - H.
+
+        Not in the paper. The variance includes the spread among tokens of negligible weight; the entropy
+        depends only on tokens that carry weight. Mean over texts and lengths; at most sqrt(2 ln L).
+        """
+        return (2 * (self.lengths.double().log() - self.effective.log()).mean(dim=(0, -1))).sqrt()
+
+
+def p_sparse(largest: Tensor, lengths: Tensor, rho: float) -> Tensor:
+    """Estimate P_sparse(L, rho) by the share of texts with a weight over 1/(L rho) (DGA, Theorem 1).
+
+    Args:
+        largest: (texts, ..., n) largest weight of each row.
+        lengths: (n,) tokens each row attends to.
+        rho: the sparse rate.
+
+    Returns:
+        (..., n) float64; 0 wherever L rho <= 1, for any model.
+    """
+    return (largest.double() * lengths * rho > 1).double().mean(dim=0)
+
+
+def row_lengths(context: int) -> Tensor:
+    """Return the lengths to measure: 100, 116, ... up to the context, at most 1000, which is the last one.
+
+    Raises:
+        ValueError: if the context is at most 100 tokens.
+    """
+    last = min(LONGEST, context)
+    if last <= SHORTEST:
+        raise ValueError(f"context: got {context} tokens, wanted over {SHORTEST}, where the paper's curves start; "
+                         "use a model or a length that reads more")
+    return torch.tensor([*range(SHORTEST, last, STEP), last])
+
+
+def row_statistics(maps: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+    """Return the statistics of some rows of maps: largest, k90, effective tokens, variance, share of zeros.
+
+    Args:
+        maps: (..., L, L) causal maps whose rows sum to 1.
+        lengths: (n,) row lengths, each from 2 to L.
+
+    Returns:
+        Five tensors (..., n) float64, as in `HeadRows`.
+    """
+    rows = maps[..., lengths - 1, :].double()  # (..., n, L)
+    readable = torch.arange(maps.shape[-1]) < lengths[:, None]  # (n, L)
+    known = readable & (rows > 0)
+    count = known.sum(dim=-1)  # (..., n)
+    logits = torch.where(known, rows, 1.0).log()  # 0 where the weight is left out
+    mean = logits.sum(dim=-1) / count
+    squares = torch.where(known, logits - mean[..., None], 0.0).square()
+    return (rows.amax(dim=-1), analysis.k90(rows).double(), analysis.effective_tokens(rows),
+            squares.sum(dim=-1) / count, 1 - count / lengths)
+
+
+def measure(model: PreTrainedModel, texts: Tensor, lengths: Tensor | None = None,
+            progress: Callable[[float, str], None] | None = None) -> HeadRows:
+    """Measure the rows of every head on texts.
+
+    Args:
+        model: a causal language model with full attention.
+        texts: (count, length) token ids.
+        lengths: (n,) rows to measure, 2 to `length`; by default those of `row_lengths`.
+        progress: called as progress(texts done, "") after each text.
+
+    Raises:
+        ValueError: for a length below 2 or over that of the texts.
+    """
+    lengths = row_lengths(texts.shape[1]) if lengths is None else lengths
+    if lengths.min() < 2 or lengths.max() > texts.shape[1]:
+        raise ValueError(f"lengths: got {lengths.min()} to {lengths.max()}, wanted 2 to {texts.shape[1]}, the length "
+                         "of the texts")
+    found = []
+    for done, text in enumerate(texts, start=1):
+        found.append(row_statistics(attention_maps(model, text).cpu(), lengths))
+        if progress:
+            progress(done, "")
+    return HeadRows(lengths, *(torch.stack(values) for values in zip(*found, strict=True)))
+
+
+def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
+    """Cut evenly spaced texts from a stream of token ids.
+
+    Args:
+        stream: (n,) token ids.
+        count: number of texts; at most n // length are cut.
+        length: tokens per text.
+
+    Returns:
+        (count, length) token ids.
+
+    Raises:
+        ValueError: if the stream is too short for one text, or count is below 1.
+    """
+    if count < 1 or len(stream) < length:
+        raise ValueError(f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at least 1 "
+                         "and a stream that holds it; give more text or a shorter length")
+    starts = torch.linspace(0, len(stream) - length, min(count, len(stream) // length)).long()
+    return stream[starts[:, None] + torch.arange(length)]
+
+
+def measured_length(shares: Sequence[float], lengths: Sequence[int], target: float = TARGET) -> int | None:
+    """Return the first length from which P_sparse stays at `target` or more; None if there is none.
+
+    Args:
+        shares: (n,) P_sparse by length.
+        lengths: (n,) increasing.
+    """
+    reached = None
+    for share, length in zip(shares, lengths, strict=True):
+        if share < target:
+            reached = None
+        elif reached is None:
+            reached = int(length)
+    return reached
+
+
+def predicted_length(tau: float, rho: float, target: float = TARGET) -> int | None:
+    """Return the L at which iid N(0, tau^2) logits reach `target`; None if it exceeds 300 million."""
+    length = length_for(gaussian(tau), rho, target) if tau > 0 else inf
+    return int(length) if length < inf else None
+
+
+def head_report(rows: HeadRows, layer: int, head: int, rates: Sequence[float] = RATES) -> dict:
+    """Return the published numbers of one head, as JSON values; curves have one number per length.
+
+    "l95" has the length for 95 % as measured, and as predicted with either tau; null if there is none.
+    """
+    def curve(values: Tensor) -> list[float]:
+        return [round(value, 4) for value in values.tolist()]
+
+    taus = {"tau": rows.tau[layer, head].item(), "tau_entropy": rows.tau_entropy[layer, head].item()}
+    shares = {rho: rows.p_sparse(rho)[layer, head] for rho in rates}
+    return {
+        "layer": layer, "head": head, **{name: round(tau, 4) for name, tau in taus.items()},
+        "zeros": round(rows.zeros[:, layer, head].mean().item(), 6),
+        "largest": curve(rows.largest[:, layer, head].mean(dim=0)),
+        "k90": curve(rows.k90[:, layer, head].mean(dim=0)),
+        "effective_tokens": curve(rows.effective[:, layer, head].mean(dim=0)),
+        "p_sparse": {str(rho): curve(values) for rho, values in shares.items()},
+        "l95": {str(rho): {**{name: predicted_length(tau, rho) for name, tau in taus.items()},
+                           "measured": measured_length(values.tolist(), rows.lengths.tolist())}
+                for rho, values in shares.items()},
+    }

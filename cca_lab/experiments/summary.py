@@ -1,0 +1,111 @@
+"""Trials averaged over their seeds."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+COLUMNS = ("seeds", "perplexity", "over the base's", "8 tokens a document", "its worst offset",
+           "5-20 tokens a document")
+SEED = re.compile(r", seed \d+$")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean with its range over the seeds; for a single measurement, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def percent(self) -> str:
+        """Write a share as a percentage with its range."""
+        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+
+    def number(self, digits: int) -> str:
+        """Write a number with its range."""
+        return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The trials of one setting.
+
+    Attributes:
+        rows: their measurements, one per seed.
+    """
+
+    rows: list[dict]
+
+    def _spread(self, estimates: list[dict]) -> Spread:
+        if len(estimates) == 1:
+            return Spread(*(estimates[0][key] for key in ("value", "low", "high")))
+        values = [estimate["value"] for estimate in estimates]
+        return Spread(float(np.mean(values)), min(values), max(values))
+
+    @property
+    def perplexity(self) -> Spread:
+        """The perplexity on the held-out text."""
+        return self._spread([row["perplexity"] for row in self.rows])
+
+    @property
+    def ratio(self) -> Spread:
+        """The perplexity over the base model's, paired window by window."""
+        return self._spread([row["perplexity_ratio"] for row in self.rows])
+
+    @property
+    def read_in_full(self) -> Spread | None:
+        """The same ratio for the trained weights under full attention; None if nothing was trained."""
+        found = [row["read_in_full"] for row in self.rows if "read_in_full" in row]
+        return self._spread(found) if found else None
+
+    @property
+    def fixed(self) -> Spread:
+        """Exact match over documents of one length, at every offset."""
+        return self._spread([row["exact_match"]["all"] for row in self.rows])
+
+    @property
+    def varied(self) -> Spread:
+        """Exact match over documents of 5 to 20 tokens."""
+        return self._spread([row["varied_match"]["all"] for row in self.rows])
+
+    def cells(self) -> list[str]:
+        """Return the cells of a table row, in the order of `COLUMNS`."""
+        return [str(len(self.rows)), self.perplexity.number(1), self.ratio.number(3), self.fixed.percent(),
+                f"{100 * self.by_offset().min():.0f} %", self.varied.percent()]
+
+    def by_offset(self) -> np.ndarray:
+        """Return exact match over documents of one length at each offset, averaged over seeds, (offsets,)."""
+        return np.mean([[offset["value"] for offset in row["exact_match"]["by_offset"]] for row in self.rows], axis=0)
+
+    def by_position(self, kind: str = "varied_match") -> dict[float, float]:
+        """Return exact match at each position of the answer, averaged over seeds."""
+        places = [key for key in self.rows[0][kind] if key[0].isdigit()]
+        return {float(place): float(np.mean([row[kind][place]["value"] for row in self.rows])) for place in places}
+
+
+def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
+    """Group trials that differ only in their seed, in order of first appearance, by attention."""
+    gathered: dict[str, dict[str, list[dict]]] = {}
+    for name, row in trials.items():
+        setting = SEED.sub("", name)
+        gathered.setdefault(setting.partition(", ")[0], {}).setdefault(setting, []).append(row)
+    return {name: Summary(rows) for settings in gathered.values() for name, rows in settings.items()}
+
+
+def swept(trials: Mapping[str, dict]) -> tuple[dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:
+    """Return the result of each recipe of a sweep: perplexity over the base's, and exact match over varied documents.
+
+    Args:
+        trials: the trials that `cca-lab sweep` wrote.
+
+    Returns:
+        (perplexity, exact match) of CCA by recipe; the control's perplexity by the same recipes; and the two
+        numbers of CCA without training.
+    """
+    found = summaries(trials)
+    points = {name.removeprefix("cca, "): (mean.ratio.value, mean.varied.value)
+              for name, mean in found.items() if name.startswith("cca, ")}
+    controls = {recipe: found[f"full, {recipe.rpartition(',')[0]}"].ratio.value for recipe in points}
+    return points, controls, (found["cca"].ratio.value, found["cca"].varied.value)

@@ -1,0 +1,132 @@
+"""Dynamic Group Attention (DGA): important tokens stay raw; each group of the others becomes one pooled token.
+
+Zhang et al., "Curse of High Dimensionality Issue in Transformer for Long-context Modeling", ICML 2025
+(Sections 5.1-5.2, Eq. 12-17, Algorithms 1 and 2). Rows and tokens count from 0; m is the group size.
+The tokens with the highest importance scores are *focal*; the others, in order, form groups G_z of m:
+
+    P_z   = softmax(scale * q_{max G_z} K_{G_z}^T),  k_z = P_z K_{G_z},  v_z = P_z V_{G_z}          (Eq. 14)
+    out_i = softmax(scale * q_i [focal keys up to i ; k_z, max G_z < i ; open group up to i])        (Eq. 12-15)
+            [same of values],      the open group being the one with min G_z <= i <= max G_z
+
+so each row reads every token of its past exactly once: raw, or inside one group.
+
+Differs from the paper, or decides what it leaves open:
+  * In Algorithm 2 as printed a row sees a group as soon as it sees any member, which includes the future. Here
+    a row sees a group once all of it is past, as in the text's example on Figure 1. (Row max G_z itself still
+    reads the members, as Eq. 15 says; to read the pooled token there would be causal too.)
+  * Eq. 13 masks after the softmax, where hidden keys still count in the sum. Here the softmax runs over the
+    columns that a row sees.
+  * Eq. 14 has no 1/sqrt(D), and K from min G_z to max G_z, which has more than m rows if focal tokens lie in
+    between. Here `scale` applies, and P_z runs over the members of G_z.
+  * The scores use all later rows, so a token can change what earlier rows read: choose="prompt", as in the
+    paper, is causal only for given focal tokens. choose="blocks" is the lab's causal form: the text is cut
+    into blocks of B tokens, and each is divided once by its own queries and keys. A row reads its own block
+    raw and the earlier blocks divided. Reading token by token gives the same as reading at once.
+  * RoPE is not mentioned. Scores and P use q and k as they arrive (rotated). A pooled key is placed at the
+    position of its group's middle member, the m//2-th, as for CCA-Attention (whose paper says so). Members
+    around focal tokens may lie far apart, and keys pooled at different angles would cancel in part.
+  * Heads are not mentioned. Focal tokens and P are chosen for each KV head, from the mean over its query heads
+    (of attention weights for the first, of logits for the second).
+  * For the number of focal tokens, rounding, leftovers, ties and sampled rows see `FocalRule` and `select`.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from cca_lab.mechanisms.base import EVERY_ROW, WHOLE_PROMPT, Call, Mechanism
+from cca_lab.mechanisms.cca import cores
+from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.dga.columns import columns, pooling_matrix
+from cca_lab.mechanisms.dga.rows import cache_tokens, intervals, row_reads
+from cca_lab.mechanisms.dga.selection import FocalRule, check_selection, focal_loops, select
+from cca_lab.mechanisms.inputs import expand_heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class DGA(FocalRule, Mechanism):
+    """Dynamic Group Attention: focal tokens stay raw, the others are pooled in groups once they are past.
+
+    Choosing focal tokens takes O(L^2) time with all rows, or O(L) per sampled row; memory is linear in L.
+    """
+
+    name: ClassVar[str] = "dga"
+    title: ClassVar[str] = "Dynamic Group Attention"
+    paper: ClassVar[str] = ("Zhang et al., Curse of High Dimensionality Issue in Transformer for Long-context "
+                            "Modeling, ICML 2025, Sections 5.1-5.2, Algorithms 1 and 2")
+    sizes: ClassVar[tuple[str, ...]] = ("group", "gamma")
+    paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {"group": 16, "gamma": 0.1, "floor": 1024}}  # Appendix C.2; 1K read as 1024
+    needs_training: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        Mechanism.__post_init__(self)
+        FocalRule.__post_init__(self)
+
+    def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
+        """Compute DGA line by line (Algorithm 1): the specification."""
+        scale, rotation, selection, m = call.scale, call.rotation, call.selection, self.group
+        batch, heads, length, head_dim = q.shape
+        queries_per_key = heads // k.shape[1]
+        count, span = self.spans(length)
+        out = q.new_zeros(q.shape)
+        for b in range(batch):
+            for kv in range(k.shape[1]):
+                keys, values = k[b, kv], v[b, kv]                            # (L, D)
+                own = slice(kv * queries_per_key, (kv + 1) * queries_per_key)  # the query heads of this KV head
+                if selection is None:                                        # lines 1 and 2
+                    scoring = slice(None) if self.shared else own            # the heads that choose together
+                    focal = focal_loops(q[b, scoring], expand_heads(k, heads)[b, scoring], self, scale)
+                else:
+                    focal = selection[b, kv].nonzero().flatten().tolist()
+                others = [t for t in range(count * span) if t not in focal]  # line 3, tokens in place
+                groups = [others[first : first + m] for first in range(0, len(others), m)]
+                tables = None if rotation is None else [t.expand(batch, length, head_dim)[b, others] for t in rotation]
+                pooled_keys, pooled_values = cores(q[b, own][:, others], keys[others], values[others], m, scale,
+                                                   tables, "softmax")        # line 4: Eq. 14, (K, D) each
+                for h in range(own.start, own.stop):
+                    for i in range(length):                                  # line 6
+                        seen, closed, raw = row_reads(i, focal, groups, self)                      # line 5
+                        row_keys = torch.cat([keys[seen], pooled_keys[closed], keys[raw]])         # Eq. 12
+                        row_values = torch.cat([values[seen], pooled_values[closed], values[raw]])
+                        weights = torch.softmax(scale * (row_keys @ q[b, h, i]), dim=0)
+                        out[b, h, i] = weights @ row_values                  # line 8
+        return out
+
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
+        """Return one part: [focal ; pooled ; raw], (B, Hk, columns, D); each row sees one interval of each."""
+        focal = select(q, k, self, scale=call.scale) if call.selection is None else call.selection
+        keys, values = columns(q, k, v, focal, self, call.scale, call.rotation, backend=self.backend)
+        visible = intervals(focal, self)
+        visible = visible if visible.shape[1] == 1 else expand_heads(visible, q.shape[1])
+        return [Columns(q, keys, values, visible, partial(pooling_matrix, q, k, focal, self, call.scale))]
+
+    def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
+        """Return which tokens are focal, bool (B, Hk, L), see `cca_lab.mechanisms.dga.select`."""
+        return select(q, k, self, scale=scale)
+
+    def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
+        """Raise ValueError unless a selection is a choice of focal tokens: the function `check_selection`."""
+        check_selection(selection, k, self)
+
+    @property
+    def causal_scope(self) -> str:
+        """WHOLE_PROMPT for choose="prompt"; EVERY_ROW for "blocks", since rows read only past blocks divided."""
+        return WHOLE_PROMPT if self.choose == "prompt" else EVERY_ROW
+
+    def exact_when(self, length: int) -> bool:
+        """Return True if all divided tokens are focal, if none is divided, or if every group is one token."""
+        count, span = self.spans(length)
+        return self.group == 1 or count == 0 or self.focal_count(span) == span
+
+    def cache_entries(self, length: int) -> int:
+        """Return the number of focal tokens, groups and raw tokens after a prompt of `length`, see `cache_tokens`."""
+        return sum(cache_tokens(length, self))
+
+    @classmethod
+    def sized(cls, entries: int, length: int) -> Self:
+        """Return DGA with `entries` focal tokens (before leftovers) in a text of `length`."""
+        return cls(gamma=entries / length)

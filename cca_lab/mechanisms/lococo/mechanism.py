@@ -1,0 +1,143 @@
+"""LoCoCo: segment-level attention with a memory of M slots, filled by a convolution.
+
+Cai et al., "LoCoCo: Dropping In Convolutions for Long Context Compression", ICML 2024 (Section 3,
+Eq. 3-7, Algorithm 2). A text is read in segments of B tokens. Row i of a segment attends to all slots and
+to the raw tokens since the last compression, up to itself, in one softmax:
+
+    out_i = softmax(scale * q_i [slot keys ; K_{r..i}]^T) [slot values ; V_{r..i}]     (Step 3)
+    slot  = W [slots ; raw],   W = normalised convolution of their keys and values     (Steps 4 and 5)
+
+The memory is compressed only once slots and raw tokens exceed M. Slots hold complete segments only, so no row
+sees the future, although the convolution uses columns on both sides and queries choose the heavy hitters.
+
+Differs from the paper, or decides what it leaves open:
+  * Eq. 1 multiplies a 0/1 mask into the logits, which gives the future the weight exp(0); here it is hidden.
+  * Eq. 5 and Step 5 mix queries; values must be meant ("weights are shared", Section 3.2.1).
+  * Algorithms 1 and 2 begin segment n at token nB, n from 1, and skip the first B - 1; here segments begin at 0.
+  * Eq. 7 divides 0 by 0 if ReLU leaves a row of zeros; here that row becomes the plain mean. The public code
+    uses softmax(ReLU(W)) instead, which is the default here (`weights`).
+  * The public code mixes each convolved slot half and half with a heavy hitter (`residual`) and gives half of
+    the slots to heavy hitters (`heavy`), as one line of the paper's Table 6 does. The default here is neither.
+  * That code scores a column by its accumulated attention in the last segment; H2O adds up all segments
+    (`scores`). Here the query heads of a KV head are added; the public code has no grouped queries.
+  * Columns are in order of time, [slots ; raw], as in the public code; Eq. 6 prints the new ones first.
+  * "Trained end-to-end" (Section 3.2.1): gradients flow through all compressions, or the last `horizon`. The
+    public code has 1 and also detaches keys and values, whose projections learn nothing from it; not so here.
+  * Keys are rotated at their own positions, and slots mix the rotated keys, as in the public code.
+  * Without a compressor all convolved slots are the plain mean of the columns they could mix, as if its
+    weights were zero. These M equal slots are the baseline on which training has to improve.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from cca_lab.attention.rotary import Rotation
+from cca_lab.mechanisms import columns as parts
+from cca_lab.mechanisms.base import Call, Mechanism
+from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.lococo.compressor import Compressor
+from cca_lab.mechanisms.lococo.loops import read
+from cca_lab.mechanisms.lococo.memory import memories, pooling
+from cca_lab.mechanisms.lococo.segments import Settings, cache_tokens, compressions, intervals, peak_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoCoCo(Settings, Mechanism):
+    """LoCoCo attention: slots are made segment by segment, and rows attend to [slots ; raw] in one softmax.
+
+    `module` is the layer's `Compressor`; None for the plain mean. Its weights depend on the values, so `effective`
+    and `represented` need v with it.
+    """
+
+    name: ClassVar[str] = "lococo"
+    title: ClassVar[str] = "LoCoCo"
+    paper: ClassVar[str] = ("Cai et al., LoCoCo: Dropping In Convolutions for Long Context Compression, ICML 2024, "
+                            "Section 3, Algorithm 2")
+    sizes: ClassVar[tuple[str, ...]] = ("slots", "segment")
+    paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "post-hoc compression (Section 4.2)": {"slots": 128, "segment": 512, "weights": "relu"},
+        "context extension (Section 4.3)": {"slots": 512, "segment": 512, "weights": "relu"},
+        "with sinks (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "sinks": 4},
+        "with H2O (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "heavy": 256, "scores": "sum"},
+        "public code": {"slots": 512, "segment": 512, "residual": True, "heavy": 256, "buffer": 16, "when": "lazy",
+                        "borders": "calls", "horizon": 1},
+    }
+    needs_training: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        Mechanism.__post_init__(self)
+        Settings.__post_init__(self)
+
+    def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
+        """Compute LoCoCo attention step by step (Algorithm 2): the specification."""
+        queries_per_key = q.shape[1] // k.shape[1]              # query heads that use the slots of one KV head
+        out = q.new_zeros(q.shape)
+        for b in range(len(q)):
+            for kv in range(k.shape[1]):
+                heads = slice(kv * queries_per_key, (kv + 1) * queries_per_key)
+                out[b, heads] = read(q[b, heads], k[b, kv], v[b, kv], self, call.scale, call.module)
+        return out
+
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call, *, reach: bool = False) -> list[Columns]:
+        """Return one part: the slots of all G compressions, then the raw tokens, (B, Hk, G M + L, D).
+
+        A slot is a mean of slots and tokens, so P, the product of all compressions, gives its tokens. With
+        `reach`, P is 1 where a column contains a token and 0 elsewhere.
+        """
+        length = q.shape[2]
+        made = memories(q, k, v, self, call.scale, call.module)
+        keys = torch.cat([*(memory.keys for memory in made), k], dim=2)
+        values = torch.cat([*(memory.values for memory in made), v], dim=2)
+        return [Columns(q, keys, values, intervals(length, self, q.device),
+                        partial(pooling, made, self, length, k, reach=reach))]
+
+    def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None, **call: Any) -> Tensor:
+        """Return E as in `Mechanism.effective`; ValueError for a module without values."""
+        check_values(v, call.get("module"))
+        return super().effective(q, k, v, **call)
+
+    def represented(self, q: Tensor, k: Tensor, v: Tensor | None = None, *, scale: float | None = None,
+                    rotation: Rotation | None = None, selection: Any = None,
+                    module: nn.Module | None = None) -> Tensor:
+        """Return which tokens a row attends to, raw or in slots with weights above 0, however small their product."""
+        check_values(v, module)
+        v = k if v is None else v
+        call = self.call(q, k, v, scale, rotation, selection, module)
+        return parts.represented(self.columns(q, k, v, call, reach=True))
+
+    def exact_when(self, length: int) -> bool:
+        """Return True if no segment begins with more than M + buffer columns, so that nothing is compressed."""
+        return not compressions(length, self)
+
+    def new_module(self, config: Any) -> Compressor | None:
+        """Return the compressor of one attention layer, or None if each slot keeps one token and none is mixed."""
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        mixed = self.convolved
+        return Compressor(head_dim, mixed, kernel=self.kernel, residual=self.residual) if mixed else None
+
+    def cache_entries(self, length: int) -> int | None:
+        """Return the number of slots and raw tokens, see `cache_tokens`; None for borders="calls" or a segment list."""
+        if self.borders == "calls" or not isinstance(self.segment, int):
+            return None
+        return cache_tokens(length, slots=self.slots, segment=self.segment, buffer=self.buffer, when=self.when)
+
+    def peak_entries(self, length: int) -> int | None:
+        """Return the most columns before a compression, see `peak_tokens`; None as for `cache_entries`."""
+        if self.borders == "calls" or not isinstance(self.segment, int):
+            return None
+        return min(length, peak_tokens(slots=self.slots, segment=self.segment, buffer=self.buffer))
+
+    @classmethod
+    def sized(cls, entries: int, length: int) -> Self:
+        """Return LoCoCo with half of the entries as slots, M, and half as tokens of a segment, B."""
+        return cls(slots=entries // 2, segment=entries - entries // 2)
+
+
+def check_values(v: Tensor | None, module: nn.Module | None) -> None:
+    """Raise ValueError for a module without values."""
+    if v is None and module is not None:
+        raise ValueError("v: got None with a module, whose weights depend on the values; pass v, of k's shape")

@@ -1,0 +1,137 @@
+"""MInference: a pattern for each head, chosen once on a sample; each prompt then determines the masks.
+
+Jiang et al., "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse
+Attention", NeurIPS 2024 (Section 3, Algorithm 1). A head attends with one of three patterns, each a
+mechanism of its own: `a_shape`, `vertical_slash` or `block_sparse`. `choose_patterns` is the offline
+search. It takes the candidate that keeps most of full attention on a sample,
+
+    recall = mean over rows i of   sum of A_it over the tokens t that the candidate lets row i read
+
+with A the full causal attention. Positions are the original ones. The mechanism is meant for reading a
+prompt: the paper decodes with full attention over an ordinary cache.
+
+Differs from the paper and the public code:
+  * The paper compares attention outputs; recall is what the public code measures (on rows from 2500 on, here
+    from `first_row`). The code then runs A-shape and block-sparse heads as vertical-slash; here they stay.
+  * The paper gives all candidates the same measured cost. Here `most_read` bounds the share of query-key pairs.
+  * One list of patterns serves all layers of a model; the paper has one for each layer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from cca_lab.mechanisms.base import EVERY_ROW, OWN_BLOCK, WHOLE_PROMPT, Call, Mechanism
+from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.minference.a_shape import AShape
+from cca_lab.mechanisms.minference.block_sparse import BlockSparse
+from cca_lab.mechanisms.minference.vertical_slash import VerticalSlash
+
+Pattern = Mapping[str, Any]  # {"pattern": name, option: value, ...}
+
+PATTERNS: dict[str, type[Mechanism]] = {cls.name: cls for cls in (AShape, VerticalSlash, BlockSparse)}
+A_PATTERN = '{"pattern": "a_shape", "sinks": 16, "window": 80}'  # an example for error messages
+
+
+@dataclass(frozen=True, kw_only=True)
+class MInference(Mechanism):
+    """One pattern for each head.
+
+    Attributes:
+        patterns: {"pattern": name, **options} for each query head, or one for all heads. Options that are
+            not given have the defaults of the pattern's mechanism.
+    """
+
+    patterns: list[Pattern] = field(
+        default_factory=lambda: [{"pattern": VerticalSlash.name, **VerticalSlash().options()}])
+
+    name: ClassVar[str] = "minference"
+    title: ClassVar[str] = "MInference, a pattern per head"
+    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
+                            "Sparse Attention, NeurIPS 2024, Section 3, Algorithm 1")
+    sizes: ClassVar[tuple[str, ...]] = ("patterns",)
+    paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        name: {"patterns": [{"pattern": VerticalSlash.name, **options}]}
+        for name, options in VerticalSlash.paper_presets.items()}
+    backends: ClassVar[tuple[str, ...]] = ("dense",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.patterns, list | tuple) or not all(isinstance(x, dict) for x in self.patterns):
+            raise ValueError(f"patterns: got {self.patterns!r}, wanted a list of them, such as [{A_PATTERN}]")
+        if not self.mechanisms:
+            raise ValueError("patterns: got 0, wanted one for each query head, or one for all; choose_patterns makes "
+                             "such a list")
+
+    @cached_property
+    def mechanisms(self) -> list[Mechanism]:
+        """The mechanism of each pattern."""
+        return [parse(pattern) for pattern in self.patterns]
+
+    def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
+        """Attend head by head with the loops of each head's pattern: the specification."""
+        return torch.cat([own.row_by_row(*head) for own, head in self.heads(q, k, v, call)], dim=1)
+
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
+        """Return one part: the tokens, under the masks of all heads."""
+        one = (q.shape[0], 1, q.shape[2], q.shape[2])
+        masks = [own.columns(*head)[0].mask().expand(one) for own, head in self.heads(q, k, v, call)]
+        return [Columns(q, k, v, torch.cat(masks, dim=1))]
+
+    def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> list[Any]:
+        """Return the choice of each head, for `selection`: a list of H, None for a head that chooses nothing."""
+        heads = self.heads(q, k, k, self.call(q, k, k, scale))
+        return [own.select(*head[:2], scale=scale) for own, head in heads]
+
+    def heads(self, q: Tensor, k: Tensor, v: Tensor,
+              call: Call) -> list[tuple[Mechanism, tuple[Tensor, Tensor, Tensor, Call]]]:
+        """Return, for each query head, its mechanism and its own q, k, v (B, 1, L, D each) and call."""
+        heads, length, count = *q.shape[1:3], len(self.mechanisms)
+        if count not in (1, heads) and length > 1:  # one token reads itself under any pattern
+            raise ValueError(f"patterns: got {count} for {heads} query heads, wanted one for each, or one for all; "
+                             "choose_patterns makes such a list")
+        chosen = call.selection or [None] * heads
+        return [(own, (*one_head(h, q, k, v), call._replace(selection=chosen[h])))
+                for h, own in enumerate((self.mechanisms * heads)[:heads])]
+
+    def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
+        """Raise ValueError unless a selection is a list with a choice, or None, for each query head."""
+        if not isinstance(selection, list) or len(selection) != q.shape[1]:
+            raise ValueError(f"selection: got {type(selection).__name__}, wanted a list of {q.shape[1]}, one for each "
+                             "query head; pass what `select` returns")
+        for h, (own, chosen) in enumerate(zip((self.mechanisms * q.shape[1])[: q.shape[1]], selection, strict=True)):
+            if chosen is not None:
+                own.check_choice(chosen, *one_head(h, q, k, k)[:2])
+
+    @property
+    def causal_scope(self) -> str:
+        """The widest scope among the patterns."""
+        scopes = {own.causal_scope for own in self.mechanisms}
+        return next(scope for scope in (WHOLE_PROMPT, OWN_BLOCK, EVERY_ROW) if scope in scopes)
+
+    def exact_when(self, length: int) -> bool:
+        """Return True if every pattern reads all tokens."""
+        return all(own.exact_when(length) for own in self.mechanisms)
+
+
+def parse(pattern: Pattern) -> Mechanism:
+    """Return the mechanism of {"pattern": name, **options}; a ValueError names what does not fit."""
+    options = dict(pattern)
+    name = options.pop("pattern", None)
+    if not isinstance(name, str) or name not in PATTERNS:
+        raise ValueError(f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in {A_PATTERN}")
+    valid = [option for option in PATTERNS[name].option_names() if option != "backend"]
+    unknown = [option for option in options if option not in valid]
+    if unknown:
+        raise ValueError(f"patterns: {unknown[0]} is no option of {name}, wanted {', '.join(valid)}")
+    return PATTERNS[name](**options)
+
+
+def one_head(h: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return query head h and the KV head it reads: (B, 1, L, D) each."""
+    kv = h // (q.shape[1] // k.shape[1])
+    return q[:, h : h + 1], k[:, kv : kv + 1], v[:, kv : kv + 1]

@@ -1,0 +1,1 @@
+"""How measurements are written and displayed: machine, JSON, tables, figures, progress."""

@@ -1,0 +1,73 @@
+"""The four noise models of `noise.models`, simulated: samples, variances, intervals."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+Z_999 = 3.29  # half-width of a two-sided 99.9 % interval, in standard errors
+
+
+class Measured(NamedTuple):
+    """A Monte Carlo value with the half-width of its 99.9 % interval."""
+
+    value: float
+    error: float
+
+    def agrees(self, wanted: float) -> bool:
+        """Whether the interval contains `wanted`."""
+        return abs(self.value - wanted) <= self.error
+
+
+def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: int, seed: int = 0) -> np.ndarray:
+    """Draw the noisy weight of each token, (draws, L): "full", one of MODELS, or "softmax".
+
+    Args:
+        model: where the noise is added.
+        logits: (L,), L a multiple of m; the pooled logit of a group is their mean ("softmax": Eq. 14).
+        m: tokens per group.
+        sigma: standard deviation of the noise on a logit.
+        draws: number of samples.
+        seed: of the noise.
+    """
+    generator = np.random.default_rng(seed)
+    logits = np.asarray(logits, dtype=float)
+    groups = (draws, len(logits) // m)
+    if model in ("full", "shared"):
+        noise = generator.normal(size=(draws, len(logits)) if model == "full" else groups)
+        noise = noise if model == "full" else np.repeat(noise / m, m, axis=1)
+        return softmax(logits + sigma * noise)
+    if model == "pooled":
+        group_logits = logits.reshape(-1, m).mean(1) + sigma * generator.normal(size=groups)
+    else:
+        tokens = (logits + sigma * generator.normal(size=(draws, len(logits)))).reshape(*groups, m)
+        pool = softmax(tokens) if model == "softmax" else np.full(m, 1 / m)
+        group_logits = (pool * tokens).sum(-1)                        # (draws, k)
+    return np.repeat(softmax(group_logits) / m, m, axis=1)           # (draws, L)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the softmax along the last axis."""
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def measured_variance(samples: np.ndarray) -> Measured:
+    """Return the sample variance with its 99.9 % interval, from the fourth moment."""
+    centred = samples - samples.mean()
+    variance = float((centred**2).mean())
+    spread = float((centred**4).mean()) - variance**2
+    return Measured(variance, Z_999 * math.sqrt(max(spread, 0.0) / len(samples)))
+
+
+def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float = 0.1, draws: int = 20_000,
+                    j: int = 0, seed: int = 0) -> Measured:
+    """Return Var(grouped) / Var(full) of token j, each relative to the squared mean weight, with its interval."""
+    relative = []
+    for offset, name in enumerate((model, "full")):
+        samples = simulate(name, logits, m, sigma, draws, seed + offset)[:, j]
+        relative.append(measured_variance(samples / samples.mean()))
+    grouped, full = relative
+    ratio = grouped.value / full.value
+    return Measured(ratio, ratio * math.hypot(grouped.error / grouped.value, full.error / full.value))

@@ -1,0 +1,95 @@
+"""A softmax weight under Gaussian noise as a power series with rational coefficients: the exact reference.
+
+    a_j(z) = w_j e^{z_j} / sum_i w_i e^{z_i},   z_i = sigma eta_i,   eta_i independent N(0, 1)
+
+Collecting the terms of equal degree, a_j = f_0 + sigma f_1 + sigma^2 f_2 + sigma^3 f_3 + ..., so
+
+    E a_j - w_j = sigma^2 E f_2 + O(sigma^4)
+    Var a_j     = sigma^2 E f_1^2 + sigma^4 (Var f_2 + 2 E f_1 f_3) + O(sigma^6)
+
+No derivative formula is used: the closed forms of `noise` are compared with this reference.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import factorial, prod
+
+ORDER = 3
+Polynomial = dict[tuple[int, ...], Fraction]  # exponents of eta_1 ... eta_L -> coefficient
+
+
+def softmax_series(weights: Sequence[Fraction], j: int) -> list[Polynomial]:
+    """Return f_0 .. f_3 of the j-th weight.
+
+    Args:
+        weights: the L weights without noise, positive, summing to 1.
+        j: index of the weight.
+
+    Returns:
+        One homogeneous polynomial for each degree 0 to 3.
+
+    Raises:
+        ValueError: if the weights do not sum to 1.
+    """
+    if sum(weights) != 1:
+        raise ValueError(f"weights: they sum to {sum(weights)}, wanted 1 exactly; pass Fractions")
+    length = len(weights)
+    exponentials = [_exponential(i, length) for i in range(length)]
+    total: Polynomial = {}
+    for weight, series in zip(weights, exponentials, strict=True):
+        total = _add(total, series, weight)
+    excess = _add(total, {(0,) * length: Fraction(1)}, Fraction(-1))  # the sum is 1 + excess
+    reciprocal, power = {(0,) * length: Fraction(1)}, {(0,) * length: Fraction(1)}
+    for n in range(1, ORDER + 1):                                     # 1 - u + u^2 - u^3
+        power = _multiply(power, excess)
+        reciprocal = _add(reciprocal, power, Fraction((-1) ** n))
+    quotient = _multiply(exponentials[j], reciprocal)
+    return [{exponents: weights[j] * value for exponents, value in quotient.items()
+             if value and sum(exponents) == degree}
+            for degree in range(ORDER + 1)]
+
+
+def bias_term(weights: Sequence[Fraction], j: int) -> Fraction:
+    """Return the coefficient of sigma^2 in E a_j - w_j."""
+    return expectation(softmax_series(weights, j)[2])
+
+
+def variance_terms(weights: Sequence[Fraction], j: int) -> tuple[Fraction, Fraction]:
+    """Return the coefficients of sigma^2 and sigma^4 in Var a_j."""
+    _, first, second, third = softmax_series(weights, j)
+    fourth_order = expectation(_multiply(second, second, 4)) - expectation(second) ** 2
+    fourth_order += 2 * expectation(_multiply(first, third, 4))
+    return expectation(_multiply(first, first)), fourth_order
+
+
+def expectation(polynomial: Polynomial) -> Fraction:
+    """Return the mean over independent standard Gaussians: E eta^(2n) = (2n - 1)!!, odd moments vanish."""
+    return sum((value * prod(_moment(n) for n in exponents) for exponents, value in polynomial.items()),
+               start=Fraction(0))
+
+
+def _moment(n: int) -> int:
+    return 0 if n % 2 else prod(range(1, n, 2))
+
+
+def _exponential(i: int, length: int) -> Polynomial:
+    return {tuple(n if place == i else 0 for place in range(length)): Fraction(1, factorial(n))
+            for n in range(ORDER + 1)}
+
+
+def _add(first: Polynomial, second: Polynomial, factor: Fraction) -> Polynomial:
+    found = dict(first)
+    for exponents, value in second.items():
+        found[exponents] = found.get(exponents, Fraction(0)) + factor * value
+    return {exponents: value for exponents, value in found.items() if value}
+
+
+def _multiply(first: Polynomial, second: Polynomial, order: int = ORDER) -> Polynomial:
+    """Multiply two polynomials without the terms of a degree above `order`."""
+    found: Polynomial = {}
+    for a, x in first.items():
+        for b, y in second.items():
+            if sum(a) + sum(b) <= order:
+                exponents = tuple(m + n for m, n in zip(a, b, strict=True))
+                found[exponents] = found.get(exponents, Fraction(0)) + x * y
+    return found

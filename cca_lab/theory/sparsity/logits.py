@@ -1,0 +1,172 @@
+"""Laws of independent logits with a density: the moments and transforms needed by the bounds on P_sparse.
+
+The bounds condition on the largest logit. Given xi <= t, z = e^{xi - t} is a weight in units of e^t, so 0 < z <= 1.
+Expectations over z are sums over quadrature nodes.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+PANELS, NODES = 48, 16
+CHUNK = 4_000_000  # number of logits drawn at once
+FAR = 1e-18  # probability of the lower tail that a quadrature leaves out
+
+
+@dataclass(frozen=True)
+class LogitLaw:
+    """The law of one logit xi; the L logits of a row are independent.
+
+    Attributes:
+        name: shown in evidence and legends.
+        distribution: of xi, a frozen continuous distribution of scipy.stats.
+        log_concave: whether the density is log-concave; then h of `sparsity.bounds` is nondecreasing.
+        kinks: points at which the density is not smooth, and at which the quadrature is split.
+        moments: (E X, E X^2) of X = e^xi, possibly infinite.
+        bound: the essential supremum of xi, infinite for unbounded logits.
+    """
+
+    name: str
+    distribution: Any
+    log_concave: bool = True
+    kinks: tuple[float, ...] = ()
+    moments: tuple[float, float] = (np.inf, np.inf)
+    bound: float = np.inf
+
+    def quantile_of_max(self, level: float, length: int) -> float:
+        """Return the t with P(max of `length` logits <= t) = level."""
+        return float(self.distribution.isf(-np.expm1(np.log(level) / length)))
+
+    def rows(self, draws: int, length: int, generator: np.random.Generator) -> np.ndarray:
+        """Draw rows of logits, (draws, length) float64."""
+        return self.distribution.rvs((draws, length), random_state=generator)
+
+
+def gaussian(tau: float) -> LogitLaw:
+    """Return xi ~ N(0, tau^2); a shift of all logits changes no weight, so the mean does not matter.
+
+    Raises:
+        ValueError: unless tau is positive.
+    """
+    if not tau > 0:
+        raise ValueError(f"tau: got {tau}, wanted a positive standard deviation of the logits")
+    moments = tuple(exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf for k in (1, 2))  # e^700 still fits a float
+    return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), moments=moments)
+
+
+def laplace(scale: float) -> LogitLaw:
+    """Return xi ~ Laplace(scale); E X is infinite from scale 1 on, E X^2 from scale 1/2 on."""
+    moments = tuple(1 / (1 - (k * scale) ** 2) if k * scale < 1 else np.inf for k in (1, 2))
+    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0,), moments=moments)
+
+
+def uniform(width: float) -> LogitLaw:
+    """Return xi ~ Uniform(0, width), bounded logits."""
+    moments = tuple(float(np.expm1(k * width) / (k * width)) for k in (1, 2))
+    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,), moments=moments,
+                    bound=width)
+
+
+def cauchy(scale: float) -> LogitLaw:
+    """Return Cauchy logits, whose tails are so heavy that X has no moment of any order; not log-concave."""
+    return LogitLaw(f"Cauchy, scale={scale:g}", stats.cauchy(scale=scale), log_concave=False)
+
+
+@lru_cache(maxsize=1)
+def _rule() -> tuple[np.ndarray, np.ndarray]:
+    return np.polynomial.legendre.leggauss(NODES)
+
+
+def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return quadrature nodes z = e^{xi - t} and their probability, for xi <= t.
+
+    Composite Gauss-Legendre in xi. Weighted sums over the nodes give E[g(z); xi <= t], not divided by F(t).
+
+    Returns:
+        (n,) z in (0, 1] and (n,) weights, which sum to F(t).
+    """
+    low, high = float(law.distribution.ppf(FAR)), min(t, law.bound)
+    edges = np.linspace(low, high, PANELS + 1)
+    edges = np.unique([*edges, *(kink for kink in law.kinks if low < kink < high)])
+    half = np.diff(edges)[:, None] / 2
+    places, rule = _rule()
+    xi = (edges[:-1, None] + half + half * places).ravel()
+    return np.exp(xi - t), (half * rule).ravel() * law.distribution.pdf(xi)
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A weight z = e^{xi - t} given xi <= t: its moments, its transform, and its rounding to a grid.
+
+    Attributes:
+        law: of xi.
+        t: the largest logit.
+        places, chances: (n,) nodes of z, and their probabilities given xi <= t.
+    """
+
+    law: LogitLaw
+    t: float
+    places: np.ndarray
+    chances: np.ndarray
+
+    @classmethod
+    def below(cls, law: LogitLaw, t: float) -> "Conditional":
+        """Return the conditional law given xi <= t."""
+        places, weights = nodes(law, t)
+        return cls(law, t, places, weights / weights.sum())
+
+    @property
+    def mean(self) -> float:
+        """Return m = E[z | xi <= t]."""
+        return float(self.chances @ self.places)
+
+    @property
+    def variance(self) -> float:
+        """Return v = Var(z | xi <= t)."""
+        return float(self.chances @ (self.places - self.mean) ** 2)
+
+    def log_mgf(self, u: float) -> tuple[float, float]:
+        """Return ln E[e^{uz} | xi <= t] and its derivative in u; scaled by e^u, so that nothing overflows."""
+        tilted = self.chances * np.exp(u * (self.places - 1))
+        total = tilted.sum()
+        return float(u + np.log(total)), float(tilted @ self.places / total)
+
+    def grid(self, cells: int) -> np.ndarray:
+        """Return P((i-1)/cells < z <= i/cells | xi <= t) for i = 1 .. cells, from the distribution function."""
+        edges = self.t + np.log(np.arange(1, cells + 1) / cells)
+        reached = np.exp(self.law.distribution.logcdf(edges) - self.law.distribution.logcdf(self.t))
+        return np.diff(reached, prepend=0.0)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A Monte Carlo estimate of a probability.
+
+    Attributes:
+        value: the share of rows.
+        error: half-width of its interval at `sigmas` standard errors, with two failures and two successes added.
+        draws: number of random rows.
+    """
+
+    value: float
+    error: float
+    draws: int
+
+
+@lru_cache(maxsize=64)
+def sample(law: LogitLaw, length: int, rho: float, draws: int = 20_000, seed: int = 0,
+           sigmas: float = 4.0) -> Sampled:
+    """Estimate P_sparse from rows of independent logits: the share of rows with max X > S / (L rho)."""
+    generator, hits, left = np.random.default_rng(seed), 0, draws
+    while left:
+        count = min(left, max(1, CHUNK // length))
+        logits = law.rows(count, length, generator)
+        top = logits.max(axis=1)
+        hits += int((np.exp(logits - top[:, None]).sum(axis=1) < length * rho).sum())
+        left -= count
+    share = (hits + 2) / (draws + 4)
+    return Sampled(hits / draws, sigmas * float(np.sqrt(share * (1 - share) / draws)), draws)

@@ -1,0 +1,60 @@
+"""The papers' algorithms as they are read first equal the specifications, which have every option."""
+
+import pytest
+import torch
+
+from cca_lab.mechanisms import CCA, DGA, LoCoCo, papers
+from cca_lab.mechanisms.lococo import Compressor
+from tests.mechanisms import bench
+
+
+def convolution(slots: int, head_dim: int) -> Compressor:
+    """A convolution without bias whose weights are positive where the columns are not."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Compressor(head_dim, slots, kernel=5).double()
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 12, 31])
+@pytest.mark.parametrize(("group", "window"), [(1, 1), (2, 5), (3, 1), (4, 4), (5, 40)])
+def test_cca(length, group, window):
+    q, k, v = (x[0, 0] for x in bench.inputs(length, heads=1, head_dim=6))
+    wanted = CCA(group=group, window=window).loops(q[None, None], k[None, None], v[None, None])[0, 0]
+    bench.assert_close(papers.cca(q, k, v, group=group, window=window), wanted, "CCA")
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 12, 31])
+@pytest.mark.parametrize(("group", "gamma"), [(1, 0.3), (2, 0.0), (3, 0.3), (5, 0.9), (4, 1.0)])
+def test_dga(length, group, gamma):
+    q, k, v = (x[0, 0] for x in bench.inputs(length, heads=1, head_dim=6))
+    wanted = DGA(group=group, gamma=gamma).loops(q[None, None], k[None, None], v[None, None])[0, 0]
+    bench.assert_close(papers.dga(q, k, v, group=group, gamma=gamma), wanted, "DGA")
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 12, 31])
+@pytest.mark.parametrize(("slots", "segment"), [(1, 1), (3, 2), (3, 5), (4, 4), (40, 3)])
+def test_lococo(length, slots, segment):
+    q, k, v = (x[0, 0] for x in bench.inputs(length, heads=1, head_dim=6))
+    module = convolution(slots, 6)
+    mechanism = LoCoCo(slots=slots, segment=segment, weights="relu", kernel=5)
+    wanted = mechanism.loops(q[None, None], k[None, None], v[None, None], module=module)[0, 0].detach()
+    got = papers.lococo(q, k, v, module.conv.weight.detach(), segment=segment)
+    if got.isfinite().all():  # Eq. 7 divides 0 by 0 for a slot that mixes nothing; the mechanism takes the mean
+        bench.assert_close(got, wanted, "LoCoCo")
+    else:
+        assert length > slots + segment, "a division by zero where nothing was compressed"
+
+
+def test_lococo_divides_no_zero_by_zero_here():
+    """Else the comparison above would compare nothing."""
+    q, k, v = (x[0, 0] for x in bench.inputs(31, heads=1, head_dim=6))
+    for slots, segment in [(3, 5), (4, 4)]:
+        assert papers.lococo(q, k, v, convolution(slots, 6).conv.weight.detach(), segment=segment).isfinite().all()
+
+
+def test_a_window_one_token_longer_is_seen():
+    q, k, v = (x[0, 0] for x in bench.inputs(12, heads=1, head_dim=6))
+    wanted = CCA(group=3, window=2).loops(q[None, None], k[None, None], v[None, None])[0, 0]
+    one_more = papers.cca(q, k, v, group=3, window=3)
+    with pytest.raises(AssertionError, match="max error"):
+        bench.assert_close(one_more, wanted, "CCA")
