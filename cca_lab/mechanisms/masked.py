@@ -39,17 +39,19 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def best(scores: Tensor, rank: Tensor, count: int) -> Tensor:
+def best(scores: Tensor, count: int, rank: Tensor | None = None) -> Tensor:
     """Return the indices of the highest scores, ascending; among equal scores the earlier index wins.
 
     Args:
         scores: (..., N).
-        rank: int64, broadcastable to scores: an index of lower rank comes first, whatever its score.
         count: how many indices to take; all N if N is smaller.
+        rank: int64, broadcastable to scores: an index of lower rank comes first, whatever its score; None if all are
+            of one rank.
 
     Returns:
         int64 (..., min(count, N)).
     """
     order = scores.argsort(dim=-1, descending=True, stable=True)
-    by_rank = rank.expand_as(order).gather(-1, order).argsort(dim=-1, stable=True)
-    return order.gather(-1, by_rank)[..., :count].sort(dim=-1).values
+    if rank is not None:
+        order = order.gather(-1, rank.expand_as(order).gather(-1, order).argsort(dim=-1, stable=True))
+    return order[..., :count].sort(dim=-1).values

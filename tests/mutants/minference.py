@@ -78,8 +78,8 @@ def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int,
     weights = (q[:, :, -last:] @ expand_heads(k, q.shape[1]).mT * q.shape[-1] ** -0.5).softmax(-1)
     token, row = torch.arange(length), torch.arange(length)[-last:, None]
     by_offset = torch.stack([(weights * (row - token == o)).sum((-2, -1)) for o in range(length)], dim=-1)
-    columns = masked.best(weights.sum(-2), (token >= forced_vertical).long(), vertical)
-    offsets = masked.best(by_offset, (token > 0).long() + (token >= forced_slash), slash)
+    columns = masked.best(weights.sum(-2), vertical, (token >= forced_vertical).long())
+    offsets = masked.best(by_offset, slash, (token > 0).long() + (token >= forced_slash))
     chosen = Choice(columns, offsets)
     return under_mask(q, k, v, VerticalSlash(block=block).represented(q, k, selection=chosen))
 

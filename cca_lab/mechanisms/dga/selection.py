@@ -16,6 +16,7 @@ from torch import Tensor
 from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, floor_of_share
+from cca_lab.mechanisms.masked import best
 
 CHOICES = ("prompt", "blocks")
 ROWS_AT_ONCE = 256  # rows of A in memory at a time
@@ -150,8 +151,7 @@ def check_selection(selection: Any, k: Tensor, rule: FocalRule) -> None:
 
 def highest(scores: Tensor, count: int) -> Tensor:
     """Return a bool mask of the `count` highest scores of the last axis; of equal scores the earlier wins."""
-    best = scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
-    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True)
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best(scores, count), True)
 
 
 def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: float) -> list[float]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from cca_lab.attention.dense import accumulation_dtype
 from cca_lab.mechanisms.lococo.segments import Settings
+from cca_lab.mechanisms.masked import best
 
 
 class Compressor(nn.Module):
@@ -94,7 +95,7 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
                              "(slots less sinks and heavy); make it with the same options")
     rows = normalise(output.to(dtype), settings.weights)
     if settings.residual:
-        top = largest(accumulated.take_along_dim(rest, dim=-1), settings.convolved)  # top residual columns
+        top = best(accumulated.take_along_dim(rest, dim=-1), settings.convolved)  # top residual columns
         alpha = share_of(compressor)
         rows = alpha * rows + (1 - alpha) * F.one_hot(top, rest.shape[-1]).to(dtype)
     place = rest.unsqueeze(2).expand_as(rows)
@@ -108,11 +109,6 @@ def share_of(compressor: nn.Module | None) -> Tensor | float:
     return 0.5 if share is None else share.sigmoid()
 
 
-def largest(scores: Tensor, count: int) -> Tensor:
-    """Return the indices of the `count` largest scores (..., N), ascending; of equal scores the earlier wins."""
-    return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count].sort(dim=-1).values
-
-
 def mix(weights: Tensor, columns: Tensor) -> Tensor:
     """Return slots (B, Hk, M, D): weights (B, Hk, M, N) times columns (B, Hk, N, D), in the columns' dtype."""
     return (weights @ columns.to(weights.dtype)).to(columns.dtype)
@@ -124,5 +120,5 @@ def _kept_columns(keys: Tensor, accumulated: Tensor, settings: Settings) -> Tens
     sinks = torch.arange(settings.sinks, device=keys.device).expand(shape)
     if settings.heavy == 0:
         return sinks
-    heavy = settings.sinks + largest(accumulated[..., settings.sinks:], settings.heavy)
+    heavy = settings.sinks + best(accumulated[..., settings.sinks:], settings.heavy)
     return torch.cat([sinks, heavy], dim=-1)

@@ -99,7 +99,7 @@ class BlockSparse(Mechanism):
         keys, count = expand_heads(block_means(k, self.block), q.shape[1]), queries.shape[2]
         m = torch.arange(count, device=q.device)
         rank = torch.where(m == m[:, None], 0 if self.force_diagonal else 1, 1).masked_fill(m > m[:, None], 2)
-        chosen = masked.best(queries @ keys.mT, rank, min(self.top_k, count))             # (B, H, M, top_k)
+        chosen = masked.best(queries @ keys.mT, min(self.top_k, count), rank)             # (B, H, M, top_k)
         return torch.zeros(*q.shape[:2], count, count, dtype=torch.bool, device=q.device).scatter(
             -1, chosen, True) & (m <= m[:, None])
 

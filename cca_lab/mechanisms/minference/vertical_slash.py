@@ -147,9 +147,9 @@ class VerticalSlash(Mechanism):
         weights, _ = masked_matrix(q[:, :, -self.last :], k, (token <= row)[None, None], scale)  # (B, H, R, L)
         behind = row - token                                                              # (R, L) row - offset
         on_diagonals = weights.gather(-1, behind.clamp(min=0).expand_as(weights)) * (behind >= 0)
-        columns = masked.best(weights.sum(-2), (token >= self.forced_vertical).long(), min(self.vertical, length))
+        columns = masked.best(weights.sum(-2), min(self.vertical, length), (token >= self.forced_vertical).long())
         nearest = (token > 0).long() + (token >= self.forced_slash)                       # 0, 1 ... 1, 2 ... 2
-        return Choice(columns, masked.best(on_diagonals.sum(-2), nearest, min(self.slash, length)))
+        return Choice(columns, masked.best(on_diagonals.sum(-2), min(self.slash, length), nearest))
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a `Choice` for the heads of q."""
