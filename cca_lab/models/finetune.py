@@ -188,7 +188,11 @@ class Finetuner:
         self.accelerator.wait_for_everyone()
         if state is None or not (state / "progress.json").is_file():
             raise ValueError(f"resume: no state in {self.folder}; start without --resume")
-        progress = json.loads((state / "progress.json").read_text(encoding="utf-8"))
+        try:
+            progress = json.loads((state / "progress.json").read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"resume: got a progress.json in {state} that cannot be read; start without --resume, in "
+                             "another folder") from error
         saved, now = progress["run"], self._run_identity()
         if saved != now:
             differing = [key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)]

@@ -34,12 +34,19 @@ def append_log(folder: Path, record: dict[str, Any]) -> None:
 
 
 def read_log(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a run's `log.jsonl`; none if there is no log."""
+    """Yield the records of a run's `log.jsonl`; none if there is no log. A last line that was cut off is left out.
+
+    Raises:
+        ValueError: for a line before the last that is no record.
+    """
     path = Path(folder) / "log.jsonl"
-    if path.is_file():
-        with path.open(encoding="utf-8") as log:
-            for line in log:
-                yield json.loads(line)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield json.loads(line)
+        except ValueError as error:  # a full disk, or a machine that stopped, cuts the last line
+            if number < len(lines):
+                raise ValueError(f"log: got line {number} of {path}, which is no record; remove it") from error
 
 
 def trim_log(folder: Path, step: int) -> None:

@@ -21,10 +21,11 @@ from cca_lab.models import (
     optimizers,
     swap_attention,
 )
-from cca_lab.models.finetune import RISE, WATCHED, Diverged, FinetuneConfig, Finetuner, read_log
+from cca_lab.models.finetune import RISE, WATCHED, Diverged, FinetuneConfig, Finetuner
 from cca_lab.models.muon import MatrixMuon
 from cca_lab.models.optimizers import make_optimizers
 from cca_lab.models.pretrain import tokenize
+from cca_lab.models.run_folder import append_log, read_log, trim_log
 from cca_lab.models.trainable import mark_trainable, row_losses
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
@@ -428,6 +429,9 @@ def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
         Finetuner(narrow, mixture(), FinetuneConfig(steps=1), tmp_path).resume()
     with pytest.raises(ValueError, match="no state"):
         Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path / "empty").resume()
+    (tmp_path / "state" / "progress.json").write_text('{"step": 1')
+    with pytest.raises(ValueError, match="progress.json in .* cannot be read"):
+        Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path).resume()
 
 
 @pytest.mark.parametrize("changes, message", [
@@ -485,3 +489,17 @@ def test_two_processes_train_as_one(tmp_path):
 
 if __name__ == "__main__":
     two_process_run(Path(sys.argv[1]))
+
+
+def test_a_log_whose_last_line_was_cut_off_is_read_and_a_hole_is_named(tmp_path):
+    for step in (1, 2, 3):
+        append_log(tmp_path, {"step": step})
+    path = tmp_path / "log.jsonl"
+    path.write_text(path.read_text()[:-6])
+    assert [record["step"] for record in read_log(tmp_path)] == [1, 2]
+    trim_log(tmp_path, 2)
+    append_log(tmp_path, {"step": 3})
+    assert [record["step"] for record in read_log(tmp_path)] == [1, 2, 3]
+    path.write_text(path.read_text().replace('{"step": 2}', '{"ste'))
+    with pytest.raises(ValueError, match="log: got line 2 of"):
+        list(read_log(tmp_path))
