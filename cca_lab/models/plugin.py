@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.caches.base import CHOICE, IMPLEMENTATION, mechanism_in
-from cca_lab.mechanisms import Full, Mechanism, mechanism_of
+from cca_lab.mechanisms import MECHANISMS, Full, Mechanism, mechanism_of
 from cca_lab.models.inputs import check_model as require_model
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook
 
@@ -155,6 +155,9 @@ def checked_choice(mechanism: Mechanism | str, options: dict[str, Any]) -> Mecha
         if options:
             raise ValueError(f"{next(iter(options))}: got it beside a {type(mechanism).__name__}, wanted options in "
                              "the mechanism, or with its name")
+        if MECHANISMS.get(mechanism.name) is not type(mechanism):
+            raise ValueError(f"mechanism: got a {type(mechanism).__name__} called {mechanism.name!r}, wanted a class "
+                             "of MECHANISMS, by whose name a config finds it; list it there")
         return mechanism
     if mechanism == "full" and options:
         raise ValueError(f"{next(iter(options))}: not an option of 'full', wanted none; the model attends itself")

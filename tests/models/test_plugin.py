@@ -329,6 +329,15 @@ def test_a_mechanism_is_taken_as_it_is_or_by_its_name():
         swap_attention(model, mechanism, window=7)
 
 
+def test_a_class_that_the_table_does_not_list_is_refused():
+    """A config holds a name: another class of that name would run in its place."""
+    class Other(CCA):
+        pass
+
+    with pytest.raises(ValueError, match="mechanism: got a Other called 'cca', wanted a class of MECHANISMS"):
+        swap_attention(tiny("gpt2"), Other(group=4, window=6))
+
+
 def test_a_copy_can_be_restored_alone():
     model, ids = swap_attention(tiny("gpt2"), "cca", group=4, window=6), text(30)
     changed = logits(model, ids)
