@@ -7,6 +7,7 @@ EXTRAS = {
     "models": ("accelerate", "safetensors", "tokenizers", "transformers"),
     "notebooks": ("IPython", "ipykernel", "ipywidgets", "jinja2", "jupyter_client", "jupyterlab", "latex2mathml",
                   "matplotlib", "nbclient", "nbconvert", "nbformat", "pygments", "seaborn"),
+    "course": ("nbgrader",),
 }
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
 
