@@ -21,6 +21,7 @@ from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.caches.sizes import CacheSizes
 from cca_lab.caches.state import State
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
+from cca_lab.ranges import check_integers
 
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function
 CHOICE = "cca_lab_attention"  # where a config keeps the mechanism's name and options
@@ -224,6 +225,7 @@ class MechanismCache(Cache, Generic[M]):
             batch: rows.
             itemsize: bytes per element of keys and values.
         """
+        check_integers(0, length=length)
         return self.bytes_of(self.attention, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
 
     @classmethod

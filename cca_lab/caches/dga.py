@@ -19,6 +19,7 @@ from cca_lab.caches.parts import attend_row
 from cca_lab.caches.sizes import CacheSizes
 from cca_lab.caches.state import NO_TOKENS, Draw, append, append_tables, none_of, with_rows
 from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, decode_span, highest, importance
+from cca_lab.ranges import check_integers
 
 
 class DGAState:
@@ -159,6 +160,7 @@ class DGACache(MechanismCache[DGA]):
 
         `prompt` has no effect for choose="blocks"; the other Args are as in the base class.
         """
+        check_integers(0, length=length)
         return self.bytes_of(self.attention, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize),
                              prompt=prompt)
 

@@ -22,6 +22,7 @@ from cca_lab.caches.base import MechanismCache
 from cca_lab.caches.sizes import CacheSizes
 from cca_lab.caches.state import NO_TOKENS, Draw, append, none_of, with_rows
 from cca_lab.mechanisms.h2o import H2O
+from cca_lab.ranges import check_integers
 
 ROWS_AT_ONCE = 512  # rows of explicit weights for the scores; a long prompt then needs no L x L matrix
 
@@ -113,6 +114,7 @@ class H2OCache(MechanismCache[H2O]):
 
     def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4, first: int = 1) -> int:
         """Return `nbytes()` after `length` tokens, of which the first chunk had `first`; Args as in the base class."""
+        check_integers(0, length=length)
         read = replace(self.attention, prompt=max(first, self.attention.prompt))
         return self.bytes_of(read, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
 

@@ -5,6 +5,8 @@ from typing import Self
 
 from transformers import PreTrainedConfig
 
+from cca_lab.ranges import check_integers
+
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSizes:
@@ -31,6 +33,8 @@ class CacheSizes:
     def __post_init__(self) -> None:
         if not self.heads:
             object.__setattr__(self, "heads", self.kv_heads)
+        check_integers(1, layers=self.layers, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim,
+                       batch=self.batch, itemsize=self.itemsize)
 
     @classmethod
     def of(cls, config: PreTrainedConfig, *, batch: int = 1, itemsize: int = 4) -> Self:

@@ -236,3 +236,13 @@ def test_places_that_are_no_paths_are_named(tmp_path):
     with pytest.raises(ValueError, match="text: got int"):
         load_corpus(3)
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("changes", [{"length": "9"}, {"length": -1}, {"length": 2.5}, {"batch": 0},
+                                     {"itemsize": None}], ids=str)
+@pytest.mark.parametrize("name", sorted(CACHES))
+def test_sizes_that_are_none_are_refused(name, changes):
+    sizes = {"length": 9, "batch": 1, "itemsize": 4, **changes}
+    cache = CACHES[name](swap_attention(tiny("gpt2"), name))
+    with pytest.raises(ValueError, match=f"{next(iter(changes))}: got"):
+        cache.expected_bytes(sizes.pop("length"), **sizes)
