@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cca_lab.attention import causal_intervals, effective_attention, interval_attention, pool_groups
+    from cca_lab.attention import causal_intervals, interval_attention, pool_groups
     from cca_lab.caches import (
         CACHES,
         CCACache,
@@ -55,7 +55,7 @@ __all__ = [
     "LMInfinite", "LMInfiniteCache", "LoCoCo", "LoCoCoCache", "LongLoRA", "MECHANISMS", "MInference", "MeanPooling",
     "MeanPoolingCache", "Mechanism", "RandomTokens", "RandomTokensCache", "StreamingLLM", "StreamingLLMCache",
     "VerticalSlash", "attention_maps", "attention_of", "causal_intervals", "disable_attention_dropout",
-    "effective_attention", "interval_attention", "load_pretrained", "mechanism_of", "pool_groups",
+    "interval_attention", "load_pretrained", "mechanism_of", "pool_groups",
     "restore_attention", "save_pretrained", "swap_attention",
 ]
 _PACKAGES = ("attention", "mechanisms", "caches", "models")  # from the lightest: the last two load transformers

@@ -1,6 +1,5 @@
 """Output paths: checked before the work starts, and never left half written."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,7 +56,7 @@ def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`, moved to `path` at the end without error; missing folders are created."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.part")  # overwrites what a killed command left
     try:
         yield temporary
         temporary.replace(path)

@@ -55,9 +55,7 @@ def followed(tmp_path_factory) -> Path:
            ("for cls in (\n", "    Strided,\n"))
     insert(folder / "cca_lab/caches/__init__.py",
            ("from cca_lab.caches.base import MechanismCache\n", "from cca_lab.caches.strided import StridedCache\n"),
-           ("for cache in (", "StridedCache, "))
-    insert(folder / "cca_lab/models/__init__.py", ("    StreamingLLMCache,\n", "    StridedCache,\n"),
-           ("__all__ = [", '"StridedCache", '))
+           ("for cache in (", "StridedCache, "), ("__all__ = [", '"StridedCache", '))
     return folder
 
 

@@ -104,7 +104,7 @@ class LoCoCoState:
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens, see `State.fill`."""
-        self.seen, self.open, entries = length, length % self.segment, entries_of(self.mechanism, length)
+        self.seen, self.open, entries = length, length % self.segment, self.mechanism.cache_entries(length)
         self.key, self.value = (draw(entries) for _ in range(2))
         self.received = draw(entries)[..., 0].abs().float() if self.mechanism.scored else None
 
@@ -121,8 +121,9 @@ class LoCoCoState:
 class LoCoCoCache(MechanismCache[LoCoCo]):
     """The cache for generating with LoCoCo: `model.generate(ids, past_key_values=LoCoCoCache(model))`.
 
-    It stores at most M + buffer entries between segments, and up to B more of an open segment,
-    whatever the length of the text. It uses the compressors of the model for which it was made.
+    It stores at most M + buffer entries between segments, and up to B more of an open segment
+    (which the paper does not count), whatever the length of the text. It uses the compressors
+    of the model for which it was made.
 
     The outputs equal those of one forward over the whole text whose segments have the same
     borders. With borders="text" segments are counted from the first token, so prefill and
@@ -150,27 +151,9 @@ class LoCoCoCache(MechanismCache[LoCoCo]):
             layer.new_state = partial(self.state, self.attention, compressor=Borrowed(module))
             layer.reset()
 
-    @classmethod
-    def bytes_of(cls, mechanism: LoCoCo, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a cache after `length` tokens; ValueError as `entries_of`.
-
-        Differs from the paper, which counts only the M slots: raw tokens of the open segment are counted too.
-        """
-        entries_of(mechanism, length)
-        return super().bytes_of(mechanism, length, sizes)
-
     @staticmethod
     def beside(mechanism: LoCoCo, length: int, sizes: CacheSizes) -> int:
         """Return the bytes of a layer for accumulated attention, if it is needed: 4 per entry, 8 in float64."""
         if not mechanism.scored:
             return 0
-        return sizes.batch * sizes.kv_heads * entries_of(mechanism, length) * max(4, sizes.itemsize)
-
-
-def entries_of(mechanism: LoCoCo, length: int) -> int:
-    """Return `mechanism.cache_entries(length)`; ValueError if the number depends on more than the length."""
-    entries = mechanism.cache_entries(length)
-    if entries is None:
-        raise ValueError(f"borders, segment: got {mechanism.borders!r}, {mechanism.segment}, wanted 'text' and one "
-                         "number; else the size depends on the calls: measure it with nbytes()")
-    return entries
+        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4, sizes.itemsize)

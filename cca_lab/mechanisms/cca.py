@@ -24,7 +24,7 @@ Differs from the paper:
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,27 +32,24 @@ from torch import Tensor
 from cca_lab.attention import pool_groups, pooling_matrix
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import rotate, unrotate
-from cca_lab.mechanisms.base import Call, Mechanism
+from cca_lab.mechanisms.base import Call
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.groups import cache_tokens, core_count, intervals
-from cca_lab.mechanisms.inputs import check_positive, expand_heads
+from cca_lab.mechanisms.grouped import Grouped
+from cca_lab.mechanisms.groups import core_count, intervals
+from cca_lab.mechanisms.inputs import expand_heads
 
 POOLINGS = ("softmax", "mean", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CCA(Mechanism):
+class CCA(Grouped):
     """CCA-Attention: row i sees the cores of the groups older than its window, then raw tokens up to itself.
 
     Attributes:
-        group: g, tokens in a group.
-        window: s, the local window: at least the s nearest tokens of a row, its own included, stay raw.
         per_query_head: make one core per query head instead of one per KV head.
         pooling: "softmax" (Eq. 2), or the ablations "mean" and "max" (elementwise, Table 7).
     """
 
-    group: int = 16
-    window: int = 64
     per_query_head: bool = False
     pooling: str = "softmax"
 
@@ -70,7 +67,6 @@ class CCA(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(group=self.group, window=self.window)
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling: got {self.pooling!r}, wanted one of {', '.join(POOLINGS)}; the paper's is "
                              "'softmax'")
@@ -128,19 +124,6 @@ class CCA(Mechanism):
             raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no weighted "
                              "mean, so no effective matrix exists")
         return super().effective(q, k, v, **call)
-
-    def exact_when(self, length: int) -> bool:
-        """Return True if no row sees a core (Section 3.2: L < g + s), or if every group is one token."""
-        return length < self.group + self.window or self.group == 1
-
-    def cache_entries(self, length: int) -> int:
-        """Return the number of cores of closed groups plus raw tokens of the next row: `groups.cache_tokens`."""
-        return cache_tokens(length, self.group, self.window)
-
-    @classmethod
-    def sized(cls, entries: int, length: int) -> Self:
-        """Return CCA-Attention with a local window of `entries` tokens."""
-        return cls(window=entries)
 
 
 def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from cca_lab.attention import interval_attention, masked_attention, visible_mask
+from cca_lab.attention import check_intervals, interval_attention, masked_attention, visible_mask
 from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.merge import merge
 from cca_lab.mechanisms.inputs import expand_heads
@@ -44,7 +44,10 @@ class Columns:
 
     def mask(self) -> Tensor:
         """Return which columns each row sees as a mask, bool (b, h, L, N), rows before `first_row` included."""
-        seen = self.visible if self.visible.dtype == torch.bool else visible_mask(self.visible, self.keys.shape[2])
+        seen = self.visible
+        if seen.dtype != torch.bool:
+            check_intervals(seen, *self.q.shape[:3], self.keys.shape[2])
+            seen = visible_mask(seen, self.keys.shape[2])
         return pad(seen, (0, 0, self.first_row, 0))
 
     def on_tokens(self, weights: Tensor, length: int) -> Tensor:
@@ -52,6 +55,12 @@ class Columns:
         if self.pooling is None:
             return pad(weights, (0, length - weights.shape[-1]))
         pooling = self.pooling()
+        batch, heads, columns = self.q.shape[0], self.q.shape[1], self.keys.shape[2]
+        shape, kv_heads = tuple(pooling.shape), self.keys.shape[1]
+        if len(shape) != 4 or shape[0] not in (1, batch) or shape[1] not in (1, kv_heads, heads) \
+                or shape[2:] != (columns, length):
+            raise ValueError(f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {kv_heads} or {heads}, {columns}, "
+                             f"{length}): one row for each column, one entry for each raw token")
         pooling = pooling if pooling.shape[1] == 1 else expand_heads(pooling, weights.shape[1])
         return product(weights, pooling.to(weights.dtype))
 

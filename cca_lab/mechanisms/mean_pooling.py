@@ -17,12 +17,7 @@ from cca_lab.mechanisms.cca import CCA
 
 @dataclass(frozen=True, kw_only=True)
 class MeanPooling(CCA):
-    """CCA-Attention in which a core is the plain mean of its group.
-
-    Attributes:
-        group: g, tokens in a group.
-        window: s, the local window: at least the s nearest tokens of a row, its own included, stay raw.
-    """
+    """CCA-Attention in which a core is the plain mean of its group."""
 
     per_query_head: bool = field(default=False, init=False)
     pooling: str = field(default="mean", init=False)

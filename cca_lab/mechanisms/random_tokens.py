@@ -14,30 +14,27 @@ evenly spread over it. There is no paper: the comparison is this lab's.
 
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.base import Call, Mechanism
+from cca_lab.mechanisms.base import Call
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.groups import cache_tokens, core_count, intervals
-from cca_lab.mechanisms.inputs import check_counts, check_positive
+from cca_lab.mechanisms.grouped import Grouped
+from cca_lab.mechanisms.groups import core_count, intervals
+from cca_lab.mechanisms.inputs import check_counts
 from cca_lab.mechanisms.masked import attend_loops
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomTokens(Mechanism):
+class RandomTokens(Grouped):
     """One random token of each older group, and raw nearby tokens. Keys keep the positions they were rotated to.
 
     Attributes:
-        group: g, tokens of which one is kept.
-        window: s, the local window: at least the s nearest tokens of a row, its own included, all stay.
         seed: of the random draws, 0 or more.
     """
 
-    group: int = 16
-    window: int = 64
     seed: int = 0
 
     name: ClassVar[str] = "random_tokens"
@@ -47,7 +44,6 @@ class RandomTokens(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(group=self.group, window=self.window)
         check_counts(seed=self.seed)
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
@@ -71,19 +67,6 @@ class RandomTokens(Mechanism):
             return torch.cat([tokens[kept], tokens])[None, None]
 
         return [Columns(q, keys, values, intervals(length, self.group, self.window, q.device), pooling)]
-
-    def exact_when(self, length: int) -> bool:
-        """Return True if no row has an older group, or if every group is one token."""
-        return length < self.group + self.window or self.group == 1
-
-    def cache_entries(self, length: int) -> int:
-        """Return the number of closed groups, one token each, plus raw tokens of the next row, as CCA-Attention."""
-        return cache_tokens(length, self.group, self.window)
-
-    @classmethod
-    def sized(cls, entries: int, length: int) -> Self:
-        """Return the mechanism with a local window of `entries` tokens."""
-        return cls(window=entries)
 
 
 def kept_tokens(count: int, group: int, seed: int) -> list[int]:

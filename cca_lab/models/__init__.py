@@ -4,21 +4,9 @@ from cca_lab.extras import need
 
 need("accelerate", "safetensors", "tokenizers", "transformers")
 
-from cca_lab.caches import (
-    CACHES,
-    CCACache,
-    DGACache,
-    H2OCache,
-    LMInfiniteCache,
-    LoCoCoCache,
-    MeanPoolingCache,
-    RandomTokensCache,
-    StreamingLLMCache,
-)
 from cca_lab.models.checkpoints import load_pretrained, save_pretrained
 from cca_lab.models.maps import attention_maps
 from cca_lab.models.plugin import attention_of, disable_attention_dropout, restore_attention, swap_attention
 
-__all__ = ["CACHES", "CCACache", "DGACache", "H2OCache", "LMInfiniteCache", "LoCoCoCache", "MeanPoolingCache",
-           "RandomTokensCache", "StreamingLLMCache", "attention_maps", "attention_of", "disable_attention_dropout",
-           "load_pretrained", "restore_attention", "save_pretrained", "swap_attention"]
+__all__ = ["attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained", "restore_attention",
+           "save_pretrained", "swap_attention"]

@@ -7,7 +7,6 @@ import torch
 from cca_lab.attention import (
     causal_intervals,
     count_pairs,
-    effective_attention,
     interval_attention,
     masked_attention,
     pool_groups,
@@ -26,8 +25,6 @@ ATTENTIONS = {
     "interval_attention": lambda q=Q, k=K, v=V, **more: interval_attention(q, k, v, TABLE, **more),
     "masked_attention": lambda q=Q, k=K, v=V, **more: masked_attention(q, k, v, MASK, **more),
     "pool_groups": lambda q=Q, k=K, v=V, **more: pool_groups(q, k, v, **{"group": 2, **more}),
-    "effective_attention": lambda q=Q, k=K, v=V, **more: effective_attention(q, k, TABLE, torch.eye(6)[None, None],
-                                                                             **more),
 }
 every_attention = pytest.mark.parametrize("attend", ATTENTIONS.values(), ids=ATTENTIONS)
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
@@ -66,7 +63,7 @@ def test_mechanisms_take_one_floating_dtype(name):
 @no_tensor
 @pytest.mark.parametrize("call", [
     lambda x: visible_mask(x, 6), count_pairs, lambda x: pooling_matrix(x, 6),
-    lambda x: masked_attention(Q, K, V, x), lambda x: effective_attention(Q, K, TABLE, x),
+    lambda x: masked_attention(Q, K, V, x),
     lambda x: interval_attention(Q, K, V, x), lambda x: MECHANISMS["dga"](group=2, gamma=0.3).select(x, K),
 ])
 def test_what_stands_beside_takes_tensors_too(call, value):

@@ -99,7 +99,9 @@ def test_the_cache_of_a_mechanism():
         assert sized.slots + sized.segment == sized.peak_entries(500) == entries
         assert max(map(sized.cache_entries, range(500))) == entries - 1
     for options in ({"segment": [4, 1]}, {"borders": "calls"}):
-        assert LoCoCo(**options).cache_entries(9) is LoCoCo(**options).peak_entries(9) is None
+        for entries in (LoCoCo(**options).cache_entries, LoCoCo(**options).peak_entries):
+            with pytest.raises(ValueError, match="borders, segment: got .* else the size depends on the calls"):
+                entries(9)
 
 
 def test_segments_of_listed_sizes():

@@ -9,10 +9,10 @@ import torch
 from transformers import AttentionInterface, GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from cca_lab import models
+from cca_lab import caches
+from cca_lab.caches import CCACache
 from cca_lab.mechanisms import CCA, Full, MInference
 from cca_lab.models import (
-    CCACache,
     attention_maps,
     attention_of,
     disable_attention_dropout,
@@ -417,7 +417,7 @@ def test_setting_the_implementation_by_name_is_refused():
 
 def test_every_cache_is_exported():
     assert CCACache.mechanism is CCA
-    assert all(getattr(models, cache.__name__) is cache for cache in models.CACHES.values())
+    assert {cache.__name__ for cache in caches.CACHES.values()} <= set(caches.__all__)
 
 
 def test_importing_the_package_imports_no_training_code():

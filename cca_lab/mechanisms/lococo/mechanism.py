@@ -119,17 +119,20 @@ class LoCoCo(Settings, Mechanism):
         mixed = self.convolved
         return Compressor(head_dim, mixed, kernel=self.kernel, residual=self.residual) if mixed else None
 
-    def cache_entries(self, length: int) -> int | None:
-        """Return the number of slots and raw tokens, see `cache_tokens`; None for borders="calls" or a segment list."""
-        if self.borders == "calls" or not isinstance(self.segment, int):
-            return None
-        return cache_tokens(length, slots=self.slots, segment=self.segment, buffer=self.buffer, when=self.when)
+    def cache_entries(self, length: int) -> int:
+        """Return the number of slots and raw tokens, see `cache_tokens`; ValueError if it depends on the calls."""
+        return cache_tokens(length, slots=self.slots, segment=self.one_segment(), buffer=self.buffer, when=self.when)
 
-    def peak_entries(self, length: int) -> int | None:
-        """Return the most columns before a compression, see `peak_tokens`; None as for `cache_entries`."""
+    def peak_entries(self, length: int) -> int:
+        """Return the most columns before a compression, see `peak_tokens`; ValueError as `cache_entries`."""
+        return min(length, peak_tokens(slots=self.slots, segment=self.one_segment(), buffer=self.buffer))
+
+    def one_segment(self) -> int:
+        """Return B; ValueError if segments have several sizes, or begin where calls do."""
         if self.borders == "calls" or not isinstance(self.segment, int):
-            return None
-        return min(length, peak_tokens(slots=self.slots, segment=self.segment, buffer=self.buffer))
+            raise ValueError(f"borders, segment: got {self.borders!r}, {self.segment}, wanted 'text' and one number; "
+                             "else the size depends on the calls: measure it with nbytes()")
+        return self.segment
 
     @classmethod
     def sized(cls, entries: int, length: int) -> Self:
