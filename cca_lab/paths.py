@@ -59,6 +59,15 @@ def new_result(name: str) -> Path:
     return results_folder() / name if in_clone() or "CCA_LAB_DATA" in os.environ else Path(name)
 
 
+def course_folder() -> Path:
+    """Return the folder of the course in the clone, `lab/`.
+
+    Raises:
+        ValueError: if the package was not installed from a clone.
+    """
+    return repository() / "lab"
+
+
 def notebooks_folder() -> Path:
     """Return the folder of the notebooks of the clone."""
     return repository() / "notebooks"

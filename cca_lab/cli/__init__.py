@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cca_lab.cli import lab, measure, models, theory
+from cca_lab.cli import course, lab, measure, models, theory
 from cca_lab.extras import advice
 
 
@@ -27,7 +27,7 @@ app = typer.Typer(name="cca-lab", cls=Commands, no_args_is_help=True, pretty_exc
                   add_completion=False, help="Long-context attention, from loops to models.")
 for part in (lab.app, models.app, theory.app):
     app.add_typer(part)
-for group in (measure.bench, measure.kernels, theory.experiments):
+for group in (course.course, measure.bench, measure.kernels, theory.experiments):
     app.add_typer(group)
 
 __all__ = ["app"]

@@ -1,0 +1,146 @@
+"""Comparisons for checks: what an answer returned against what is right, in a sentence.
+
+`causes` are wrong results with a sentence each. If the answer equals one of them, the message ends with the sentence,
+so that it names the mistake itself: `causes={"the window starts one token early": wrong_intervals}`.
+"""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cca_lab.course.tasks import Mistake
+
+# Relative to the largest wanted value: far above rounding in any order of the sums, far below a real mistake.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
+
+
+def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: str = "float") -> Tensor:
+    """Return `got` if it is a tensor of this shape and kind, and finite.
+
+    Args:
+        got: what the answer returned.
+        shape: wanted.
+        what: its name in messages.
+        kind: "float", "int" or "bool".
+
+    Raises:
+        Mistake: naming what came and what was wanted.
+    """
+    if not isinstance(got, Tensor):
+        raise Mistake(f"{what} is {describe(got)}, wanted a tensor of shape {tuple(shape)}")
+    if tuple(got.shape) != tuple(shape):
+        raise Mistake(f"{what} has shape {tuple(got.shape)}, wanted {tuple(shape)}")
+    found = "float" if got.is_floating_point() else "bool" if got.dtype == torch.bool else "int"
+    if found != kind or got.is_complex():
+        raise Mistake(f"{what} has dtype {got.dtype}, wanted {kind}s")
+    if kind == "float" and not got.isfinite().all():
+        place = first(~got.isfinite())
+        raise Mistake(f"{what}{list(place)} is {got[place].item()}: is a row empty, or a maximum not subtracted?")
+    return got
+
+
+def need_close(got: Any, wanted: Tensor, what: str = "the result", *, tolerance: float | None = None,
+               causes: Mapping[str, Any] | None = None) -> Tensor:
+    """Return `got` if it is close to a floating tensor; arguments as for `need_tensor`.
+
+    Args:
+        got: what the answer returned.
+        wanted: right values, floating.
+        what: its name in messages.
+        tolerance: largest difference, relative to the largest wanted value (at least 1); by default `TOLERANCE` of
+            the dtype that came or was wanted, whichever is coarser.
+        causes: see the module.
+
+    Raises:
+        Mistake: naming the first wrong entry.
+    """
+    got = need_tensor(got, wanted.shape, what)
+    bound = tolerance if tolerance is not None else max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype])
+    wrong = too_far(got, wanted, bound)
+    if not wrong.any():
+        return got
+    for cause, other in (causes or {}).items():
+        if isinstance(other, Tensor) and other.shape == got.shape and not too_far(got, other, bound).any():
+            raise Mistake(f"{show(got, wanted, wrong, what)}. This is what comes out when {cause}")
+    raise Mistake(show(got, wanted, wrong, what))
+
+
+def need_same(got: Any, wanted: Tensor, what: str = "the result", *, causes: Mapping[str, Any] | None = None) -> Tensor:
+    """Return `got` if it equals a tensor of integers or booleans; arguments and errors as for `need_close`."""
+    got = need_tensor(got, wanted.shape, what, "bool" if wanted.dtype == torch.bool else "int")
+    wrong = got != wanted
+    if not wrong.any():
+        return got
+    for cause, other in (causes or {}).items():
+        if isinstance(other, Tensor) and torch.equal(got.long(), other.long()):
+            raise Mistake(f"{show(got, wanted, wrong, what)}. This is what comes out when {cause}")
+    raise Mistake(show(got, wanted, wrong, what))
+
+
+def need_number(got: Any, what: str = "the result") -> float:
+    """Return a finite number, from a Python number or a tensor of one element.
+
+    Raises:
+        Mistake: if it is none.
+    """
+    if isinstance(got, Tensor) and got.numel() == 1 and not got.is_complex():
+        got = got.item()
+    if not isinstance(got, Real) or isinstance(got, bool):
+        raise Mistake(f"{what} is {describe(got)}, wanted a number")
+    if abs(float(got)) == float("inf") or got != got:
+        raise Mistake(f"{what} is {got}, wanted a finite number")
+    return float(got)
+
+
+def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the result", *, tolerance: float = 0.0,
+               causes: Mapping[str, Any] | None = None) -> None:
+    """Check a number (within a relative tolerance), a truth value or a word; `causes` as for `need_close`.
+
+    Raises:
+        Mistake: naming what came and what was wanted.
+    """
+    if isinstance(got, Tensor) and got.numel() == 1:
+        got = got.item()
+    if isinstance(wanted, (bool, str)):
+        right = isinstance(got, type(wanted)) and got == wanted
+    elif isinstance(wanted, int) and isinstance(got, int) and not tolerance:
+        right = got == wanted  # of any size: floats would round
+    else:
+        right = abs(need_number(got, what) - wanted) <= tolerance * max(1.0, abs(wanted))
+    if not right:
+        ends = [f". This is what comes out when {cause}" for cause, other in (causes or {}).items()
+                if isinstance(got, Real) and abs(got - other) <= tolerance * max(1.0, abs(other))]
+        raise Mistake(f"{what} is {describe(got)}, wanted {describe(wanted)}{ends[0] if ends else ''}")
+
+
+def too_far(got: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
+    """Return where two tensors differ by more than the tolerance times the largest wanted value, at least 1."""
+    wanted = wanted.double()
+    bound = tolerance * max(1.0, wanted.abs().max().item() if wanted.numel() else 0.0)
+    return ~((got.double() - wanted).abs() <= bound)
+
+
+def first(where: Tensor) -> tuple[int, ...]:
+    """Return the index of the first true entry."""
+    return tuple(where.nonzero()[0].tolist())
+
+
+def show(got: Tensor, wanted: Tensor, wrong: Tensor, what: str) -> str:
+    """Return the first wrong entry beside the right one."""
+    place = first(wrong)
+    more = f" ({int(wrong.sum())} of {wrong.numel()} entries are wrong)" if wrong.sum() > 1 else ""
+    index = list(place) if place else ""
+    return f"{what}{index} is {describe(got[place].item())}, wanted {describe(wanted[place].item())}{more}"
+
+
+def describe(value: Any) -> str:
+    """Return a value in a few characters, for a message."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}..."

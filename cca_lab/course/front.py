@@ -1,0 +1,169 @@
+"""What the commands of `cca-lab course` do and print."""
+
+import os
+import re
+import textwrap
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from cca_lab.course import grading, release, reports, sandbox, submission
+from cca_lab.course.grading import Record
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of
+from cca_lab.course.tasks import Assignment
+
+console = Console(highlight=False, soft_wrap=True, markup=False)
+
+
+def check_file(path: Path, course: Path, only: str | None = None) -> bool:
+    """Check a notebook or `adapters.py` on the inputs that are shown, and print what each property earned.
+
+    Args:
+        path: the file.
+        course: the folder `lab/`.
+        only: one assignment, for `adapters.py`.
+
+    Returns:
+        True if everything that is shown is right.
+
+    Raises:
+        ValueError: if the file is no work of this course.
+    """
+    if not path.is_file():
+        raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or adapters.py")
+    if path.name == submission.ADAPTERS:
+        parts = [assignment_of(only)] if only else list(ASSIGNMENTS.values())
+    else:
+        parts = [assignment_in(path)]
+    whole = True
+    for part in parts:
+        record = grading.grade(part, path.parent, released(course, part), None, path=path)
+        unwritten = all(finding["unwritten"] for task in record["tasks"] for finding in task["findings"])
+        if len(parts) > 1 and unwritten:
+            continue
+        for line in progress(part, record):
+            console.print(line)
+        whole &= record["status"] == "graded" and all(finding["earned"] >= finding["points"]
+                                                      for task in record["tasks"] for finding in task["findings"])
+    return whole
+
+
+def assignment_in(path: Path) -> Assignment:
+    """Return the assignment of a notebook, by its name, or else by the tasks that it checks."""
+    try:
+        return assignment_of(path.stem)
+    except ValueError:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            text = ""
+        found = {part for part in re.findall(r"check\(\\?[\"'](a\d+)\.\d+", text) if part in ASSIGNMENTS}
+        if len(found) != 1:
+            raise ValueError(f"file: got {path.name}, wanted a notebook of one assignment, named such as "
+                             f"{next(iter(ASSIGNMENTS.values())).name}.ipynb") from None
+        return ASSIGNMENTS[found.pop()]
+
+
+def released(course: Path, part: Assignment) -> Path:
+    """Return the notebook that students got; ValueError if the course's folder has none."""
+    path = course / "release" / part.name / f"{part.name}.ipynb"
+    if not path.is_file():
+        raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the folder lab/ of a clone")
+    return path
+
+
+def progress(part: Assignment, record: Record) -> list[str]:
+    """Return what a student reads in a terminal."""
+    lines = [f"{part.name}: {part.title}", *(f"note: {note}" for note in record["notes"])]
+    for task in record["tasks"]:
+        if not task["findings"]:
+            continue
+        lines.append(f"{task['id']} {task['title']}: {task['earned']:g} of {task['points']}")
+        if all(finding["unwritten"] for finding in task["findings"]):
+            lines.append("  not written yet")
+            continue
+        for finding in task["findings"]:
+            sign = "ok  " if finding["earned"] >= finding["points"] else "part" if finding["earned"] else "no  "
+            lines.append(f"  {sign} {finding['name']} ({finding['earned']:g} of {finding['points']})")
+            if finding["message"]:
+                lines += textwrap.wrap(finding["message"], 100, initial_indent=" " * 7, subsequent_indent=" " * 7)
+    unseen = sum(task.unseen for task in part.tasks)
+    lines.append(f"{record['earned']:g} of {part.points} points; {unseen} stand behind tests that are not shown"
+                 + (f", and a person gives {part.read} more" if part.read else "") + ". Marks are given on other "
+                 "inputs.")
+    return lines
+
+
+def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None, jobs: int | None = None,
+                gradebook: Path | None = None) -> bool:
+    """Grade a folder of submissions, print a line each, and write the reports.
+
+    Args:
+        submitted: the folder.
+        out: for marks and pages.
+        course: the folder `lab/`.
+        only: one assignment.
+        jobs: at a time; by default half the cores.
+        gradebook: nbgrader's database, if the marks should go there too.
+
+    Returns:
+        True if no grading failed for a reason of ours.
+    """
+    if only:
+        only = assignment_of(only).name
+    for _, part, _ in (entries := grading.submissions(submitted, only)):
+        released(course, part)
+    kind = sandbox.best()
+    console.print(f"{len(entries)} submissions, sandbox: {kind}" + ("" if kind == "bubblewrap" else (
+        "; submissions can read files of this account: install bubblewrap (Linux) to keep them from it")))
+    begun, count = time.monotonic(), 0
+
+    def done(student: str, record: Record) -> None:
+        nonlocal count
+        count += 1
+        note = f"; {'; '.join(record['notes'])}" if record["notes"] else ""
+        console.print(f"{count:4} {student} {record['assignment']}: {record['status']}, {record['earned']:g} of "
+                      f"{record['points']}{note[:200]}")
+
+    found = grading.grade_folder(submitted, out, course, only=only, jobs=jobs or max(1, (os.cpu_count() or 2) // 2),
+                                 done=done)
+    seconds = time.monotonic() - begun
+    console.print(f"{len(found)} submissions in {seconds:.0f} s, {seconds / len(found):.1f} s each")
+    if gradebook is not None:
+        from cca_lab.course.gradebook import export
+
+        export(found, course, gradebook)
+        console.print(f"marks written into {gradebook}")
+    write_reports(out)
+    return all(record["status"] != "failed" for record in found)
+
+
+def write_reports(out: Path) -> None:
+    """Write tables and pages from a folder of marks, and say where they are.
+
+    Raises:
+        ValueError: if nothing was graded there.
+    """
+    if not (records := grading.records(out)):
+        raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` first")
+    paths = reports.write(records, out)
+    console.print(f"{out / 'marks.csv'}, {out / 'tasks.csv'}, {out / 'class.html'} and {len(paths) - 3} pages "
+                  "feedback.html, one in each student's folder")
+
+
+def make_release(course: Path, only: str | None = None, *, check: bool = False, adapters: bool = False) -> bool:
+    """Make `release/`, or only say what is not current; True if nothing had to be changed, or something was written."""
+    texts = release.files(course, only=only)
+    if adapters:
+        texts[course / submission.ADAPTERS] = release.adapters(course)
+    paths = release.stale(texts) if check else release.write(texts)
+    for path in paths:
+        console.print(f"{'not current' if check else 'written'}: {path.relative_to(course)}")
+    return not (check and paths)
+
+
+def make_solutions(course: Path, only: str | None = None) -> None:
+    """Make `solutions/` and say where it is."""
+    for path in release.write(release.files(course, solved=True, only=only)):
+        console.print(f"written: {path.relative_to(course)}")

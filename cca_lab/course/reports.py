@@ -1,0 +1,126 @@
+"""Reports from the records of a grading: two tables (CSV), a page for each student, one for the class.
+
+Pages for students say which properties failed, and why only on inputs that a cell shows too. Whatever came from a
+submission is escaped.
+"""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cca_lab.course.grading import Record
+from cca_lab.course.registry import ASSIGNMENTS
+from cca_lab.extras import need
+from cca_lab.outputs import replacing
+
+HERE = Path(__file__).parent
+UNSEEN = "fails on inputs that are not shown"
+
+
+def write(records: list[Record], out: Path) -> list[Path]:
+    """Write all reports of a folder of marks, and return their paths.
+
+    Args:
+        records: of all students.
+        out: the folder.
+    """
+    texts = {out / "marks.csv": marks(records), out / "tasks.csv": tasks(records),
+             out / "class.html": page("class.html", rows=class_rows(records), assignments=totals(records))}
+    for student in sorted({record["student"] for record in records}):
+        own = [shown(record) for record in records if record["student"] == student]
+        texts[out / student / "feedback.html"] = page("student.html", student=student, records=own)
+    for path, text in texts.items():
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def marks(records: list[Record]) -> str:
+    """Return a line per student: points of each assignment and their sum. What a person reads is not in it."""
+    names = [part.name for part in ASSIGNMENTS.values() if any(part.name == record["assignment"] for record in records)]
+    lines = []
+    for student in sorted({record["student"] for record in records}):
+        earned = {record["assignment"]: record["earned"] for record in records if record["student"] == student}
+        lines.append([plain(student), *(f"{earned[name]:g}" if name in earned else "" for name in names),
+                      f"{sum(earned.values()):g}"])
+    return table(["student", *names, "sum"], lines)
+
+
+def tasks(records: list[Record]) -> str:
+    """Return a line per student and task, with points that a person has to give."""
+    return table(["student", "assignment", "task", "earned", "points", "to be read", "status", "sandbox", "notes"],
+                 ([plain(record["student"]), record["assignment"], task["id"], f"{task['earned']:g}", task["points"],
+                   task["read"], record["status"], record["sandbox"], plain("; ".join(record["notes"]))]
+                  for record in records for task in record["tasks"] or [{"id": "", "earned": 0, "points": "",
+                                                                         "read": ""}]))
+
+
+def table(head: list[str], lines: Iterable[list[Any]]) -> str:
+    """Return CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def plain(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula, on one line."""
+    text = " ".join(text.split())
+    return f"'{text}" if text[:1] in tuple("=+-@") else text
+
+
+def shown(record: Record) -> Record:
+    """Return a record as its student may see it: messages only for inputs that a cell shows too."""
+    return record | {"tasks": [task | {"findings": [finding | {"message": message(finding)}
+                                                    for finding in task["findings"]]} for task in record["tasks"]]}
+
+
+def message(finding: dict[str, Any]) -> str:
+    """Return what a student may read about a property."""
+    if finding["earned"] >= finding["points"]:
+        return ""
+    return finding["message"] if finding["shown"] else UNSEEN
+
+
+def totals(records: list[Record]) -> list[dict[str, Any]]:
+    """Return, for each assignment, how many handed in and the mean of their points."""
+    found = []
+    for part in ASSIGNMENTS.values():
+        own = [record for record in records if record["assignment"] == part.name]
+        graded = [record["earned"] for record in own if record["status"] == "graded"]
+        if own:
+            found.append({"name": part.name, "title": part.title, "points": part.points, "graded": len(graded),
+                          "others": len(own) - len(graded), "mean": sum(graded) / len(graded) if graded else 0.0,
+                          "sandboxes": sorted({record["sandbox"] for record in own if record["sandbox"]})})
+    return found
+
+
+def class_rows(records: list[Record]) -> list[dict[str, Any]]:
+    """Return a row for each property: how many failed, who, and the most frequent message."""
+    rows = []
+    for part in ASSIGNMENTS.values():
+        own = [record for record in records if record["assignment"] == part.name and record["status"] == "graded"]
+        for task in part.tasks if own else ():
+            for wanted in task.properties:
+                found = [(record["student"], finding) for record in own for entry in record["tasks"]
+                         if entry["id"] == task.id for finding in entry["findings"] if finding["name"] == wanted.name]
+                failed = [(student, finding) for student, finding in found if finding["earned"] < finding["points"]]
+                said = Counter(finding["message"] for _, finding in failed if not finding["unwritten"])
+                rows.append({"assignment": part.name, "task": task.id, "title": task.title, "property": wanted.name,
+                             "points": wanted.points, "of": len(found), "failed": [student for student, _ in failed],
+                             "unwritten": sum(finding["unwritten"] for _, finding in failed),
+                             "message": said.most_common(1)[0][0] if said else ""})
+    return rows
+
+
+def page(template: str, **values: Any) -> str:
+    """Return a page from a template beside this module; everything in it is escaped."""
+    need("jinja2")
+    from jinja2 import Environment, FileSystemLoader
+
+    return Environment(loader=FileSystemLoader(HERE / "pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+                       ).get_template(template).render(**values)

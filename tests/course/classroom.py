@@ -1,0 +1,102 @@
+"""A class of thirty: submissions of every kind, with the points that each must get. `python -m tests.course.classroom`.
+
+Points are worked out by hand: those of the assignment (20) less what the mistake costs.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from cca_lab import paths
+from cca_lab.course import front, grading
+from tests.course import handed_in, matrix
+from tests.course.cheats import CHEATS, HEAD
+
+PART = "a5"
+
+
+def build(folder: Path) -> dict[str, float | None]:
+    """Write the submissions, and return the points of each student; None for one that is refused."""
+    entries = matrix.entries()
+    right = {entry.what: entry for part, entry in entries[0] if part == PART}
+    wrong = {entry.what: entry for part, entry in entries[1] if part == PART}
+    points: dict[str, float | None] = {}
+
+    def student(earned: float | None, notebook: dict | str, name: str = "") -> Path:
+        who = f"s{len(points) + 1:02}"
+        points[who] = earned
+        return handed_in.hand_in(folder, who, PART, notebook, name)
+
+    student(20, handed_in.solved(PART))
+    for what in ("loops instead of tensors", "numpy, and all scores of a row before one softmax of its own",
+                 "noisy within the tolerance"):
+        student(20, handed_in.solved(PART, right[what].cells))
+    student(0, handed_in.released(PART))
+    for what, earned in (("the window starts one token early", 16), ("one token of the future", 18),
+                         ("a core one row late", 18), ("tokens inside cores are not counted", 18),
+                         ("the accumulator does not shrink", 15), ("no running maximum", 19),
+                         ("every column is loaded", 19), ("floating division", 19)):
+        student(earned, handed_in.solved(PART, matrix.spoilt(PART, wrong[what])))
+    for what in ("scan the heap for the oracle", "patch the comparisons", "redefine the checker",
+                 "forge the printed result", "write the marks"):
+        student(0, handed_in.filled(PART, {"a5.2": CHEATS[what]}))
+
+    student(None, "")
+    student(None, "This is no notebook.")
+    student(None, json.dumps(handed_in.solved(PART)), "a5_cca.txt")
+    student(20, handed_in.solved(PART), "Copy of a5 (final).ipynb")
+    student(14, handed_in.solved(PART, {"a5.2": HEAD + "    while True:\n        pass\n"}))
+    student(14, handed_in.solved(PART, {"a5.2": HEAD + "    import os, signal\n    os.kill(os.getpid(), 9)\n"}))
+    student(14, handed_in.solved(PART, {"a5.2": "while True:\n    pass\n"}))
+    student(14, handed_in.solved(PART, {"a5.2": HEAD + '''
+    hoard = []
+    while True:
+        hoard.append(bytearray(10**8))
+'''}))
+    student(14, handed_in.solved(PART, {"a5.2": HEAD + '''
+    import os, time
+    while True:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+'''}))
+    solution = matrix.solved(PART)["a5-2-answer"]
+    noisy = solution.replace("    row = torch.arange(length)", '''
+    import sys, warnings
+    warnings.warn("this prints a line")
+    for i in range(3):
+        print(f"\\r{i} of 3 |###   |", end="", file=sys.stderr)
+    print("done")
+    row = torch.arange(length)''')
+    student(20, handed_in.solved(PART, {"a5.2": "%matplotlib inline\n!pip --version\n" + noisy}))
+    gone = handed_in.solved(PART)
+    gone["cells"] = [cell for cell in gone["cells"] if cell["id"] not in ("a5-2-check", "given-setup", "a5-4-answer")]
+    student(18, gone)
+    edited = handed_in.solved(PART, matrix.spoilt(PART, wrong["one token of the future"]))
+    for cell in edited["cells"]:
+        if cell["id"] in ("a5-2-check", "given-setup"):
+            cell["source"] = "check = print\npoints = lambda *args: 6"
+    student(18, edited)
+    adapters = (f"import torch\n{solution}\n"
+                "def a5_2(length, sinks, group, window):\n    return intervals(length, sinks, group, window)\n")
+    student(6, adapters, "adapters.py")
+    return points
+
+
+def main() -> int:
+    """Grade the class as the command does, and compare every mark; return the number that differ."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "submitted")
+        wanted = build(folder)
+        front.grade_class(folder, Path(place, "marks"), paths.course_folder(), jobs=2)
+        found = {record["student"]: record for record in grading.records(Path(place, "marks"))}
+    wrong = [f"{who}: {found[who]['status']} {found[who]['earned']:g}, wanted {points}"
+             for who, points in wanted.items()
+             if (None if found[who]["status"] == "refused" else found[who]["earned"]) != points]
+    print("\n".join(wrong) or f"all {len(wanted)} marks are as worked out by hand")
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Grading for real, in the sandbox: cheats, a class of thirty, and what a second run does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cca_lab import paths
+from cca_lab.course import front, grading, reports, sandbox
+from cca_lab.course.registry import assignment_of
+from cca_lab.course.sandbox import Limits
+from cca_lab.course.session import Session
+from tests.course import classroom, handed_in, matrix
+from tests.course.cheats import CHEATS
+
+COURSE = paths.course_folder()
+A5 = assignment_of("a5")
+RELEASE = COURSE / "release" / "a5_cca" / "a5_cca.ipynb"
+QUICK = Limits(seconds=5.0, total=60.0)
+strict = pytest.mark.skipif(sandbox.best() != "bubblewrap", reason="bubblewrap is not installed or does not start here")
+
+
+def graded(folder: Path, notebook: dict, **options) -> grading.Record:
+    place = handed_in.hand_in(folder, "somebody", "a5", notebook)
+    return grading.grade(A5, place, RELEASE, "a seed", QUICK, **options)
+
+
+@strict
+@pytest.mark.parametrize("what", CHEATS)
+def test_a_cheat_scores_nothing(what, tmp_path):
+    record = graded(tmp_path, handed_in.filled("a5", {"a5.2": CHEATS[what]}))
+    assert (record["status"], record["earned"]) == ("graded", 0)
+    assert not Path("/tmp/unpickled").exists()
+    assert "the seed was found" not in json.dumps(record)
+
+
+@strict
+def test_the_cheats_are_no_strawmen(tmp_path, monkeypatch):
+    """What the sandbox hides is there to be found without it: the same code then has all points of its task."""
+    monkeypatch.setattr(sandbox, "ENVIRONMENT", sandbox.ENVIRONMENT)
+    scope: dict = {}
+    exec("import torch\n" + CHEATS["import the grader's own oracle"], scope)
+    assert scope["intervals"](6, 0, 2, 2).shape == (6, 3, 2)
+    exec("import torch\n" + CHEATS["scan the heap for the oracle"], scope)
+    assert scope["intervals"](6, 0, 2, 2).any()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in sandbox.KINDS if kind == "none" or sandbox.works(kind)])
+def test_every_kind_of_sandbox_gives_the_same_marks(kind, tmp_path):
+    record = graded(tmp_path, handed_in.solved("a5"), kind=kind)
+    assert (record["earned"], record["sandbox"], record["notes"]) == (20, kind, [])
+    wrong = next(entry for part, entry in matrix.entries()[1] if entry.what == "one token of the future")
+    assert graded(tmp_path, handed_in.solved("a5", matrix.spoilt("a5", wrong)), kind=kind)["earned"] == 18
+
+
+@strict
+def test_a_sandbox_has_no_network_and_few_rights(tmp_path):
+    source = '''
+import os, socket
+def connect():
+    with socket.socket() as link:
+        link.settimeout(2)
+        link.connect(("192.0.2.1", 80))
+def files(): return [os.listdir("/"), os.path.exists(%r), os.path.exists(%r)]
+def user(): return [os.getuid(), len([name for name in os.listdir("/proc") if name.isdigit()])]
+def environment(): return dict(os.environ)
+def twice(x): return 2 * x
+''' % (str(paths.repository() / "pyproject.toml"), str(Path(reports.__file__)))
+    with Session([("cell", source)], QUICK) as session:
+        with pytest.raises(Exception, match="connect raised OSError"):
+            session.call("connect", ())
+        root, project, package = session.call("files", ())
+        assert "etc" not in root or not project and not package
+        assert not project and not package
+        uid, processes = session.call("user", ())
+        assert uid != 0 and processes <= 3
+        assert set(session.call("environment", ())) <= {*sandbox.ENVIRONMENT, "HOME", "TMPDIR", "PWD"}
+        assert session.call("twice", (2,)) == 4
+
+
+def test_a_class_of_thirty(tmp_path, capsys):
+    """The marks are those worked out by hand; a second run, and one after an interruption, change nothing."""
+    wanted = classroom.build(tmp_path / "submitted")
+    assert len(wanted) >= 30
+    front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
+    found = {record["student"]: record for record in grading.records(tmp_path / "marks")}
+    assert {who: None if record["status"] == "refused" else record["earned"]
+            for who, record in found.items()} == wanted
+    assert all(record["seconds"] < 60 for record in found.values())
+    texts = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
+    (tmp_path / "marks" / "s02" / "a5_cca.json").unlink()             # as if it had been interrupted there
+    (tmp_path / "marks" / "s03" / "a5_cca.json").write_text('{"stude')  # or in the middle of writing
+    begun = (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns
+    front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
+    assert (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
+    again = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
+    assert [path for path in texts if path.suffix in (".csv", ".html") and texts[path] != again[path]] == []
+    page = (tmp_path / "marks" / "s07" / "feedback.html").read_text()
+    assert "18 of 20" in page and "comes later" in page
+    assert "only what a row reads is loaded" in page and "load(" not in page
+
+
+def test_what_a_submission_says_is_escaped(tmp_path):
+    notebook = handed_in.filled("a5", {"a5.2": 'def intervals(*sizes):\n    raise ValueError("<script>=1</script>")\n'})
+    record = graded(tmp_path, notebook) | {"student": "=cmd()"}
+    for path in reports.write([record], tmp_path / "marks"):
+        assert "<script>" not in path.read_text()
+    assert "'=cmd()" in (tmp_path / "marks" / "marks.csv").read_text()
+
+
+def test_inputs_depend_on_the_secret(tmp_path):
+    assert grading.secret(tmp_path / "one") != grading.secret(tmp_path / "two")
+    assert grading.secret(tmp_path / "one") == grading.secret(tmp_path / "one")
+    assert (tmp_path / "one" / grading.SEED).stat().st_mode & 0o077 == 0
+
+
+def test_a_link_to_another_notebook_is_refused(tmp_path):
+    folder = tmp_path / "somebody" / "a5_cca"
+    folder.mkdir(parents=True)
+    (folder / "a5_cca.ipynb").symlink_to(COURSE / "source" / "a5_cca" / "a5_cca.ipynb")
+    record = grading.grade(A5, folder, RELEASE, "a seed", QUICK)
+    assert record["status"] == "refused" and "no plain file" in record["notes"][0]
+
+
+def test_our_own_failure_costs_nobody_points(tmp_path, monkeypatch):
+    handed_in.hand_in(tmp_path / "submitted", "somebody", "a5", handed_in.solved("a5"))
+    monkeypatch.setattr("cca_lab.course.session.command", lambda *args: ["false"])
+    assert not front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE)
+    assert grading.records(tmp_path / "marks")[0]["status"] == "failed"
+    monkeypatch.undo()
+    assert front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE)
+    assert grading.records(tmp_path / "marks")[0]["earned"] == 20
