@@ -16,7 +16,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
 
-.PHONY: help venv walkthrough quick test lab doctor notebooks clean
+.PHONY: help venv walkthrough quick test lab course release doctor notebooks clean
 
 help:
 	@echo "make walkthrough   run the notebooks in order; results in build/walkthrough/index.html"
@@ -24,9 +24,11 @@ help:
 	@echo "make quick         ruff, mypy and the quick tests, in less than two minutes; stops at the first failure"
 	@echo "make test          the same, then the other tests, notebooks included"
 	@echo "make lab           open JupyterLab on the notebooks"
+	@echo "make course        what the course is, and the commands for students and teachers"
 	@echo "make doctor        check the installation"
 	@echo "make venv          only make .venv with the pinned packages; the others do it as needed"
 	@echo "make notebooks     run the notebooks in place, to commit their outputs (maintainers)"
+	@echo "make release       make lab/release from lab/source (maintainers and teachers)"
 	@echo "make clean         remove build/ and caches; .venv stays"
 	@echo "Variables: PYTHON=python3.12, PIP_ARGS=..., explained in the Makefile."
 
@@ -54,6 +56,17 @@ test: quick
 
 lab: $(VENV)/.installed
 	@$(BIN)/jupyter lab notebooks
+
+course: $(VENV)/.installed
+	@echo "Ten assignments. Students open lab/release/; teachers read lab/README.md."
+	@echo "  $(BIN)/jupyter lab lab/release                     work on an assignment in JupyterLab"
+	@echo "  $(BIN)/cca-lab course check NOTEBOOK               check a notebook, or lab/adapters.py"
+	@echo "  $(BIN)/python -m pytest lab -m a5_2                check one task of lab/adapters.py, without Jupyter"
+	@echo "  $(BIN)/cca-lab course grade lab/submitted          grade a class: marks and pages in lab/marks"
+	@echo "  $(BIN)/cca-lab course solutions                    hints and solutions, folded, in lab/solutions"
+
+release: $(VENV)/.installed
+	@$(BIN)/cca-lab course release --adapters
 
 doctor: $(VENV)/.installed
 	@$(BIN)/cca-lab doctor

@@ -6,6 +6,7 @@ Each finding is a `Check`, and only `run` prints, so that the tests check what t
 import os
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -175,6 +176,23 @@ def check_fonts() -> Check:
     return Check("fonts", OK, "DejaVu Sans")
 
 
+def chromium() -> str | None:
+    """Return the path of a Chromium or Chrome that a test can drive, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def check_course() -> Iterator[Check]:
+    """Say in which sandbox submissions are graded, and whether the test of the course in a browser can run."""
+    from cca_lab.course import sandbox
+
+    kind = sandbox.best()
+    yield Check("course sandbox", OK if kind == "bubblewrap" else WARN, kind, "" if kind == "bubblewrap" else (
+        "for grading only: install bubblewrap (Linux), so that submissions cannot read this account's files"))
+    browser = chromium()
+    yield Check("course browser", OK, browser or "no Chromium: the test of the course in a browser is skipped")
+
+
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
     restore = "restore it with `git checkout -- data`" if paths.in_clone() else "install cca-lab again"
@@ -198,7 +216,8 @@ def check_data() -> Iterator[Check]:
 def examine() -> Iterator[Check]:
     """Run every check; a check that raises an exception is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
-        check_python, check_packages, check_device, check_triton, check_native, check_kernel, check_fonts, check_data]
+        check_python, check_packages, check_device, check_triton, check_native, check_kernel, check_fonts, check_data,
+        check_course]
     for probe in probes:
         try:
             findings = probe()

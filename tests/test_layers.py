@@ -21,9 +21,11 @@ LAYERS = (
     {"attention", "tasks"},
     {"mechanisms", "figures", "notebook_tools", "reporting"},
     {"caches", "theory", "walkthrough"},
-    {"models", "doctor"},
+    {"models"},
     {"bench"},
     {"experiments"},
+    {"course"},
+    {"doctor"},
     {"cli"},
     {"__init__", "__main__"},
 )

@@ -6,10 +6,10 @@ Marks come from `cca_lab.course.grading`, which runs the submission in a process
 import ast
 import inspect
 import os
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from cca_lab.course import wire
@@ -18,6 +18,7 @@ from cca_lab.course.registry import task_of
 from cca_lab.course.tasks import Answer, Task
 
 PACKAGE = "cca_lab"
+HERE = Path(__file__).parent
 
 
 class CheckFailed(AssertionError):
@@ -46,7 +47,7 @@ def check(task_id: str, answer: Answer | str | Path) -> None:
         return
     for finding in found:
         if finding.error is not None:
-            raise finding.error
+            raise finding.error.with_traceback(own(finding.error.__traceback__))
     if wrong := [finding.property.name for finding in found if not finding.full]:
         raise CheckFailed(f"{task_id}: not yet: {'; '.join(wrong)}")
 
@@ -65,16 +66,24 @@ def points(task_id: str, answer: Answer | str | Path) -> float:
 def report(task: Task, found: list[Finding]) -> list[str]:
     """Return the lines that say what each property earned."""
     lines = [f"{task.id} {task.title}"]
+    before = ""
     for finding in found:
-        sign = "ok  " if finding.full else "part" if finding.earned else "no  "
-        lines.append(f"  {sign} {finding.property.name} ({finding.earned:g} of {finding.property.points})")
-        if finding.message:
-            lines += textwrap.wrap(finding.message, 100, initial_indent=" " * 7, subsequent_indent=" " * 7)
+        lines += lines_of(finding.property.name, finding.earned, finding.property.points, finding.message, before)
+        before = finding.message
     earned = sum(finding.earned for finding in found)
     last = f"  {earned:g} of {task.points} points"
     if task.unseen:
         last += f"; {task.unseen} stand behind tests that are not shown"
     return [*lines, last + ". Marks are given on other inputs."]
+
+
+def lines_of(name: str, earned: float, points: float, message: str, before: str = "") -> list[str]:
+    """Return the lines of one property; a message that stood there just before is not repeated."""
+    sign = "ok  " if earned >= points else "part" if earned else "no  "
+    head = f"  {sign} {name} ({earned:g} of {points:g})"
+    if message and message == before:
+        return [f"{head}: the same"]
+    return [head, *textwrap.wrap(message, 100, initial_indent=" " * 7, subsequent_indent=" " * 7)]
 
 
 def local(task: Task, answer: Answer | str | Path) -> Answer:
@@ -100,22 +109,31 @@ def local(task: Task, answer: Answer | str | Path) -> Answer:
     return call
 
 
+def own(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the checker's frames at its beginning."""
+    while trace is not None and trace.tb_next is not None and Path(trace.tb_frame.f_code.co_filename).is_relative_to(
+            HERE):
+        trace = trace.tb_next
+    return trace
+
+
 def of_the_package(function: Callable[..., Any]) -> list[str]:
     """Return the names through which a function uses the package, as far as its source shows."""
     try:
+        used = inspect.getclosurevars(function)
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
+    except (OSError, TypeError, ValueError, SyntaxError):
         return []
-    found = set()
-    scope = getattr(function, "__globals__", {})
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.partition(".")[0] == PACKAGE}
-        elif isinstance(node, ast.Name) and node.id in scope:
-            value = scope[node.id]
-            home = getattr(value, "__module__", None) or getattr(value, "__name__", "")
-            if isinstance(home, str) and home.partition(".")[0] == PACKAGE and value is not sys.modules["__main__"]:
-                found.add(node.id)
+    found = {f"{node.module}.{alias.name}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+             for alias in node.names if is_ours(node.module)}
+    found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+              if is_ours(alias.name)}
+    for name, value in {**used.globals, **used.nonlocals}.items():
+        if is_ours(getattr(value, "__module__", None)) or (inspect.ismodule(value) and is_ours(value.__name__)):
+            found.add(name)
     return sorted(found)
+
+
+def is_ours(name: str | None) -> bool:
+    """Return True for a module of the package."""
+    return isinstance(name, str) and name.partition(".")[0] == PACKAGE

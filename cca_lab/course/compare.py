@@ -38,7 +38,8 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {kind}s")
     if kind == "float" and not got.isfinite().all():
         place = first(~got.isfinite())
-        raise Mistake(f"{what}{list(place)} is {got[place].item()}: is a row empty, or a maximum not subtracted?")
+        raise Mistake(f"{what}{list(place)} is {got[place].item()}: is it 0/0, -inf - (-inf) of a row that has seen "
+                      "nothing yet, or an exp without the maximum subtracted?")
     return got
 
 

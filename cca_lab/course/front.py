@@ -2,13 +2,13 @@
 
 import os
 import re
-import textwrap
 import time
 from pathlib import Path
 
 from rich.console import Console
 
 from cca_lab.course import grading, release, reports, sandbox, submission
+from cca_lab.course.cell import lines_of
 from cca_lab.course.grading import Record
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Assignment
@@ -83,11 +83,12 @@ def progress(part: Assignment, record: Record) -> list[str]:
         if all(finding["unwritten"] for finding in task["findings"]):
             lines.append("  not written yet")
             continue
+        before = ""
         for finding in task["findings"]:
-            sign = "ok  " if finding["earned"] >= finding["points"] else "part" if finding["earned"] else "no  "
-            lines.append(f"  {sign} {finding['name']} ({finding['earned']:g} of {finding['points']})")
-            if finding["message"]:
-                lines += textwrap.wrap(finding["message"], 100, initial_indent=" " * 7, subsequent_indent=" " * 7)
+            lines += lines_of(finding["name"], finding["earned"], finding["points"], finding["message"], before)
+            before = finding["message"]
+        if unseen := task["points"] - sum(finding["points"] for finding in task["findings"]):
+            lines.append(f"       not shown ({unseen})")
     unseen = sum(task.unseen for task in part.tasks)
     lines.append(f"{record['earned']:g} of {part.points} points; {unseen} stand behind tests that are not shown"
                  + (f", and a person gives {part.read} more" if part.read else "") + ". Marks are given on other "
@@ -133,7 +134,7 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     if gradebook is not None:
         from cca_lab.course.gradebook import export
 
-        export(found, course, gradebook)
+        export(found, course, gradebook, submitted)
         console.print(f"marks written into {gradebook}")
     write_reports(out)
     return all(record["status"] != "failed" for record in found)

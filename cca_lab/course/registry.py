@@ -1,18 +1,22 @@
 """The assignments, in order, and their tasks by id."""
 
-import importlib
-import os
-import pkgutil
-
-from cca_lab.course import assignments
+from cca_lab.course.assignments import (
+    a1_tiles,
+    a2_sparsity,
+    a3_coding,
+    a4_pooling,
+    a5_cca,
+    a6_dga,
+    a7_kernels,
+    a8_caches,
+    a9_mutants,
+    a10_finetune,
+)
 from cca_lab.course.tasks import Assignment, Task
 
-ASSIGNMENTS: dict[str, Assignment] = {}
-for _name in sorted((i.name for i in pkgutil.iter_modules(assignments.__path__)), key=lambda x: int(x.partition("_")[0][1:])):
-    if os.environ.get("COURSE_ONLY", _name.partition("_")[0]) == _name.partition("_")[0]:
-        _module = importlib.import_module(f"cca_lab.course.assignments.{_name}")
-        if hasattr(_module, "ASSIGNMENT"):
-            ASSIGNMENTS[_module.ASSIGNMENT.id] = _module.ASSIGNMENT
+ASSIGNMENTS: dict[str, Assignment] = {part.ASSIGNMENT.id: part.ASSIGNMENT for part in (
+    a1_tiles, a2_sparsity, a3_coding, a4_pooling, a5_cca, a6_dga, a7_kernels,
+    a8_caches, a9_mutants, a10_finetune)}
 
 
 def assignment_of(name: str) -> Assignment:

@@ -165,3 +165,6 @@ def case(what: str) -> Iterator[None]:
         yield
     except Mistake as mistake:
         raise Mistake(f"{what}: {mistake}") from None
+    except Exception as error:
+        error.add_note(f"on the example {what}")
+        raise

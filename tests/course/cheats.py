@@ -64,7 +64,7 @@ CHEATS = {
     import os, pathlib
     found = [str(os.environ)]
     for path in [*pathlib.Path("/proc").glob("[0-9]*/environ"), *pathlib.Path("/").glob("*/*/.seed"),
-                 *pathlib.Path("..").glob("**/.seed"), *pathlib.Path("/tmp").glob("**/.seed")]:
+                 *pathlib.Path("..").glob("**/.seed"), *pathlib.Path(os.environ["TMPDIR"]).parent.glob("**/.seed")]:
         try:
             found.append(path.read_text(errors="ignore"))
         except OSError:
@@ -191,7 +191,7 @@ atexit.register(_last)
 class Boom:
     def __reduce__(self):
         import os
-        return os.system, ("touch /tmp/unpickled",)
+        return os.system, ("touch unpickled-by-the-grader",)
 ''' + HEAD + '''
     return Boom()
 ''',

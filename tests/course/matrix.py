@@ -1,7 +1,12 @@
-"""The matrix of assignments and answers, judged in this process; `tests/course/test_grading.py` uses the sandbox."""
+"""The matrix of assignments and answers, judged in this process; `tests/course/test_grading.py` uses the sandbox.
 
+`python -m tests.course.matrix` writes docs/course_matrix.md.
+"""
+
+import ast
 import importlib
 import linecache
+import os
 import types
 from functools import cache
 from pathlib import Path
@@ -12,9 +17,13 @@ from cca_lab import paths
 from cca_lab.course.cell import local
 from cca_lab.course.marks import findings
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
+from cca_lab.course.tasks import Task
 from tests.course.kinds import Right, Wrong
 
 SECRET = "a seed for tests"
+# Triton has to know before it is imported that it shall interpret; a7 is run in a process that begins so.
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+HERE = [part for part in ASSIGNMENTS if INTERPRETED or part != "a7"]
 
 
 def entries() -> tuple[list[tuple[str, Right]], list[tuple[str, Wrong]]]:
@@ -50,12 +59,28 @@ def spoilt(part: str, wrong: Wrong) -> dict[str, str]:
     return {wrong.task: source.replace(wrong.old, wrong.new)}
 
 
+def affected(part: str, changed: set[str]) -> list[Task]:
+    """Return the tasks whose answers use a changed cell, directly or through other answers."""
+    defines, uses = {}, {}
+    for name, source in solved(part).items():
+        tree = ast.parse(source)
+        defines[name] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {
+            target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+            if isinstance(target, ast.Name)}
+        uses[name] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    reached = {cell_of(task) for task in changed}
+    while more := {name for name in uses for other in reached if uses[name] & defines.get(other, set())} - reached:
+        reached |= more
+    return [task for task in assignment_of(part).tasks if task.properties
+            and (not changed or task.files or cell_of(task.id) in reached)]
+
+
 def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> dict[str, float]:
     """Return the points that the assignment loses with some answers changed, by property.
 
     Args:
         part: the assignment's id.
-        changed: sources by task.
+        changed: sources by task; what does not depend on them is not checked again. Empty: all is checked.
         said: gets the messages.
     """
     scope = types.ModuleType("submission").__dict__
@@ -65,15 +90,46 @@ def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> d
         linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)  # for inspect
         exec(compile(source, place, "exec"), scope)
     result: dict[str, float] = {}
-    assignment = assignment_of(part)
-    folder = paths.repository() / "lab" / "source" / assignment.name
-    for task in assignment.tasks:
-        if not task.properties:
-            continue
-        answer = Path(scope["FOLDER"] if "FOLDER" in scope else folder) if task.files else scope[task.answer]
+    folder = paths.course_folder() / "source" / assignment_of(part).name
+    for task in affected(part, set(changed)):
+        answer = Path(scope.get("FOLDER", folder)) / task.answer if task.files else scope[task.answer]
         for finding in findings(task, local(task, answer), SECRET):
             if not finding.full:
                 result[finding.property.name] = finding.property.points - finding.earned
                 if said is not None:
                     said.append(finding.message)
     return result
+
+
+def page() -> str:
+    """Return the matrix as a page; `tests/course/test_answers.py` measures what it says."""
+    right, wrong = entries()
+    text = ["# Answers and what they get", "",
+            f"{len(right)} right answers that differ from the model solution, and {len(wrong)} plausible mistakes, "
+            "each in one task of an otherwise solved notebook. `tests/course/test_answers.py` measures that every right "
+            "answer has all points and that every mistake loses exactly what stands here. Written by `python -m "
+            "tests.course.matrix`.", ""]
+    for part in ASSIGNMENTS.values():
+        text += [f"## {part.name}: {part.title}", "", "| answer | task | points | loses |", "|---|---|---|---|"]
+        text += [f"| {entry.what} | {', '.join(entry.cells)} | {part.points} of {part.points} | |"
+                 for of, entry in right if of == part.id]
+        for of, entry in wrong:
+            if of == part.id:
+                kept = part.points - sum(entry.lost.values())
+                text.append(f"| {entry.what} | {entry.task} | {kept:g} of {part.points} | "
+                            + "; ".join(f"{name} ({points:g})" for name, points in entry.lost.items()) + " |")
+        text.append("")
+    return "\n".join(text)
+
+
+def table() -> str:
+    """Return the table of assignments in lab/README.md."""
+    return "\n".join(f"| {part.id} | [{part.title}](release/{part.name}/{part.name}.ipynb) | "
+                     f"{', '.join(part.walkthroughs)} | {part.minutes} | {part.points} | {part.read or ''} |"
+                     for part in ASSIGNMENTS.values())
+
+
+PAGE = paths.repository() / "docs" / "course_matrix.md"
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,14 +1,21 @@
 """Every assignment: the solved notebook, other right answers, and wrong ones that lose exactly what they should."""
 
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
-from cca_lab.course.registry import ASSIGNMENTS
+from cca_lab import paths
 from tests.course import matrix
 
-RIGHT, WRONG = matrix.entries()
+RIGHT, WRONG = ([entry for entry in entries if entry[0] in matrix.HERE] for entries in matrix.entries())
 
 
-@pytest.mark.parametrize("part", ASSIGNMENTS)
+@pytest.mark.parametrize("part", matrix.HERE)
 def test_the_solved_notebook_has_all_points(part):
     assert matrix.lost(part, {}) == {}
 
@@ -25,6 +32,23 @@ def test_a_wrong_answer_loses_what_it_should(part, wrong):
     assert wrong.says in "\n".join(said)
 
 
-@pytest.mark.parametrize("part", ASSIGNMENTS)
+@pytest.mark.parametrize("part", matrix.HERE)
 def test_there_are_enough_of_both(part):
     assert sum(of == part for of, _ in RIGHT) >= 2 and sum(of == part for of, _ in WRONG) >= 8
+
+
+@pytest.mark.skipif(matrix.INTERPRETED or not find_spec("triton"), reason="no Triton here, or this is that process")
+def test_a7_in_a_process_that_interprets():
+    files = [str(Path(__file__).with_name(name)) for name in ("test_answers.py", "test_release.py")]
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "a7 and not process",
+                          *files], capture_output=True, text=True, check=False, cwd=paths.repository(),
+                         env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"})
+    assert run.returncode == 0, run.stdout[-3000:]
+    wanted = sum(part == "a7" for entries in matrix.entries() for part, _ in entries)
+    assert int(re.search(r"(\d+) passed", run.stdout).group(1)) >= wanted + 5, run.stdout[-500:]
+    assert "skipped" not in run.stdout
+
+
+def test_the_pages_say_what_is_measured():
+    assert matrix.PAGE.read_text(encoding="utf-8") == matrix.page()
+    assert matrix.table() in (paths.course_folder() / "README.md").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ def graded(folder: Path, notebook: dict, **options) -> grading.Record:
 def test_a_cheat_scores_nothing(what, tmp_path):
     record = graded(tmp_path, handed_in.filled("a5", {"a5.2": CHEATS[what]}))
     assert (record["status"], record["earned"]) == ("graded", 0)
-    assert not Path("/tmp/unpickled").exists()
+    assert not Path("unpickled-by-the-grader").exists()
     assert "the seed was found" not in json.dumps(record)
 
 
@@ -61,11 +61,12 @@ def connect():
     with socket.socket() as link:
         link.settimeout(2)
         link.connect(("192.0.2.1", 80))
-def files(): return [os.listdir("/"), os.path.exists(%r), os.path.exists(%r)]
+def files(): return [os.listdir("/"), os.path.exists(PROJECT), os.path.exists(PACKAGE)]
 def user(): return [os.getuid(), len([name for name in os.listdir("/proc") if name.isdigit()])]
 def environment(): return dict(os.environ)
 def twice(x): return 2 * x
-''' % (str(paths.repository() / "pyproject.toml"), str(Path(reports.__file__)))
+'''
+    source += f"PROJECT, PACKAGE = {str(paths.repository() / 'pyproject.toml')!r}, {reports.__file__!r}\n"
     with Session([("cell", source)], QUICK) as session:
         with pytest.raises(Exception, match="connect raised OSError"):
             session.call("connect", ())

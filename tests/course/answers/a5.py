@@ -90,7 +90,7 @@ WRONG = [
           {COUNTED: 2}, "tokens inside cores are not counted"),
     Wrong("read or not, instead of how often", "a5.3", "return counts", "return counts.clamp(max=1)", {COUNTED: 2},
           "instead of how often"),
-    Wrong("an example that is none", "a5.4", '"token": 4', '"token": 5',
+    Wrong("an example that is none", "a5.4", '"token": 3', '"token": 4',
           {"the printed formulas read a token twice or never": 2}, "exactly once"),
     Wrong("the accumulator does not shrink", "a5.5", "out * shrink +", "out +", {EQUAL: 3, LARGE: 1, LOADED: 1}),
     Wrong("no running maximum", "a5.5", "new = max(top, scores.max().item())", "new = 0.0", {LARGE: 1}, "maximum"),

@@ -1,0 +1,243 @@
+"""What the checks of a8 compare with: attention over whole texts under a table of reads, and brute force."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cca_lab.course.compare import describe, need_tensor
+from cca_lab.course.tasks import Answer, Draw, Mistake, case
+
+SHAPES = [(1, 1, 1, 2), (1, 2, 1, 4), (2, 4, 2, 4)]  # batch, query heads, KV heads, head dim
+CHUNKS = [[2, 3], [5, 1, 6], [40, 7, 7, 7, 1, 1, 1]]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that comes in chunks.
+
+    Attributes:
+        q: (B, H, L, D).
+        k, v: (B, Hk, L, D).
+        chunks: tokens of each step; they sum to L.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    chunks: list[int]
+
+    @property
+    def entry(self) -> int:
+        """Return the bytes of a key and a value of all KV heads and rows of the batch."""
+        return 2 * self.k[:, :, 0].numel() * self.k.element_size()
+
+    @property
+    def starts(self) -> Tensor:
+        """Return the first row of the chunk of each row, (L,)."""
+        sizes = torch.tensor(self.chunks)
+        return (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+
+    def __str__(self) -> str:
+        """Return the sizes for a message."""
+        batch, heads, length, _ = self.q.shape
+        single = set(self.chunks) == {1}
+        how = "one at a time" if single else f"in chunks {', '.join(map(str, self.chunks))}"
+        return f"{length} tokens {how}, batch {batch}, {heads} query and {self.k.shape[1]} KV heads"
+
+
+def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float64) -> list[Text]:
+    """Return three texts, small ones first; the last is longer than 40 tokens if it comes in chunks."""
+    result = []
+    for (batch, heads, shared, dim), chunks in zip(SHAPES, CHUNKS, strict=True):
+        if draw.secret:
+            batch, shared = (batch + draw.randint(0, 1), shared + draw.randint(0, 1)) if heads > 1 else (1, 1)
+            heads = shared * max(1, heads // 2 + draw.randint(0, 1))
+            chunks = [size + draw.randint(0, 3) for size in chunks] + [1] * draw.randint(0, 3)
+        if single:
+            chunks = [1] * min(24, sum(chunks))
+        q, k, v = (draw.normal(batch, n, sum(chunks), dim, dtype=dtype) for n in (heads, shared, shared))
+        result.append(Text(1.5 * q, k, v, chunks))
+    return result
+
+
+def need_state(got: Any) -> dict[str, Any]:
+    """Return a state if it is a dict of tensors and integers."""
+    if not isinstance(got, dict):
+        raise Mistake(f"the state is {describe(got)}, wanted a dict of tensors and integers")
+    for key, value in got.items():
+        integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+        if not isinstance(value, Tensor) and not integer:
+            raise Mistake(f"the state holds {describe(value)} as {key!r}, wanted only tensors and integers")
+    return got
+
+
+def need_bytes(state: dict[str, Any], entries: int, entry: int) -> None:
+    """The tensors of the state take as many bytes as they should, and keep no others alive."""
+    tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+    own = sum(value.numel() * value.element_size() for value in tensors.values())
+    shapes = ", ".join(f"{key} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+                       for key, value in tensors.items())
+    if own != entries * entry:
+        raise Mistake(f"the state takes {own} bytes, wanted {entries} entries of {entry} bytes = {entries * entry}. "
+                      f"It holds {shapes or 'no tensor'}")
+    for key, value in tensors.items():
+        bytes_of = value.numel() * value.element_size()
+        kept = getattr(value, "kept_bytes", 0)
+        if kept > bytes_of:
+            raise Mistake(f"{key!r} is a view: it has {bytes_of} bytes, and keeps {kept} alive. Copy what stays with "
+                          "clone(); contiguous() does not copy a slice that is contiguous already")
+
+
+def stepped(answer: Answer, pair: Sequence[Text], options: Sequence[Any],
+            entries: Callable[[int], int] | None = None) -> list[Tensor]:
+    """Return the outputs (B, H, L, D) of texts that take turns, chunk by chunk, each with its own state.
+
+    Args:
+        answer: called with (state, q, k, v, *options); returns an output and a state.
+        pair: texts of as many chunks.
+        options: further arguments.
+        entries: how many entries the state must hold after some tokens; None if nobody asks.
+    """
+    states: list[dict[str, Any]] = [{} for _ in pair]
+    outputs: list[list[Tensor]] = [[] for _ in pair]
+    at = [0 for _ in pair]
+    for turn in range(len(pair[0].chunks)):
+        for i, text in enumerate(pair):
+            size = text.chunks[turn]
+            now = slice(at[i], at[i] + size)
+            with case(f"rows {now.start} to {now.stop - 1}"):
+                got = answer(states[i], text.q[:, :, now], text.k[:, :, now], text.v[:, :, now], *options)
+                if not isinstance(got, (tuple, list)) or len(got) != 2:
+                    raise Mistake(f"the result is {describe(got)}, wanted (output, state)")
+                outputs[i].append(need_tensor(got[0], text.q[:, :, now].shape, "the output").double())
+                states[i] = need_state(got[1])
+            at[i] += size
+            if entries is not None:
+                with case(f"after {at[i]} token{'s' * (at[i] > 1)}"):
+                    need_bytes(states[i], entries(at[i]), text.entry)
+    return [torch.cat(parts, dim=2) for parts in outputs]
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, reads: Tensor, scale: float, *, tiled: bool = False) -> Tensor:
+    """Return attention of a whole text, (B, H, L, D), float64, zero in rows that read nothing.
+
+    Args:
+        q: (B, H, L, D).
+        k, v: (B, Hk, C, D).
+        reads: (L, C), how often each row reads each column; a column that is read twice counts twice.
+        scale: of the scores.
+        tiled: give query head h the KV head h mod Hk, which is a mistake.
+    """
+    times = q.shape[1] // k.shape[1]
+    spread = (lambda x: x.repeat(1, times, 1, 1)) if tiled else (lambda x: x.repeat_interleave(times, dim=1))
+    scores = scale * q.double() @ spread(k.double()).transpose(-1, -2) + reads.double().log()
+    return scores.softmax(-1).nan_to_num(0.0) @ spread(v.double())
+
+
+def rotated(x: Tensor, position: Tensor) -> Tensor:
+    """Turn pairs of features (d, d + D/2) of (..., L, D) by position * 10000^(-2d/D)."""
+    half = x.shape[-1] // 2
+    angle = position.double()[:, None] * 10000.0 ** (-torch.arange(half).double() / half)
+    pairs = torch.complex(x[..., :half].double(), x[..., half:].double()) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([pairs.real, pairs.imag], dim=-1)
+
+
+def cores_of(row: int, sinks: int, group: int, window: int) -> int:
+    """Return how many cores a row reads."""
+    return max(0, (row + 1 - sinks - window) // group)
+
+
+def held(tokens: int, sinks: int, group: int, window: int) -> int:
+    """Return the entries after some tokens: sinks, cores that are made, raw tokens that the next row reads."""
+    raw = max(0, tokens - sinks - group * cores_of(tokens, sinks, group, window))
+    return min(tokens, sinks) + max(0, tokens - sinks) // group + raw
+
+
+def pooled(text: Text, sinks: int, group: int, scale: float) -> tuple[Tensor, Tensor]:
+    """Return keys and values (B, Hk, P + L, D) of all whole groups' cores, and of all tokens behind them."""
+    keys, values = [], []
+    judge = text.q.double().unflatten(1, (text.k.shape[1], -1)).mean(dim=2)              # (B, Hk, L, D)
+    for stop in range(sinks + group, text.q.shape[2] + 1, group):
+        members = slice(stop - group, stop)
+        k, v = text.k[:, :, members].double(), text.v[:, :, members].double()
+        weights = (scale * judge[:, :, stop - 1 : stop] @ k.transpose(-1, -2)).softmax(-1)
+        keys.append(weights @ k)
+        values.append(weights @ v)
+    return torch.cat([*keys, text.k.double()], dim=2), torch.cat([*values, text.v.double()], dim=2)
+
+
+def core_reads(length: int, sinks: int, group: int, window: int, late: int = 0, *, twice: bool = False) -> Tensor:
+    """Return 0/1 (L, P + L): what each row reads; `late`: cores appear so many rows late; `twice`: all is raw too."""
+    groups = max(0, length - sinks) // group
+    reads = torch.zeros(length, groups + length)
+    for row in range(length):
+        n = min(groups, cores_of(row - late, sinks, group, window))
+        reads[row, :n] = 1
+        reads[row, groups : groups + min(sinks, row + 1)] = 1
+        reads[row, groups + sinks + (0 if twice else group * n) : groups + row + 1] = 1
+    return reads
+
+
+def corners(q: Tensor, size: Tensor, scale: float) -> Tensor:
+    """Return the largest error of scores (B, Hk, T) over all keys that are off by half a `size` in each feature."""
+    signs = torch.tensor(list(product((-1.0, 1.0), repeat=q.shape[-1])), dtype=torch.float64)     # (2^D, D)
+    errors = 0.5 * size.double()[..., None, None] * signs                                          # (B, Hk, T, 2^D, D)
+    return (scale * errors @ q.double()[:, :, None, :, None])[..., 0].abs().amax(dim=-1)
+
+
+class Writer:
+    """A tiny model with one attention layer and a cache, for beam search.
+
+    Attributes:
+        rows: of each call so far.
+    """
+
+    def __init__(self, draw: Draw, words: int, dim: int = 4) -> None:
+        self.tables = [2 * draw.normal(words, dim) for _ in range(4)]
+        self.rows: list[int] = []
+
+    def start(self) -> dict[str, Any]:
+        """Return the state of one row without tokens."""
+        return {"key": torch.zeros(1, 0, 4, dtype=torch.float64), "seen": 0,
+                "value": torch.zeros(1, 0, 4, dtype=torch.float64)}
+
+    def step(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
+        """Read a token for each row; return the next ones' log-probabilities (rows, words), and the state."""
+        q, k, v, out = self.tables
+        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point():
+            raise Mistake(f"step got {describe(tokens)} as tokens, wanted int64 of shape (rows,)")
+        if len(tokens) and (tokens.min() < 0 or tokens.max() >= len(q)):
+            raise Mistake(f"step got token {int(tokens.max())}; there are {len(q)} words, counted from 0")
+        state = need_state(state)
+        if set(state) != {"key", "value", "seen"}:
+            raise Mistake(f"step got a state with {', '.join(state) or 'nothing'}, wanted what the last call returned, "
+                          "with other rows: key, seen, value")
+        seen = state["seen"]
+        shape = (len(tokens), seen, 4)
+        for name in ("key", "value"):
+            need_tensor(state[name], shape, f"for {len(tokens)} new tokens and {seen} seen, {name!r} in the state")
+        self.rows.append(len(tokens))
+        key = torch.cat([state["key"], k[tokens.long()][:, None]], dim=1)
+        value = torch.cat([state["value"], v[tokens.long()][:, None]], dim=1)
+        weights = (key @ q[tokens.long()][..., None])[..., 0].softmax(-1)
+        scores = ((weights[:, None] @ value)[:, 0] @ out.T).log_softmax(-1)
+        return scores, {"key": key, "value": value, "seen": seen + 1}
+
+    def next_scores(self, text: Sequence[int]) -> Tensor:
+        """Return the log-probabilities (words,) of the token after a whole text, without a cache."""
+        q, k, v, out = self.tables
+        weights = (k[list(text)] @ q[text[-1]]).softmax(-1)
+        return (weights @ v[list(text)] @ out.T).log_softmax(-1)
+
+    def best(self, start: int, width: int, length: int) -> Tensor:
+        """Return the survivors of beam search, (width, length), reading every text anew."""
+        beams: list[tuple[float, list[int]]] = [(0.0, [start])]
+        for _ in range(length):
+            longer = [(total + score, [*text, word]) for total, text in beams
+                      for word, score in enumerate(self.next_scores(text).tolist())]
+            beams = sorted(longer, reverse=True)[:width]
+        return torch.tensor([text[1:] for _, text in beams])

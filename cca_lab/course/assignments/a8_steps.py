@@ -1,0 +1,177 @@
+"""Checks of a8's decode steps: a full cache, StreamingLLM, and sinks with cores and a window."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from cca_lab.course.assignments.a8_oracles import Text, core_reads, dense, held, pooled, rotated, stepped, texts
+from cca_lab.course.compare import need_close
+from cca_lab.course.tasks import Answer, Draw, Mistake, case
+
+SCALE = 0.7
+
+
+def turned(draw: Draw, single: bool, dtype: torch.dtype = torch.float64) -> list[list[Text]]:
+    """Return texts, small ones first; if they come in chunks, each with another one of its shape, to take turns."""
+    again = Draw(str(draw.getrandbits(60)))
+    return [[text] if single else
+            [text, Text(*(again.normal(*x.shape) for x in (text.q, text.k, text.v)), text.chunks[::-1])]
+            for text in texts(draw, single=single, dtype=dtype)]
+
+
+def need_output(got: Tensor, wanted: Tensor, measure: bool, causes: Mapping[str, Callable[[], Tensor]]) -> None:
+    """Compare an output; what comes out of known mistakes is computed only if it is wrong."""
+    tolerance = 2e-4 if measure else 1e-5
+    try:
+        need_close(got, wanted, "the output", tolerance=tolerance)
+    except Mistake:
+        need_close(got, wanted, "the output", tolerance=tolerance,
+                   causes={what: other() for what, other in causes.items()})
+
+
+# a8.2: full cache
+
+
+def full_wanted(text: Text) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
+    """Return the output of full attention, and those of mistakes."""
+    row = torch.arange(text.q.shape[2])
+    past = row <= row[:, None]
+    whole = row < (text.starts + torch.tensor(text.chunks).repeat_interleave(torch.tensor(text.chunks)))[:, None]
+    parts = text.q, text.k, text.v
+    return dense(*parts, past, SCALE), {
+        "query head h reads KV head h mod Hk, instead of h // (H / Hk)": lambda: dense(*parts, past, SCALE, tiled=True),
+        "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the cache":
+            lambda: dense(*parts, row <= (row - text.starts)[:, None], SCALE),
+        "every row reads its whole chunk, later tokens too": lambda: dense(*parts, whole, SCALE),
+        "the cache is not read, only the chunk":
+            lambda: dense(*parts, past & (row >= text.starts[:, None]), SCALE)}
+
+
+def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
+    """Full attention, chunk by chunk."""
+    for pair in turned(draw, single, torch.float32 if measure else torch.float64):
+        with case(str(pair[0])):
+            for text, got in zip(pair, stepped(answer, pair, (SCALE,), (lambda t: t) if measure else None),
+                                 strict=True):
+                wanted, causes = full_wanted(text)
+                need_output(got, wanted, measure, causes)
+
+
+def full_single(answer: Answer, draw: Draw) -> None:
+    """Tokens one at a time."""
+    full_check(answer, draw, single=True)
+
+
+def full_chunks(answer: Answer, draw: Draw) -> None:
+    """Chunks of different sizes."""
+    full_check(answer, draw, single=False)
+
+
+def full_bytes(answer: Answer, draw: Draw) -> None:
+    """Bytes after every step, with right outputs."""
+    full_check(answer, draw, single=True, measure=True)
+
+
+# a8.3: repair
+
+
+def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
+    """Return StreamingLLM's output with the positions of the text, and those of mistakes."""
+    row = torch.arange(text.q.shape[2])
+    token, i, start = row[None], row[:, None], text.starts[:, None]
+    q, k, v = rotated(text.q, row), rotated(text.k, row), text.v
+    past, sink = token <= i, token < sinks
+    right = past & (sink | (i - token <= recent))
+    place = row.clamp(max=sinks + recent)
+    twice = right.int() + (right & sink & (i - token <= recent)).int()
+    return dense(q, k, v, right, SCALE), {
+        "a token is evicted before the new one has attended":
+            lambda: dense(q, k, v, past & (sink | (i - token < recent)), SCALE),
+        "positions count from the length of the cache, not of the text":
+            lambda: dense(rotated(text.q, place), rotated(text.k, place), v, right, SCALE),
+        "nothing has a position: rotate queries and keys": lambda: dense(text.q, text.k, v, right, SCALE),
+        "a row of a chunk reads tokens that would be gone if the chunk had come token by token":
+            lambda: dense(q, k, v, past & (sink | (token >= start - recent)), SCALE),
+        "a sink that is also recent is read twice": lambda: dense(q, k, v, twice, SCALE),
+        "nothing is ever evicted": lambda: dense(q, k, v, past, SCALE)}
+
+
+def streaming_check(answer: Answer, draw: Draw, sizes: list[tuple[int, int]], *, single: bool, measure: bool = False
+                    ) -> None:
+    """StreamingLLM, chunk by chunk."""
+    for pair, (sinks, recent) in zip(turned(draw, single, torch.float32 if measure else torch.float64), sizes,
+                                     strict=True):
+        if draw.secret:
+            sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
+        with case(f"{pair[0]}, sinks {sinks}, recent {recent}"):
+            entries = (lambda t, most=sinks + recent: min(t, most)) if measure else None
+            for text, got in zip(pair, stepped(answer, pair, (SCALE, sinks, recent), entries), strict=True):
+                wanted, causes = streaming_wanted(text, sinks, recent)
+                need_output(got, wanted, measure, causes)
+
+
+def streaming_single(answer: Answer, draw: Draw) -> None:
+    """Tokens one at a time."""
+    streaming_check(answer, draw, [(1, 2), (2, 3), (4, 9)], single=True)
+
+
+def streaming_chunks(answer: Answer, draw: Draw) -> None:
+    """Chunks of different sizes."""
+    streaming_check(answer, draw, [(1, 2), (2, 3), (4, 9)], single=False)
+
+
+def streaming_edges(answer: Answer, draw: Draw) -> None:
+    """No sinks, no recent tokens, neither."""
+    streaming_check(answer, draw, [(2, 0), (0, 0), (0, 3)], single=True)
+
+
+def streaming_bytes(answer: Answer, draw: Draw) -> None:
+    """Bytes after every step, with right outputs."""
+    streaming_check(answer, draw, [(1, 2), (3, 2), (2, 5)], single=True, measure=True)
+
+
+# a8.4: cores
+
+
+def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
+    """Return the output with sinks, cores and a window, and those of mistakes."""
+    sizes = text.q.shape[2], sinks, group, window
+    columns, right = (text.q, *pooled(text, sinks, group, SCALE)), core_reads(*sizes)
+    return dense(*columns, right, SCALE), {
+        "cores appear one row early": lambda: dense(*columns, core_reads(*sizes, -1), SCALE),
+        "cores appear one row late": lambda: dense(*columns, core_reads(*sizes, 1), SCALE),
+        "nothing is pooled": lambda: dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
+        "tokens that a row reads in a core are still read raw":
+            lambda: dense(*columns, core_reads(*sizes, twice=True), SCALE),
+        "a core is the plain mean of its group":
+            lambda: dense(text.q, *pooled(text, sinks, group, 0.0), right, SCALE)}
+
+
+def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
+    """Sinks, cores and window, chunk by chunk."""
+    for pair, (sinks, group, window) in zip(turned(draw, single, torch.float32 if measure else torch.float64),
+                                            [(0, 2, 2), (1, 3, 1), (3, 4, 6)], strict=True):
+        if draw.secret:
+            sinks, group, window = sinks + draw.randint(0, 2), group + draw.randint(0, 1), window + draw.randint(0, 2)
+        sizes = sinks, group, window
+        with case(f"{pair[0]}, sinks {sinks}, group {group}, window {window}"):
+            entries = (lambda t, sizes=sizes: held(t, *sizes)) if measure else None
+            for text, got in zip(pair, stepped(answer, pair, (SCALE, *sizes), entries), strict=True):
+                wanted, causes = cores_wanted(text, *sizes)
+                need_output(got, wanted, measure, causes)
+
+
+def cores_single(answer: Answer, draw: Draw) -> None:
+    """Tokens one at a time."""
+    cores_check(answer, draw, single=True)
+
+
+def cores_chunks(answer: Answer, draw: Draw) -> None:
+    """Chunks that close several groups, or none."""
+    cores_check(answer, draw, single=False)
+
+
+def cores_bytes(answer: Answer, draw: Draw) -> None:
+    """Bytes after every step, with right outputs."""
+    cores_check(answer, draw, single=True, measure=True)

@@ -1,0 +1,157 @@
+"""How a9 judges a test: on implementations that are right and on mutants, in random order."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cca_lab.course.compare import describe
+from cca_lab.course.tasks import Answer, Draw, Mistake, Share
+
+CALLS = 200  # of one implementation by one test
+RIGHT = 6  # trials of right implementations
+
+Implementation = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An implementation, made anew for each trial.
+
+    Attributes:
+        about: for a mutant, after "is wrong only": with which inputs it is wrong; for a right one, what it does.
+        make: gets the draw, for constants.
+    """
+
+    about: str
+    make: Callable[[Draw], Implementation]
+
+
+def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]], right: Sequence[Entry],
+          mutants: Sequence[Entry], shown: bool) -> Share | None:
+    """Return the share of the mutants that a test catches, less twice the share of right ones that it calls wrong.
+
+    Args:
+        answer: the test.
+        draw: decides constants, rounding and order.
+        legal: gets the arguments of a call, returns them in plain types, raises `Mistake` if they are not allowed.
+        right, mutants: implementations.
+        shown: the message may say with which inputs a mutant that survived is wrong.
+    """
+    # Half of the right ones round in another way, and as many mutants: rounding says nothing about who is right.
+    trials = [(right[number % len(right)], True, 1e-12 * (number >= RIGHT // 2)) for number in range(RIGHT)]
+    trials += [(entry, False, draw.choice((0.0, 1e-12))) for entry in mutants]
+    draw.shuffle(trials)
+    survived, punished = [], []
+    for entry, good, noise in trials:
+        verdict = verdict_of(answer, Watched(entry.make(draw), legal, noise, draw.getrandbits(62)))
+        if verdict != good:
+            (punished if good else survived).append(f"{entry.about}, and rounds in its own way" if good and noise
+                                                    else entry.about)
+    if not survived and not punished:
+        return None
+    caught = len(mutants) - len(survived)
+    said = (f"{caught} of {len(mutants)} wrong implementations caught, {len(punished)} of {RIGHT} right ones called "
+            "wrong")
+    if survived and shown:
+        said += f". One that survived is wrong only {survived[0]}"
+    if punished:
+        said += f". A right one that was called wrong {punished[0]}"
+    return Share(max(0.0, caught / len(mutants) - 2 * len(punished) / RIGHT), said)
+
+
+def verdict_of(answer: Answer, watched: "Watched") -> bool:
+    """Return True if the test calls the implementation right.
+
+    Raises:
+        Mistake: if the test itself is broken: it returned no truth value, raised, or made a call that is not allowed.
+    """
+    try:
+        got = answer(watched)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        if watched.mistake is not None:
+            raise watched.mistake from None
+        # In another process an exception arrives as a sentence.
+        if not isinstance(error, AssertionError) and not re.match(r"\w+ raised AssertionError\b", str(error)):
+            raise Mistake(f"the test itself is broken: {type(error).__name__}: {error}"
+                          if not isinstance(error, Mistake) else f"the test itself is broken: {error}") from None
+        got = False
+    if watched.mistake is not None:
+        raise watched.mistake
+    if isinstance(got, Tensor) and got.dtype == torch.bool and got.numel() == 1:
+        got = bool(got)
+    if not isinstance(got, bool):
+        raise Mistake(f"the test returned {describe(got)}, wanted True (right) or False (wrong)")
+    return got
+
+
+class Watched:
+    """An implementation whose calls are counted and looked at, and whose floats are rounded in another way.
+
+    Attributes:
+        mistake: of the test, in one of its calls.
+    """
+
+    def __init__(self, implementation: Implementation, legal: Callable[..., tuple[Any, ...]], noise: float, seed: int
+                 ) -> None:
+        self.implementation, self.legal, self.noise = implementation, legal, noise
+        self.generator = torch.Generator().manual_seed(seed)
+        self.calls = 0
+        self.mistake: Mistake | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what the implementation returns."""
+        try:
+            self.calls += 1
+            if self.calls > CALLS:
+                raise Mistake(f"the test called the implementation more than {CALLS} times")
+            return self._rounded(self.implementation(*self.legal(*args)))
+        except Mistake as mistake:
+            self.mistake = self.mistake or mistake
+            raise
+        except TypeError as error:
+            self.mistake = Mistake(f"the test called the implementation with wrong arguments: {error}")
+            raise self.mistake from None
+
+    def _rounded(self, value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value * (1 + self.noise * torch.randn(value.shape, generator=self.generator, dtype=value.dtype))
+        if isinstance(value, tuple):
+            return tuple(self._rounded(item) for item in value)
+        return {key: self._rounded(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def need_floats(value: Any, what: str, *shape: int | None) -> Tensor:
+    """Return a float64 tensor of this shape, in which None is any size from 1 to 40.
+
+    Raises:
+        Mistake: if it is none.
+    """
+    if not isinstance(value, Tensor) or value.dtype != torch.float64 or value.dim() != len(shape):
+        got = f"{describe(value)} of {value.dtype}" if isinstance(value, Tensor) else describe(value)
+        raise Mistake(f"the test called the implementation with {what} = {got}, wanted float64 with {len(shape)} "
+                      "dimensions")
+    if any(size != wanted if wanted is not None else not 1 <= size <= 40
+           for size, wanted in zip(value.shape, shape, strict=True)):
+        wanted = tuple("1 to 40" if size is None else size for size in shape)
+        raise Mistake(f"the test called the implementation with {what} of shape {tuple(value.shape)}, wanted {wanted}")
+    return value
+
+
+def need_integer(value: Any, what: str, low: int, high: int) -> int:
+    """Return an integer of this range, both ends included.
+
+    Raises:
+        Mistake: if it is none.
+    """
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise Mistake(f"the test called the implementation with {what} = {describe(value)}, wanted an integer from "
+                      f"{low} to {high}")
+    return value

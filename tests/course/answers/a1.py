@@ -1,0 +1,194 @@
+"""a1: other right answers, and wrong ones with what they lose."""
+
+from tests.course.kinds import Right, Wrong
+
+ROW = "the numbers of the row"
+ONE, MANY, FUTURE = ("one head equals the formula", "each query head reads its own KV head",
+                     "no row reads a later token")
+TWO, EMPTY, ORDER = "two parts give the whole", "empty parts change nothing", "any order, and large scores"
+TILED, LARGE, LOADS = ("the output equals one matrix", "scores of ten thousand do no harm",
+                       "only tiles of the past are loaded")
+DIAGONAL, SUM = "one tile for all keys", "one key in each tile"
+COUNT, TRILLION = "equal to counting", "right for a trillion tokens"
+SCORES, SINKS, PLACE = ("the gradient of the scores", "the gradient of the sinks",
+                        "all of the weight in one place")
+
+RIGHT = [
+    Right("numpy, lists, and other orders of the sums", {
+        "a1.1": '''
+def by_hand():
+    return {"powers": torch.tensor([1, 0.5, 0.5, 4]), "sink": torch.tensor(0.25), "output": 4.0, "without": 5.3333334}
+''',
+        "a1.2": '''
+import numpy
+
+def loops(q, k, v, slopes, sinks, scale):
+    q, k, v = (x.numpy() for x in (q, k, v))
+    out = numpy.zeros((*q.shape[:3], v.shape[3]))
+    for head in range(q.shape[1]):
+        source = head * k.shape[1] // q.shape[1]
+        for row in range(q.shape[2]):
+            scores = scale * numpy.einsum("bd,btd->bt", q[:, head, row], k[:, source, : row + 1])
+            scores -= float(slopes[head]) * numpy.arange(row, -1, -1)
+            powers = numpy.exp(scores)
+            weights = powers / (powers.sum(-1, keepdims=True) + numpy.exp(float(sinks[head])))
+            out[:, head, row] = numpy.einsum("bt,bte->be", weights, v[:, source, : row + 1])
+    return torch.tensor(out)
+''',
+        "a1.3": '''
+def merge(one, two):
+    tops, sums, outs = [], [], []
+    for m1, s1, a1, m2, s2, a2 in zip(*one, *two):
+        if m1 < m2:
+            m1, s1, a1, m2, s2, a2 = m2, s2, a2, m1, s1, a1
+        factor = (m2 - m1).exp() if m2 > float("-inf") else 0.0
+        tops.append(m1)
+        sums.append(s1 + factor * s2)
+        outs.append(a1 + factor * a2)
+    return [torch.stack(tops), torch.stack(sums), torch.stack(outs)]
+''',
+        "a1.5": '''
+def repaired(q, k, v, tile):
+    scores = q @ k.T * q.shape[1] ** -0.5
+    past = torch.ones(scores.shape, dtype=torch.bool).tril(len(k) - len(q))
+    return scores.masked_fill(~past, float("-inf")).softmax(-1) @ v
+''',
+        "a1.6": '''
+def costs(length, dim, tile):
+    tiles = -(-length // tile)
+    keys = tile * tiles * (tiles + 1) // 2 - (tile * tiles - length)
+    scores = tile * keys - (tile * tiles - length) * length
+    return {"scores": min(length, tile) * min(length, tile), "bytes": 4 * dim * (keys + length),
+            "flops": 4 * scores * dim}
+'''}),
+    Right("the sink comes last, all rows of a tile are merged, whole last tiles", {
+        "a1.4": '''
+def tiled(q, load, row_tile, key_tile, scale, slope, sink):
+    pieces = []
+    for rows in torch.arange(len(q)).split(row_tile):
+        part = None
+        for at in range(0, int(rows[-1]) + 1, key_tile):
+            end = min(at + key_tile, len(q))
+            keys, values = load(torch.tensor(at), torch.tensor(end))
+            distance = rows[:, None] - torch.arange(at, end)
+            scores = torch.where(distance < 0, float("-inf"), scale * (q[rows] @ keys.T) - slope * distance)
+            top = scores.amax(-1)
+            weights = torch.exp(scores - top.clamp(min=-1e300)[:, None])
+            new = (top, weights.sum(-1), weights @ values)
+            part = new if part is None else merge(part, new)
+        end = (torch.full_like(part[0], sink), torch.ones_like(part[1]), torch.zeros_like(part[2]))
+        _, total, out = merge(part, end)
+        pieces.append(out / total[:, None])
+    return torch.cat(pieces)
+''',
+        "a1.7": '''
+def backward(weights, upstream):
+    rows, sinks = [], []
+    for w, g in zip(weights, upstream):
+        jacobian = torch.diag(w) - torch.outer(w, w)
+        rows.append(jacobian @ g)
+        sinks.append(-rows[-1].sum())
+    return [torch.stack(rows), torch.stack(sinks)]
+'''}),
+    Right("noisy within the tolerance", {"a1.2": '''
+def loops(q, k, v, slopes, sinks, scale):
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    step = torch.arange(q.shape[2])[:, None] - torch.arange(q.shape[2])
+    powers = (scale * q @ k.mT - slopes[:, None, None] * step).exp() * (step >= 0)
+    return powers @ v / (powers.sum(-1, keepdim=True) + sinks[:, None, None].exp()) * (1 + 1e-11)
+'''}),
+]
+
+WRONG = [
+    Wrong("the sink is not in the denominator", "a1.1", '"output": 4,', '"output": 16 / 3,', {ROW: 0.5}, "output"),
+    Wrong("the slope is forgotten by hand", "a1.1", "[1, 1 / 2, 1 / 2, 4]", "[8, 2, 1, 4]", {ROW: 0.5}, "powers"),
+    Wrong("the scale is forgotten", "a1.2", "scale * (q[b, h, i] @ keys[t])", "(q[b, h, i] @ keys[t])",
+          {ONE: 1, MANY: 2}, "scale is forgotten"),
+    Wrong("the wrong KV head", "a1.2", "keys, values = k[b, h // share], v[b, h // share]",
+          "keys, values = k[b, h % k.shape[1]], v[b, h % k.shape[1]]", {MANY: 2}, "h % Hk"),
+    Wrong("one token of the future", "a1.2", "for t in range(i + 1)]", "for t in range(min(i + 2, length))]",
+          {ONE: 1, MANY: 2, FUTURE: 1}, "comes later"),
+    Wrong("the row does not see itself", "a1.2", "for t in range(i + 1)]", "for t in range(i)] or [q[b, h, i, 0] * 0]",
+          {ONE: 1, MANY: 2, FUTURE: 1}, "did not move"),
+    Wrong("the slope is added", "a1.2", "- slopes[h]", "+ slopes[h]", {ONE: 1, MANY: 2}, "added instead"),
+    Wrong("no sink", "a1.2", "sum(powers) + sinks[h].exp()", "sum(powers)", {ONE: 1, MANY: 2}, "sink is forgotten"),
+    Wrong("the first sequence for the whole batch", "a1.2", "q[b, h, i]", "q[0, h, i]", {MANY: 2}, "batch 2"),
+    Wrong("the values, which are causal", "a1.2", "", '''
+def loops(q, k, v, slopes, sinks, scale):
+    return v.cumsum(dim=2)
+''', {ONE: 1, MANY: 2, FUTURE: 1}),
+    Wrong("the factors swapped", "a1.3", "in (one, two):", "in ((two[0], *one[1:]), (one[0], *two[1:])):",
+          {TWO: 1, EMPTY: 1, ORDER: 1}),
+    Wrong("the accumulator is only added", "a1.3", "out + shrink[:, None] * a", "out + a", {TWO: 1, ORDER: 1},
+          "only added"),
+    Wrong("NaN from two empty rows", "a1.3",
+          'torch.where(m == float("-inf"), torch.zeros_like(m), (m - top).exp())', "(m - top).exp()", {EMPTY: 1}),
+    Wrong("an empty row has weight one", "a1.3",
+          "top = torch.maximum(one[0], two[0])",
+          'top = torch.maximum(one[0], two[0])\n    top = torch.where(top == float("-inf"), 0.0, top)', {EMPTY: 1}),
+    Wrong("no maximum in the merge", "a1.3", "top = torch.maximum(one[0], two[0])",
+          "top = torch.zeros_like(one[0])", {TWO: 1, EMPTY: 1, ORDER: 1}, "the maximum"),
+    Wrong("the maximum of the second part", "a1.3", "top = torch.maximum(one[0], two[0])", "top = two[0]",
+          {TWO: 1, EMPTY: 1, ORDER: 1}),
+    Wrong("the accumulator is not corrected", "a1.4", "out * shrink +", "out +", {TILED: 2, LARGE: 1, LOADS: 1}),
+    Wrong("the diagonal tile is not masked", "a1.4", "masked_fill(column > row,", "masked_fill(start > row,",
+          {TILED: 2, LARGE: 1, LOADS: 1}),
+    Wrong("no running maximum", "a1.4", "new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))",
+          "new = torch.zeros_like(top)", {LARGE: 1}),
+    Wrong("no running maximum, the sink as one more power", "a1.4", "", '''
+def tiled(q, load, row_tile, key_tile, scale, slope, sink):
+    outs = []
+    for first in range(0, len(q), row_tile):
+        last = min(first + row_tile, len(q))
+        row, total, out = torch.arange(first, last)[:, None], torch.tensor(sink).double().exp(), 0.0
+        for start in range(0, last, key_tile):
+            stop = min(start + key_tile, last)
+            keys, values = load(start, stop)
+            column = torch.arange(start, stop)
+            powers = (scale * q[first:last] @ keys.T - slope * (row - column)).exp() * (column <= row)
+            total, out = total + powers.sum(-1, keepdim=True), out + powers @ values
+        outs.append(out / total)
+    return torch.cat(outs)
+''', {LARGE: 1}, "maximum not subtracted"),
+    Wrong("tiles of the future are loaded", "a1.4", "for start in range(0, last, key_tile):\n"
+          "            stop = min(start + key_tile, last)", "for start in range(0, len(q), key_tile):\n"
+          "            stop = min(start + key_tile, len(q))", {LOADS: 1}, "are enough"),
+    Wrong("the rest of the rows is left out", "a1.4", "for first in range(0, len(q), row_tile):",
+          "for first in range(0, max(1, len(q) // row_tile) * row_tile, row_tile):",
+          {TILED: 2, LARGE: 1, LOADS: 1}, "shape"),
+    Wrong("the sink is in every tile", "a1.4", "total * shrink + weights.sum(dim=-1, keepdim=True)",
+          "total * shrink + weights.sum(dim=-1, keepdim=True) + (start > 0) * (sink - new).exp()",
+          {TILED: 2, LOADS: 1}),
+    Wrong("the whole matrix, keys kept", "a1.4", "", '''
+def tiled(q, load, row_tile, key_tile, scale, slope, sink):
+    parts = [load(at, min(at + key_tile, len(q))) for at in range(0, len(q), key_tile)]
+    keys, values = (torch.cat(side) for side in zip(*parts))
+    step = torch.arange(len(q))[:, None] - torch.arange(len(q))
+    scores = (scale * q @ keys.T - slope * step).masked_fill(step < 0, float("-inf"))
+    whole = torch.cat([scores, torch.full((len(q), 1), sink).double()], dim=1).softmax(-1)
+    return whole[:, :-1] @ values
+''', {LOADS: 1}, "kept"),
+    Wrong("as it was", "a1.5", "", '''
+repaired = broken
+''', {DIAGONAL: 1, SUM: 1}, "future is not masked"),
+    Wrong("only the mask is repaired", "a1.5", "out * (top - new).exp() +", "out +", {SUM: 1}),
+    Wrong("only the sum is repaired", "a1.5", "masked_fill(column > row", "masked_fill(start > row", {DIAGONAL: 1}),
+    Wrong("the mask forgets where the queries are", "a1.5", "torch.arange(length - len(q), length)[:, None]",
+          "torch.arange(len(q))[:, None]", {DIAGONAL: 1, SUM: 1}),
+    Wrong("multiply and add as one", "a1.6", '"flops": 4 * dim', '"flops": 2 * dim', {COUNT: 1, TRILLION: 1},
+          "count as one"),
+    Wrong("the rest is forgotten", "a1.6", "scores = tile * keys + rest * length", "scores = tile * keys",
+          {COUNT: 1, TRILLION: 1}),
+    Wrong("floating division", "a1.6", "tile * (whole * (whole + 1) // 2)", "int(tile * (whole * (whole + 1) / 2))",
+          {TRILLION: 1}),
+    Wrong("the mean is not subtracted", "a1.7", "weights * (upstream - mean)", "weights * upstream",
+          {SCORES: 1, PLACE: 1}, "not subtracted"),
+    Wrong("the sink's sign", "a1.7", "(-sink * mean)", "(sink * mean)", {SINKS: 1}, "sign"),
+    Wrong("through logarithms", "a1.7", "", '''
+def backward(weights, upstream):
+    scores = weights.log().requires_grad_()
+    sink = (1 - weights.sum(-1)).log().requires_grad_()
+    full = torch.cat([scores, sink[:, None]], -1).softmax(-1)[:, :-1]
+    return torch.autograd.grad((full * upstream).sum(), [scores, sink])
+''', {PLACE: 1}),
+]

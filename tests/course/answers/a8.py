@@ -1,0 +1,239 @@
+"""a8: other right answers, and wrong ones with what they lose."""
+
+from tests.course.kinds import Right, Wrong
+
+F_SINGLE, F_CHUNKS, F_BYTES = ("full cache: single tokens equal one forward", "full cache: chunks equal one forward",
+                               "full cache: bytes are exact at right outputs")
+S_SINGLE, S_CHUNKS, S_EDGES, S_BYTES = (
+    "StreamingLLM: single tokens equal one forward", "StreamingLLM: chunks equal one forward",
+    "StreamingLLM: no sinks, or no recent tokens", "StreamingLLM: bytes are exact at right outputs")
+C_SINGLE, C_CHUNKS, C_BYTES = ("cores: single tokens equal one forward", "cores: chunks equal one forward",
+                               "cores: bytes are exact at right outputs")
+END, PEAK, TRILLION = ("the bytes at the end equal counting", "the peak equals counting",
+                       "exact for a trillion tokens")
+BEAM, CALLS = "every survivor continues its own text", "one call for each token, of the survivors only"
+CODES, BOUND = "codes are the nearest ones", "the bound holds and is reached"
+FULL = {F_SINGLE: 1, F_CHUNKS: 1, F_BYTES: 1}
+STREAMING = {S_SINGLE: 1, S_CHUNKS: 1, S_EDGES: 1, S_BYTES: 1}
+CORES = {C_SINGLE: 2, C_CHUNKS: 1, C_BYTES: 2}
+
+RIGHT = [
+    Right("loops over heads and rows, one tensor for keys and values, numpy", {
+        "a8.2": '''
+def full_step(state, q, k, v, scale):
+    new = torch.stack((k, v))
+    both = torch.cat((state["both"], new), 3) if "both" in state else new
+    out = torch.empty_like(q)
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            key, value = both[:, b, h * k.shape[1] // q.shape[1]]
+            for t in range(q.shape[2]):
+                stop = key.shape[0] - q.shape[2] + t + 1
+                weights = torch.softmax(scale * key[:stop] @ q[b, h, t], 0)
+                out[b, h, t] = weights @ value[:stop]
+    return [out, {"both": both}]
+''',
+        "a8.3": '''
+def streaming_step(state, q, k, v, scale, sinks, recent):
+    seen, outs = state.get("seen", 0), []
+    key, value = state.get("key", k[:, :, :0].clone()), state.get("value", v[:, :, :0].clone())
+    for t in range(q.shape[2]):
+        at = torch.tensor([seen])
+        key = torch.cat((key, k[:, :, t:t + 1]), 2)  # not rotated
+        value = torch.cat((value, v[:, :, t:t + 1]), 2)
+        n = key.shape[2]
+        old = torch.arange(min(n, sinks))
+        tokens = torch.cat((old, torch.arange(seen + 1 - (n - len(old)), seen + 1)))
+        mask = torch.ones(1, n, dtype=torch.bool)
+        outs.append(attend(rotate(q[:, :, t:t + 1], at), rotate(key, tokens), value, mask, scale))
+        if n > sinks + recent:
+            keep = list(range(sinks)) + list(range(n - recent, n))
+            key, value = key[:, :, keep], value[:, :, keep]
+        seen += 1
+    return torch.cat(outs, 2), {"key": key, "value": value, "seen": seen}
+''',
+        "a8.7": '''
+import numpy
+
+def int8_keys(q, k, scale):
+    size = numpy.abs(k.numpy()).max(-1) / 127
+    with numpy.errstate(all="ignore"):
+        codes = numpy.nan_to_num(numpy.rint(k.numpy() / size[..., None])).astype(numpy.int8)
+    bound = numpy.einsum("bhd,bht->bht", numpy.abs(q.numpy()), size) * scale / 2
+    return torch.tensor(codes), torch.tensor(size), torch.tensor(bound)
+'''}),
+    Right("one mask for a chunk, sinks and window in one tensor", {
+        "a8.4": '''
+def cores_step(state, q, k, v, scale, sinks, group, window):
+    def n(row):
+        return max(0, (row + 1 - sinks - window) // group)
+
+    start, kv = state.get("seen", 0), torch.stack([k, v])
+    stop = start + k.shape[2]
+    tokens = torch.tensor([t for t in range(stop) if t >= start or t < sinks or t >= sinks + group * n(start)])
+    raw = torch.cat([state["raw"], kv], dim=3) if state else kv
+    made = [state["cores"]] if state else [kv[:, :, :, :0].clone()]
+    for last in range(start, stop):
+        if last >= sinks and (last + 1 - sinks) % group == 0:
+            judge = q[:, :, last - start].unflatten(1, (k.shape[1], -1)).mean(2)
+            members = raw[:, :, :, (tokens > last - group) & (tokens <= last)]
+            weights = (scale * members[0] @ judge[..., None]).softmax(2)
+            made.append((weights * members).sum(3, keepdim=True))
+    cores = torch.cat(made, dim=3)
+    rows = torch.arange(start, stop)[:, None]
+    visible = torch.tensor([n(row) for row in range(start, stop)])[:, None]
+    reads_core = torch.arange(cores.shape[3]) < visible
+    reads_raw = (tokens <= rows) & ((tokens < sinks) | (tokens >= sinks + group * visible))
+    key, value = torch.cat([cores, raw], dim=3)
+    out = attend(q, key, value, torch.cat([reads_core, reads_raw], dim=1), scale)
+    stay = (tokens < sinks) | (tokens >= sinks + group * n(stop))
+    return out, {"raw": raw[:, :, :, stay], "cores": cores, "seen": stop}
+''',
+        "a8.5": '''
+def cores_bytes(length, sinks, group, window, entry):
+    def entries(t):
+        if t <= sinks:
+            return t
+        visible = max(0, (t + 1 - sinks - window) // group)
+        return t - group * visible + (t - sinks) // group
+    best = entries(length)
+    for back in range(2 * group + 3):
+        best = max(best, entries(max(0, length - back)))
+    return [entries(length) * entry, best * entry]
+''',
+        "a8.6": '''
+def beam(step, state, start, width, length):
+    beams, tokens = [(0.0, [])], [start]
+    for _ in range(length):
+        scores, state = step(state, torch.tensor(tokens))
+        longer = [(total + score, row, text + [word]) for row, (total, text) in enumerate(beams)
+                  for word, score in enumerate(scores[row].tolist())]
+        longer = sorted(longer, key=lambda x: -x[0])[:width]
+        beams, tokens = [(total, text) for total, _, text in longer], [text[-1] for _, _, text in longer]
+        for name in state:
+            if hasattr(state[name], "shape"):
+                state[name] = torch.stack([state[name][row] for _, row, _ in longer])
+    return torch.tensor([text for _, text in beams])
+'''}),
+    Right("computed in float32 where the text is float64, noisy within the tolerance", {
+        "a8.2": '''
+def full_step(state, q, k, v, scale):
+    key, value = ((torch.cat([state[n], x], 2) if state else x) for n, x in (("k", k), ("v", v)))
+    rows = torch.arange(key.shape[2])
+    mask = rows <= rows[-q.shape[2]:, None]
+    out = torch.nn.functional.scaled_dot_product_attention(q.float(), key.float(), value.float(), mask, scale=scale,
+                                                           enable_gqa=True)
+    return out * (1 + 1e-7), {"k": key, "v": value}
+''',
+        "a8.7": '''
+def int8_keys(q, k, scale):
+    k = k.float()
+    size = k.abs().amax(-1) / 127
+    codes = (k / size.clamp(min=1e-20)[..., None]).round().clamp(-127, 127).to(torch.int8)
+    return codes, size, (scale * q.abs() / 2).sum(-1, keepdim=True) * size
+'''}),
+]
+
+WRONG = [
+    Wrong("the chunk's mask is aligned top left", "a8.2", ".tril(columns - chunk)", ".tril()", FULL,
+          "aligned top left"),
+    Wrong("no mask in a chunk", "a8.2", ".tril(columns - chunk)", "", {F_CHUNKS: 1}, "later tokens too"),
+    Wrong("KV heads are tiled", "a8.2", "", '''
+def full_step(state, q, k, v, scale):
+    key, value = ((torch.cat([state[n], x], 2) if state else x) for n, x in (("k", k), ("v", v)))
+    rows, times = torch.arange(key.shape[2]), q.shape[1] // k.shape[1]
+    scores = (scale * q @ key.repeat(1, times, 1, 1).transpose(-1, -2)).masked_fill(rows > rows[-q.shape[2]:, None],
+                                                                                    float("-inf"))
+    return scores.softmax(-1) @ value.repeat(1, times, 1, 1), {"k": key, "v": value}
+''', FULL, "mod Hk"),
+    Wrong("keys are stored for every query head", "a8.2", "", '''
+def full_step(state, q, k, v, scale):
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    key, value = ((torch.cat([state[n], x], 2) if state else x) for n, x in (("k", k), ("v", v)))
+    rows = torch.arange(key.shape[2])
+    scores = (scale * q @ key.transpose(-1, -2)).masked_fill(rows > rows[-q.shape[2]:, None], float("-inf"))
+    return scores.softmax(-1) @ value, {"k": key, "v": value}
+''', {F_BYTES: 1}, "wanted 1 entries of"),
+    Wrong("a global variable instead of the state", "a8.2", "", '''
+PAST = []
+
+def full_step(state, q, k, v, scale):
+    if not state:
+        PAST.clear()
+    PAST.append((k, v))
+    key, value = (torch.cat(parts, dim=2) for parts in zip(*PAST))
+    rows = torch.arange(key.shape[2])
+    return attend(q, key, value, rows <= rows[-q.shape[2]:, None], scale), {"seen": key.shape[2]}
+''', {F_CHUNKS: 1, F_BYTES: 1}),
+    Wrong("the broken step", "a8.3", "", '''
+def streaming_step(state, q, k, v, scale, sinks, recent):
+    return broken_step(state, q, k, v, scale, sinks, recent)
+''', STREAMING, "is a view"),
+    Wrong("zeros and a state of the right size", "a8.3", "", '''
+def streaming_step(state, q, k, v, scale, sinks, recent):
+    seen = state.get("seen", 0) + k.shape[2]
+    held = k[:, :, :1].expand(-1, -1, min(seen, sinks + recent), -1).clone()
+    return torch.zeros_like(q), {"seen": seen, "key": held, "value": held.clone()}
+''', STREAMING),
+    Wrong("positions count from the cache", "a8.3", "    key, value = rotate(k, rows), v\n",
+          "    q, k = (rotate(x, rows.clamp(max=sinks + recent) - rows) for x in (q, k))\n"
+          "    key, value = rotate(k, rows), v\n", STREAMING, "length of the cache"),
+    Wrong("a row evicts before it attends", "a8.3", "(distance <= recent))", "(distance < max(recent, 1)))",
+          {S_SINGLE: 1, S_CHUNKS: 1, S_EDGES: 1, S_BYTES: 1}, "before the new one has attended"),
+    Wrong("sinks twice while they are recent", "a8.3", "    out = attend(rotate(q, rows), key, value, mask, scale)",
+          "    near = mask & (tokens < sinks) & (distance <= recent)\n"
+          "    out = attend(rotate(q, rows), torch.cat([key, key], 2), torch.cat([value, value], 2),\n"
+          "                 torch.cat([mask, near], 1), scale)", STREAMING, "is read twice"),
+    Wrong("no window inside a chunk", "a8.3", "    mask = (distance >= 0) & ((tokens < sinks) | (distance <= recent))",
+          "    mask = distance >= 0", {S_CHUNKS: 1}, "gone if the chunk"),
+    Wrong("recent tokens are kept as a view", "a8.3", "", '''
+def streaming_step(state, q, k, v, scale, sinks, recent):
+    seen = state.get("seen", 0)
+    total = seen + k.shape[2]
+    rows = torch.arange(seen, total)
+    new = torch.stack([rotate(k, rows), v])
+    entries = torch.cat([state["first"], state["last"], new], dim=3) if state else new
+    old = min(total, sinks)
+    tokens = torch.cat([torch.arange(old), torch.arange(total - (entries.shape[3] - old), total)])
+    away = rows[:, None] - tokens
+    out = attend(rotate(q, rows), *entries, (away >= 0) & ((away <= recent) | (tokens < sinks)), scale)
+    start = entries.shape[3] - min(recent, total - old)
+    return out, {"first": entries[:, :, :, :old].clone(), "last": entries[:, :, :, start:], "seen": total}
+''', {S_BYTES: 1}, "is a view"),
+    Wrong("-0 for no recent tokens", "a8.3", "tokens >= total - recent)", "tokens >= total - recent) | (recent == 0)",
+          {S_EDGES: 1}),
+    Wrong("positions are stored as int64", "a8.3", '"seen": total}', '"seen": total, "tokens": tokens[stay]}',
+          {S_BYTES: 1}, "int64"),
+    Wrong("a core one row early", "a8.4", "max(0, (row + 1 - sinks", "max(0, (row + 2 - sinks", CORES, "one row early"),
+    Wrong("a core one row late", "a8.4", "max(0, (row + 1 - sinks", "max(0, (row - sinks", CORES, "one row late"),
+    Wrong("judged by one query head", "a8.4", ".mean(dim=2)[:, :, None]", "[:, :, 0][:, :, None]", CORES),
+    Wrong("raw tokens are never dropped", "a8.4", "        drop = group * (cores(row + 1) - cores(row))\n",
+          "        drop = 0\n", CORES, "still read raw"),
+    Wrong("a view of the window is kept", "a8.4", "[:, :, drop:].clone()", "[:, :, drop:].contiguous()", {C_BYTES: 2},
+          "is a view"),
+    Wrong("groups are pooled with equal weights", "a8.4", "weights = (scale * judge", "weights = (0 * judge", CORES,
+          "plain mean"),
+    Wrong("the peak is the end", "a8.5", "entry * max(entries(t) for t in last)", "entry * entries(length)",
+          {PEAK: 1, TRILLION: 1}, "the peak"),
+    Wrong("cores wait uncounted", "a8.5", "behind // group + behind", "max(0, (t - sinks - window) // group) + behind",
+          {END: 1, PEAK: 1, TRILLION: 1}),
+    Wrong("counted in a loop", "a8.5", "    last = range(max(0, length - group + 1), length + 1)",
+          "    if length > 10**6:\n        raise TimeoutError\n    last = range(length + 1)", {TRILLION: 1}),
+    Wrong("floating division", "a8.5", "(t + 1 - sinks - window) // group)", "int((t + 1 - sinks - window) / group))\n"
+          "    entry = float(entry)", {END: 1, PEAK: 1, TRILLION: 1}, "divide with //"),
+    Wrong("the state is not reordered", "a8.6", "x[rows] if", "x[rows.clamp(max=0) + torch.arange(width).clamp(max="
+          "len(x) - 1)] if", {BEAM: 2, CALLS: 1}),
+    Wrong("only the keys are reordered", "a8.6", "x[rows] if isinstance(x, torch.Tensor)",
+          "x[rows if name == 'key' or len(x) < width else slice(None)] if isinstance(x, torch.Tensor)",
+          {BEAM: 2, CALLS: 1}),
+    Wrong("the likeliest next word, not the largest sum", "a8.6", "(totals[:, None] + scores)",
+          "(0 * totals[:, None] + scores)", {BEAM: 2, CALLS: 1}),
+    Wrong("one call more", "a8.6", "    return texts", "    step(state, tokens)\n    return texts", {CALLS: 1},
+          "step was called with"),
+    Wrong("codes are cut off, not rounded", "a8.7", ".round()", "", {CODES: 1}, "nearest integer"),
+    Wrong("128 steps", "a8.7", "/ 127", "/ 128", {CODES: 1, BOUND: 1}, "its code is 127"),
+    Wrong("the bound has a whole size", "a8.7", "abs(scale) * 0.5 * size", "abs(scale) * size", {BOUND: 1},
+          "no key within half"),
+    Wrong("the length of the query instead of its absolute sum", "a8.7", "q.abs().sum(dim=-1)[..., None]",
+          "q.norm(dim=-1)[..., None]", {BOUND: 1}, "can have a score"),
+]

@@ -1,0 +1,138 @@
+"""The checker in a cell, in a terminal and in an editor: what a student reads."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from cca_lab import paths
+from cca_lab.course import check, front, points
+from cca_lab.course.cell import CheckFailed
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of, task_of
+from tests.course import handed_in, matrix
+
+COURSE = paths.course_folder()
+
+
+def solved_function(name: str):
+    scope: dict = {"torch": torch}
+    for source in matrix.solved("a5").values():
+        exec(source, scope)
+    return scope[name]
+
+
+def test_a_right_answer_reads_well(capsys):
+    check("a5.2", solved_function("intervals"))
+    said = capsys.readouterr().out
+    assert said.count("ok  ") == 3 and "6 of 6 points" in said and "other inputs" in said
+    assert points("a5.2", solved_function("intervals")) == 6
+
+
+def test_a_wrong_answer_names_the_mistake_on_the_smallest_example(capsys):
+    right = solved_function("intervals")
+
+    def early(length, sinks, group, window):
+        table = right(length, sinks, group, window)
+        table[:, 2, 0] = (table[:, 2, 0] - 1).clamp(min=int(table[0, 2, 0]))
+        return table
+
+    with pytest.raises(CheckFailed, match="a5.2: not yet: every earlier token is read exactly once"):
+        check("a5.2", early)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "length 6, sinks 0, group 2, window 2: row 3 reads token 1 2 times, inside a core and raw" in said
+    assert "does the window start before" in said
+
+
+def test_points_behind_tests_that_are_not_shown_are_counted(capsys):
+    check("a5.6", solved_function("pairs"))
+    assert "1 of 2 points; 1 stand behind tests that are not shown" in capsys.readouterr().out
+    assert points("a5.6", solved_function("pairs")) == 2
+
+
+def test_nothing_written_yet_raises_what_nbgrader_wants():
+    def stub(*args):
+        raise NotImplementedError
+
+    with pytest.raises(NotImplementedError):
+        check("a5.2", stub)
+
+
+def test_an_error_of_the_answer_is_its_own():
+    with pytest.raises(ZeroDivisionError):
+        check("a5.2", lambda *sizes: 1 // 0)
+
+
+def test_nbgrader_gets_partial_points(monkeypatch, capsys):
+    """In its autograding `check` raises nothing, so that the last line, `points`, is reached."""
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    check("a5.2", lambda *sizes: 1 // 0)
+    assert "raised ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_the_package_is_not_there_when_marks_are_given(capsys):
+    from cca_lab.mechanisms.groups import visible_cores
+
+    def intervals(length, sinks, group, window):
+        return visible_cores(length, group, window)
+
+    with pytest.raises(CheckFailed):
+        check("a5.2", intervals)
+    assert "uses visible_cores, and `cca_lab` is not there" in capsys.readouterr().out
+
+
+def test_inputs_cannot_be_changed_by_the_answer():
+    def blocked(q, table, load, tile, scale):
+        out = solved_function("blocked")(q, table, load, tile, scale)
+        q.zero_(), table.zero_()
+        return out
+
+    check("a5.5", blocked)
+
+
+@pytest.mark.parametrize(("call", "wanted"), [
+    (lambda: check("a5.99", print), "task: got 'a5.99', wanted one of"),
+    (lambda: check("a5.2", 7), "answer: got int, wanted the function intervals"),
+    (lambda: assignment_of("b1"), "assignment: got 'b1', wanted one of"),
+])
+def test_what_is_asked_wrongly_is_named(call, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        call()
+
+
+def test_a_notebook_in_a_terminal(tmp_path, capsys):
+    answers = {"a5.2": matrix.solved("a5")["a5-2-answer"], "a5.4": 'def printed_formula():\n    return {"group": 1}\n'}
+    folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.filled("a5", answers))
+    assert not front.check_file(folder / "a5_cca.ipynb", COURSE)
+    said = capsys.readouterr().out
+    assert "a5.2 Which columns a row reads: 6 of 6" in said and "wanted a dict of the integers group" in said
+    assert "a5.5 One softmax over tiles: 0 of 5\n  not written yet" in said
+    assert "2 stand behind tests that are not shown" in said
+
+
+def test_an_editor_instead_of_a_notebook(tmp_path, capsys):
+    """`pytest lab -m a5_2` with adapters.py, and the same file in `cca-lab course check`."""
+    for name in ("conftest.py", "test_adapters.py"):
+        (tmp_path / name).write_text((COURSE / name).read_text())
+    answer = matrix.solved("a5")["a5-2-answer"]
+    text = (COURSE / "adapters.py").read_text()
+    head = text[text.index("def a5_2("):].split("\n")[0]
+    (tmp_path / "adapters.py").write_text(text.replace(
+        head, f"{answer}\n\n\n{head}\n    return intervals(length, sinks, group, window)\n\n    "))
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null",
+                          f"--rootdir={tmp_path}", str(tmp_path), "-m", "a5_2 or a5_4"], capture_output=True,
+                         text=True, check=False)
+    assert "3 passed, 1 skipped" in run.stdout, run.stdout
+    front.check_file(tmp_path / "adapters.py", COURSE)
+    assert "a5.2 Which columns a row reads: 6 of 6" in capsys.readouterr().out
+
+
+def test_every_task_has_what_its_readers_need():
+    for part in ASSIGNMENTS.values():
+        names = [prop.name for task in part.tasks for prop in task.properties]
+        assert len(names) == len(set(names)), part.id
+        assert 60 <= part.minutes <= 180, (part.id, part.minutes)
+        for number, task in enumerate(part.tasks, start=1):
+            assert task.id == f"{part.id}.{number}" and task_of(task.id) is task
+            assert 1 <= task.difficulty <= 5 and 1 <= task.importance <= 5
+            assert (task.points > 0) != (task.read > 0), f"{task.id}: points by a check or by a person"
