@@ -5,6 +5,9 @@ each function gets and returns stands in the notebook of the assignment, in lab/
 not written yet is skipped. Made by `cca-lab course release --adapters`; yours from then on.
 """
 
+import json
+import math
+
 import torch
 
 # a1: Attention from loops to tiles, with a slope and a sink
@@ -106,8 +109,6 @@ def a2_8(large: float, chance: float, length: int, rho: float, x: float) -> dict
 
 # a3: Group coding: the noise factors, and the right Hessian
 
-import math
-
 
 def a3_1() -> dict:
     """by_hand: Return the numbers for the four tokens."""
@@ -154,9 +155,6 @@ def a3_9(low: float, high: float, step: float, tolerance: float) -> int | None:
     raise NotImplementedError
 
 # a4: Core tokens: pooling, and who judges
-
-import math
-
 
 GROUP_Q = torch.tensor([[1, 2], [-2, 1], [0, 1], [1, 0]], dtype=torch.float64)
 GROUP_K = torch.tensor([[0, 0], [1, 0], [0, 1], [2, 0]], dtype=torch.float64)
@@ -491,8 +489,6 @@ def a9_6(sample) -> bool:
     raise NotImplementedError
 
 # a10: Swap, finetune and report on GPT-2 or OPT
-
-import json
 
 
 def a10_1(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, real: torch.Tensor | None, scaling: float | None, attend) -> torch.Tensor:

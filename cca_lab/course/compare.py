@@ -132,9 +132,13 @@ def first(where: Tensor) -> tuple[int, ...]:
 def show(got: Tensor, wanted: Tensor, wrong: Tensor, what: str) -> str:
     """Return the first wrong entry beside the right one."""
     place = first(wrong)
+    came, right = got[place].item(), wanted[place].item()
+    if describe(came) == describe(right):  # six digits agree
+        return (f"{what}{list(place) if place else ''} is {came:.12g}, wanted {right:.12g}: is something computed in "
+                "single precision on the way?")
     more = f" ({int(wrong.sum())} of {wrong.numel()} entries are wrong)" if wrong.sum() > 1 else ""
     index = list(place) if place else ""
-    return f"{what}{index} is {describe(got[place].item())}, wanted {describe(wanted[place].item())}{more}"
+    return f"{what}{index} is {describe(came)}, wanted {describe(right)}{more}"
 
 
 def describe(value: Any) -> str:

@@ -81,22 +81,29 @@ def solutions(source: NotebookNode, part: Assignment) -> NotebookNode:
 
 
 def solution_of(source: str) -> tuple[str, str]:
-    """Return the hint (the comments at the top of the solution) and the whole function without it."""
-    before, rest = source.split(BEGIN, 1)
-    inside, after = rest.split(END, 1)
-    lines = inside.strip("\n").split("\n")
-    comments = []
-    while lines and lines[0].strip().startswith("#") and (comments or "Hint:" in lines[0]):
-        comments.append(lines.pop(0).strip().lstrip("# "))
-    hint = " ".join(comments).removeprefix("Hint:").strip()
-    return hint, (before.rstrip() + "\n" + "\n".join(lines) + after).strip("\n")
+    """Return the hints (comments at the top of each solution region) and the cell without them and the markers."""
+    hints, code, inside = [], [], ""
+    for line in source.split("\n"):
+        text = line.strip()
+        if text in (BEGIN, END):
+            inside = "start" if text == BEGIN else ""
+        elif inside in ("start", "hint") and text.startswith("#") and (inside == "hint" or "Hint:" in text):
+            inside = "hint"
+            hints.append(text.lstrip("# ").removeprefix("Hint:").strip())
+        else:
+            inside = inside and "code"
+            code.append(line)
+    return " ".join(hints), "\n".join(code).strip("\n")
 
 
 def adapters(course: Path) -> str:
     """Return the text of `adapters.py`: for each task a function that is not written yet."""
-    text = ADAPTERS
+    notebooks = {part.id: {cell.id: cell.source for cell in read(course, part).cells} for part in ASSIGNMENTS.values()}
+    imports = {line for cells in notebooks.values() for name, source in cells.items() if name.startswith("given-")
+               if "triton" not in source for line in source.split("\n") if is_import(line)}
+    text = ADAPTERS.replace("import torch\n", "\n".join([*sorted(imports), "", "import torch", ""]))
     for part in ASSIGNMENTS.values():
-        cells = {cell.id: cell.source for cell in read(course, part).cells}
+        cells = notebooks[part.id]
         text += f"\n# {part.id}: {part.title}\n{given(cells)}"
         for task in part.tasks:
             if task.properties:
@@ -104,14 +111,21 @@ def adapters(course: Path) -> str:
     return text
 
 
+def is_import(line: str) -> bool:
+    """Return True for an import of something else than the checker and torch."""
+    return line.startswith(("import ", "from ")) and not line.startswith(("from cca_lab", "import torch"))
+
+
 def given(cells: dict[str, str]) -> str:
     """Return what the given cells of a notebook define, without the checker; Triton may be missing."""
-    lines = [line for name, source in cells.items() if name.startswith("given-") for line in source.split("\n")
-             if not line.startswith(("from cca_lab", "import torch"))]
+    sources = [source for name, source in cells.items() if name.startswith("given-")]
+    triton = any("triton" in source for source in sources)
+    lines = [line for source in sources for line in source.split("\n")
+             if not line.startswith(("from cca_lab", "import torch")) and (triton or not is_import(line))]
     text = "\n".join(lines).strip("\n")
     if not text:
         return ""
-    if "triton" not in text:
+    if not triton:
         return f"\n{text}\n"
     guarded = "\n".join(f"    {line}" if line else line for line in lines).strip("\n")
     return f"\ntry:\n{guarded}\nexcept ImportError:\n    pass  # there is no Triton for this system\n"

@@ -5,6 +5,7 @@ This file also runs where `cca_lab` is not installed, beside the submission, so 
 
 import json
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ def pack(value: Any, *, number: Callable[[Callable[..., Any]], int] | None = Non
     """Return a value as bytes.
 
     Args:
-        value: None, truth values, numbers, strings, tensors, and lists, tuples and dicts of these.
+        value: None, truth values, numbers, strings, tensors (or arrays of numpy, which become tensors), and lists,
+            tuples and dicts of these.
         number: gives a function a number, by which the other side calls it; without it, functions are refused.
 
     Raises:
@@ -46,9 +48,11 @@ def pack(value: Any, *, number: Callable[[Callable[..., Any]], int] | None = Non
             return {"dict": {key: tree(item, depth + 1) for key, item in value.items()}}
         if callable(value) and number is not None:
             return {"function": number(value)}
-        if hasattr(value, "item") and getattr(value, "size", 0) == 1:  # a number of numpy
-            return tree(value.item(), depth + 1)
-        raise TypeError(f"a {type(value).__name__}, wanted tensors, numbers, strings, lists, tuples or dicts")
+        if type(value).__module__ == "numpy" and hasattr(value, "__array__"):
+            return tree(torch.tensor(value) if getattr(value, "ndim", 0) else value.item(), depth + 1)
+        if isinstance(value, Real):  # such as a fraction
+            return float(value)
+        raise TypeError(f"a {type(value).__name__}, wanted tensors, arrays, numbers, strings, lists, tuples or dicts")
 
     text = json.dumps(tree(value)).encode()
     return len(text).to_bytes(8, "big") + text + (save(tensors) if tensors else b"")

@@ -106,9 +106,9 @@ def page() -> str:
     right, wrong = entries()
     text = ["# Answers and what they get", "",
             f"{len(right)} right answers that differ from the model solution, and {len(wrong)} plausible mistakes, "
-            "each in one task of an otherwise solved notebook. `tests/course/test_answers.py` measures that every right "
-            "answer has all points and that every mistake loses exactly what stands here. Written by `python -m "
-            "tests.course.matrix`.", ""]
+            "each in one task of an otherwise solved notebook. `tests/course/test_answers.py` measures that every "
+            "right answer has all points and that every mistake loses exactly what stands here. Written by "
+            "`python -m tests.course.matrix`.", ""]
     for part in ASSIGNMENTS.values():
         text += [f"## {part.name}: {part.title}", "", "| answer | task | points | loses |", "|---|---|---|---|"]
         text += [f"| {entry.what} | {', '.join(entry.cells)} | {part.points} of {part.points} | |"

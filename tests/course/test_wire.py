@@ -1,7 +1,9 @@
 """What crosses between the processes: values, by value, and nothing that runs."""
 
 import pickle
+from fractions import Fraction
 
+import numpy
 import pytest
 import torch
 
@@ -42,6 +44,12 @@ def test_functions_are_called_on_the_other_side_with_copies():
     tensor = torch.zeros(2)
     got = wire.by_value([function])[0](tensor)
     assert got.tolist() == [1, 1] and tensor.tolist() == [0, 0] and seen[0] is not tensor
+
+
+def test_numbers_of_other_libraries_become_plain_ones():
+    assert wire.by_value([Fraction(1, 4), numpy.float64(0.5), numpy.int64(3)]) == [0.25, 0.5, 3]
+    got = wire.by_value(numpy.arange(6.0).reshape(2, 3).T)
+    assert torch.equal(got, torch.arange(6.0, dtype=torch.float64).reshape(2, 3).T)
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"x": {3, 4}}, print, torch.zeros(2, dtype=torch.complex64)],

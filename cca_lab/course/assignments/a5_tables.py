@@ -44,8 +44,8 @@ def table(answer: Answer, size: tuple[int, int, int, int]) -> tuple[Tensor, int]
     cores = cores_of(length - 1, sinks, group, window)
     full = got[..., 0] != got[..., 1]
     if full[0].any() and (own := int(got[0, full[0]].min())) != cores:
-        raise Mistake(f"row 0 reads column {own}, but its own token is column C = {cores}: how many cores does the *last* "
-                      "row read, with the sinks in no group?")
+        raise Mistake(f"row 0 reads column {own}, but its own token is column C = {cores}: how many cores does the "
+                      "*last* row read, with the sinks in no group?")
     if (backwards := got[..., 0] > got[..., 1]).any():
         row, part = backwards.nonzero()[0].tolist()
         raise Mistake(f"row {row} has the interval {got[row, part].tolist()}: an empty one has start == stop")

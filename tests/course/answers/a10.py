@@ -11,6 +11,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,9 @@ SOURCES: dict[str, Callable[[], dict[str, Tensor]]] = {
 }
 
 
+@cache
 def folder(what: str = "right") -> Path:
-    """Return a new folder with `checkpoint` and `report.json`, changed as `what` says; "plain" has no report."""
+    """Return a folder with `checkpoint` and `report.json`, changed as `what` says; "plain" has no report."""
     build = paths.repository() / "build" / "course"
     build.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="a10-", dir=build))
