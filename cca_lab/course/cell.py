@@ -73,7 +73,7 @@ def report(task: Task, found: list[Finding]) -> list[str]:
     earned = sum(finding.earned for finding in found)
     last = f"  {earned:g} of {task.points} points"
     if task.unseen:
-        last += f"; {task.unseen} stand behind tests that are not shown"
+        last += f"; {task.unseen} of the {task.points} behind tests that are not shown"
     return [*lines, last + ". Marks are given on other inputs."]
 
 

@@ -71,8 +71,14 @@ def affected(part: str, changed: set[str]) -> list[Task]:
     reached = {cell_of(task) for task in changed}
     while more := {name for name in uses for other in reached if uses[name] & defines.get(other, set())} - reached:
         reached |= more
+    files_changed = any(task.files and task.id in changed for task in assignment_of(part).tasks)
     return [task for task in assignment_of(part).tasks if task.properties
-            and (not changed or task.files or cell_of(task.id) in reached)]
+            and (not changed or cell_of(task.id) in reached or task.files and files_changed)]
+
+
+def files(part: str, scope: dict[str, object]) -> Path:
+    """Return the folder with the files of a solved submission, or the one that a changed cell names."""
+    return Path(str(scope.get("FOLDER") or importlib.import_module(f"tests.course.answers.{part}").folder()))
 
 
 def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> dict[str, float]:
@@ -90,9 +96,8 @@ def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> d
         linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)  # for inspect
         exec(compile(source, place, "exec"), scope)
     result: dict[str, float] = {}
-    folder = paths.course_folder() / "source" / assignment_of(part).name
     for task in affected(part, set(changed)):
-        answer = Path(scope.get("FOLDER", folder)) / task.answer if task.files else scope[task.answer]
+        answer = files(part, scope) / task.answer if task.files else scope[task.answer]
         for finding in findings(task, local(task, answer), SECRET):
             if not finding.full:
                 result[finding.property.name] = finding.property.points - finding.earned

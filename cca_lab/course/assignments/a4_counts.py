@@ -31,7 +31,7 @@ def sized(answer: Answer, draw: Draw, own_judge: bool) -> None:
         sizes = [(1, 2, 1, 1.0), *sorted((draw.randint(1, 5), draw.randint(2, 6), draw.randint(0, 4), 1.0)
                                           for _ in range(5))]
     for cores, group, raw, sharp in [*sizes, (2, 3, 1, 3000.0)] if own_judge else sizes:
-        counts = [group] * (cores - 1) + [draw.randint(1, group)]                 # the last group may be ragged
+        counts = [group] * (cores - 1) + [draw.randint(1, group - (cores > 1))]   # the last of several is ragged
         q = draw.normal(1 if own_judge else 3, 3)
         scale = draw.choice((0.5, 0.75)) * sharp
         members = [draw.normal(1, 3).expand(n, 3) if not own_judge else draw.normal(n, 3) for n in counts]
@@ -47,16 +47,20 @@ def sized(answer: Answer, draw: Draw, own_judge: bool) -> None:
         flat, log = torch.zeros(raw).double(), torch.tensor(counts).double().log()
         entropy = torch.special.entr(padded).sum(dim=-1)
         with case(f"{cores} cores of at most {group} tokens, {raw} raw tokens, scale {scale:g}"):
-            got = no_nan(answer(q, padded, core_k, core_v, raw_k, raw_v, scale),
-                         "a weight can be 0, and 0 times the logarithm of 0 is not a number")
+            top = float((scale * q @ both_k.T).abs().max())
+            got = no_nan(answer(q, padded, core_k, core_v, raw_k, raw_v, scale), (
+                f"scores are as large as {top:.0f}, so exp needs the row's largest score subtracted first (or do other "
+                "zeros than those of a ragged group give 0 times the logarithm of 0?)" if sharp > 1 else
+                "a weight can be 0, and 0 times the logarithm of 0 is not a number"))
             need_close(got, wanted, "the output", tolerance=1e-6, causes={
                 cause: (scale * q @ both_k.T + torch.cat([bonus, flat])).softmax(dim=-1) @ both_v
                 for cause, bonus in {
                     "a core counts as one token: there is no bonus": 0 * log,
                     "the bonus has the wrong sign": -entropy,
                     "the bonus is multiplied by the scale": scale * entropy,
+                    "the bonus counts tokens, whatever their weights": log,
                     "every core counts as a full group": 0 * log + float(torch.tensor(group).double().log()),
-                    "the bonus counts tokens, whatever their weights": log}.items()})
+                }.items()})
 
 
 def sized_equal(answer: Answer, draw: Draw) -> None:
@@ -142,23 +146,29 @@ def shares(scores: Tensor, valid: Tensor) -> Tensor:
 
 def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
     """Compare weights with right ones."""
-    clean = scores.masked_fill(~valid, 0.0)
-    positive = clean.relu()
+    positive = scores.masked_fill(~valid, 0.0).relu()
     total = positive.sum(dim=-1, keepdim=True)
+    equal = (valid / valid.sum()).double().expand_as(positive)
     with case(what):
-        got = no_nan(answer(scores, valid), "0 / 0, or a missing column that was multiplied by 0 instead of replaced?")
-        need_close(got, shares(scores, valid), "the weights", causes={
-            "a small number is added to the sum, so that rows do not sum to 1": positive / (total + 1e-6),
-            "the sum is not allowed to be small, so that rows do not sum to 1": positive / total.clamp(min=1e-6),
-            "softmax takes the place of the ratio": clean.relu().masked_fill(~valid, float("-inf")).softmax(dim=-1),
+        got = no_nan(answer(scores, valid), "is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? "
+                     "NaN times 0 is NaN, and so is infinity times 0")
+        # 1e-6, not 1e-9: shares in single precision are right too.
+        need_close(got, shares(scores, valid), "the weights", tolerance=1e-6, causes={
+            "a row with small scores counts as a row without positive ones": torch.where(
+                total > 1e-6, positive / total, equal),
+            "a small number is added to the sum or bounds it from below, so that rows do not sum to 1":
+                positive / (total + 1e-6),
+            "softmax takes the place of the ratio": positive.masked_fill(~valid, float("-inf")).softmax(dim=-1),
             "a row without positive scores becomes zeros": torch.where(total > 0, positive / total, 0 * positive),
             "the mean runs over missing columns too":
                 torch.where(total > 0, positive / total, torch.full_like(positive, 1 / positive.shape[1]))})
+        if got[:, ~valid].any():
+            raise Mistake("a missing column has a weight that is nearly 0, wanted 0 exactly")
 
 
 def ratio_positive(answer: Answer, draw: Draw) -> None:
     """Rows with a positive score, of any size; missing columns hold ordinary numbers here."""
-    for rows, columns, missing, size in [(1, 2, 0, 1.0), (3, 4, 1, 1.0), (2, 5, 2, 1e-9), (2, 5, 0, 1e-30)]:
+    for rows, columns, missing, size in [(1, 2, 0, 1.0), (3, 4, 1, 1.0), (2, 5, 0, 1e-30), (2, 5, 2, 1e-9)]:
         columns += draw.randint(0, 4) if draw.secret else 0
         gone = draw.sample(range(columns), missing + 1)                           # the last one exists and is positive
         valid = torch.ones(columns, dtype=torch.bool)
@@ -188,7 +198,7 @@ TASKS = (
     Task("a4.7", "sized_attention", "How much a core should count", 20, 4, 4, (
         Property("groups of equal keys count as all their tokens", 1, sized_equal),
         Property("a row that judged the groups gets full attention", 1, sized_own))),
-    Task("a4.8", "lost_needle", "A token that the core loses", 15, 3, 4, (
+    Task("a4.8", "lost_needle", "A token that the core loses", 20, 3, 4, (
         Property("full attention finds the token, CCA-Attention loses it", 1, needle_lost),
         Property("it is lost inside a core that is read", 1, needle_in_core))),
     Task("a4.9", "normalised", "A ratio without 0/0", 10, 2, 3, (

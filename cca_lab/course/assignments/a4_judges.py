@@ -39,15 +39,44 @@ def vote_of_one_head(queries: Tensor, keys: Tensor, judge: str, scale: float, gr
     return vote(queries[:1], keys, judge, scale, group)
 
 
+def filled(x: Tensor, group: int) -> Tensor:
+    """Return (..., n, D) filled up with rows of zeros to (..., group, D)."""
+    return torch.cat([x, x.new_zeros(*x.shape[:-2], group - x.shape[-2], x.shape[-1])], dim=-2)
+
+
 def vote_with_zeros(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
     """Fill a ragged group up with keys of zeros."""
-    more = keys.new_zeros(group - len(keys), keys.shape[1])
-    return vote(queries, torch.cat([keys, more]), judge, scale, group)
+    return vote(queries, filled(keys, group), judge, scale, group)
 
 
-def vote_of_averaged(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
-    """Average the queries where every token should vote, or the other way round."""
-    return vote(queries, keys, {"all": "mean", "mean": "all", "last": "last"}[judge], scale, group)
+def vote_with_zeros_cut(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
+    """Fill up with keys of zeros and take their weights away too late."""
+    return vote_with_zeros(queries, keys, judge, scale, group)[: len(keys)]
+
+
+def vote_by_zeros(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
+    """Fill up queries and keys with zeros."""
+    return vote(filled(queries, group), filled(keys, group), judge, scale, group)
+
+
+def vote_by_zeros_cut(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
+    """Fill up queries and keys with zeros and take the weights away too late."""
+    return vote_by_zeros(queries, keys, judge, scale, group)[: len(keys)]
+
+
+def vote_by_zeros_masked(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
+    """Fill up the queries only: zeros judge, but get no weight."""
+    return vote(filled(queries, group), keys, judge, scale, group)
+
+
+def vote_all_as_mean(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
+    """Average queries or scores, which is the same, where weights should be averaged."""
+    return vote(queries, keys, "mean" if judge == "all" else judge, scale, group)
+
+
+def vote_mean_as_all(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
+    """Average weights where queries should be averaged."""
+    return vote(queries, keys, "all" if judge == "mean" else judge, scale, group)
 
 
 def vote_divided_by_group(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
@@ -61,7 +90,15 @@ CAUSES: dict[str, Weigh] = {
     "each query head makes its own weights and these are averaged": vote_by_heads,
     "only the first query head of a KV head judges": vote_of_one_head,
     "missing tokens take part as keys of zeros": vote_with_zeros,
-    '"mean" and "all" are exchanged: average the queries for "mean", the weights for "all"': vote_of_averaged,
+    "missing tokens take part in the softmax as keys of zeros, and their weights are cut off after it":
+        vote_with_zeros_cut,
+    "missing tokens take part as queries and keys of zeros": vote_by_zeros,
+    "missing tokens take part as queries and keys of zeros, and their weights are cut off after the softmax":
+        vote_by_zeros_cut,
+    "missing tokens judge, as queries of zeros": vote_by_zeros_masked,
+    'queries or scores are averaged for "all", which makes it "mean": average the weights, after the softmax':
+        vote_all_as_mean,
+    'weights are averaged for "mean", which makes it "all": average the queries': vote_mean_as_all,
     "the mean over a ragged group is divided by the group size": vote_divided_by_group}
 
 
@@ -101,8 +138,11 @@ def judged(answer: Answer, draw: Draw, sizes: list[tuple[int, int, int, int]]) -
                 try:
                     need_close(got[2], phi, "phi")
                 except Mistake:                                                   # look for causes only now: it is slow
-                    need_close(got[2], phi, "phi", causes={cause: weights_of(q, k, group, judge, scale, weigh)
-                                                           for cause, weigh in CAUSES.items()})
+                    mixed = q.unflatten(0, (-1, kv_heads)).transpose(0, 1).flatten(0, 1)
+                    need_close(got[2], phi, "phi", causes={
+                        **{cause: weights_of(q, k, group, judge, scale, weigh) for cause, weigh in CAUSES.items()},
+                        "query head h belongs to KV head h % Hk: neighbours belong together, h // r":
+                            weights_of(mixed, k, group, judge, scale)})
                 for part, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
                     need_close(part, pooled(phi, x), what, causes={"the plain mean is taken": plain_means(phi, x)})
 

@@ -43,13 +43,15 @@ def same_numbers(got: Any, wanted: tuple[float, ...]) -> bool:
 # a4.3: a learned judge
 
 
-def learned_weights(k: Tensor, judge: Tensor, temperature: Tensor, group: int) -> Tensor:
-    """Return phi (H, M, g); temperatures 0 and infinity are the limits."""
+def learned_weights(k: Tensor, judge: Tensor, temperature: Tensor, group: int, share: bool = True) -> Tensor:
+    """Return phi (H, M, g); temperatures 0 and infinity are the limits. Without `share` the first of equals has all."""
     scores = (k @ judge[:, :, None])[..., 0].unflatten(1, (-1, group))             # (H, M, g)
     phi = []
     for rows, tau in zip(scores, temperature.tolist(), strict=True):
-        best = (rows == rows.amax(dim=-1, keepdim=True)).double()
-        phi.append(best / best.sum(dim=-1, keepdim=True) if tau == 0 else (rows / tau).softmax(dim=-1))
+        behind = rows - rows.amax(dim=-1, keepdim=True)                           # 0 for the best: no overflow below
+        best = (behind == 0).double()
+        best = best if share else best * (best.cumsum(dim=-1) == 1)
+        phi.append(best / best.sum(dim=-1, keepdim=True) if tau == 0 else (behind / tau).softmax(dim=-1))
     return torch.stack(phi)
 
 
@@ -62,6 +64,9 @@ def learned(answer: Answer, k: Tensor, v: Tensor, judge: Tensor, temperature: Te
     if temperature.gt(0).all() and temperature.isfinite().all():
         others["scores are multiplied by the temperature"] = learned_weights(k, judge, 1 / temperature, group)
         others["the temperature is left out"] = learned_weights(k, judge, torch.ones_like(temperature), group)
+    if temperature.eq(0).any():
+        others["only one of equal scores has all the weight at temperature 0"] = learned_weights(
+            k, judge, temperature, group, share=False)
     told = ", ".join(f"{tau:.3g}" for tau in temperature.tolist())
     with case(f"{len(k)} heads, length {k.shape[1]}, group {group}, temperatures {told}"):
         got = answer(k, v, judge, temperature, group)
@@ -87,16 +92,15 @@ def learned_right(answer: Answer, draw: Draw) -> None:
 
 
 def learned_limits(answer: Answer, draw: Draw) -> None:
-    """Temperatures 0 and infinity; whole numbers, so that equal scores are exactly equal."""
+    """Temperatures 0 and infinity and near them; whole numbers, so that equal scores are exactly equal."""
+    ends = ((0.0, float("inf"), 1.0), (float("inf"), 0.5, 0.0), (1e-300, 0.0, 1e300))
     for heads, count, group in learned_sizes(draw):
-        for turn in range(2):
-            temperature = torch.tensor([0.0, float("inf"), 1.0], dtype=torch.float64).roll(turn)[:heads]
-            if turn:
-                temperature = temperature.flip(0)
+        for temperature in (torch.tensor(some[:heads], dtype=torch.float64) for some in ends):
             k, v = draw.integers(-1, 2, heads, count * group, 3).double(), draw.normal(heads, count * group, 2)
             learned(answer, k, v, draw.integers(-1, 2, heads, 3).double(), temperature, group)
-    k = torch.tensor([[[1.0], [3.0], [3.0], [2.0]]], dtype=torch.float64)
-    learned(answer, k, k + 1, torch.ones(1, 1).double(), torch.zeros(1).double(), 4)
+    for above in (0.0, 2.0**-40):                                                 # a tie, and nearly one
+        k = torch.tensor([[[1.0], [3.0], [3.0 + above], [2.0]]], dtype=torch.float64)
+        learned(answer, k, draw.normal(1, 4, 2), torch.ones(1, 1).double(), torch.zeros(1).double(), 4)
 
 
 # a4.4: pool, then project
@@ -110,6 +114,11 @@ def projected(answer: Answer, draw: Draw, unit: bool) -> None:
         phi = draw.normal(cores, group).softmax(dim=-1)
         if not unit:
             phi = phi * torch.tensor([[draw.uniform(0.2, 1.8)] for _ in range(cores)], dtype=torch.float64)
+            if cores > 1:                                                         # one sum is 0 and one is negative
+                phi[-1] = 0.0
+                phi[-1, :2] = torch.tensor([0.5, -0.5])
+            if cores > 2:
+                phi[0] *= -1
         rows: list[int] = []
 
         def project(some: Any, weight: Tensor = weight, bias: Tensor = bias, rows: list[int] = rows) -> Tensor:
@@ -121,7 +130,8 @@ def projected(answer: Answer, draw: Draw, unit: bool) -> None:
         sums = phi.sum(dim=-1, keepdim=True)
         plain = torch.einsum("mg,mgc->mc", phi, x.unflatten(0, (cores, group))) @ weight
         with case(f"{cores} groups of {group}, weights that sum to {'1' if unit else 'other numbers than 1'}"):
-            need_close(answer(x, phi, project), plain + sums * bias, "the projected cores", causes={
+            got = a4_counts.no_nan(answer(x, phi, project), "are the weights divided by their sum? It can be 0")
+            need_close(got, plain + sums * bias, "the projected cores", causes={
                 "the bias is added once, whatever the weights sum to": plain + bias,
                 "the bias is added once for each token of the group": plain + group * bias,
                 "the bias is left out": plain,
@@ -136,7 +146,7 @@ def projected_unit(answer: Answer, draw: Draw) -> None:
 
 
 def projected_any(answer: Answer, draw: Draw) -> None:
-    """Weights that do not."""
+    """Weights that do not; they can sum to 0, or to less."""
     projected(answer, draw, unit=False)
 
 
@@ -149,7 +159,7 @@ ASSIGNMENT = Assignment("a4", "pooling", "Core tokens: pooling, and who judges",
     Task("a4.3", "learned_cores", "A learned judge with a temperature", 15, 2, 3, (
         Property("each head has its vector and its temperature", 1, learned_right),
         Property("temperatures 0 and infinity are limits", 1, learned_limits, hidden=True))),
-    Task("a4.4", "projected_cores", "Pool first, project later", 15, 3, 4, (
+    Task("a4.4", "projected_cores", "Pool first, project later", 10, 3, 4, (
         Property("one projected row for each core is enough", 1, projected_unit),
         Property("the bias is right when weights do not sum to 1", 1, projected_any))),
     *a4_effects.TASKS,

@@ -111,6 +111,14 @@ def normalised(scores, valid):
         rows.append([x / sum(positive) for x in positive])
     return torch.tensor(rows)
 '''}),
+    Right("partly in single precision", {
+        "a4.9": '''
+def normalised(scores, valid):
+    positive = torch.where(valid, scores, 0.0).relu()
+    total = positive.sum(-1, keepdim=True)
+    equal = valid.float() / valid.sum()
+    return torch.where(total > 0, positive / total, equal)
+'''}),
     Right("by other formulas, and noise within the tolerance", {
         "a4.4": '''
 def projected_cores(x, phi, project):
@@ -148,7 +156,18 @@ WRONG = [
     Wrong("softmax over the judges", "a4.2", ".softmax(dim=-1).mean(dim=1)     #", ".softmax(dim=1).mean(dim=1)     #",
           {WHOLE: 2, RAGGED: 1, GROUPED: 1}),
     Wrong("a vote is taken for the mean query", "a4.2", 'elif judge == "mean":', "else:",
-          {WHOLE: 2, RAGGED: 1, GROUPED: 1}, "exchanged"),
+          {WHOLE: 2, RAGGED: 1, GROUPED: 1}, 'weights are averaged for "mean"'),
+    Wrong("scores are averaged for all", "a4.2", ".softmax(dim=-1).mean(dim=1)     #", ".mean(dim=1).softmax(dim=-1)     #",
+          {WHOLE: 2, RAGGED: 1, GROUPED: 1}, 'queries or scores are averaged for "all"'),
+    Wrong("queries and keys filled up with zeros", "a4.2", "", '''
+def judged_cores(q, k, v, group, judge, scale):
+    heads, length = k.shape[:2]
+    q, k, v = (torch.cat([x, x.new_zeros(len(x), -length % group, x.shape[2])], 1) for x in (q, k, v))
+    x, y, z = (x.unflatten(1, (-1, group)) for x in (q.unflatten(0, (heads, -1)).mean(1), k, v))
+    judges = {"last": x[:, :, -1:], "mean": x.mean(2, keepdim=True), "all": x}[judge]
+    phi = (scale * judges @ y.mT).softmax(-1).mean(2)
+    return (phi[..., None] * y).sum(2), (phi[..., None] * z).sum(2), phi
+''', {RAGGED: 1}, "as queries and keys of zeros"),
     Wrong("the ragged sum divided by the group", "a4.2", "judges = judges.mean(dim=1, keepdim=True)",
           "judges = judges.sum(dim=1, keepdim=True) / group", {RAGGED: 1}, "divided by the group size"),
     Wrong("missing tokens as keys of zeros", "a4.2", "    queries = q.unflatten(0, (heads, -1)).mean(dim=1)",
@@ -184,14 +203,17 @@ def judged_cores(q, k, v, group, judge, scale):
     return torch.stack(core_k, dim=1), torch.stack(core_v, dim=1), phi
 ''', {GROUPED: 1}, "each query head makes its own weights"),
     Wrong("query heads are interleaved", "a4.2", "q.unflatten(0, (heads, -1)).mean(dim=1)",
-          "q.unflatten(0, (-1, heads)).mean(dim=0)", {GROUPED: 1}),
+          "q.unflatten(0, (-1, heads)).mean(dim=0)", {GROUPED: 1}, "h % Hk"),
     Wrong("one temperature for all heads", "a4.3", "tau = temperature[:, None, None]",
           "tau = temperature[:1, None, None]",
           {LEARNED: 1, LIMITS: 1}, "the temperature of the first"),
     Wrong("temperature 0 divides", "a4.3", "phi = torch.where(tau == 0, hard, soft)",
           "phi = (scores / tau).softmax(dim=-1)", {LIMITS: 1}, "not a number"),
     Wrong("the first of equal scores has all", "a4.3", "hard = best / best.sum(dim=-1, keepdim=True)",
-          "hard = torch.nn.functional.one_hot(scores.argmax(-1), group).to(k.dtype)", {LIMITS: 1}),
+          "hard = torch.nn.functional.one_hot(scores.argmax(-1), group).to(k.dtype)", {LIMITS: 1}, "only one of equal"),
+    Wrong("nearly equal scores share", "a4.3", "best = (scores == 0)", "best = (scores > -1e-9)", {LIMITS: 1}),
+    Wrong("a tiny temperature for 0", "a4.3", "phi = torch.where(tau == 0, hard, soft)",
+          "phi = (scores / tau.clamp(min=1e-9)).softmax(dim=-1)", {LIMITS: 1}),
     Wrong("temperature 0 is nearly 0", "a4.3", "phi = torch.where(tau == 0, hard, soft)",
           "phi = (scores / tau.clamp(min=0.1)).softmax(dim=-1)", {LIMITS: 1}),
     Wrong("pool, then project, whatever the sum", "a4.4",
@@ -202,6 +224,9 @@ def judged_cores(q, k, v, group, judge, scale):
     Wrong("the weights are normalised", "a4.4", "cores = (phi[",
           "phi = phi / phi.sum(-1, keepdim=True)\n    cores = (phi[",
           {ANY: 1}, "divided by their sum"),
+    Wrong("divided by the sum, multiplied after", "a4.4",
+          "return project(cores) + (phi.sum(dim=-1, keepdim=True) - 1) * bias",
+          "sums = phi.sum(dim=-1, keepdim=True)\n    return project(cores / sums) * sums", {ANY: 1}, "It can be 0"),
     Wrong("every token is projected", "a4.4", "", '''
 def projected_cores(x, phi, project):
     return (phi[..., None] * project(x).unflatten(0, phi.shape)).sum(1)
@@ -237,7 +262,10 @@ def projected_cores(x, phi, project):
     Wrong("the bonus has the wrong sign", "a4.7", "core_k.T + bonus", "core_k.T - bonus", {EQUAL: 1, OWN: 1},
           "wrong sign"),
     Wrong("the bonus counts tokens", "a4.7", "-torch.xlogy(phi, phi).sum(dim=-1)", "(phi > 0).sum(dim=-1).log()",
-          {OWN: 1}),
+          {OWN: 1}, "counts tokens, whatever"),
+    Wrong("exp of large scores", "a4.7", "return scores.softmax(dim=-1) @",
+          "weights = scores.exp()\n    return weights / weights.sum(dim=-1, keepdim=True) @", {OWN: 1},
+          "largest score subtracted"),
     Wrong("the bonus is the log of g", "a4.7", "-torch.xlogy(phi, phi).sum(dim=-1)",
           "torch.full_like(phi[:, 0], math.log(phi.shape[1]))", {EQUAL: 1, OWN: 1}, "a full group"),
     Wrong("0 ln 0", "a4.7", "-torch.xlogy(phi, phi).sum(dim=-1)", "-(phi * phi.log()).sum(dim=-1)", {EQUAL: 1, OWN: 1},
@@ -255,7 +283,9 @@ def projected_cores(x, phi, project):
     Wrong("the printed formula, copied", "a4.9", "    return numerator / numerator.sum(dim=-1, keepdim=True)",
           "    return printed_ratio(scores)", {SHARES: 1, DEAD: 1}),
     Wrong("a small number in the sum", "a4.9", "return numerator / numerator.sum(dim=-1, keepdim=True)",
-          "return numerator / (numerator.sum(dim=-1, keepdim=True) + 1e-6)", {SHARES: 1, DEAD: 1}, "do not sum to 1"),
+          "return numerator / (numerator.sum(dim=-1, keepdim=True) + 1e-9)", {SHARES: 1}, "do not sum to 1"),
+    Wrong("a small sum counts as none", "a4.9", "dim=-1, keepdim=True) == 0", "dim=-1, keepdim=True) < 1e-12",
+          {SHARES: 1}, "as a row without positive ones"),
     Wrong("the mean over missing columns too", "a4.9", "valid.to(scores.dtype)", "torch.ones_like(scores)", {DEAD: 1},
           "missing columns too"),
     Wrong("NaN times 0", "a4.9", "scores.masked_fill(~valid, 0.0).relu()", "scores.relu() * valid", {DEAD: 1},
