@@ -1,13 +1,15 @@
 """Grading for real, in the sandbox: cheats, a class of thirty, and what a second run does."""
 
 import json
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from cca_lab import paths
 from cca_lab.course import front, grading, reports, sandbox
-from cca_lab.course.registry import assignment_of
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.sandbox import Limits
 from cca_lab.course.session import Session
 from tests.course import classroom, handed_in, matrix
@@ -51,6 +53,24 @@ def test_every_kind_of_sandbox_gives_the_same_marks(kind, tmp_path):
     assert (record["earned"], record["sandbox"], record["notes"]) == (20, kind, [])
     wrong = next(entry for part, entry in matrix.entries()[1] if entry.what == "one token of the future")
     assert graded(tmp_path, handed_in.solved("a5", matrix.spoilt("a5", wrong)), kind=kind)["earned"] == 18
+
+
+@pytest.mark.parametrize("part", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
+def test_every_solved_notebook_has_all_points_and_the_untouched_one_none(part, tmp_path):
+    """As marks are given, a7 with Triton's interpreter included."""
+    if part.id == "a7" and not find_spec("triton"):
+        pytest.skip("there is no Triton for this system, so a7 cannot be graded on it")
+    release = COURSE / "release" / part.name / f"{part.name}.ipynb"
+    folder = handed_in.hand_in(tmp_path, "solved", part.id, handed_in.solved(part.id))
+    if any(task.files for task in part.tasks):
+        shutil.copytree(matrix.files(part.id, {}), folder, dirs_exist_ok=True)
+    record = grading.grade(part, folder, release, "a seed")
+    assert (record["earned"], record["notes"]) == (part.points, [])
+    print(f"{part.id}: {record['seconds']} s")
+    folder = handed_in.hand_in(tmp_path, "untouched", part.id, handed_in.released(part.id))
+    record = grading.grade(part, folder, release, "a seed")
+    assert record["earned"] == 0 and record["notes"] == []
+    assert all(finding["unwritten"] for task in record["tasks"] for finding in task["findings"])
 
 
 @strict

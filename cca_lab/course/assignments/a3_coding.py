@@ -1,8 +1,8 @@
 """a3: group coding. Noise that is correlated or pooled unevenly, and the Hessians of the right problems.
 
 The variants: a group's logit is pooled with any weights, and the noise of its tokens has any covariance; the Hessian is
-also taken by the logits, where Theorem 3 of DGA has nothing to say. The checks of a3.5 to a3.9 stand in `a3_hessian`
-and `a3_descent`.
+also taken by the logits, where Theorem 3 of DGA has nothing to say. The checks of a3.4 to a3.9 stand in `a3_samples`,
+`a3_hessian` and `a3_descent`.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cca_lab.course.assignments import a3_descent as descent
 from cca_lab.course.assignments import a3_hessian as hessian
+from cca_lab.course.assignments import a3_samples as samples
 from cca_lab.course.compare import describe, need_close, need_equal
 from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Share, Task, case
 
@@ -73,7 +74,7 @@ def noises(draw: Draw, correlated: bool) -> Iterator[tuple[Tensor, Tensor]]:
         yield tensor([0.5, 0.5]), tensor([[1, 1], [1, 1]])
     else:
         yield tensor([0.75, 0.25]), torch.eye(2, dtype=torch.float64)
-        yield tensor([0.75, 0.25]), tensor([[1, 0], [0, 3]])
+        yield tensor([0.75, 0.25]), tensor([[1, 0], [0, 5]])  # no two causes give the same number
         yield tensor([0.25] * 4), 2 * torch.eye(4, dtype=torch.float64)
     for size in [draw.randint(3, 9) for _ in range(8)] if draw.secret else [3, 5]:
         pool = draw.normal(size, scale=1.5).softmax(0)
@@ -121,11 +122,13 @@ def best(answer: Answer, draw: Draw, correlated: bool) -> None:
     drawn = [covariance(draw, size) if correlated else spread(draw, size).diag() for size in more]
     for matrix in [*first, *drawn]:
         solved = torch.linalg.solve(matrix, torch.ones(len(matrix), dtype=torch.float64))
-        inverse = 1 / matrix.diagonal()
+        inverse, lowest = 1 / matrix.diagonal(), torch.linalg.eigh(matrix)[1][:, 0]
         causes = {"the weights do not sum to 1": solved,
                   "all tokens get the same weight": torch.full_like(inverse, 1 / len(inverse)),
                   "tokens are weighted by 1 / standard deviation": inverse.sqrt() / inverse.sqrt().sum(),
                   "the covariances are left out": inverse / inverse.sum(),
+                  "the eigenvector of the smallest eigenvalue is taken: it is best for the length 1, not for the sum 1":
+                      lowest / lowest.sum(),
                   "negative weights are cut off": solved.clamp(min=0) / solved.clamp(min=0).sum()}
         with case(shown(None, matrix)):
             need_close(answer(matrix), solved / solved.sum(), "the pool", tolerance=1e-4, causes=causes)
@@ -141,97 +144,26 @@ def best_correlated(answer: Answer, draw: Draw) -> None:
     best(answer, draw, True)
 
 
-# a3.4: measured
-
-
-def sampled(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, int]]:
-    """Yield (name, logits, noise, group): the example of the notebook first."""
-    step = 2 * torch.log(tensor([3.0]))
-    yield "the example", torch.zeros(4, dtype=torch.float64), torch.cat([step, torch.zeros(7)]).view(2, 4), 2
-    sizes = [(draw.randint(2, 5), draw.randint(1, 5), draw.randint(2, 40)) for _ in range(6)] if draw.secret else [
-        (2, 1, 3), (3, 2, 5), (2, 3, 200)]
-    for groups, group, samples in sizes:
-        length = groups * group
-        yield (f"{length} tokens, groups of {group}, {samples} samples", draw.normal(length),
-               draw.normal(samples, length, scale=0.8), group)
-
-
-def coded(logits: Tensor, noise: Tensor, group: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a token's weights without groups and with groups, (N, L) each, and with groups but no noise, (L,)."""
-    def weights(logits: Tensor) -> Tensor:
-        pooled = logits.view(*logits.shape[:-1], -1, group).mean(-1)
-        return (pooled.softmax(-1) / group).repeat_interleave(group, dim=-1)
-
-    return (logits + noise).softmax(-1), weights(logits + noise), weights(logits)
-
-
-def measured(answer: Answer, draw: Draw, key: str) -> None:
-    """Compare one entry with what the definitions give."""
-    for name, logits, noise, group in sampled(draw):
-        full, grouped, clean = coded(logits, noise, group)
-        moved, count = grouped - clean, len(noise)
-        variance = moved.var(dim=0)
-        causes: dict[str, Tensor] = {}
-        if key == "bias":
-            wanted = moved.mean(dim=0)
-            causes = {"the weight without noise is not subtracted": grouped.mean(dim=0),
-                      "the sign is turned around": -wanted,
-                      "full attention is measured": (full - logits.softmax(-1)).mean(dim=0),
-                      "groups are compared with full attention": (grouped - logits.softmax(-1)).mean(dim=0),
-                      "the absolute value is averaged": moved.abs().mean(dim=0)}
-        elif key == "variance":
-            wanted = variance
-            causes = {"the bias is left in: subtract the mean of the samples": moved.square().sum(0) / (count - 1),
-                      "the mean square is returned, bias included": moved.square().mean(dim=0),
-                      "the sum is divided by N": variance * (count - 1) / count,
-                      "a group's mass is not shared by its tokens": variance * group**2,
-                      "the standard deviation is returned": variance.sqrt(),
-                      "full attention is measured": full.var(dim=0)}
-        else:
-            wanted = variance / full.var(dim=0)
-            causes = {"it is turned around": 1 / wanted, "masses are compared with weights": wanted * group**2,
-                      "standard deviations are divided": wanted.sqrt()}
-        with case(name):
-            got = hessian.entry(answer(logits, noise, group), ("bias", "variance", "factor"), key)
-            # relative to the largest wanted value, however small: a variance may be 1e-3
-            need_close(got, wanted, key, tolerance=1e-4 * min(1.0, wanted.abs().max().item()), causes=causes)
-
-
-def bias(answer: Answer, draw: Draw) -> None:
-    """The mean shift of the grouped weights."""
-    measured(answer, draw, "bias")
-
-
-def variance(answer: Answer, draw: Draw) -> None:
-    """The variance about the mean of the samples."""
-    measured(answer, draw, "variance")
-
-
-def ratio(answer: Answer, draw: Draw) -> None:
-    """The variance with groups over the variance without."""
-    measured(answer, draw, "factor")
-
-
 ASSIGNMENT = Assignment("a3", "coding", "Group coding: the noise factors, and the right Hessian", ("04",), (
     Task("a3.1", "by_hand", "Four tokens by hand", 15, 2, 3, (Property("the numbers of the example", 2, by_hand),)),
-    Task("a3.2", "noise_factor", "Noise of a pooled logit", 15, 2, 5, (
+    Task("a3.2", "noise_factor", "Noise of a pooled logit", 10, 2, 5, (
         Property("the factor of independent noise", 1, factor_independent),
         Property("the factor of correlated noise", 1, factor_correlated))),
     Task("a3.3", "best_pool", "The pooling of least noise", 20, 3, 3, (
         Property("independent tokens are weighted by their noise", 1, best_independent),
         Property("correlated tokens too", 1, best_correlated))),
-    Task("a3.4", "measure", "Bias and variance from samples", 25, 3, 4, (
-        Property("the bias is the mean shift", 1, bias),
-        Property("the variance is about the mean", 1, variance),
-        Property("the factor compares with full attention", 1, ratio))),
-    Task("a3.5", "hessians", "Three Hessians", 35, 4, 5, (
+    Task("a3.4", "measure", "Bias and variance from samples", 20, 3, 4, (
+        Property("the bias is the mean shift", 1, samples.bias),
+        Property("the variance is about the mean", 1, samples.variance),
+        Property("the factor compares with full attention", 1, samples.ratio))),
+    Task("a3.5", "hessians", "Three Hessians", 30, 4, 5, (
         Property("the Hessian by the weights", 1, hessian.by_weights),
         Property("the Gauss-Newton part by the logits", 1, hessian.gauss_newton),
         Property("the whole Hessian by the logits", 2, hessian.by_logits))),
     Task("a3.6", "condition_on", "The condition number that counts", 20, 3, 5, (
         Property("only steps that keep the constraint count", 1, hessian.constrained),
         Property("infinite if such a step is flat, and only then", 1, hessian.flat, hidden=True))),
-    Task("a3.7", "counterexamples", "Where grouping makes it worse", 25, 4, 4, (
+    Task("a3.7", "counterexamples", "Where grouping makes it worse", 40, 5, 4, (
         Property("the printed matrix gets 50 times worse", 1, hessian.printed),
         Property("descent on logits gets worse", 2, hessian.uneven))),
     Task("a3.8", "bounds", "The best bounds for any pooling", 15, 3, 4, (

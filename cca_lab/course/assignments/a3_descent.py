@@ -34,6 +34,7 @@ def bounded(answer: Answer, draw: Draw, keys: tuple[str, ...]) -> None:
         wanted = {"lowest": low * least, "highest": high * most, "kappa": high / low * most / least}
         sizes = (count.max() / count.min()).item()
         causes = {"lowest": {"the pool is taken to be even": low / count.max().item(), "it is not divided": low,
+                             "the eigenvalues of W^T W are taken, which has zeros that W W^T has not": 0.0,
                              "lengths of rows are not squared": low * least**0.5,
                              "max and min are swapped": low * most},
                   "highest": {"the pool is taken to be even": high / count.min().item(), "it is not divided": high,
@@ -45,10 +46,17 @@ def bounded(answer: Answer, draw: Draw, keys: tuple[str, ...]) -> None:
         with case(f"weights of the groups {rows}, eigenvalues of H from {low:.3g} to {high:.3g}"):
             got = answer(pool, low, high)
             for key in keys:
-                number = need_number(entry(got, tuple(wanted), key), f'"{key}"')
-                inside = number > wanted[key] if key == "lowest" else number < wanted[key]
-                why = f'"{key}", which some H breaks,' if inside else f'"{key}", which no H attains,'
-                need_equal(number, wanted[key], why, tolerance=1e-6, causes=causes[key])
+                found = entry(got, tuple(wanted), key)
+                found = found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
+                if key == "kappa" and isinstance(found, float) and (found < 0 or found > 1e9):  # inf, but for rounding
+                    raise Mistake(f'"kappa" is {describe(found)}, wanted {wanted[key]:.6g}: do you divide by an '
+                                  "eigenvalue 0 of W^T W? The groups are k, and W W^T is k x k")
+                number = need_number(found, f'"{key}"')
+                broken = number > wanted[key] if key == "lowest" else number < wanted[key]
+                try:
+                    need_equal(number, wanted[key], f'"{key}"', tolerance=1e-6, causes=causes[key])
+                except Mistake as mistake:
+                    raise Mistake(f"{mistake}. {'Some H breaks' if broken else 'No H attains'} this bound") from None
 
 
 def eigenvalue_range(answer: Answer, draw: Draw) -> None:
@@ -97,7 +105,9 @@ def need_steps(answer: Answer, examples: list[tuple[float, float, float, float]]
                 "only the largest eigenvalue is looked at": logs(ends[1], tolerance),
                 "the squared error is meant": logs(max(ends) ** 2, tolerance),
                 "the best step is taken instead of the given one": logs(best, tolerance),
-                "it is rounded down": logs(max(ends), tolerance, math.floor)})
+                "it is rounded down": logs(max(ends), tolerance, math.floor),
+                "1 is added even if the steps come out whole": logs(max(ends), tolerance, math.floor) + 1,
+                "no step is taken: a factor of 0 takes one": 0})
 
 
 def runs(draw: Draw, count: int) -> Iterator[tuple[float, float, float, float]]:
@@ -114,7 +124,8 @@ def runs(draw: Draw, count: int) -> Iterator[tuple[float, float, float, float]]:
 
 def steps(answer: Answer, draw: Draw) -> None:
     """Descents that arrive."""
-    need_steps(answer, [(1.0, 3.0, 0.5, 0.1), (1.0, 3.0, 1 / 3, 0.1), (1.0, 3.0, 0.6, 0.1),
+    # the factor 1/2 and the tolerance 1/4 tie without any rounding
+    need_steps(answer, [(1.0, 3.0, 0.5, 0.1), (1.0, 3.0, 1 / 3, 0.1), (1.0, 3.0, 0.6, 0.1), (1.0, 3.0, 0.5, 0.25),
                         *runs(draw, 10 if draw.secret else 4)])
 
 

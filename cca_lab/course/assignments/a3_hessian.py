@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close, need_equal
+from cca_lab.course.compare import describe, first, need_close, need_equal
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
 FLAT = 1e-9  # an eigenvalue below this share of the largest one counts as 0
@@ -79,6 +79,8 @@ def second(answer: Answer, draw: Draw, key: str) -> None:
             "the matrix is the printed 2 V^T V instead of 2 V V^T": printed,
             "softmax's derivative is taken to be diag(weights), without the rank-one term":
                 diagonal @ wanted["weights"] @ diagonal,
+            "softmax's derivative stands on the left only: both variables are logits": jacobian @ wanted["weights"],
+            "softmax's derivative stands on the right only: both variables are logits": wanted["weights"] @ jacobian,
             "the Hessian by the weights is taken": wanted["weights"],
             "the second derivative of softmax is left out (Gauss-Newton)": wanted["gauss_newton"],
             "the whole Hessian is taken": wanted["logits"],
@@ -125,13 +127,19 @@ def need_condition(got: Any, matrix: Tensor, normal: Tensor) -> None:
     if isinstance(got, float) and abs(got) == math.inf or math.isinf(wanted):
         if got != wanted:
             raise Mistake(f"the condition number is {describe(got)}, wanted {describe(wanted)}: "
-                          + ("a step that keeps the constraint has eigenvalue 0" if math.isinf(wanted) else
+                          + ("a step that keeps the constraint has eigenvalue 0, of which rounding may leave a tiny "
+                             "number" if math.isinf(wanted) else
                              "no step that keeps the constraint is flat; do you count the direction it forbids?"))
         return
     loose = torch.cat([-(normal[1:] / normal[0])[None], ones(len(normal) - 1).diag()])
     differences = ones(len(normal)).diag()[:, 1:] - ones(len(normal)).diag()[:, :-1]
     projected = matrix - torch.outer(normal, normal @ matrix) / normal.square().sum()
+    longer = ones(len(normal)).diag() - torch.outer(normal, normal)
+    unscaled = torch.linalg.eigvalsh(longer @ matrix @ longer)
     others = {"the constraint is ignored": ratio(matrix),
+              "`normal` is projected out, but not divided by its length": (unscaled[-1] / unscaled[1]).item(),
+              "`normal` is not divided by its length, and its own direction counts":
+                  (unscaled[-1] / unscaled[0]).item(),
               "steps that sum to 0 are taken, instead of steps orthogonal to `normal`":
                   ratio(basis(ones(len(normal))).T @ matrix @ basis(ones(len(normal)))),
               "the basis is orthogonal to `normal`, but not orthonormal": ratio(loose.T @ matrix @ loose),
@@ -176,8 +184,11 @@ KEYS = ("printed", "weights", "values")
 def printed(answer: Answer, draw: Draw) -> None:
     """Integers for which grouping raises the condition number of 2 V^T V."""
     got = table(entry(answer(), KEYS, "printed"), '"printed"')
-    if tuple(got.shape) != (6, 2) or got.abs().max() > 9 or not torch.equal(got, got.round()):
-        raise Mistake(f'"printed" has shape {tuple(got.shape)}, wanted 6 rows of 2 integers from -9 to 9')
+    if tuple(got.shape) != (6, 2):
+        raise Mistake(f'"printed" has shape {tuple(got.shape)}, wanted 6 rows of 2 integers')
+    if (wrong := (got.abs() > 9) | (got != got.round())).any():
+        row, column = first(wrong)
+        raise Mistake(f'"printed": entry [{row}][{column}] is {got[row, column]:.6g}, wanted integers from -9 to 9')
     means = got.view(2, 3, 2).mean(1)
     before, after = ratio(got.T @ got), ratio(means.T @ means)
     if max(before, after) == math.inf:
@@ -207,7 +218,8 @@ def uneven(answer: Answer, draw: Draw) -> None:
     if after < 2 * before * (1 - FLAT):
         even = (weights.view(3, 2)[:, 0] - weights.view(3, 2)[:, 1]).abs().max() < 1e-9
         raise Mistake(f"grouping takes the condition number from {before:.4g} to {after:.4g}, wanted at least twice "
-                      "as much" + (": with even weights inside groups it can never rise" if even else ""))
+                      "as much" + (": with even weights inside groups it can never rise" if even else
+                                     ": which rows alpha_j (V_j - o) do your values give?"))
 
 
 def moved(weights: Tensor, values: Tensor) -> Tensor:

@@ -95,11 +95,11 @@ CAUSES: dict[str, Weigh] = {
     "missing tokens take part as queries and keys of zeros": vote_by_zeros,
     "missing tokens take part as queries and keys of zeros, and their weights are cut off after the softmax":
         vote_by_zeros_cut,
-    "missing tokens judge, as queries of zeros": vote_by_zeros_masked,
     'queries or scores are averaged for "all", which makes it "mean": average the weights, after the softmax':
         vote_all_as_mean,
     'weights are averaged for "mean", which makes it "all": average the queries': vote_mean_as_all,
-    "the mean over a ragged group is divided by the group size": vote_divided_by_group}
+    "the mean over a ragged group is divided by the group size": vote_divided_by_group,
+    "missing tokens judge, as queries of zeros": vote_by_zeros_masked}
 
 
 def weights_of(q: Tensor, k: Tensor, group: int, judge: str, scale: float, weigh: Weigh = vote) -> Tensor:

@@ -155,10 +155,11 @@ WRONG = [
           {WHOLE: 2, RAGGED: 1, GROUPED: 1}),
     Wrong("softmax over the judges", "a4.2", ".softmax(dim=-1).mean(dim=1)     #", ".softmax(dim=1).mean(dim=1)     #",
           {WHOLE: 2, RAGGED: 1, GROUPED: 1}),
-    Wrong("a vote is taken for the mean query", "a4.2", 'elif judge == "mean":', "else:",
+    Wrong("a vote is taken for the mean query", "a4.2", 'elif judge == "mean":', 'elif judge == "mode":',
           {WHOLE: 2, RAGGED: 1, GROUPED: 1}, 'weights are averaged for "mean"'),
-    Wrong("scores are averaged for all", "a4.2", ".softmax(dim=-1).mean(dim=1)     #", ".mean(dim=1).softmax(dim=-1)     #",
-          {WHOLE: 2, RAGGED: 1, GROUPED: 1}, 'queries or scores are averaged for "all"'),
+    Wrong("scores are averaged for all", "a4.2", ".softmax(dim=-1).mean(dim=1)     #",
+          ".mean(dim=1).softmax(dim=-1)     #", {WHOLE: 2, RAGGED: 1, GROUPED: 1},
+          'queries or scores are averaged for "all"'),
     Wrong("queries and keys filled up with zeros", "a4.2", "", '''
 def judged_cores(q, k, v, group, judge, scale):
     heads, length = k.shape[:2]
