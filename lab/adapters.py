@@ -116,7 +116,7 @@ def a3_1() -> dict:
 
 
 def a3_2(pool: torch.Tensor, covariance: torch.Tensor) -> float:
-    """noise_factor: Return the variance of the pooled noise over the mean variance of a token; pool (m,), covariance (m, m)."""
+    """noise_factor: Return the pooled noise's variance, divided by the mean variance of a token; pool (m,), covariance (m, m)."""
     raise NotImplementedError
 
 
@@ -201,12 +201,12 @@ def a4_7(q: torch.Tensor, phi: torch.Tensor, core_k: torch.Tensor, core_v: torch
 
 
 def a4_8(length: int, group: int, window: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """lost_needle: Return queries and keys, (length, D) each, D from 1 to 64, with no entry beyond 1000 or -1000."""
+    """lost_needle: Return queries and keys, (length, D) each, floating, D from 1 to 64, with no entry beyond 1000 or -1000."""
     raise NotImplementedError
 
 
 def a4_9(scores: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
-    """normalised: Return the weights (M, N)."""
+    """normalised: Return the weights (M, N), float64."""
     raise NotImplementedError
 
 # a5: CCA-Attention with a third interval
