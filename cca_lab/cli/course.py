@@ -19,6 +19,7 @@ Course = Annotated[Path | None, typer.Option("--course", help="The course's fold
 def check(
     file: Annotated[Path, typer.Argument(help="A notebook of the course, or adapters.py.")],
     only: Only = None,
+    task: Annotated[str | None, typer.Option(help="One task, such as a5.2.", show_default="all")] = None,
     folder: Course = None,
 ) -> None:
     """Check your own work, on the inputs that the notebook shows too."""
@@ -26,7 +27,7 @@ def check(
     from cca_lab.paths import course_folder
 
     with door():
-        whole = front.check_file(file, folder or course_folder(), only)
+        whole = front.check_file(file, folder or course_folder(), only, task)
     raise typer.Exit(0 if whole else 1)
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -10,19 +11,20 @@ from rich.console import Console
 from cca_lab.course import grading, release, reports, sandbox, submission
 from cca_lab.course.cell import lines_of
 from cca_lab.course.grading import Record
-from cca_lab.course.registry import ASSIGNMENTS, assignment_of
+from cca_lab.course.registry import ASSIGNMENTS, assignment_of, task_of
 from cca_lab.course.tasks import Assignment
 
 console = Console(highlight=False, soft_wrap=True, markup=False)
 
 
-def check_file(path: Path, course: Path, only: str | None = None) -> bool:
+def check_file(path: Path, course: Path, only: str | None = None, task: str | None = None) -> bool:
     """Check a notebook or `adapters.py` on the inputs that are shown, and print what each property earned.
 
     Args:
         path: the file.
         course: the folder `lab/`.
         only: one assignment, for `adapters.py`.
+        task: one task.
 
     Returns:
         True if everything that is shown is right.
@@ -36,6 +38,11 @@ def check_file(path: Path, course: Path, only: str | None = None) -> bool:
         parts = [assignment_of(only)] if only else list(ASSIGNMENTS.values())
     else:
         parts = [assignment_in(path)]
+    if task is not None:
+        wanted = task_of(task)
+        parts = [replace(part, tasks=(wanted,)) for part in parts if wanted in part.tasks]
+        if not parts:
+            raise ValueError(f"task: got {task}, which is no task of {path.name}")
     whole = True
     for part in parts:
         record = grading.grade(part, path.parent, released(course, part), None, path=path)
@@ -90,7 +97,7 @@ def progress(part: Assignment, record: Record) -> list[str]:
         if unseen := task["points"] - sum(finding["points"] for finding in task["findings"]):
             lines.append(f"       not shown ({unseen})")
     unseen = sum(task.unseen for task in part.tasks)
-    lines.append(f"{record['earned']:g} of {part.points} points; {unseen} of the {part.points} stand behind tests that are not shown"
+    lines.append(f"{record['earned']:g} of {part.points} points; {unseen} of the {part.points} are behind tests that are not shown"
                  + (f", and a person gives {part.read} more" if part.read else "") + ". Marks are given on other "
                  "inputs.")
     return lines

@@ -107,7 +107,16 @@ def test_a_notebook_in_a_terminal(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "a5.2 Which columns a row reads: 6 of 6" in said and "wanted a dict of the integers group" in said
     assert "a5.5 One softmax over tiles: 0 of 5\n  not written yet" in said
-    assert "2 of the 20 stand behind tests that are not shown" in said
+    assert "2 of the 20 are behind tests that are not shown" in said
+
+
+def test_one_task_in_a_terminal(tmp_path, capsys):
+    folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.solved("a5"))
+    assert front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2")
+    said = capsys.readouterr().out
+    assert "a5.2 Which columns a row reads: 6 of 6" in said and "a5.3" not in said and "6 of 6 points; 0" in said
+    with pytest.raises(ValueError, match="task: got a6.2, which is no task of a5_cca.ipynb"):
+        front.check_file(folder / "a5_cca.ipynb", COURSE, task="a6.2")
 
 
 def test_an_editor_instead_of_a_notebook(tmp_path, capsys):
