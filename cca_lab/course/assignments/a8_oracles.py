@@ -46,19 +46,31 @@ class Text:
         batch, heads, length, _ = self.q.shape
         single = set(self.chunks) == {1}
         how = "one at a time" if single else f"in chunks {', '.join(map(str, self.chunks))}"
-        return f"{length} tokens {how}, batch {batch}, {heads} query and {self.k.shape[1]} KV heads"
+        return (f"{many(length, 'token')} {how}, batch {batch}, {many(heads, 'query head')}, "
+                f"{many(self.k.shape[1], 'KV head')}")
 
 
-def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float64) -> list[Text]:
-    """Return three texts, small ones first; the last is longer than 40 tokens if it comes in chunks."""
+def many(n: int, what: str, plural: str = "") -> str:
+    """Return "1 token" or "2 tokens"."""
+    return f"{n} {what if n == 1 else plural or what + 's'}"
+
+
+def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float64, tail: int = 0) -> list[Text]:
+    """Return three texts, small ones first; the last is longer than 40 tokens if it comes in chunks.
+
+    Args:
+        draw: source of the numbers and, if it is secret, of the sizes.
+        single: the tokens come one at a time.
+        dtype: of all tensors.
+        tail: so many single tokens come behind the chunks.
+    """
     result = []
     for (batch, heads, shared, dim), chunks in zip(SHAPES, CHUNKS, strict=True):
         if draw.secret:
             batch, shared = (batch + draw.randint(0, 1), shared + draw.randint(0, 1)) if heads > 1 else (1, 1)
             heads = shared * max(1, heads // 2 + draw.randint(0, 1))
             chunks = [size + draw.randint(0, 3) for size in chunks] + [1] * draw.randint(0, 3)
-        if single:
-            chunks = [1] * min(24, sum(chunks))
+        chunks = [1] * min(24, sum(chunks)) if single else chunks + [1] * tail
         q, k, v = (draw.normal(batch, n, sum(chunks), dim, dtype=dtype) for n in (heads, shared, shared))
         result.append(Text(1.5 * q, k, v, chunks))
     return result
@@ -71,7 +83,7 @@ def need_state(got: Any) -> dict[str, Any]:
     for key, value in got.items():
         integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
         if not isinstance(value, Tensor) and not integer:
-            raise Mistake(f"the state holds {describe(value)} as {key!r}, wanted only tensors and integers")
+            raise Mistake(f"the state holds {describe(value)} as {key!r}, wanted only tensors and Python integers")
     return got
 
 
@@ -82,8 +94,8 @@ def need_bytes(state: dict[str, Any], entries: int, entry: int) -> None:
     shapes = ", ".join(f"{key} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
                        for key, value in tensors.items())
     if own != entries * entry:
-        raise Mistake(f"the state takes {own} bytes, wanted {entries} entries of {entry} bytes = {entries * entry}. "
-                      f"It holds {shapes or 'no tensor'}")
+        raise Mistake(f"the state takes {own} bytes, wanted {many(entries, 'entry', 'entries')} of {entry} bytes = "
+                      f"{entries * entry}. It holds {shapes or 'no tensor'}")
     for key, value in tensors.items():
         bytes_of = value.numel() * value.element_size()
         kept = getattr(value, "kept_bytes", 0)
@@ -109,7 +121,7 @@ def stepped(answer: Answer, pair: Sequence[Text], options: Sequence[Any],
         for i, text in enumerate(pair):
             size = text.chunks[turn]
             now = slice(at[i], at[i] + size)
-            with case(f"rows {now.start} to {now.stop - 1}"):
+            with case(f"row {now.start}" if size == 1 else f"rows {now.start} to {now.stop - 1}"):
                 got = answer(states[i], text.q[:, :, now], text.k[:, :, now], text.v[:, :, now], *options)
                 if not isinstance(got, (tuple, list)) or len(got) != 2:
                     raise Mistake(f"the result is {describe(got)}, wanted (output, state)")
@@ -117,7 +129,7 @@ def stepped(answer: Answer, pair: Sequence[Text], options: Sequence[Any],
                 states[i] = need_state(got[1])
             at[i] += size
             if entries is not None:
-                with case(f"after {at[i]} token{'s' * (at[i] > 1)}"):
+                with case(f"after {many(at[i], 'token')}"):
                     need_bytes(states[i], entries(at[i]), text.entry)
     return [torch.cat(parts, dim=2) for parts in outputs]
 
@@ -157,14 +169,22 @@ def held(tokens: int, sinks: int, group: int, window: int) -> int:
     return min(tokens, sinks) + max(0, tokens - sinks) // group + raw
 
 
-def pooled(text: Text, sinks: int, group: int, scale: float) -> tuple[Tensor, Tensor]:
-    """Return keys and values (B, Hk, P + L, D) of all whole groups' cores, and of all tokens behind them."""
+def pooled(text: Text, sinks: int, group: int, scale: float, judge: str = "mean") -> tuple[Tensor, Tensor]:
+    """Return keys and values (B, Hk, P + L, D) of all whole groups' cores, and of all tokens behind them.
+
+    Args:
+        text: its queries, keys and values.
+        sinks, group: groups begin behind the sinks.
+        scale: of the judge's scores.
+        judge: "mean" of the last token's queries; or a mistake: only the "first head", or the mean of the "softmaxes".
+    """
     keys, values = [], []
-    judge = text.q.double().unflatten(1, (text.k.shape[1], -1)).mean(dim=2)              # (B, Hk, L, D)
+    queries = text.q.double().unflatten(1, (text.k.shape[1], -1))                        # (B, Hk, H / Hk, L, D)
+    queries = {"mean": queries.mean(dim=2, keepdim=True), "first head": queries[:, :, :1]}.get(judge, queries)
     for stop in range(sinks + group, text.q.shape[2] + 1, group):
         members = slice(stop - group, stop)
         k, v = text.k[:, :, members].double(), text.v[:, :, members].double()
-        weights = (scale * judge[:, :, stop - 1 : stop] @ k.transpose(-1, -2)).softmax(-1)
+        weights = (scale * queries[:, :, :, stop - 1] @ k.transpose(-1, -2)).softmax(-1).mean(dim=2, keepdim=True)
         keys.append(weights @ k)
         values.append(weights @ v)
     return torch.cat([*keys, text.k.double()], dim=2), torch.cat([*values, text.v.double()], dim=2)
@@ -187,57 +207,3 @@ def corners(q: Tensor, size: Tensor, scale: float) -> Tensor:
     signs = torch.tensor(list(product((-1.0, 1.0), repeat=q.shape[-1])), dtype=torch.float64)     # (2^D, D)
     errors = 0.5 * size.double()[..., None, None] * signs                                          # (B, Hk, T, 2^D, D)
     return (scale * errors @ q.double()[:, :, None, :, None])[..., 0].abs().amax(dim=-1)
-
-
-class Writer:
-    """A tiny model with one attention layer and a cache, for beam search.
-
-    Attributes:
-        rows: of each call so far.
-    """
-
-    def __init__(self, draw: Draw, words: int, dim: int = 4) -> None:
-        self.tables = [2 * draw.normal(words, dim) for _ in range(4)]
-        self.rows: list[int] = []
-
-    def start(self) -> dict[str, Any]:
-        """Return the state of one row without tokens."""
-        return {"key": torch.zeros(1, 0, 4, dtype=torch.float64), "seen": 0,
-                "value": torch.zeros(1, 0, 4, dtype=torch.float64)}
-
-    def step(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
-        """Read a token for each row; return the next ones' log-probabilities (rows, words), and the state."""
-        q, k, v, out = self.tables
-        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point():
-            raise Mistake(f"step got {describe(tokens)} as tokens, wanted int64 of shape (rows,)")
-        if len(tokens) and (tokens.min() < 0 or tokens.max() >= len(q)):
-            raise Mistake(f"step got token {int(tokens.max())}; there are {len(q)} words, counted from 0")
-        state = need_state(state)
-        if set(state) != {"key", "value", "seen"}:
-            raise Mistake(f"step got a state with {', '.join(state) or 'nothing'}, wanted what the last call returned, "
-                          "with other rows: key, seen, value")
-        seen = state["seen"]
-        shape = (len(tokens), seen, 4)
-        for name in ("key", "value"):
-            need_tensor(state[name], shape, f"for {len(tokens)} new tokens and {seen} seen, {name!r} in the state")
-        self.rows.append(len(tokens))
-        key = torch.cat([state["key"], k[tokens.long()][:, None]], dim=1)
-        value = torch.cat([state["value"], v[tokens.long()][:, None]], dim=1)
-        weights = (key @ q[tokens.long()][..., None])[..., 0].softmax(-1)
-        scores = ((weights[:, None] @ value)[:, 0] @ out.T).log_softmax(-1)
-        return scores, {"key": key, "value": value, "seen": seen + 1}
-
-    def next_scores(self, text: Sequence[int]) -> Tensor:
-        """Return the log-probabilities (words,) of the token after a whole text, without a cache."""
-        q, k, v, out = self.tables
-        weights = (k[list(text)] @ q[text[-1]]).softmax(-1)
-        return (weights @ v[list(text)] @ out.T).log_softmax(-1)
-
-    def best(self, start: int, width: int, length: int) -> Tensor:
-        """Return the survivors of beam search, (width, length), reading every text anew."""
-        beams: list[tuple[float, list[int]]] = [(0.0, [start])]
-        for _ in range(length):
-            longer = [(total + score, [*text, word]) for total, text in beams
-                      for word, score in enumerate(self.next_scores(text).tolist())]
-            beams = sorted(longer, reverse=True)[:width]
-        return torch.tensor([text[1:] for _, text in beams])

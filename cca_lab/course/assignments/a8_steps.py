@@ -10,19 +10,34 @@ from cca_lab.course.compare import need_close
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
 SCALE = 0.7
+NO_SCALE = "the dot products are not multiplied by scale"
 
 
-def turned(draw: Draw, single: bool, dtype: torch.dtype = torch.float64) -> list[list[Text]]:
-    """Return texts, small ones first; if they come in chunks, each with another one of its shape, to take turns."""
-    again = Draw(str(draw.getrandbits(60)))
+def turned(draw: Draw, single: bool, measure: bool) -> list[list[Text]]:
+    """Return texts, small ones first; if they come in chunks, each with another one of its shape, to take turns.
+
+    Bytes are measured in float32, and after chunks and single tokens in turn.
+    """
+    dtype, again = torch.float32 if measure else torch.float64, Draw(str(draw.getrandbits(60)))
     return [[text] if single else
-            [text, Text(*(again.normal(*x.shape) for x in (text.q, text.k, text.v)), text.chunks[::-1])]
-            for text in texts(draw, single=single, dtype=dtype)]
+            [text, Text(*(again.normal(*x.shape, dtype=dtype) for x in (text.q, text.k, text.v)), text.chunks[::-1])]
+            for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
 
 
-def need_output(got: Tensor, wanted: Tensor, measure: bool, causes: Mapping[str, Callable[[], Tensor]]) -> None:
-    """Compare an output; what comes out of known mistakes is computed only if it is wrong."""
+def need_output(got: Tensor, wanted: Tensor, text: Text, measure: bool, causes: Mapping[str, Callable[[], Tensor]]
+                ) -> None:
+    """Compare an output; what comes out of known mistakes is computed only if it is wrong.
+
+    Where bytes are measured, only the rows that came as single tokens count: they show what the cache holds after a
+    chunk. The rows inside chunks have a property of their own, and a mistake shall not cost twice.
+    """
     tolerance = 2e-4 if measure else 1e-5
+    if measure:
+        sizes = torch.tensor(text.chunks)
+        chunked = sizes.repeat_interleave(sizes) > 1
+        got = torch.where(chunked[:, None], wanted, got)
+        causes = {what: lambda other=other: torch.where(chunked[:, None], wanted, other())
+                  for what, other in causes.items()}
     try:
         need_close(got, wanted, "the output", tolerance=tolerance)
     except Mistake:
@@ -41,6 +56,7 @@ def full_wanted(text: Text) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
     parts = text.q, text.k, text.v
     return dense(*parts, past, SCALE), {
         "query head h reads KV head h mod Hk, instead of h // (H / Hk)": lambda: dense(*parts, past, SCALE, tiled=True),
+        NO_SCALE: lambda: dense(*parts, past, 1.0),
         "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the cache":
             lambda: dense(*parts, row <= (row - text.starts)[:, None], SCALE),
         "every row reads its whole chunk, later tokens too": lambda: dense(*parts, whole, SCALE),
@@ -50,12 +66,12 @@ def full_wanted(text: Text) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
 
 def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Full attention, chunk by chunk."""
-    for pair in turned(draw, single, torch.float32 if measure else torch.float64):
+    for pair in turned(draw, single, measure):
         with case(str(pair[0])):
             for text, got in zip(pair, stepped(answer, pair, (SCALE,), (lambda t: t) if measure else None),
                                  strict=True):
                 wanted, causes = full_wanted(text)
-                need_output(got, wanted, measure, causes)
+                need_output(got, wanted, text, measure, causes)
 
 
 def full_single(answer: Answer, draw: Draw) -> None:
@@ -69,11 +85,14 @@ def full_chunks(answer: Answer, draw: Draw) -> None:
 
 
 def full_bytes(answer: Answer, draw: Draw) -> None:
-    """Bytes after every step, with right outputs."""
-    full_check(answer, draw, single=True, measure=True)
+    """Bytes after every step, token by token and in chunks, with right outputs."""
+    for single in (True, False):
+        full_check(answer, draw, single=single, measure=True)
 
 
 # a8.3: repair
+
+EDGES = [(2, 0), (0, 0), (0, 3)]  # sinks, recent
 
 
 def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
@@ -90,6 +109,7 @@ def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, dict[
             lambda: dense(q, k, v, past & (sink | (i - token < recent)), SCALE),
         "positions count from the length of the cache, not of the text":
             lambda: dense(rotated(text.q, place), rotated(text.k, place), v, right, SCALE),
+        NO_SCALE: lambda: dense(q, k, v, right, 1.0),
         "nothing has a position: rotate queries and keys": lambda: dense(text.q, text.k, v, right, SCALE),
         "a row of a chunk reads tokens that would be gone if the chunk had come token by token":
             lambda: dense(q, k, v, past & (sink | (token >= start - recent)), SCALE),
@@ -100,15 +120,14 @@ def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, dict[
 def streaming_check(answer: Answer, draw: Draw, sizes: list[tuple[int, int]], *, single: bool, measure: bool = False
                     ) -> None:
     """StreamingLLM, chunk by chunk."""
-    for pair, (sinks, recent) in zip(turned(draw, single, torch.float32 if measure else torch.float64), sizes,
-                                     strict=True):
+    for pair, (sinks, recent) in zip(turned(draw, single, measure), sizes, strict=True):
         if draw.secret:
             sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
         with case(f"{pair[0]}, sinks {sinks}, recent {recent}"):
             entries = (lambda t, most=sinks + recent: min(t, most)) if measure else None
             for text, got in zip(pair, stepped(answer, pair, (SCALE, sinks, recent), entries), strict=True):
                 wanted, causes = streaming_wanted(text, sinks, recent)
-                need_output(got, wanted, measure, causes)
+                need_output(got, wanted, text, measure, causes)
 
 
 def streaming_single(answer: Answer, draw: Draw) -> None:
@@ -123,12 +142,14 @@ def streaming_chunks(answer: Answer, draw: Draw) -> None:
 
 def streaming_edges(answer: Answer, draw: Draw) -> None:
     """No sinks, no recent tokens, neither."""
-    streaming_check(answer, draw, [(2, 0), (0, 0), (0, 3)], single=True)
+    streaming_check(answer, draw, EDGES, single=True)
 
 
 def streaming_bytes(answer: Answer, draw: Draw) -> None:
-    """Bytes after every step, with right outputs."""
-    streaming_check(answer, draw, [(1, 2), (3, 2), (2, 5)], single=True, measure=True)
+    """Bytes after every step, at the edges too, token by token and in chunks, with right outputs."""
+    for single in (True, False):
+        for sizes in ([(1, 2), (3, 2), (2, 5)], EDGES):
+            streaming_check(answer, draw, sizes, single=single, measure=True)
 
 
 # a8.4: cores
@@ -137,21 +158,39 @@ def streaming_bytes(answer: Answer, draw: Draw) -> None:
 def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
     """Return the output with sinks, cores and a window, and those of mistakes."""
     sizes = text.q.shape[2], sinks, group, window
-    columns, right = (text.q, *pooled(text, sinks, group, SCALE)), core_reads(*sizes)
-    return dense(*columns, right, SCALE), {
-        "cores appear one row early": lambda: dense(*columns, core_reads(*sizes, -1), SCALE),
-        "cores appear one row late": lambda: dense(*columns, core_reads(*sizes, 1), SCALE),
+    right = core_reads(*sizes)
+
+    def output(reads: Tensor = right, scale: float = SCALE, begin: int = sinks, judge: str = "mean",
+               judged: float = SCALE) -> Tensor:
+        return dense(text.q, *pooled(text, begin, group, judged, judge), reads, scale)
+
+    def from_zero(sinks_too: bool) -> Tensor:
+        reads = core_reads(sizes[0], 0, group, window)
+        groups = reads.shape[1] - sizes[0]
+        if sinks_too:
+            reads[:, groups : groups + sinks] = torch.ones(sizes[0], sizes[0]).tril()[:, :sinks]
+        return output(reads, begin=0)
+
+    return output(), {
+        "cores appear one row early": lambda: output(core_reads(*sizes, -1)),
+        "cores appear one row late": lambda: output(core_reads(*sizes, 1)),
         "nothing is pooled": lambda: dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
-        "tokens that a row reads in a core are still read raw":
-            lambda: dense(*columns, core_reads(*sizes, twice=True), SCALE),
-        "a core is the plain mean of its group":
-            lambda: dense(text.q, *pooled(text, sinks, group, 0.0), right, SCALE)}
+        "tokens that a row reads in a core are still read raw": lambda: output(core_reads(*sizes, twice=True)),
+        "a core is the plain mean of its group": lambda: output(judged=0.0),
+        "the judge's scores are not multiplied by scale": lambda: output(judged=1.0),
+        NO_SCALE: lambda: output(scale=1.0, judged=1.0),
+        "the judge is the query of the first head only, not the mean of the KV head's query heads":
+            lambda: output(judge="first head"),
+        "each query head judges for itself and the weights are averaged: average the queries, then one softmax":
+            lambda: output(judge="softmaxes"),
+        "there are no sinks: groups begin at token 0": lambda: from_zero(False),
+        "groups begin at token 0, and not behind the sinks": lambda: from_zero(True)}
 
 
 def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Sinks, cores and window, chunk by chunk."""
-    for pair, (sinks, group, window) in zip(turned(draw, single, torch.float32 if measure else torch.float64),
-                                            [(0, 2, 2), (1, 3, 1), (3, 4, 6)], strict=True):
+    for pair, (sinks, group, window) in zip(turned(draw, single, measure), [(0, 2, 2), (1, 3, 1), (3, 4, 6)],
+                                            strict=True):
         if draw.secret:
             sinks, group, window = sinks + draw.randint(0, 2), group + draw.randint(0, 1), window + draw.randint(0, 2)
         sizes = sinks, group, window
@@ -159,7 +198,7 @@ def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = Fal
             entries = (lambda t, sizes=sizes: held(t, *sizes)) if measure else None
             for text, got in zip(pair, stepped(answer, pair, (SCALE, *sizes), entries), strict=True):
                 wanted, causes = cores_wanted(text, *sizes)
-                need_output(got, wanted, measure, causes)
+                need_output(got, wanted, text, measure, causes)
 
 
 def cores_single(answer: Answer, draw: Draw) -> None:
@@ -173,5 +212,6 @@ def cores_chunks(answer: Answer, draw: Draw) -> None:
 
 
 def cores_bytes(answer: Answer, draw: Draw) -> None:
-    """Bytes after every step, with right outputs."""
-    cores_check(answer, draw, single=True, measure=True)
+    """Bytes after every step, token by token and in chunks, with right outputs."""
+    for single in (True, False):
+        cores_check(answer, draw, single=single, measure=True)
