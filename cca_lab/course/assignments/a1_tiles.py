@@ -3,24 +3,30 @@
 import torch
 from torch import Tensor
 
+from cca_lab.course.assignments.a1_costs import (
+    backward_extreme,
+    backward_scores,
+    backward_sinks,
+    costs_large,
+    costs_small,
+)
+from cca_lab.course.assignments.a1_dense import INF, dense, need_double, number, uncorrected, usual_causes
 from cca_lab.course.assignments.a1_parts import (
-    INF,
     by_hand,
-    dense,
     many_heads,
     merge_any,
     merge_empty,
     merge_two,
     no_future,
     one_head,
-    usual_causes,
 )
-from cca_lab.course.compare import describe, need_close, need_equal
 from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Task, case
 
 # a1.4: tiles
 
-TILES = [(1, 1, 1), (2, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4), (12, 5, 7), (4, 9, 9)]  # length, rows, keys of a tile
+# Length, rows, keys of a tile. At length 1 mistakes look alike, so it is not the first.
+TILES = [(2, 1, 1), (1, 1, 1), (3, 2, 2), (7, 3, 2), (6, 2, 4), (12, 5, 7), (4, 9, 9)]
+Given = tuple[Tensor, Tensor, Tensor, float, float, float]  # q, k, v, scale, slope, sink
 
 
 def tile_sizes(draw: Draw) -> list[tuple[int, int, int]]:
@@ -29,13 +35,32 @@ def tile_sizes(draw: Draw) -> list[tuple[int, int, int]]:
     return [*TILES, *sorted(more)]
 
 
-def run_tiled(answer: Answer, draw: Draw, size: tuple[int, int, int], large: float = 1.0) -> int:
-    """Compare the answer with one matrix; return how many keys it loaded."""
-    length, rows, keys = size
-    q, k, v = draw.normal(length, 4, scale=large), draw.normal(length, 4), draw.normal(length, 3)
-    # Slope and sink are multiples of 1/64: a number times a tensor of integers is float32 in torch, and exact here.
-    slope, sink = (round(64 * number) / 64 for number in (draw.random() * large, draw.gauss(0, large)))
+def given_for(draw: Draw, length: int, large: float = 0.0) -> Given:
+    """Return inputs; if `large` is given, products and sink up to it, of either sign, and a slope up to it."""
+    q, k, v = draw.normal(length, 4), draw.normal(length, 4), draw.normal(length, 3)
     scale = 0.25 + draw.random() / 2
+    slope, sink = draw.random(), draw.gauss(0, 1)
+    if large:
+        q = q * (large / (scale * (q @ k.T).abs().max()))
+        slope, sink = slope * large, draw.uniform(-large, large)
+    # Multiples of 1/64: a number times a tensor of integers is float32 in torch, and exact here.
+    return q, k, v, scale, round(64 * slope) / 64, round(64 * sink) / 64
+
+
+def causes_of(given: Given, heads: tuple, keys: int) -> dict[str, Tensor]:
+    """Return what usual mistakes in tiles give."""
+    (q, k, v, scale, slope, sink), length = given, len(given[0])
+    step = torch.arange(length)[:, None] - torch.arange(length)
+    scores = (scale * q @ k.T - slope * step).masked_fill(step < 0, -INF)
+    wrong = {"the accumulator does not shrink when the maximum grows": uncorrected(scores, v, keys, sink)[None, None],
+             "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
+             dense(*heads[:4], 2 * heads[4], scale)}
+    return wrong | usual_causes(*heads) if length > 1 else {}
+
+
+def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = "") -> int:
+    """Compare the answer with one matrix; return how many keys it loaded. Inputs that `what` names are large."""
+    (q, k, v, scale, slope, sink), length = given, len(given[0])
     loaded = 0
 
     def load(start: int, stop: int) -> tuple[Tensor, Tensor]:
@@ -43,39 +68,47 @@ def run_tiled(answer: Answer, draw: Draw, size: tuple[int, int, int], large: flo
         start, stop = int(start), int(stop)
         if not 0 <= start < stop <= length or stop - start > keys:
             raise Mistake(f"load({start}, {stop}): wanted 1 to {keys} of the {length} tokens that exist")
+        if start % keys or stop - start < keys and stop % rows and stop < length:
+            raise Mistake(f"load({start}, {stop}): tiles of keys start at multiples of {keys} and have {keys} keys; "
+                          "only the last one of a tile of rows may have fewer")
         loaded += stop - start
         return k[start:stop], v[start:stop]
 
-    with case(f"length {length}, tiles of {rows} rows and {keys} keys"):
+    with case(f"length {length}, tiles of {number(rows, 'row')} and {number(keys, 'key')}{what}"):
         got = answer(q, load, rows, keys, scale, slope, sink)
         heads = (q[None, None], k[None, None], v[None, None], torch.tensor([slope], dtype=torch.float64),
                  torch.tensor([sink], dtype=torch.float64), scale)
-        need_close(got, dense(*heads)[0, 0], "the output",
-                   causes={cause: wrong[0, 0] for cause, wrong in usual_causes(*heads).items()})
+        causes = causes_of(given, heads, keys) if not what else {
+            "masked scores are -10000 instead of minus infinity": dense(*heads, mask=-1e4)}
+        need_double(got, dense(*heads)[0, 0], "the output", {cause: wrong[0, 0] for cause, wrong in causes.items()})
     return loaded
 
 
 def tiled_right(answer: Answer, draw: Draw) -> None:
     """The output, for tiles of many sizes."""
-    for size in tile_sizes(draw):
-        run_tiled(answer, draw, size)
+    for length, rows, keys in tile_sizes(draw):
+        run_tiled(answer, given_for(draw, length), rows, keys)
 
 
 def tiled_large(answer: Answer, draw: Draw) -> None:
-    """Scores of ten thousand: the running maximum is needed, from the first tile on."""
-    for size in [(1, 1, 1), (3, 2, 2), (12, 5, 7)]:
+    """Scores of ten thousand: the running maximum is needed, from the first tile on, and a mask below all scores."""
+    for length, rows, keys in [(2, 1, 1), (3, 2, 2), (12, 5, 7)]:
         for _ in range(3):
-            run_tiled(answer, draw, size, 1e4)
+            run_tiled(answer, given_for(draw, length, 1e4), rows, keys, ", large numbers")
+    for length, rows, keys in [(3, 3, 3), (5, 2, 3)]:
+        q, k = torch.full((length, 4), -5000.0).double(), torch.ones(length, 4).double()
+        v = torch.arange(1, length + 1).double()[:, None]
+        run_tiled(answer, (q, k, v, 0.5, 0.0, -1e4), rows, keys, ", all products and the sink -10000, slope 0")
 
 
 def tiled_reads(answer: Answer, draw: Draw) -> None:
     """Each tile of rows loads each tile of keys of its past once, and none of its future."""
     for size in tile_sizes(draw):
         length, rows, keys = size
-        loaded = run_tiled(answer, draw, size)
+        loaded = run_tiled(answer, given_for(draw, length), rows, keys)
         lasts = [min(first + rows, length) for first in range(0, length, rows)]
         most = sum(min(length, -(-last // keys) * keys) for last in lasts)
-        with case(f"length {length}, tiles of {rows} rows and {keys} keys"):
+        with case(f"length {length}, tiles of {number(rows, 'row')} and {number(keys, 'key')}"):
             if loaded > most:
                 raise Mistake(f"{loaded} keys were loaded, {most} are enough: are tiles loaded that lie wholly in the "
                               "future, or again for each row of a tile?")
@@ -94,11 +127,15 @@ def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
         q, k, v = draw.normal(rows, 4, scale=2.0), draw.normal(length, 4, scale=2.0), draw.normal(length, 3)
         row, column = torch.arange(length - rows, length)[:, None], torch.arange(length)
         scores = q @ k.T / 2
-        wanted = scores.masked_fill(column > row, -INF).softmax(-1) @ v
+        masked = scores.masked_fill(column > row, -INF)
+        causes = {"the future is not masked": scores.softmax(-1) @ v,
+                  "the rows are counted from 0: query 0 is token L - N":
+                  scores.masked_fill(column > torch.arange(rows)[:, None], -INF).softmax(-1) @ v}
         for tile in tiles or (length, length + 3):
-            with case(f"{rows} queries, {length} keys, tiles of {tile}"):
-                need_close(answer(q, k, v, tile), wanted, "the output",
-                           causes={"the future is not masked": scores.softmax(-1) @ v})
+            stuck = {"the accumulator does not shrink when the maximum grows": uncorrected(masked, v, tile)}
+            with case(f"{rows} {'query' if rows == 1 else 'queries'}, {number(length, 'key')}, tiles of {tile}"):
+                need_double(answer(q, k, v, tile), masked.softmax(-1) @ v, "the output",
+                            causes | stuck if length > 1 else {})
 
 
 def repaired_diagonal(answer: Answer, draw: Draw) -> None:
@@ -111,98 +148,6 @@ def repaired_sum(answer: Answer, draw: Draw) -> None:
     repaired(answer, draw, (1,))
 
 
-# a1.6: costs
-
-
-def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int]) -> None:
-    """Compare the three numbers."""
-    with case("length {}, {} features, tiles of {}".format(*size)):
-        got = answer(*size)
-        if not isinstance(got, dict) or set(got) != set(wanted):
-            raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {', '.join(wanted)}")
-        for key, right in wanted.items():
-            if not isinstance(got[key], int):
-                raise Mistake(f"{key} is {describe(got[key])}, wanted an integer: divide with //")
-            half = {"a multiplication and an addition count as one": right // 2} if key == "flops" else {}
-            need_equal(got[key], right, key, causes=half)
-
-
-def costs_small(answer: Answer, draw: Draw) -> None:
-    """Against counting."""
-    more = [(draw.randint(1, 90), draw.randint(1, 9), draw.randint(1, 20)) for _ in range(8)] if draw.secret else []
-    for length, dim, tile in [(1, 1, 1), (5, 1, 2), (4, 3, 2), (3, 2, 8), (23, 8, 5), *sorted(more)]:
-        lasts = [(first, min(first + tile, length)) for first in range(0, length, tile)]
-        pairs = sum((last - first) * last for first, last in lasts)
-        keys = sum(last for _, last in lasts)
-        need_costs(answer, (length, dim, tile), {"flops": 4 * dim * pairs, "bytes": 4 * dim * (keys + length),
-                                                 "scores": min(tile, length) ** 2})
-
-
-def costs_large(answer: Answer, draw: Draw) -> None:
-    """A text at which nobody counts tiles."""
-    for length, dim, tile in [(10**12 + 7, 128, 64), (10**11, 64, 128)]:
-        length = draw.randint(10**11, 10**12) if draw.secret else length
-        whole, rest = divmod(length, tile)
-        keys = tile * (whole * whole + whole) // 2
-        need_costs(answer, (length, dim, tile),
-                   {"flops": 4 * dim * (tile * keys + rest * length),
-                    "bytes": 4 * dim * (keys + (length if rest else 0) + length), "scores": tile * tile})
-
-
-# a1.7: backward
-
-
-def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, which: int, what: str) -> None:
-    """Compare one of the two gradients with autograd's."""
-    x, z = scores.clone().requires_grad_(), sink.clone().requires_grad_()
-    weights = torch.cat([x, z[:, None]], dim=-1).softmax(-1)[:, :-1]
-    wanted = torch.autograd.grad((weights * upstream).sum(), [x, z])[which]
-    weights = weights.detach()
-    mean = (weights * upstream).sum(-1, keepdim=True)
-    with case(what):
-        got = answer(weights, upstream)
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Mistake(f"the result is {describe(got)}, wanted a tuple of two tensors")
-        causes = {"the mean of the upstream gradient is not subtracted": weights * upstream,
-                  "the mean is taken as if the weights added up to 1":
-                  weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
-                  "the factor of the weights is forgotten": upstream - mean}
-        signs = {"the sign is wrong": -wanted, "the sink's weight is forgotten": -mean[:, 0]}
-        need_close(got[which], wanted, ("the gradient of the scores", "the gradient of the sinks")[which],
-                   causes=causes if which == 0 else signs)
-
-
-def run_backward(answer: Answer, draw: Draw, which: int) -> None:
-    """Check one gradient on ordinary rows and on rows with masked keys."""
-    more = [(draw.randint(1, 6), draw.randint(2, 9)) for _ in range(4)] if draw.secret else []
-    for rows, keys in [(1, 1), (1, 3), (4, 4), (3, 6), *sorted(more)]:
-        scores, sink, upstream = draw.normal(rows, keys), draw.normal(rows), draw.normal(rows, keys)
-        gradients(answer, scores, sink, upstream, which, f"{rows} rows, {keys} keys")
-        masked = scores.masked_fill(torch.arange(keys) > torch.arange(rows)[:, None], -INF)
-        gradients(answer, masked, sink, upstream, which, f"{rows} rows, {keys} keys, a causal mask")
-
-
-def backward_scores(answer: Answer, draw: Draw) -> None:
-    """The gradient of the scores."""
-    run_backward(answer, draw, 0)
-
-
-def backward_sinks(answer: Answer, draw: Draw) -> None:
-    """The gradient of the sink logits."""
-    run_backward(answer, draw, 1)
-
-
-def backward_extreme(answer: Answer, draw: Draw) -> None:
-    """Rows whose weight lies in one place, or whose sink has none: 1 - sum is 0 or rounds below it."""
-    keys, rest = draw.normal(40, 4), draw.normal(40)
-    first = torch.tensor([1e4, 0, 0, 0], dtype=torch.float64)
-    for scores, sink, what in ((keys + first, rest, "all weight lies in key 0"),
-                               (keys, rest + 1e4, "all weight lies in the sink"),
-                               (keys, rest - 50, "the sink has no weight, to rounding")):
-        for which in (0, 1):
-            gradients(answer, scores, sink, draw.normal(40, 4), which, what)
-
-
 ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a slope and a sink", ("01",), (
     Task("a1.1", "by_hand", "One row by hand", 10, 1, 3, (Property("the numbers of the row", 2, by_hand),)),
     Task("a1.2", "loops", "Attention by loops", 25, 2, 5, (
@@ -213,14 +158,14 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a sl
         Property("two parts give the whole", 1, merge_two),
         Property("empty parts change nothing", 1, merge_empty),
         Property("any order, and large scores", 1, merge_any, hidden=True))),
-    Task("a1.4", "tiled", "Attention in tiles", 30, 4, 5, (
+    Task("a1.4", "tiled", "Attention in tiles", 40, 4, 5, (
         Property("the output equals one matrix", 2, tiled_right),
         Property("scores of ten thousand do no harm", 1, tiled_large),
         Property("only tiles of the past are loaded", 1, tiled_reads, hidden=True))),
-    Task("a1.5", "repaired", "Two bugs to repair", 15, 3, 4, (
+    Task("a1.5", "repaired", "Two bugs to repair", 15, 2, 4, (
         Property("one tile for all keys", 1, repaired_diagonal),
         Property("one key in each tile", 1, repaired_sum))),
-    Task("a1.6", "costs", "What tiles cost, without counting", 15, 3, 3, (
+    Task("a1.6", "costs", "What tiles cost, without counting", 20, 3, 3, (
         Property("equal to counting", 1, costs_small),
         Property("right for a trillion tokens", 1, costs_large, hidden=True))),
     Task("a1.7", "backward", "The softmax backwards", 20, 4, 4, (
