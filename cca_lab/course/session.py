@@ -203,7 +203,8 @@ def value_of(reply: Any, name: str, errors: dict[str, str]) -> Any:
         raise Mistake(f"{name} sent what cannot be read")
     if "missing" in reply:
         because = "; ".join(f"{cell}: {text}" for cell, text in errors.items())
-        raise Mistake(f"there is no function {name}" + (f" ({because})" if because else ": was the cell deleted?"))
+        raise Mistake(f"there is no function {name}" + (f" ({because})" if because else (
+            ": was the cell deleted, or the function renamed?")))
     if reply.get("raised") == "NotImplementedError":
         raise NotImplementedError(name)
     if "raised" in reply:

@@ -51,7 +51,8 @@ def test_the_cheats_are_no_strawmen(tmp_path, monkeypatch):
 def test_every_kind_of_sandbox_gives_the_same_marks(kind, tmp_path):
     record = graded(tmp_path, handed_in.solved("a5"), kind=kind)
     assert (record["earned"], record["sandbox"], record["notes"]) == (20, kind, [])
-    wrong = next(entry for part, entry in matrix.entries()[1] if entry.what == "one token of the future")
+    wrong = next(entry for part, entry in matrix.entries()[1]
+                 if (part, entry.what) == ("a5", "one token of the future"))
     assert graded(tmp_path, handed_in.solved("a5", matrix.spoilt("a5", wrong)), kind=kind)["earned"] == 18
 
 
