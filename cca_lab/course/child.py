@@ -44,12 +44,12 @@ def limit(limits: dict[str, int], user: int | None) -> None:
     """Become another user, if one is given, and set limits such as {"AS": bytes}, named as in the module `resource`."""
     import resource
 
+    with contextlib.suppress(OSError):  # if memory runs out, the kernel ends this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
     if user is not None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    with contextlib.suppress(OSError):  # if memory runs out, the kernel ends this process first
-        Path("/proc/self/oom_score_adj").write_text("1000")
     for name, value in limits.items():
         which = getattr(resource, f"RLIMIT_{name}", None)
         if which is not None:

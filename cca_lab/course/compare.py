@@ -59,6 +59,8 @@ def need_close(got: Any, wanted: Tensor, what: str = "the result", *, tolerance:
         Mistake: naming the first wrong entry.
     """
     got = need_tensor(got, wanted.shape, what)
+    if got.dtype not in (torch.float64, torch.float32, wanted.dtype):
+        raise Mistake(f"{what} has dtype {got.dtype}, wanted {wanted.dtype}")
     bound = tolerance if tolerance is not None else max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype])
     wrong = too_far(got, wanted, bound)
     if not wrong.any():
@@ -147,5 +149,11 @@ def describe(value: Any) -> str:
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, (list, tuple, dict)):
+        items = list(value.values()) if isinstance(value, dict) else value
+        if len(items) > 20 or any(isinstance(item, (Tensor, list, tuple, dict)) for item in items):
+            return f"a {type(value).__name__} of {len(items)}"
+    if isinstance(value, str) and len(value) > 60:
+        return f"a text of {len(value)} letters"
     text = repr(value)
     return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}..."

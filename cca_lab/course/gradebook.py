@@ -98,8 +98,13 @@ def show(folder: Path, part: Assignment, to: Path) -> None:
         notebook = nbformat.reads(submission.text(path), 4)
     except Exception:  # an editor's file, or a notebook too damaged to be shown: its marks stand all the same
         return
+    notebook.metadata = nbformat.from_dict({"kernelspec": {"name": "python3", "display_name": "Python 3"}})
     for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({"nbgrader": cell.metadata.get("nbgrader", {})})
+        cell.pop("attachments", None)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+        else:  # formgrader shows it in the teacher's browser: as text, not as HTML
+            cell.cell_type, cell.source = "markdown", cell.source.replace("<", "&lt;").replace("](", "] (")
     with replacing(to / f"{part.name}.ipynb") as temporary:
         temporary.write_text(json.dumps(notebook), encoding="utf-8")

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cca_lab.course import sandbox, submission
-from cca_lab.course.marks import Finding, findings
+from cca_lab.course.marks import Finding, shown, unseen
 from cca_lab.course.registry import ASSIGNMENTS
 from cca_lab.course.sandbox import Limits
 from cca_lab.course.session import Session
-from cca_lab.course.tasks import Answer, Assignment, Mistake, Task
+from cca_lab.course.tasks import Answer, Assignment, Mistake, Task, clean
 from cca_lab.outputs import replacing
 
 Record = dict[str, Any]
 SEED = ".seed"  # in the folder of marks
+NOTES = 20  # of one submission
 
 
 def grade(part: Assignment, folder: Path, release: Path, seed: str | None, limits: Limits | None = None,
@@ -49,14 +50,21 @@ def grade(part: Assignment, folder: Path, release: Path, seed: str | None, limit
     try:
         handed_in = submission.read(part, folder, release, path)
     except submission.Refused as refused:
-        record |= {"status": "refused", "notes": [str(refused)], "earned": 0.0,
+        record |= {"status": "refused", "notes": [clean(str(refused))], "earned": 0.0,
                    "tasks": [task_record(task, []) for task in part.tasks]}
     else:
         limits = limits or Limits(seconds=part.seconds, total=max(180.0, 4 * part.seconds))
         with Session(handed_in.cells, limits, kind) as session:
-            tasks = [task_record(task, list(findings(task, answer_of(task, session, folder, handed_in.functions),
-                                                     seed))) for task in part.tasks]
-            record["notes"] = handed_in.notes + [f"{name}: {text}" for name, text in session.errors.items()]
+            answers = {task.id: answer_of(task, session, folder, handed_in.functions) for task in part.tasks}
+            found = {task.id: shown(task, answers[task.id]) for task in part.tasks}
+            if seed is None:
+                tasks = [task_record(task, list(found[task.id].values())) for task in part.tasks]
+            else:  # after all that is shown: no message that a student reads can carry an input that is not
+                session.stop()
+                tasks = [task_record(task, list(unseen(task, answers[task.id], seed, found[task.id])))
+                         for task in part.tasks]
+            notes = handed_in.notes + [f"{name}: {text}" for name, text in session.errors.items()]
+            record["notes"] = [clean(note) for note in notes[:NOTES]]
         record |= {"tasks": tasks, "earned": round(sum(task["earned"] for task in tasks), 2)}
     record["seconds"] = round(time.monotonic() - begun, 1)
     return record
@@ -141,18 +149,19 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
 
     def one(student: str, part: Assignment, place: Path) -> Record:
         release = course / "release" / part.name / f"{part.name}.ipynb"
-        key = hashlib.sha256("\n".join([submission.digest(place), version, seed, submission.text(release)]).encode())
         path = out / student / f"{part.name}.json"
-        if (known := read_record(path)) and known.get("key") == key.hexdigest():
-            return known
         try:
+            inputs = [submission.digest(place), version, seed, submission.text(release)]
+            key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()
+            if (known := read_record(path)) and known.get("key") == key:
+                return known
             record = grade(part, place, release, seed, limits, kind)
         except Exception as error:  # ours, not the submission's: the others are graded all the same
-            record = {"assignment": part.name, "status": "failed", "notes": [f"{type(error).__name__}: {error}"],
+            record = {"assignment": part.name, "status": "failed", "notes": [clean(f"{type(error).__name__}: {error}")],
                       "points": part.points, "read": part.read, "earned": 0.0, "tasks": [], "sandbox": "", "seconds": 0}
         record = {"student": student, **record}
         if record["status"] != "failed":
-            record["key"] = key.hexdigest()
+            record["key"] = key
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(record, indent=1))
         return record

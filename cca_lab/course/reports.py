@@ -69,7 +69,7 @@ def table(head: list[str], lines: Iterable[list[Any]]) -> str:
 
 def plain(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula, on one line."""
-    text = " ".join(text.split())
+    text = " ".join(text.split()).replace(";", ",")
     return f"'{text}" if text[:1] in tuple("=+-@") else text
 
 

@@ -100,11 +100,13 @@ def prefix(kind: str, scratch: Path) -> list[str]:
     places = [*readable(), str(HERE / "child.py"), str(HERE / "wire.py")]
     for folder in sorted({str(above) for place in places for above in Path(place).parents} - {"/"}):
         words += ["--perms", "0755", "--dir", folder]
-    for place in places:
+    for place in readable():
         words += ["--ro-bind", place, place]
     for folder in packages():
         if (Path(folder) / "cca_lab").is_dir():
             words += ["--tmpfs", f"{folder}/cca_lab"]
+    for name in ("child.py", "wire.py"):  # last: the package may lie in one of the folders above
+        words += ["--ro-bind", str(HERE / name), str(HERE / name)]
     if scratch != HERE:
         words += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", str(scratch), "--chdir", str(scratch)]
     return words

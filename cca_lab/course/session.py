@@ -15,9 +15,10 @@ from typing import Any, Self
 
 from cca_lab.course import wire
 from cca_lab.course.sandbox import ENVIRONMENT, Limits, best, command
-from cca_lab.course.tasks import Answer, GraderError, Mistake
+from cca_lab.course.tasks import Answer, GraderError, Mistake, clean
 
 STARTING = 60.0  # seconds for the interpreter and torch
+STARTS = 40  # of the process; each answer may end it once
 
 
 class Session:
@@ -40,6 +41,7 @@ class Session:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._scratch: Path | None = None
+        self._starts = 0
 
     def __enter__(self) -> Self:
         return self
@@ -49,8 +51,12 @@ class Session:
         self.stop()
 
     def answer(self, name: str) -> Answer:
-        """Return a function of the submission, as a check calls it."""
-        return lambda *args: self.call(name, args)
+        """Return a function of the submission, as a check calls it; `forget` is that of the session."""
+        def function(*args: Any) -> Any:
+            return self.call(name, args)
+
+        function.forget = self.forget  # type: ignore[attr-defined]
+        return function
 
     def call(self, name: str, args: tuple[Any, ...]) -> Any:
         """Call a function of the submission.
@@ -61,6 +67,7 @@ class Session:
         """
         if name in self._stopped:
             raise Mistake(self._stopped[name])
+        self._in_time()
         self._start()
         functions: list[Callable[..., Any]] = []
 
@@ -82,10 +89,9 @@ class Session:
     def _start(self) -> None:
         """Start the child and run the cells; leave out one that ends it."""
         while self._process is None:
-            if self.used > self.limits.total:
-                raise Mistake(f"the submission took more than {self.limits.total:g} seconds in all")
             self._launch()
             for cell in list(self.cells):
+                self._in_time()
                 try:
                     reply = self._talk({"name": cell[0], "source": cell[1]}, self.limits.seconds)
                 except Ended as ended:
@@ -94,9 +100,22 @@ class Session:
                     self.stop()
                     break
                 if isinstance(reply, dict) and "raised" in reply:
-                    self.errors[cell[0]] = f"the cell raised {reply['raised']}: {reply.get('text', '')}"
+                    self.errors[cell[0]] = f"the cell raised {clean(reply['raised'], 60)}: {clean(reply.get('text'))}"
+
+    def _in_time(self) -> None:
+        """Raise Mistake if the submission has used all its time, or its process was started too often."""
+        if self.used > self.limits.total or self._starts > STARTS:
+            self.stop()
+            raise Mistake(f"the submission took more than {self.limits.total:g} seconds in all, or ended its process "
+                          f"more than {STARTS} times")
+
+    def forget(self) -> None:
+        """Let the next call find a process without memory of the calls before."""
+        self.stop()
+        self._starts -= 1
 
     def _launch(self) -> None:
+        self._starts += 1
         self._scratch = Path(tempfile.mkdtemp(prefix="cca-lab-"))
         self._link, theirs = socket.socketpair()
         with tempfile.TemporaryFile() as said, theirs:
@@ -105,14 +124,12 @@ class Session:
                 stderr=said, cwd=self._scratch, start_new_session=True,
                 env=ENVIRONMENT | {"HOME": str(self._scratch), "TMPDIR": str(self._scratch)})
             theirs.close()
-            before = self.used
             try:
                 self._talk({"name": "start", "source": ""}, STARTING)
             except Ended as ended:
                 self.stop()
                 said.seek(0)
                 raise GraderError(f"the {self.sandbox} sandbox {ended}\n{said.read().decode()[-2000:]}") from None
-            self.used = before
 
     def stop(self) -> None:
         """End the child and all that it started."""
@@ -128,6 +145,7 @@ class Session:
               number: Callable[[Callable[..., Any]], int] | None = None) -> Any:
         """Send a request and return the reply; answer callbacks meanwhile."""
         begun = time.monotonic()
+        seconds = min(seconds, max(1.0, self.limits.total - self.used)) if seconds != STARTING else seconds
         try:
             self._send(wire.pack(request, number=number), begun + seconds)
             while True:
@@ -194,7 +212,7 @@ def answered(reply: dict[str, Any], functions: list[Callable[..., Any]]) -> Any:
     except Mistake:
         raise
     except Exception as error:  # values that the function of the check does not take
-        raise Mistake(f"a function that it was given raised {type(error).__name__}: {str(error)[:200]}") from None
+        raise Mistake(f"a function that it was given raised {type(error).__name__}: {clean(str(error), 200)}") from None
 
 
 def value_of(reply: Any, name: str, errors: dict[str, str]) -> Any:
@@ -202,11 +220,11 @@ def value_of(reply: Any, name: str, errors: dict[str, str]) -> Any:
     if not isinstance(reply, dict):
         raise Mistake(f"{name} sent what cannot be read")
     if "missing" in reply:
-        because = "; ".join(f"{cell}: {text}" for cell, text in errors.items())
+        because = clean("; ".join(f"{cell}: {text}" for cell, text in errors.items()))
         raise Mistake(f"there is no function {name}" + (f" ({because})" if because else (
             ": was the cell deleted, or the function renamed?")))
     if reply.get("raised") == "NotImplementedError":
         raise NotImplementedError(name)
     if "raised" in reply:
-        raise Mistake(f"{name} raised {str(reply['raised'])[:60]}: {str(reply.get('text'))[:300]}")
+        raise Mistake(f"{name} raised {clean(reply['raised'], 60)}: {clean(reply.get('text'), 300)}")
     return reply.get("value")

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import re
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from cca_lab.course.tasks import Assignment
 
 LARGEST = 20 * 2**20  # bytes of a notebook
 ADAPTERS = "adapters.py"
+CELLS = 1000  # of a notebook
 MODULES = 20  # further Python files
+FILES = 2000  # that the digest of a folder covers, and folders in folders
 SKIPPED = ("show-", "text-", "scratch-")
 
 
@@ -98,6 +102,8 @@ def notebook(path: Path) -> list[dict[str, Any]]:
         raise Refused(f"{path.name} is empty")
     try:
         cells = json.loads(content)["cells"]
+        if len(cells) > CELLS:
+            raise Refused(f"{path.name} has more than {CELLS} cells")
         found = []
         for cell in cells:
             if cell["cell_type"] == "code":
@@ -124,14 +130,15 @@ def arranged(cells: list[dict[str, Any]], release: list[dict[str, Any]]) -> tupl
     if gone:
         notes.append(f"cells are missing: {', '.join(gone)}")
     runs = [(name, original[name]) for name in gone if name.startswith("given-")]
+    taken = {name for name, _ in runs}
     for number, cell in enumerate(cells):
         name = cell["name"]
         if name in original and (name.startswith(SKIPPED) or name.endswith("-check")):
             continue
         source = original[name] if name in locked else without_magics(cell["source"])
         known = name if name in original else f"cell-{number}"
-        taken = {run for run, _ in runs}
         runs.append((known if known not in taken else f"{known}-{number}", source))
+        taken.add(known)
     return runs, notes
 
 
@@ -141,11 +148,22 @@ def without_magics(source: str) -> str:
 
 
 def digest(folder: Path) -> str:
-    """Return a hash of everything in a submission, names included; links are not followed."""
-    total = hashlib.sha256()
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
-        total.update(str(path.relative_to(folder)).encode() + b"\0")
-        if path.is_file() and not path.is_symlink():
-            with path.open("rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
+    """Return a hash of what is in a submission, names included; links are not followed, large files only measured."""
+    total, files = hashlib.sha256(), 0
+    for place, below, names in os.walk(folder if folder.is_dir() and not folder.is_symlink() else os.devnull):
+        below.sort()
+        if len(Path(place).parts) - len(folder.parts) > 10:
+            below.clear()
+        for name in sorted(names)[:FILES]:
+            path = Path(place, name)
+            about = path.lstat()
+            total.update(b"\0".join([os.fsencode(path), str(about.st_size).encode()]))
+            if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST:
+                with path.open("rb") as file:
+                    total.update(hashlib.file_digest(file, "sha256").digest())
+            elif stat.S_ISREG(about.st_mode):
+                total.update(str(about.st_mtime_ns).encode())
+        files += len(names)
+        if files > FILES:
+            break
     return total.hexdigest()

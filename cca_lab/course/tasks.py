@@ -158,6 +158,12 @@ class Assignment:
         return sum(task.minutes for task in self.tasks)
 
 
+def clean(text: object, most: int = 600) -> str:
+    """Return a text from a submission as one printable line of limited length: it goes into reports and terminals."""
+    short = str(text)[:most] if isinstance(text, str) else type(text).__name__
+    return "".join(sign if sign.isprintable() else " " for sign in short)
+
+
 @contextmanager
 def case(what: str) -> Iterator[None]:
     """Put the example, such as "length 5, group 2", before the message of a mistake."""

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-LIMIT = 256 * 2**20  # bytes of one message
+LIMIT = 64 * 2**20  # bytes of one message
+TEXT = 8 * 2**20  # of these, of all that is no tensor
 DEPTH = 20
 
 
@@ -55,6 +56,8 @@ def pack(value: Any, *, number: Callable[[Callable[..., Any]], int] | None = Non
         raise TypeError(f"a {type(value).__name__}, wanted tensors, arrays, numbers, strings, lists, tuples or dicts")
 
     text = json.dumps(tree(value)).encode()
+    if len(text) > TEXT or sum(tensor.nbytes for tensor in tensors.values()) > LIMIT // 2:
+        raise TypeError("more than 32 MiB")
     return len(text).to_bytes(8, "big") + text + (save(tensors) if tensors else b"")
 
 
@@ -70,6 +73,8 @@ def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
     """
     try:
         size = int.from_bytes(data[:8], "big")
+        if size > TEXT:
+            raise ValueError("too long")
         tensors = load(data[8 + size:]) if len(data) > 8 + size else {}
         root = json.loads(data[8:8 + size])
     except Exception as error:  # safetensors and json raise errors of their own
@@ -81,7 +86,7 @@ def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
         if not isinstance(node, dict):
             return node
         if "tensor" in node:
-            tensor = tensors[str(node["tensor"])]
+            tensor = tensors.pop(str(node["tensor"]))  # each stands once
             tensor.kept_bytes = int(node["kept"])  # of the memory it keeps alive: more than its own if it is a view
             return tensor
         if "list" in node:
@@ -95,7 +100,7 @@ def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
 
     try:
         return value(root)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"no message: {type(error).__name__}") from error
 
 
