@@ -74,7 +74,7 @@ def a2_1() -> dict:
 
 
 def a2_2(maps: torch.Tensor, mass: float, sinks: int) -> torch.Tensor:
-    """keys_for_share: Return int64 (..., L): the fewest keys behind the sinks that hold the share `mass` of what these hold."""
+    """keys_for_share: Return int64 (..., L): the fewest keys after the sinks that hold the share `mass` of what these hold."""
     raise NotImplementedError
 
 
@@ -265,7 +265,7 @@ def a6_3(focal: list[int], length: int, group: int, span: int) -> list[list[int]
 
 
 def a6_4(length: int, groups: list[list[int]], window: int) -> torch.Tensor:
-    """reads: Return bool (length, K + length): which columns each row reads."""
+    """reads: Return bool (length, K + length): which columns each row reads; zeros and ones are accepted too."""
     raise NotImplementedError
 
 

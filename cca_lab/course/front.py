@@ -97,8 +97,9 @@ def progress(part: Assignment, record: Record) -> list[str]:
         if unseen := task["points"] - sum(finding["points"] for finding in task["findings"]):
             lines.append(f"       not shown ({unseen})")
     unseen = sum(task.unseen for task in part.tasks)
-    lines.append(f"{record['earned']:g} of {part.points} points; {unseen} of the {part.points} are behind tests that are "
-                 f"not shown{f', and a person gives {part.read} more' if part.read else ''}. Marks are given on other inputs.")
+    lines.append(f"{record['earned']:g} of {part.points} points; {unseen} of the {part.points} are behind tests that "
+                 f"are not shown{f', and a person gives {part.read} more' if part.read else ''}. Marks are given on "
+                 "other inputs.")
     return lines
 
 

@@ -1,13 +1,12 @@
-"""a2, second part: checks of what noise shows, of P_sparse with an interval, and of Theorem 1 and its repair."""
+"""a2, second part: checks of what noise shows, and of Theorem 1 and its repair."""
 
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
-from math import log, prod, sqrt
+from math import log, prod
 from numbers import Real
 
-import torch
-from scipy.stats import binom, norm
+from scipy.stats import binom
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_equal, need_number
@@ -29,108 +28,24 @@ def check_noise(answer: Answer, sizes: list[tuple[int, int]]) -> None:
         causes = {"the chosen tokens are all taken to be as heavy as the heaviest": noise_value(tokens, 1),
                   "only the lightest of the chosen tokens is counted":
                       sum(1 / rest for rest in range(top, tokens + 1)),
+                  "the share is not put in units of an even share, top / tokens": wanted * top / tokens,
                   "the even share is taken off": wanted - 1,
                   "the sum over the chosen tokens is not divided by their number": wanted * top,
                   "the harmonic sum is replaced by the logarithm": 1 + log(tokens / top)}
         with case(f"{tokens} tokens, top {top}"):
-            need_equal(answer(tokens, top), wanted, "the mean lift", tolerance=1e-6, causes=causes)
+            need_equal(answer(tokens, top), wanted, "the mean lift", tolerance=1e-6,
+                       causes=causes if tokens > 4 else None)  # among few tokens the mistakes look alike
 
 
 def lift_of_one(answer: Answer, draw: Draw) -> None:
-    """The heaviest token alone, from 1 token on."""
-    check_noise(answer, [(1, 1), (2, 1), (3, 1), (draw.randint(10, 60), 1), (draw.randint(500, 2000), 1)])
+    """The heaviest token alone; 1 to 3 tokens come last, because their numbers do not tell one mistake from another."""
+    check_noise(answer, [(6, 1), (draw.randint(10, 60), 1), (draw.randint(500, 2000), 1), (3, 1), (2, 1), (1, 1)])
 
 
 def lift_of_several(answer: Answer, draw: Draw) -> None:
     """Several tokens, up to all of them."""
-    check_noise(answer, [(2, 2), (3, 2), (draw.randint(20, 40), 5), (draw.randint(200, 600), draw.randint(6, 30)),
-                         (50, 50)])
-
-
-# a2.6: an estimate with its interval
-
-
-def three(answer: Answer, logits: Tensor, rho: float, level: float) -> tuple[float, float, float]:
-    """Return the answer's share, low and high."""
-    got = answer(logits, rho, level)
-    values = got.tolist() if isinstance(got, Tensor) and got.ndim == 1 else got
-    if not isinstance(values, (list, tuple)) or len(values) != 3:
-        raise Mistake(f"the result is {describe(got)}, wanted three numbers: share, low, high")
-    share, low, high = (need_number(value, what) for value, what in zip(values, ("share", "low", "high"), strict=True))
-    if not -1e-9 <= low <= high <= 1 + 1e-9:
-        raise Mistake(f"the interval is {low:.4g} to {high:.4g}, wanted 0 <= low <= high <= 1")
-    return share, low, high
-
-
-def share(answer: Answer, draw: Draw) -> None:
-    """The share itself: ties with the bar, large logits, random ones."""
-    tie = torch.tensor([[0.0, 0.0, -1000.0, -1000.0], [3.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
-    large = 1000 + 3 * draw.normal(50, 20)
-    for what, logits, rho in (("the smallest row, two equal logits", torch.zeros(1, 2, dtype=torch.float64), 1.0),
-                              ("a row whose largest weight equals the bar of 1/2", tie, 0.5),
-                              ("Gaussian logits", 2 * draw.normal(60, 30), 0.1),
-                              ("Gaussian logits in float32", 2 * draw.normal(40, 25, dtype=torch.float32), 0.2),
-                              ("logits of about 1000", large, 0.2)):
-        length = logits.shape[-1]
-        weights = logits.double().softmax(-1).amax(-1)
-        wanted = (weights > 1 / (length * rho)).double().mean().item()
-        causes = {"a weight that equals the bar counts as over it":
-                      (weights >= 1 / (length * rho)).double().mean().item(),
-                  "the bar is 1 / L": (weights > 1 / length).double().mean().item(),
-                  "the bar is rho": (weights > rho).double().mean().item()}
-        with case(f"{what}, {len(logits)} rows of {length}, rho {rho}"):
-            need_equal(three(answer, logits, rho, 0.95)[0], wanted, "the share of sparse rows", tolerance=1e-6,
-                       causes=causes)
-
-
-def intervals(answer: Answer, draw: Draw, rows: int, level: float) -> list[tuple[float, float]]:
-    """Return the answer's intervals if none, one, .. all of the rows are sparse."""
-    found = []
-    for hits in range(rows + 1):
-        logits = 0.1 * draw.normal(rows, 8)
-        for row in draw.sample(range(rows), hits):
-            logits[row, draw.randint(0, 7)] += 6
-        with case(f"{hits} of {rows} rows are sparse, level {level}"):
-            found.append(three(answer, logits, 0.5, level)[1:])
-    return found
-
-
-def wilson(hits: int, rows: int, level: float) -> float:
-    """Return the width of Wilson's interval, a good one."""
-    z = norm.ppf((1 + level) / 2)
-    part = hits / rows
-    return float(2 * z / (1 + z * z / rows) * sqrt(part * (1 - part) / rows + z * z / (4 * rows * rows)))
-
-
-def check_covers(answer: Answer, draw: Draw, ranges: tuple[tuple[float, float], ...]) -> None:
-    """Compute exactly how often the intervals hold the true chance, and how wide they are, averaged over chances."""
-    for level in (0.8, 0.95):
-        rows = draw.randint(45, 60) if draw.secret else 50
-        found = torch.tensor(intervals(answer, draw, rows, level), dtype=torch.float64)    # (rows + 1, 2)
-        good = torch.tensor([wilson(hits, rows, level) for hits in range(rows + 1)], dtype=torch.float64)
-        for first, last in ranges:
-            chance = first + (last - first) * (torch.arange(200, dtype=torch.float64)[:, None] + 0.5) / 200
-            seen = torch.tensor(binom.pmf(torch.arange(rows + 1).numpy(), rows, chance.numpy())) / 200
-            covered = (seen * ((found[:, 0] <= chance) & (chance <= found[:, 1]))).sum().item()
-            width, usual = (seen @ (found[:, 1] - found[:, 0])).sum().item(), (seen @ good).sum().item()
-            with case(f"{rows} rows, chances of a sparse row from {first} to {last}, level {level}"):
-                if covered < level - 0.04:
-                    raise Mistake(f"the interval holds the true chance in {covered:.3f} of all samples, wanted {level} "
-                                  "(0.04 less will do): is the standard error right, is the interval open at both "
-                                  "sides, and what does it do when no row or every row is sparse?")
-                if width > 1.5 * usual:
-                    raise Mistake(f"the interval is {width:.3f} wide on average, wanted at most {1.5 * usual:.3f}: is "
-                                  "it two-sided, at this level, and divided by the root of the number of rows?")
-
-
-def covers_middle(answer: Answer, draw: Draw) -> None:
-    """Chances in the middle, where every textbook interval is good."""
-    check_covers(answer, draw, ((0.3, 0.7),))
-
-
-def covers_ends(answer: Answer, draw: Draw) -> None:
-    """Chances near 0 and 1, where a sample often has no sparse row at all, or only sparse ones."""
-    check_covers(answer, draw, ((0.01, 0.06), (0.94, 0.99)))
+    check_noise(answer, [(7, 3), (draw.randint(20, 40), 5), (draw.randint(200, 600), draw.randint(6, 30)), (50, 50),
+                         (3, 2), (2, 2)])
 
 
 # a2.7: Theorem 1 as printed, refuted
@@ -155,8 +70,12 @@ def law_of(got: object) -> tuple[list[Fraction], list[Fraction], int, Fraction, 
     if not 3 <= len(values) <= 6 or len(set(values)) != len(values) or len(chances) != len(values):
         raise Mistake(f"{len(values)} values and {len(chances)} chances, wanted 3 to 6 different values X > 0, and a "
                       "chance for each")
-    if min(values) <= 0 or min(chances) < Fraction(1, 20) - Fraction(1, 10**6) or abs(sum(chances) - 1) > 1e-6:
-        raise Mistake("wanted values X = e^xi over 0, and chances of at least 0.05 that sum to 1")
+    if min(values) <= 0:
+        raise Mistake(f"the smallest value is {float(min(values)):g}, wanted values X = e^xi over 0")
+    if min(chances) < Fraction(1, 20) - Fraction(1, 10**6):
+        raise Mistake(f"the smallest chance is {float(min(chances)):g}, wanted chances of at least 0.05")
+    if abs(sum(chances) - 1) > 1e-6:
+        raise Mistake(f"the chances sum to {float(sum(chances)):.7g}, wanted 1")
     if length != int(length) or not 2 <= length or len(values) ** length > 20000:
         raise Mistake(f"length is {length:g}, wanted an integer of 2 or more, with at most 20000 different rows: "
                       "len(values) ** length")

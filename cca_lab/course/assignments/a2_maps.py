@@ -31,7 +31,7 @@ def tied_map(draw: Draw, length: int, mass: tuple[int, int], sinks: int) -> Tens
 
 
 def counted(drawn: Tensor, mass: tuple[int, int], sinks: int) -> Tensor:
-    """Return the least k of each row such that its k heaviest tokens behind the sinks hold the mass, in integers."""
+    """Return the least k of each row such that its k heaviest tokens after the sinks hold the mass, in integers."""
     counts = []
     for row in drawn[:, sinks:].tolist():
         held, keys = 0, 0
@@ -43,38 +43,80 @@ def counted(drawn: Tensor, mass: tuple[int, int], sinks: int) -> Tensor:
     return torch.tensor(counts)
 
 
+def exact_map(draw: Draw, length: int, empty: bool = False) -> Tensor:
+    """Return such a map with row sums of 128, so that all its sums are exact; or token 0 alone has every second row."""
+    drawn = draw.integers(0, 5, length, length).tril()
+    drawn.diagonal().add_(1)
+    if empty:
+        drawn[::2, 1:] = 0
+    drawn[:, 0] += 128 - drawn.sum(dim=-1)
+    return drawn
+
+
 def noise(draw: Draw, maps: int, length: int) -> Tensor:
     """Return causal maps of pure noise, (maps, length, length) float64: exponential weights over their sum."""
     drawn = (draw.normal(maps, length, length) ** 2 + draw.normal(maps, length, length) ** 2).tril()
     return drawn / drawn.sum(dim=-1, keepdim=True)
 
 
-def lost(maps: Tensor, windows: list[int], late: int = 0, every: bool = False) -> Tensor:
-    """Return what rows lose on average; `late` moves the border, and `every` takes the mean over all rows."""
+def own_token_only(draw: Draw, maps: Tensor) -> Tensor:
+    """Return maps in which one of the last rows reads its own token alone: it loses nothing, but could."""
+    row = draw.randint(maps.shape[-1] // 2, maps.shape[-1] - 2)
+    alone = maps.clone()
+    alone[:, row] = 0
+    alone[:, row, row] = 1
+    return alone
+
+
+def lost(maps: Tensor, windows: list[int], late: int = 0, every: bool = False, losing: bool = False) -> Tensor:
+    """Return what rows lose on average; the options make mistakes.
+
+    Args:
+        maps, windows: as the task says.
+        late: moves the border.
+        every: take the mean over all rows.
+        losing: take it over the rows that lose something.
+    """
     length, columns = maps.shape[-1], []
     for window in windows:
         parts = [maps[:, i, : max(0, i - window + 1 + late)].sum(-1) for i in range(0 if every else window, length)]
-        columns.append(torch.stack(parts).mean(0) if parts else maps.new_zeros(len(maps)))
+        rows = torch.stack(parts) if parts else maps.new_zeros(1, len(maps))
+        columns.append(rows.sum(0) / (rows > 0).sum(0).clamp(min=1) if losing else rows.mean(0))
     return torch.stack(columns, dim=-1)
 
 
-def lifted(maps: Tensor, first: int, split: int, top: int, *, choose: slice | None = None, skip: int = 1) -> Tensor:
-    """Return the lift of each map by loops; `choose` and `skip` change the choosing rows and the first candidate."""
+def lifted(maps: Tensor, first: int, split: int, top: int, *, choose: slice | None = None, skip: int = 1,
+           test: int | None = None, how: str = "mean of shares") -> Tensor:
+    """Return the lift of each map by loops; the options make mistakes.
+
+    Args:
+        maps, first, split, top: as the task says.
+        choose: other rows that choose.
+        skip: the first candidate.
+        test: the first row that tests.
+        how: "mean of shares", "ratio of sums", or "whole row", by which the chosen tokens' weight is divided.
+    """
     lifts = []
     for each in maps:
         totals = each[choose or slice(first, split), skip:first].sum(dim=0).tolist()
         chosen = sorted(range(len(totals)), key=lambda token: -totals[token])[:top]
-        shares = [row[chosen].sum() / row.sum() for row in each[split:, skip:first]]
-        lifts.append(torch.stack(shares).mean() * len(totals) / top)
+        rows = each[split if test is None else test:, skip:first]
+        held, even = rows[:, chosen].sum(dim=-1), rows.sum(dim=-1)
+        share = {"mean of shares": (held / even).mean(), "ratio of sums": held.sum() / even.sum(),
+                 "whole row": held.mean()}[how]
+        lifts.append(share * len(totals) / top)
     return torch.stack(lifts)
 
 
-def with_sink(draw: Draw, maps: Tensor) -> Tensor:
-    """Return maps in which token 0 takes another share of each row, and the others keep their proportions."""
-    share = torch.tensor([draw.uniform(0.2, 0.9) for _ in range(maps.shape[-1])], dtype=maps.dtype)
+def with_sink(draw: Draw, maps: Tensor, share: float | None = None) -> Tensor:
+    """Return maps in which token 0 takes another share of each row (one for all rows, or each its own).
+
+    The other tokens keep their proportions.
+    """
+    shares = torch.tensor([share or draw.uniform(0.2, 0.9) for _ in range(maps.shape[-1])], dtype=maps.dtype)
     rest = maps.clone()
     rest[..., 0] = 0
-    rest[..., 1:, :] *= ((1 - share[1:]) / rest[..., 1:, :].sum(dim=-1))[..., None]
+    rest[..., 1:, :] *= ((1 - shares[1:]) / rest[..., 1:, :].sum(dim=-1))[..., None]
     rest[..., 0] = 1 - rest.sum(dim=-1)
     return rest
 

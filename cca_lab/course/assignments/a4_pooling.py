@@ -122,7 +122,7 @@ def projected(answer: Answer, draw: Draw, unit: bool) -> None:
         rows: list[int] = []
 
         def project(some: Any, weight: Tensor = weight, bias: Tensor = bias, rows: list[int] = rows) -> Tensor:
-            if not isinstance(some, Tensor) or some.dim() != 2 or some.shape[1] != 4:
+            if not isinstance(some, Tensor) or some.dim() != 2 or some.shape[1] != 4 or len(some) > 1000:
                 raise Mistake(f"project was called with {describe(some)}, wanted a tensor of shape (rows, 4)")
             rows.append(len(some))
             return some.double() @ weight + bias

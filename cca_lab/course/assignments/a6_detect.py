@@ -52,17 +52,21 @@ def caught(leaking: dict[str, Maker], causal: dict[str, Maker]) -> Callable[[Ans
     """Return a check: the share of leaking implementations that are found minus that of causal ones accused."""
     def check(answer: Answer, draw: Draw) -> Share | None:
         missed, accused = [], []
-        for name, maker in [*leaking.items(), *causal.items()]:
+        trials = [*leaking.items(), *causal.items()]
+        draw.shuffle(trials)  # whoever counts calls learns nothing
+        for name, maker in trials:
             length = draw.randint(5, 8) if draw.secret else 6
             row = draw.randint(0, length - 3)  # the token is not the last one, which is edited most
-            counted = Counted(maker(length, row, draw.randint(row + 1, length - 2), draw.uniform(1, 2)), length)
+            token, bound = draw.randint(row + 1, length - 2), draw.uniform(1, 2)
+            counted = Counted(maker(length, row, token, bound), length)
             got = answer(counted, length)
             counted.check()
             got = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
             if not isinstance(got, bool):
-                raise Mistake(f"the result is {describe(got)}, wanted True or False")
+                raise Mistake(f"the result is {describe(got)}, wanted True or False"
+                              + " (None is not False)" * (got is None))
             if got != (name in leaking):
-                (missed if name in leaking else accused).append(name)
+                (missed if name in leaking else accused).append(name.format(high=30 * bound))
         if not missed and not accused:
             return None
         said = ([f"missed {len(missed)} of {len(leaking)} leaks: {'; '.join(missed)}"] if missed else []) + (
@@ -119,7 +123,9 @@ def found_first(answer: Answer, draw: Draw) -> Share | None:
             accused = True
         if place != wanted and not said:
             which = "; ".join(f"row {row} reads the {kind} of token {token}" for row, token, kind in sorted(links))
-            said = f"{which or 'causal attention'}: the result is {place}, wanted {wanted}"
+            said = (f"{which}: the result is {place}, wanted {wanted}" if links else
+                    f"causal attention, which does not leak: the result is {place}, wanted None. One false accusation "
+                    "costs all points of this task")
     if right == len(examples) and not accused:
         return None
     return Share(0.0 if accused else right / len(examples), f"{right} of {len(examples)} places are right. {said}")
@@ -153,14 +159,17 @@ def example(answer: Answer) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
         raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {', '.join(names)}")
     tensors = []
     for name, dims in (("q", 2), ("k", 2), ("new q", 1), ("new k", 1)):
-        x = got[name]
-        if not isinstance(x, Tensor) or x.dim() != dims or x.shape[-1] != 2:
+        try:
+            x = torch.as_tensor(got[name])
+        except (TypeError, ValueError, RuntimeError):
+            x = got[name]  # described below
+        if not isinstance(x, Tensor) or x.is_complex() or x.dim() != dims or x.shape[-1] != 2:
             raise Mistake(f"{name} is {describe(x)}, wanted a tensor of shape {'(L, 2)' if dims == 2 else '(2,)'}")
         if not (x.double().abs() <= 100).all():
             raise Mistake(f"{name} has a number beyond +-100, or NaN")
         tensors.append(x.double())
     q, k, new_q, new_k = tensors
-    row, token = got["row"], got["token"]
+    row, token = (x.item() if isinstance(x, Tensor) and x.numel() == 1 else x for x in (got["row"], got["token"]))
     if q.shape != k.shape or not 3 <= len(q) <= 32 or type(row) is not int or type(token) is not int:
         raise Mistake("wanted q and k of one length, 3 to 32, and integers row and token")
     if not 0 <= row < token < len(q):

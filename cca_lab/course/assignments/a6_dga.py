@@ -1,7 +1,7 @@
 """a6: Dynamic groups with a span and a local window, and a detector of leaks from the future.
 
 The variant: token 0 is always focal and of equal scores the later token wins; a group stretches over at most `span`
-tokens; a row reads a group pooled once all members lie behind its `window` nearest tokens, and raw until then.
+tokens; a row reads a group pooled once all members lie before its `window` nearest tokens, and raw until then.
 """
 
 import torch
@@ -48,6 +48,7 @@ def chosen(answer: Answer, scores: Tensor, every: int) -> None:
             return
         causes = {"of equal scores the earlier token wins": choose(scores.tolist(), every, later=False),
                   "token 0 has no place of its own": choose(scores.tolist(), every, first=False),
+                  "token 0 is not counted in the number": choose(scores.tolist(), every, counted=False),
                   "the number is rounded down": choose(scores.tolist(), every, up=False),
                   "the tokens are not in ascending order": got if sorted(got) == wanted else None}
         ends = [f". This is what comes out when {cause}" for cause, other in causes.items() if got == other]
@@ -86,8 +87,8 @@ def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
         draw: of the inputs.
         most_span: the longest span; None for the length of the text, which closes no group.
     """
-    cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2), (9, 3, [0, 3, 4, 7], 4),
-             (1, 2, [0], 1)]
+    cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2), (9, 5, [0, 5, 6], 2),
+             (9, 3, [0, 3, 4, 7], 4), (1, 2, [0], 1)]
     if draw.secret:
         cases = [(length, draw.randint(1, 5), sorted({0, *draw.sample(range(length), length // 3)}), 0)
                  for length in sorted(draw.randint(3, 30) for _ in range(12))]
@@ -103,9 +104,12 @@ def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
             causes = {"the last group is lost when it is not full": [g for g in wanted if len(g) == group],
                       "groups may stretch over span + 1 tokens": cut(focal, length, group, span + 1),
                       "groups may stretch over span - 1 tokens only": cut(focal, length, group, max(1, span - 1)),
-                      "no group closes early": cut(focal, length, group, length)}
-            ends = [f". This is what comes out when {cause}" for cause, other in causes.items() if found == other]
-            raise Mistake(f"the groups are {found}, wanted {wanted}{ends[0] if ends else ''}")
+                      "the span counts from the last member of the group; it counts from the first":
+                          cut(focal, length, group, span, start=-1),
+                      "the span closes no group": cut(focal, length, group, length)}
+            ends = " or when ".join(cause for cause, other in causes.items() if found == other)
+            raise Mistake(f"the groups are {found}, wanted {wanted}"
+                          + f". This is what comes out when {ends}" * bool(ends))
 
 
 def groups_full(answer: Answer, draw: Draw) -> None:
@@ -127,7 +131,7 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and a leak detector", (
         Property("full groups, and a short one at the end", 1, groups_full),
         Property("no group is longer than the span", 1, groups_span))),
     Task("a6.4", "reads", "What a row reads", 25, 3, 5, (
-        Property("a group is pooled when it lies behind the window", 1, behind_window),
+        Property("a group is pooled when its last member is before the window", 1, behind_window),
         Property("no row reads a later token", 1, no_future),
         Property("every earlier token is read exactly once", 1, once))),
     Task("a6.5", "attend", "One softmax over groups and tokens", 20, 3, 4, (
@@ -139,7 +143,7 @@ ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and a leak detector", (
         Property("other leaks are found", 1, caught(OTHERS, CAUSAL_OTHERS), hidden=True))),
     Task("a6.7", "first_leak", "Where does it leak?", 20, 3, 4, (
         Property("the first leaking row and its token", 2, found_first),)),
-    Task("a6.8", "late_vote", "A vote from the future", 20, 4, 4, (
+    Task("a6.8", "late_vote", "A vote from the future", 35, 4, 4, (
         Property("a later token changes what a row reads", 1, vote_seen),
         Property("no tiny edit shows it", 1, no_tiny_edit))),
 ))

@@ -23,20 +23,21 @@ def whole(got: Any, what: str) -> list[int]:
     return values
 
 
-def choose(scores: list[float], every: int, later: bool = True, first: bool = True, up: bool = True) -> list[int]:
+def choose(scores: list[float], every: int, later: bool = True, first: bool = True, up: bool = True,
+           counted: bool = True) -> list[int]:
     """Return the focal tokens, ascending; each switch set to False makes a mistake."""
     count = -(-len(scores) // every) if up else max(1, len(scores) // every)
     ranked = sorted(range(len(scores)), key=lambda t: (first and t == 0, scores[t], t if later else -t), reverse=True)
-    return sorted(ranked[:count])
+    return sorted(ranked[: count if counted else count + 1])
 
 
-def cut(focal: list[int], length: int, group: int, span: int) -> list[list[int]]:
-    """Return the groups of the other tokens, in order."""
+def cut(focal: list[int], length: int, group: int, span: int, start: int = 0) -> list[list[int]]:
+    """Return the groups of the other tokens, in order; the span counts from the member `start`, right is 0."""
     groups: list[list[int]] = []
     for token in range(length):
         if token in focal:
             continue
-        if groups and len(groups[-1]) < group and token < groups[-1][0] + span:
+        if groups and len(groups[-1]) < group and token < groups[-1][start] + span:
             groups[-1].append(token)
         else:
             groups.append([token])

@@ -98,7 +98,7 @@ DIRECT: dict[str, Maker] = {
     "the last token's value in row 0": put(lambda text, token, bound: text[token, 4:6], row_zero=True),
     "a mask behind the softmax": plain(late_mask), "the query of the next row": plain(next_query),
     "values minus the mean of the whole text": plain(whole_mean), "an average with both neighbours": plain(centred),
-    "a billionth of a later key": put(lambda text, token, bound: 1e-9 * text[token, 2:4]),
+    "a later key times 1e-12": put(lambda text, token, bound: 1e-12 * text[token, 2:4]),
 }
 
 # Leaks that appear at a step
@@ -140,11 +140,11 @@ STEPS: dict[str, Maker] = {
     "a choice by the attention of all rows": plain(voted), "the longest key of the whole text": plain(strongest),
     "rounding to 8 bits with one step size for the text": plain(eight_bits),
     "the place of a key among all keys": plain(by_rank),
-    "a later value, if it is above 30 times the bound":
+    "a later value, if it is above {high:.3g}":
         put(lambda text, token, bound: (text[token, 4:6] - 30 * bound).clamp(min=0)),
     "a root that is NaN for some later queries":
         put(lambda text, token, bound: 0 * (8 * bound + text[token, 0:2]).sqrt()),
-    "row 0 and a last key below -30 times the bound":
+    "row 0 and a last key below -{high:.3g}":
         put(lambda text, token, bound: (text[token, 2:4] + 30 * bound).clamp(max=0), row_zero=True),
     "a mean of the whole text, rounded to whole numbers":
         put(lambda text, token, bound: (text[:, 4:6].mean(0) / 2).round()),

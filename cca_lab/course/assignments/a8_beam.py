@@ -30,7 +30,7 @@ class Writer:
     def step(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
         """Read a token for each row; return the next ones' log-probabilities (rows, words), and the state."""
         q, k, v, out = self.tables
-        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point():
+        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point() or len(tokens) > 1000:
             raise Mistake(f"step got {describe(tokens)} as tokens, wanted int64 of shape (rows,)")
         if len(tokens) and (tokens.min() < 0 or tokens.max() >= len(q)):
             raise Mistake(f"step got token {int(tokens.max())}; there are {len(q)} words, counted from 0")

@@ -104,6 +104,20 @@ def need_bytes(state: dict[str, Any], entries: int, entry: int) -> None:
                           "clone(); contiguous() does not copy a slice that is contiguous already")
 
 
+def forgetful(answer: Answer, draw: Draw, calls: int = 7) -> Answer:
+    """Return the answer, whose process forgets everything once when marks are given: the state alone must do."""
+    count = 0
+
+    def call(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        if draw.secret and count == calls and hasattr(answer, "forget"):
+            answer.forget()
+        return answer(*args)
+
+    return call
+
+
 def stepped(answer: Answer, pair: Sequence[Text], options: Sequence[Any],
             entries: Callable[[int], int] | None = None) -> list[Tensor]:
     """Return the outputs (B, H, L, D) of texts that take turns, chunk by chunk, each with its own state.

@@ -5,7 +5,17 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a8_oracles import Text, core_reads, dense, held, pooled, rotated, stepped, texts
+from cca_lab.course.assignments.a8_oracles import (
+    Text,
+    core_reads,
+    dense,
+    forgetful,
+    held,
+    pooled,
+    rotated,
+    stepped,
+    texts,
+)
 from cca_lab.course.compare import need_close
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
@@ -86,6 +96,7 @@ def full_chunks(answer: Answer, draw: Draw) -> None:
 
 def full_bytes(answer: Answer, draw: Draw) -> None:
     """Bytes after every step, token by token and in chunks, with right outputs."""
+    answer = forgetful(answer, draw)
     for single in (True, False):
         full_check(answer, draw, single=single, measure=True)
 
@@ -147,6 +158,7 @@ def streaming_edges(answer: Answer, draw: Draw) -> None:
 
 def streaming_bytes(answer: Answer, draw: Draw) -> None:
     """Bytes after every step, at the edges too, token by token and in chunks, with right outputs."""
+    answer = forgetful(answer, draw)
     for single in (True, False):
         for sizes in ([(1, 2), (3, 2), (2, 5)], EDGES):
             streaming_check(answer, draw, sizes, single=single, measure=True)
@@ -213,5 +225,6 @@ def cores_chunks(answer: Answer, draw: Draw) -> None:
 
 def cores_bytes(answer: Answer, draw: Draw) -> None:
     """Bytes after every step, token by token and in chunks, with right outputs."""
+    answer = forgetful(answer, draw)
     for single in (True, False):
         cores_check(answer, draw, single=single, measure=True)

@@ -116,6 +116,28 @@ def lift(maps, first, split, top):
         "a2.6": interval('''
     low, high = (float(beta.ppf(end, hits + 0.5, rows - hits + 0.5)) for end in ((1 - level) / 2, (1 + level) / 2))
 ''')}),
+    Right("scipy's interval of Wilson, arrays of numpy, and fractions", {
+        "a2.3": '''
+import numpy
+
+def lost_beyond(maps, windows):
+    weights = maps.numpy()
+    length = weights.shape[-1]
+    losses = [[numpy.tril(each, -w).sum() / max(1, length - w) for w in windows]
+              for each in weights.reshape(-1, length, length)]
+    return numpy.array(losses).reshape(*weights.shape[:-2], len(windows))
+''',
+        "a2.6": interval('''
+    from scipy.stats import binomtest
+    low, high = binomtest(hits, rows).proportion_ci(level, method="wilson")
+'''),
+        "a2.7": '''
+from fractions import Fraction
+
+def too_much():
+    return {"values": [Fraction(1), Fraction(2), 4], "chances": [Fraction(1, 4), Fraction(1, 2), 0.25], "length": 4,
+            "rho": Fraction(1, 2), "x": 2}
+'''}),
     Right("Agresti and Coull's interval", {"a2.6": interval('''
     more = rows + z * z
     middle = (hits + z * z / 2) / more
@@ -129,7 +151,10 @@ WRONG = [
           {FEWEST: 1, EQUAL: 1, ENDS: 1}, "one key is missing"),
     Wrong("always + 1", "a2.2", "return (held < needed).sum(dim=-1)", "return (held < needed).sum(dim=-1) + 1",
           {FEWEST: 1, EQUAL: 1, ENDS: 1}, "one key is too many"),
-    Wrong("rounding at the mass", "a2.2", " - 1e-6", "", {EQUAL: 1, ENDS: 1}),
+    Wrong("rounding at the mass", "a2.2", " - 1e-6", "", {EQUAL: 1}),
+    Wrong("a tolerance of 1e-4", "a2.2", " - 1e-6", " - 1e-4", {EQUAL: 1}, "too generous"),
+    Wrong("mass 0 needs a key", "a2.2", "return (held < needed).sum(dim=-1)",
+          "return (held < needed).sum(dim=-1).clamp(min=1)", {ENDS: 1}, "where none is needed"),
     Wrong("a sum that equals the mass has not reached it", "a2.2", " - 1e-6", " + 1e-6", {EQUAL: 1, ENDS: 1}),
     Wrong("the smallest first", "a2.2", "descending=True", "descending=False", {FEWEST: 1, EQUAL: 1, ENDS: 1},
           "sorted from the smallest"),
@@ -142,8 +167,10 @@ WRONG = [
     Wrong("the window keeps one token less", "a2.3", "tril(-window)", "tril(-window + 1)", {LOSS: 1, WINDOWS: 1}),
     Wrong("the mean over all rows", "a2.3", "max(1, length - window)", "length", {LOSS: 1, WINDOWS: 1},
           "rows that have no token beyond"),
+    Wrong("the mean over rows that lose something", "a2.3", "max(1, length - window)",
+          "(maps.tril(-window).sum(dim=-1) > 0).sum(dim=-1).clamp(min=1)", {LOSS: 1}, "give them no weight"),
     Wrong("a window as long as the text divides by 0", "a2.3", "max(1, length - window)", "(length - window)",
-          {WINDOWS: 1}),
+          {WINDOWS: 1}, "a mean over no rows"),
     Wrong("chosen on the rows that test", "a2.4", "candidates[..., first:split, :]", "candidates[..., split:, :]",
           {LIFT: 1, NOISE: 1, GONE: 1}, "chosen on the rows that test them"),
     Wrong("chosen on all rows", "a2.4", "candidates[..., first:split, :]", "candidates[..., first:, :]",
@@ -156,10 +183,26 @@ def lift(maps, first, split, top):
     tests = candidates[..., split:, :]
     share = (tests * chosen[..., None, :]).sum(dim=-1) / tests.sum(dim=-1)
     return share.mean(dim=-1) * first / top
-''', {LIFT: 1, GONE: 1, SINK: 1}, "token 0 can be chosen"),
+''', {LIFT: 1, SINK: 1}, "token 0 can be chosen"),
+    Wrong("token 0 is a candidate, but not counted", "a2.4", "", '''
+def lift(maps, first, split, top):
+    candidates = maps[..., :first]
+    places = candidates[..., first:split, :].sum(dim=-2).topk(top, dim=-1).indices
+    chosen = torch.zeros_like(candidates[..., 0, :]).scatter(-1, places, 1.0)
+    tests = candidates[..., split:, :]
+    share = (tests * chosen[..., None, :]).sum(dim=-1) / tests.sum(dim=-1)
+    return share.mean(dim=-1) * (first - 1) / top
+''', {LIFT: 1, SINK: 1}, "not counted as a candidate"),
+    Wrong("one candidate too many is counted", "a2.4", "(first - 1) / top", "first / top", {LIFT: 1}, "one fewer"),
+    Wrong("the first testing row is left out", "a2.4", "candidates[..., split:, :]", "candidates[..., split + 1:, :]",
+          {LIFT: 1}, "over no rows"),
+    Wrong("a share of the whole row", "a2.4", "/ tests.sum(dim=-1)", "/ maps[..., split:, :].sum(dim=-1)",
+          {LIFT: 1, NOISE: 1, GONE: 1, SINK: 1}, "divided by that of the whole row"),
+    Wrong("the share is not put in units", "a2.4", " * (first - 1) / top", "", {LIFT: 1, NOISE: 1, GONE: 1, SINK: 1},
+          "times the number of candidates, divided by top"),
     Wrong("the ratio of the means", "a2.4", "share = (tests * chosen[..., None, :]).sum(dim=-1) / tests.sum(dim=-1)",
           "share = ((tests * chosen[..., None, :]).sum(dim=(-2, -1)) / tests.sum(dim=(-2, -1)))[..., None]",
-          {LIFT: 1, SINK: 1}),
+          {LIFT: 1}, "summed before the division"),
     Wrong("always 1: nothing persists", "a2.4", "return share.mean(dim=-1) * (first - 1) / top",
           "return torch.ones_like(share.mean(dim=-1))", {LIFT: 1, NOISE: 1, GONE: 1, SINK: 1}),
     Wrong("all chosen as heavy as the heaviest", "a2.5", "heaviest(place) for", "heaviest(1) for", {SEVERAL: 1},
@@ -170,6 +213,12 @@ import math
 def noise_lift(tokens, top):
     return 1 + math.log(tokens / top)
 ''', {ONE: 1, SEVERAL: 1}, "logarithm"),
+    Wrong("the share without its units", "a2.5", "range(1, top + 1)) / top", "range(1, top + 1)) / tokens",
+          {ONE: 1, SEVERAL: 1}, "units of an even share"),
+    Wrong("the bar is 1 / L", "a2.6", "1 / (length * rho)", "1 / length", {SHARE: 1, COVERS: 1, RARE: 1},
+          "the share itself is wrong"),
+    Wrong("the bar is rho / L", "a2.6", "1 / (length * rho)", "rho / length", {SHARE: 1, COVERS: 1, RARE: 1},
+          "such as 1 / L or rho / L"),
     Wrong("a weight at the bar counts as over it", "a2.6", "amax(dim=-1) > 1", "amax(dim=-1) >= 1", {SHARE: 1},
           "equals the bar"),
     Wrong("no maximum subtracted", "a2.6", "logits.double().softmax(dim=-1)",
@@ -186,6 +235,10 @@ def noise_lift(tokens, top):
           {COVERS: 1, RARE: 1}, "wide on average"),
     Wrong("the example of the walkthrough", "a2.7", '[1, 2, 4], "chances": [0.25, 0.5, 0.25], "length": 4, "rho": 0.5',
           '[1, 3], "chances": [0.2, 0.8], "length": 3, "rho": 1', {REFUTED: 2}, "3 to 6 different values"),
+    Wrong("chances that do not sum to 1", "a2.7", "[0.25, 0.5, 0.25]", "[0.25, 0.5, 0.3]", {REFUTED: 2}, "sum to 1.05"),
+    Wrong("a chance that is too small", "a2.7", "[0.25, 0.5, 0.25]", "[0.48, 0.5, 0.02]", {REFUTED: 2},
+          "the smallest chance is 0.02"),
+    Wrong("a value of 0", "a2.7", "[1, 2, 4]", "[0, 2, 4]", {REFUTED: 2}, "the smallest value is 0"),
     Wrong("x below all values", "a2.7", '"x": 2', '"x": 0.5', {REFUTED: 2}, "x lies in the middle"),
     Wrong("a bound that holds", "a2.7", '"rho": 0.5', '"rho": 1', {REFUTED: 2}, "or more"),
     Wrong("rho outside its range", "a2.7", '"rho": 0.5', '"rho": 0.25', {REFUTED: 2}, "1 / length < rho"),
