@@ -116,8 +116,11 @@ def test_no_message_carries_an_input_that_is_not_shown(tmp_path):
     assert record["earned"] == 0
 
 
-def test_a_cache_that_lives_in_a_global_is_found(tmp_path):
-    """The state alone must do: the process forgets everything between two steps."""
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_cache_that_lives_in_a_global_is_found(tmp_path, monkeypatch, forgets):
+    """The state alone must do: the process forgets everything between two steps. Else this would have all points."""
+    if not forgets:
+        monkeypatch.setattr(Session, "forget", lambda self: None)
     solved = matrix.solved("a8")["a8-2-answer"]
     name = assignment_of("a8").tasks[1].answer
     cheat = solved.replace(f"def {name}(", "def _honest(") + f'''
@@ -127,13 +130,13 @@ def {name}(state, q, k, v, *more):
     number = state.get("n", len(KEPT))
     out, new = _honest(KEPT.get(number, {{}}), q, k, v, *more)
     KEPT[number] = new
-    size = sum(x.numel() for x in new.values() if isinstance(x, torch.Tensor))
-    return out, {{"n": number, "x": torch.zeros(size, dtype=torch.float64)}}
+    size = sum(x.nbytes for x in new.values() if isinstance(x, torch.Tensor))
+    return out, {{"n": number, "x": torch.zeros(size, dtype=torch.uint8)}}
 '''
     record = grade(tmp_path, cheat, "a8", "a8.2")
     task = next(task for task in record["tasks"] if task["id"] == "a8.2")
     lost = [finding["name"] for finding in task["findings"] if finding["earned"] < finding["points"]]
-    assert any("byte" in name for name in lost), record
+    assert any("byte" in name for name in lost) == forgets, record
 
 
 def test_nothing_active_is_shown_to_the_teacher(tmp_path):
