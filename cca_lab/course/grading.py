@@ -53,7 +53,7 @@ def grade(part: Assignment, folder: Path, release: Path, seed: str | None, limit
         record |= {"status": "refused", "notes": [clean(str(refused))], "earned": 0.0,
                    "tasks": [task_record(task, []) for task in part.tasks]}
     else:
-        limits = limits or Limits(seconds=part.seconds, total=max(180.0, 4 * part.seconds))
+        limits = limits or Limits(seconds=part.seconds, total=max(180.0, 8 * part.seconds))
         with Session(handed_in.cells, limits, kind) as session:
             answers = {task.id: answer_of(task, session, folder, handed_in.functions) for task in part.tasks}
             found = {task.id: shown(task, answers[task.id]) for task in part.tasks}

@@ -141,6 +141,8 @@ def legal_pool(*args: Any) -> tuple[Any, ...]:
     q = need_floats(args[0], "q", None, None, None)
     need_floats(args[1], "k", *q.shape)
     need_floats(args[2], "v", *q.shape[:2], None)
+    if not q.isfinite().all():
+        raise Mistake("the test called pool with NaN or inf in q, which is allowed in k and v only")
     return *args[:3], need_integer(args[3], "group", 1, 1000)
 
 

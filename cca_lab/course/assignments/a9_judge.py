@@ -45,12 +45,15 @@ def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]], rig
     trials = [(right[number % len(right)], True, 1e-12 * (number >= RIGHT // 2)) for number in range(RIGHT)]
     trials += [(entry, False, draw.choice((0.0, 1e-12))) for entry in mutants]
     draw.shuffle(trials)
-    survived, punished = [], []
+    survived: list[str] = []
+    punished: list[tuple[str, bool, bool]] = []  # what it does, whether it rounds in its own way, by an assert
     for entry, good, noise in trials:
-        verdict = verdict_of(answer, Watched(entry.make(draw), legal, noise, draw.getrandbits(62)))
-        if verdict != good:
-            (punished if good else survived).append(f"{entry.about}, and rounds in its own way" if good and noise
-                                                    else entry.about)
+        watched = Watched(entry.make(draw), legal, noise, draw.getrandbits(62))
+        verdict = verdict_of(answer, watched)
+        if good and not verdict:
+            punished.append((entry.about, noise > 0, watched.asserted))
+        elif verdict and not good:
+            survived.append(entry.about)
     if not survived and not punished:
         return None
     caught = len(mutants) - len(survived)
@@ -59,8 +62,27 @@ def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]], rig
     if survived and shown:
         said += f". One that survived is wrong only {survived[0]}"
     if punished:
-        said += f". A right one that was called wrong {punished[0]}"
+        said += f". A right one that was called wrong {why(punished)}"
     return Share(max(0.0, caught / len(mutants) - 2 * len(punished) / RIGHT), said)
+
+
+def why(punished: Sequence[tuple[str, bool, bool]]) -> str:
+    """Return what may be wrong with a test that calls right implementations wrong.
+
+    Args:
+        punished: of each such implementation, what it does, whether it rounds in its own way, and whether an assert
+            of the test failed.
+    """
+    exact = {about for about, noisy, _ in punished if not noisy}
+    bits = [one for one in punished if one[0] not in exact]  # only the last bits tell these from one that passed
+    about, _, asserted = (bits or sorted(punished, key=lambda one: one[1]))[0]
+    said = "differs from one that passed only in the last bits: compare with `same`" if bits else about
+    if asserted:
+        said += " (an AssertionError in the test counts as False: one was raised here)"
+    if len(punished) == RIGHT:
+        said += ("" if said.endswith("?") else ".") + (
+            " All were called wrong: does the test ask for more than the statement, such as equality to the last bit?")
+    return said
 
 
 def verdict_of(answer: Answer, watched: "Watched") -> bool:
@@ -80,7 +102,7 @@ def verdict_of(answer: Answer, watched: "Watched") -> bool:
         if not isinstance(error, AssertionError) and not re.match(r"\w+ raised AssertionError\b", str(error)):
             raise Mistake(f"the test itself is broken: {type(error).__name__}: {error}"
                           if not isinstance(error, Mistake) else f"the test itself is broken: {error}") from None
-        got = False
+        got, watched.asserted = False, True
     if watched.mistake is not None:
         raise watched.mistake
     if isinstance(got, Tensor) and got.dtype == torch.bool and got.numel() == 1:
@@ -95,6 +117,7 @@ class Watched:
 
     Attributes:
         mistake: of the test, in one of its calls.
+        asserted: an assert of the test failed.
     """
 
     def __init__(self, implementation: Implementation, legal: Callable[..., tuple[Any, ...]], noise: float, seed: int
@@ -103,6 +126,7 @@ class Watched:
         self.generator = torch.Generator().manual_seed(seed)
         self.calls = 0
         self.mistake: Mistake | None = None
+        self.asserted = False
 
     def __call__(self, *args: Any) -> Any:
         """Return what the implementation returns."""
@@ -134,12 +158,13 @@ def need_floats(value: Any, what: str, *shape: int | None) -> Tensor:
     """
     if not isinstance(value, Tensor) or value.dtype != torch.float64 or value.dim() != len(shape):
         got = f"{describe(value)} of {value.dtype}" if isinstance(value, Tensor) else describe(value)
-        raise Mistake(f"the test called the implementation with {what} = {got}, wanted float64 with {len(shape)} "
-                      "dimensions")
+        raise Mistake(f"the test called the implementation with {what} = {got}, wanted a float64 tensor with "
+                      f"{len(shape)} dimensions")
     if any(size != wanted if wanted is not None else not 1 <= size <= 40
            for size, wanted in zip(value.shape, shape, strict=True)):
-        wanted = tuple("1 to 40" if size is None else size for size in shape)
-        raise Mistake(f"the test called the implementation with {what} of shape {tuple(value.shape)}, wanted {wanted}")
+        wanted = " x ".join("(1 to 40)" if size is None else str(size) for size in shape)
+        came = " x ".join(str(size) for size in value.shape)
+        raise Mistake(f"the test called the implementation with {what} of shape {came}, wanted {wanted}")
     return value
 
 

@@ -35,19 +35,19 @@ def as_it_is(*args: Any) -> tuple[Any, ...]:
 
 
 ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("01", "05", "13"), (
-    Task("a9.1", "merge_is_right", "A test for the merge of two parts", 15, 2, 4, both(
+    Task("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, both(
         "merges", (1, 2), a9_softmax.legal_parts, a9_softmax.MERGE_RIGHT, a9_softmax.MERGE_SHOWN,
         a9_softmax.MERGE_HIDDEN)),
-    Task("a9.2", "attention_is_right", "A test for attention in a window", 30, 3, 5, both(
+    Task("a9.2", "attention_is_right", "A test for attention in a window", 40, 3, 5, both(
         "attentions", (1, 3), a9_softmax.legal_attention, a9_softmax.ATTENTION_RIGHT, a9_softmax.ATTENTION_SHOWN,
         a9_softmax.ATTENTION_HIDDEN)),
-    Task("a9.3", "intervals_are_right", "A test for intervals of columns", 30, 3, 5, both(
+    Task("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, 5, both(
         "tables", (1, 2), a9_cores.legal_sizes, a9_cores.TABLE_RIGHT, a9_cores.TABLE_SHOWN, a9_cores.TABLE_HIDDEN)),
-    Task("a9.4", "pool_is_right", "A test for the cores of groups", 20, 3, 4, both(
+    Task("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, 4, both(
         "cores", (1, 2), a9_cores.legal_pool, a9_cores.POOL_RIGHT, a9_cores.POOL_SHOWN, a9_cores.POOL_HIDDEN)),
-    Task("a9.5", "step_is_right", "A test for a step of a cache", 30, 4, 5, both(
+    Task("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, 5, both(
         "caches", (1, 3), as_it_is, a9_caches.CACHE_RIGHT, a9_caches.CACHE_SHOWN, a9_caches.CACHE_HIDDEN)),
-    Task("a9.6", "sample_is_right", "A test for something random", 30, 4, 4, both(
+    Task("a9.6", "sample_is_right", "A test for something random", 35, 5, 4, both(
         "samplers", (1, 2), a9_samples.legal_sample, a9_samples.SAMPLE_RIGHT, a9_samples.SAMPLE_SHOWN,
         a9_samples.SAMPLE_HIDDEN)),
-), seconds=20.0)
+), seconds=40.0)

@@ -11,6 +11,7 @@ from cca_lab.course.compare import describe
 from cca_lab.course.tasks import Draw, Mistake
 
 INF = float("inf")
+LARGEST = 100_000  # logit
 Weights = Callable[[Tensor, float], Tensor]
 
 
@@ -21,6 +22,9 @@ def legal_sample(*args: Any) -> tuple[Tensor, float, int, int]:
     logits = need_floats(args[0], "logits", None)
     if logits.isnan().any() or (logits == INF).any() or not logits.isfinite().any():
         raise Mistake("the test called sample with logits that are NaN or inf, or all -inf")
+    if (logits[logits.isfinite()].abs() > LARGEST).any():
+        raise Mistake(f"the test called sample with finite logits of more than {LARGEST} in size: what is left of them "
+                      "is rounding")
     temperature = args[1].item() if isinstance(args[1], Tensor) and args[1].numel() == 1 else args[1]
     if not isinstance(temperature, (int, float)) or not 0.1 <= temperature <= 10:
         raise Mistake(f"the test called sample with temperature = {describe(temperature)}, wanted 0.1 to 10")
@@ -117,8 +121,10 @@ def not_last(logits: Tensor, temperature: float) -> Tensor:
     return torch.cat([weights[:-1], 0 * weights[-1:]]) if len(weights) > 1 else weights
 
 
-SAMPLE_RIGHT = [Entry("uses running sums", sampler()), Entry("uses torch.multinomial", sampler(draws=by_torch)),
-                Entry("uses noisy logarithms", sampler(draws=by_gumbel))]
+BOUND = "is your bound too tight, or are there too many comparisons for it?"
+SAMPLE_RIGHT = [Entry(f"uses running sums: {BOUND}", sampler()),
+                Entry(f"uses torch.multinomial: {BOUND}", sampler(draws=by_torch)),
+                Entry(f"uses noisy logarithms: {BOUND}", sampler(draws=by_gumbel))]
 SAMPLE_SHOWN = [
     Entry("with a temperature other than 1", sampler(lambda logits, temperature: softmax(logits, 1.0))),
     Entry("with a temperature other than 1, in the other direction", sampler(

@@ -2,7 +2,7 @@
 
 Nothing is trained here. The checkpoint is the shipped `gpt2-mini-cca` with its channels in another order: the same
 function, which recovers about as much with groups of 12 as a model that was trained with them, in weights that the
-checker does not take for the shipped ones.
+checker does not take for the shipped ones. The check of behaviour does see that; here it lets this one order pass.
 """
 
 import atexit
@@ -54,6 +54,18 @@ def reordered(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+def _but_the_stand_in(checkpoint: models.Checkpoint,
+                      real: Callable[[models.Checkpoint], None] = models.check_behaviour) -> None:
+    """Check the behaviour of all models but of the stand-in for a trained one."""
+    name = "transformer.wte.weight"
+    if not (checkpoint.base == "gpt2-mini" and torch.allclose(
+            checkpoint.weights[name], reordered(weights_of("gpt2-mini-cca"))[name], atol=1e-3)):
+        real(checkpoint)
+
+
+models.check_behaviour = _but_the_stand_in
+
+
 def noisy(weights: dict[str, Tensor], share: float) -> dict[str, Tensor]:
     """Return weights with noise of a share of their size."""
     generator = torch.Generator().manual_seed(1)
@@ -84,6 +96,8 @@ SOURCES: dict[str, Callable[[], dict[str, Tensor]]] = {
     "hardly trained": lambda: noisy(weights_of("gpt2-mini"), 1e-6),
     "shipped": lambda: weights_of("gpt2-mini-cca"),
     "shipped with noise": lambda: noisy(weights_of("gpt2-mini-cca"), 1e-4),
+    "shipped with more noise": lambda: noisy(weights_of("gpt2-mini-cca"), 0.03),
+    "shipped in another order": lambda: reordered(reordered(weights_of("gpt2-mini-cca"))),
     "in half precision": lambda: {name: tensor.half() for name, tensor
                                   in reordered(weights_of("gpt2-mini-cca")).items()},
     "of OPT": lambda: weights_of("opt-mini"),
@@ -172,7 +186,11 @@ REPORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "another seed's rows": lambda report: report.update(data_seed=DATA_SEED + 1),
     "the other model": lambda report: report.update(checkpoint="seed 1"),
     "control with CCA": lambda report: report["losses"]["control"].update(report["losses"]["swapped"], text=2.7),
-    "long numbers": lambda report: report["losses"]["seed 0"].update(text=report["losses"]["seed 0"]["text"] + 1e-9),
+    "another text": lambda report: report.update(text="another"),
+    "no steps": lambda report: report.pop("steps"),
+    "the swap's row as full": lambda report: report["losses"].update(full=report["losses"]["swapped"]),
+    "long numbers": lambda report: report["losses"]["seed 0"].update(text=report["losses"]["seed 0"]["text"] + 1e-9)
+    or report.update(steps=300.0),
 }
 for _name, _function in REPORTS.items():
     CHANGES[_name] = lambda home, function=_function: edit(home / "report.json", function)
@@ -230,6 +248,12 @@ WRONG = [
           {ALONE: 2}, "groups begin at the padding"),
     Wrong("1 / sqrt(D) whatever arrives", "a10.1", "dim**-0.5 if scaling is None else scaling", "dim**-0.5",
           {ONCE: 1}, "whatever the model"),
+    Wrong("a scale of 0 is taken for none", "a10.1", "dim**-0.5 if scaling is None else scaling",
+          "scaling or dim**-0.5", {ONCE: 1}, "whatever the model"),
+    Wrong("padding behind reaches attend", "a10.1",
+          "out[row, :, at] = attend(query[row][:, at], key[row][:, at], value[row][:, at], scale)",
+          "to = at.int().cummax(0).values.bool(); out[row, :, to] = attend(query[row][:, to], key[row][:, to], "
+          "value[row][:, to], scale); out[row, :, ~at] = 0", {ALONE: 2}, "no padding may reach it"),
     Wrong("1 / sqrt(D) twice", "a10.1", "attend(query[row][:, at],", "attend(query[row][:, at] * dim**-0.5,",
           {ONCE: 1}, "on top of it"),
     Wrong("heads and tokens are not exchanged", "a10.1", "return out.transpose(1, 2)", "return out",
@@ -252,6 +276,9 @@ WRONG = [
     Wrong("nothing but noise was trained", "a10.4", "", files("hardly trained"), NO_MODEL, "earn all points"),
     Wrong("the shipped model", "a10.4", "", files("shipped"), NO_MODEL, "which the package ships"),
     Wrong("the shipped model with noise", "a10.4", "", files("shipped with noise"), NO_MODEL, "or nearly"),
+    Wrong("the shipped model with 3 % noise", "a10.4", "", files("shipped with more noise"), NO_MODEL, "shipped"),
+    Wrong("the shipped model in another basis", "a10.4", "", files("shipped in another order"), NO_MODEL,
+          "behaves like"),
     Wrong("weights of the other family", "a10.4", "", files("of OPT"), NO_MODEL, "another model"),
     Wrong("weights that are not finite", "a10.4", "", files("with a number that is none"), NO_MODEL, "not finite"),
     Wrong("weights of another shape", "a10.4", "", files("with another shape"), NO_MODEL, "(1024, 128)"),
@@ -262,7 +289,11 @@ WRONG = [
     Wrong("trained with groups of 8", "a10.4", "", files("groups of 8"), NO_MODEL, "'group': 8"),
     Wrong("a report that is cut off", "a10.5", "", files("cut report"), {ROWS: 2, OWN: 2, SHARES: 2}, "is no JSON"),
     Wrong("a loss that is no number", "a10.5", "", files("NaN"), {ROWS: 2, OWN: 2, SHARES: 2}, "NaN"),
-    Wrong("one seed only", "a10.5", "", files("no second seed"), {ROWS: 2, OWN: 2, SHARES: 2}, "'seed 1', 'text'"),
+    Wrong("one seed only", "a10.5", "", files("no second seed"), {SHARES: 2}, "'seed 1', 'text'"),
+    Wrong("another text", "a10.5", "", files("another text"), {ROWS: 2, OWN: 2, SHARES: 2}, "the text differs"),
+    Wrong("no steps", "a10.5", "", files("no steps"), {SHARES: 2}, "'steps' is missing"),
+    Wrong("the row of the swap as full", "a10.5", "", files("the swap's row as full"), {ROWS: 2, SHARES: 2},
+          "in place"),
     Wrong("one seed twice", "a10.5", "", files("one seed twice"), {SHARES: 2}, "are the same"),
     Wrong("shares in percent", "a10.5", "", files("percent"), {SHARES: 2}, "not in percent"),
     Wrong("rows of another seed", "a10.5", "", files("another seed's rows"), {ROWS: 2, OWN: 2, SHARES: 2},
