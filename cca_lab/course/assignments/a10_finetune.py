@@ -41,14 +41,17 @@ def by_text(q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, scale: float, 
     return out.transpose(1, 2)
 
 
-def attend_on(heads: int, dim: int) -> Callable[..., Tensor]:
-    """Return the attention that an adapter is given: it refuses what is no single text without padding."""
+def attend_on(heads: int, dim: int, counts: list[int]) -> Callable[..., Tensor]:
+    """Return the attention that an adapter is given; it notes in `counts` how many tokens it gets each time."""
     def attend(q: Any, k: Any, v: Any, scale: Any) -> Tensor:
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[0] != heads or x.shape[2] != dim or not x.shape[1]:
                 raise Mistake(f"attend got {name} = {describe(x)}, wanted ({heads} heads, tokens of one text, {dim})")
         if not q.shape == k.shape == v.shape:
             raise Mistake(f"attend got {q.shape[1]} queries, {k.shape[1]} keys, {v.shape[1]} values, wanted as many")
+        if q.shape[1] > 1000:  # far more than any text here: the scores would fill the memory
+            raise Mistake(f"attend got {q.shape[1]} tokens, wanted those of one text, at most 1000")
+        counts.append(q.shape[1])
         return pooled(q, k, v, need_number(scale, "the scale that attend got"))
 
     return attend
@@ -72,21 +75,26 @@ def alone(answer: Answer, draw: Draw) -> None:
         k, v = draw.normal(batch, kv, length, 1), draw.normal(batch, kv, length, 1)
         real = None if batch == 1 else real_tokens(draw, batch, length)
         with case(f"{batch} texts of {length} tokens, {heads} query heads, {kv} key heads"):
-            wanted = by_text(q, k, v, real, 1.0)
-            need_close(answer(q, k, v, real, 1.0, attend_on(heads, 1)), wanted, "the output", causes={
+            wanted, counts = by_text(q, k, v, real, 1.0), []
+            need_close(answer(q, k, v, real, 1.0, attend_on(heads, 1, counts)), wanted, "the output", causes={
                 "groups begin at the padding": by_text(q, k, v, None, 1.0),
                 "heads and tokens are not exchanged": wanted.transpose(1, 2),
                 "neighbouring query heads read different key heads": by_text(q, k, v, real, 1.0, "tile")})
+            texts = [length] if real is None else [count for count in real.sum(1).tolist() if count]
+            if sorted(counts) != sorted(texts):
+                raise Mistake(f"attend got texts of {sorted(counts)} tokens, wanted {sorted(texts)}, each once: no "
+                              "padding may reach it, and it is not called for a row without a text")
 
 
 def scaled_once(answer: Answer, draw: Draw) -> None:
     """The scale that arrives is used, and 1 / sqrt(D) only if none does."""
-    for dim, scaling in ((4, 1.0), (4, None), (9, None), (16, 0.3)):
+    for dim, scaling in ((4, 1.0), (4, None), (9, None), (16, 0.3), (4, 0.0)):
         q, k, v = (draw.normal(2, 2, 7, dim) for _ in range(3))
         with case(f"head dimension {dim}, scaling {scaling}"):
             usual = dim**-0.5
             scale = usual if scaling is None else scaling
-            need_close(answer(q, k, v, None, scaling, attend_on(2, dim)), by_text(q, k, v, None, scale), "the output",
+            got = answer(q, k, v, None, scaling, attend_on(2, dim, []))
+            need_close(got, by_text(q, k, v, None, scale), "the output",
                        causes={"1 / sqrt(D) is used whatever the model asks for, or on top of it": by_text(
                                    q, k, v, None, usual),
                                "1 / sqrt(D) is used twice": by_text(q, k, v, None, scale * usual),

@@ -96,7 +96,6 @@ SOURCES: dict[str, Callable[[], dict[str, Tensor]]] = {
     "hardly trained": lambda: noisy(weights_of("gpt2-mini"), 1e-6),
     "shipped": lambda: weights_of("gpt2-mini-cca"),
     "shipped with noise": lambda: noisy(weights_of("gpt2-mini-cca"), 1e-4),
-    "shipped with more noise": lambda: noisy(weights_of("gpt2-mini-cca"), 0.03),
     "shipped in another order": lambda: reordered(reordered(weights_of("gpt2-mini-cca"))),
     "in half precision": lambda: {name: tensor.half() for name, tensor
                                   in reordered(weights_of("gpt2-mini-cca")).items()},
@@ -276,7 +275,6 @@ WRONG = [
     Wrong("nothing but noise was trained", "a10.4", "", files("hardly trained"), NO_MODEL, "earn all points"),
     Wrong("the shipped model", "a10.4", "", files("shipped"), NO_MODEL, "which the package ships"),
     Wrong("the shipped model with noise", "a10.4", "", files("shipped with noise"), NO_MODEL, "or nearly"),
-    Wrong("the shipped model with 3 % noise", "a10.4", "", files("shipped with more noise"), NO_MODEL, "shipped"),
     Wrong("the shipped model in another basis", "a10.4", "", files("shipped in another order"), NO_MODEL,
           "behaves like"),
     Wrong("weights of the other family", "a10.4", "", files("of OPT"), NO_MODEL, "another model"),
