@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cca_lab import paths
+from cca_lab.course.registry import assignment_of
 from tests.course import matrix
 
 RIGHT, WRONG = ([entry for entry in entries if entry[0] in matrix.HERE] for entries in matrix.entries())
@@ -35,6 +36,8 @@ def test_a_wrong_answer_loses_what_it_should(part, wrong):
 @pytest.mark.parametrize("part", matrix.HERE)
 def test_there_are_enough_of_both(part):
     assert sum(of == part for of, _ in RIGHT) >= 2 and sum(of == part for of, _ in WRONG) >= 8
+    checked = {prop.name for task in assignment_of(part).tasks for prop in task.properties}
+    assert checked == {name for of, wrong in WRONG if of == part for name in wrong.lost}, "a property that nothing fails"
 
 
 @pytest.mark.skipif(matrix.INTERPRETED or not find_spec("triton"), reason="no Triton here, or this is that process")

@@ -71,6 +71,8 @@ def blocked(q, table, load, tile, scale):
 ]
 
 WRONG = [
+    Wrong("the sink is forgotten by hand", "a5.1", '"most raw tokens": 5', '"most raw tokens": 4',
+          {"the numbers of the example": 0.5}, "most raw tokens"),
     Wrong("the window starts one token early", "a5.2", "start = torch.minimum(sinks + group * cores, row + 1)",
           "start = torch.minimum((sinks + group * cores - 1).clamp(min=0), row + 1)", {ONCE: 2, WINDOW: 2}, "2 times"),
     Wrong("the row itself is left out", "a5.2", "raw + row + 1], dim", "raw + torch.maximum(row, start)], dim",
