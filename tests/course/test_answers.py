@@ -37,7 +37,7 @@ def test_a_wrong_answer_loses_what_it_should(part, wrong):
 def test_there_are_enough_of_both(part):
     assert sum(of == part for of, _ in RIGHT) >= 2 and sum(of == part for of, _ in WRONG) >= 8
     checked = {prop.name for task in assignment_of(part).tasks for prop in task.properties}
-    assert checked == {name for of, wrong in WRONG if of == part for name in wrong.lost}, "a property that nothing fails"
+    assert checked == {name for of, wrong in WRONG if of == part for name in wrong.lost}, "nothing fails it"
 
 
 @pytest.mark.skipif(matrix.INTERPRETED or not find_spec("triton"), reason="no Triton here, or this is that process")

@@ -162,13 +162,13 @@ def tiles_large(answer: Answer, draw: Draw) -> None:
             need_equal(answer(*size), tiles(*size), "tiles")
 
 
-ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attention in Triton", ("01", "05", "07"), (
+ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attention in Triton", ("01", "05", "06", "07"), (
     Task("a7.1", "by_hand", "Which program touches what", 10, 1, 3, (
         Property("the numbers of the launch", 2, by_hand),)),
     Task("a7.2", "scaled_sum", "A ragged sum", 20, 2, 4, (
         Property("the sum, and nothing behind it", 1, sum_right),
         Property("each program does the blocks that are its own", 1, sum_owner))),
-    Task("a7.3", "softmax_rows", "Softmax of rows, wherever they stand", 25, 3, 4, (
+    Task("a7.3", "softmax_rows", "Softmax of rows, wherever they stand", 20, 3, 4, (
         Property("the softmax of the visible columns, and nothing behind it", 1, rows.softmax_right),
         Property("any offset and strides", 1, rows.softmax_strides),
         Property("scores of 10000, and rows that see nothing", 1, rows.softmax_hard))),
@@ -176,17 +176,17 @@ ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attentio
         Property("cores of one head", 1, rows.pool_right),
         Property("batches, and query heads that share a key head", 1, rows.pool_heads),
         Property("NaN of other groups stays there", 1, rows.pool_nan))),
-    Task("a7.5", "lse_rows", "A kernel with three mistakes", 15, 2, 4, (
+    Task("a7.5", "lse_rows", "A kernel with three mistakes", 10, 2, 4, (
         Property("a tile that is not full", 1, lse_tail),
         Property("several tiles", 1, lse_tiles),
         Property("all of it, far from 0", 1, lse_all, hidden=True))),
-    Task("a7.6", "attention", "Attention over intervals", 45, 5, 5, (
+    Task("a7.6", "attention", "Attention over intervals", 60, 5, 5, (
         Property("one head and one interval equal one matrix", 2, attention.right),
         Property("several intervals, some empty", 1, attention.intervals),
         Property("shared key heads and a soft cap", 1, attention.heads),
         Property("scores near 10000 do no harm", 1, attention.large),
         Property("what no row reads or is stays untouched", 1, attention.trap, hidden=True))),
-    Task("a7.7", "tiles_read", "How many tiles", 20, 3, 3, (
+    Task("a7.7", "tiles_read", "How many tiles", 15, 3, 3, (
         Property("equal to counting", 1, tiles_small),
         Property("right for two billion tokens", 1, tiles_large, hidden=True))),
     Task("a7.8", "not_told", "What the interpreter does not tell", 15, 2, 4, (), read=2),
