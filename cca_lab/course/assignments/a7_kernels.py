@@ -162,7 +162,8 @@ def tiles_large(answer: Answer, draw: Draw) -> None:
             need_equal(answer(*size), tiles(*size), "tiles")
 
 
-ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attention in Triton", ("01", "05", "06", "07"), (
+ASSIGNMENT = Assignment("a7", "kernels", "Kernels: pooling and interval attention in Triton",
+                        ("01", "05", "06", "07"), (
     Task("a7.1", "by_hand", "Which program touches what", 10, 1, 3, (
         Property("the numbers of the launch", 2, by_hand),)),
     Task("a7.2", "scaled_sum", "A ragged sum", 20, 2, 4, (
