@@ -155,7 +155,8 @@ class Session:
                 value = answered(reply, functions or [])
                 self._send(wire.pack({"value": value}, number=number), begun + seconds)
         except TimeoutError:
-            raise Ended(f"took longer than {seconds:g} seconds: does a loop never end, or run to a number read from beside a tensor?") from None
+            raise Ended(f"took longer than {seconds:g} seconds: does a loop never end, or run to a number read from "
+                        "beside a tensor?") from None
         except (OSError, EOFError):
             raise Ended("ended the process: out of memory, an exit, or a crash?") from None
         except ValueError as error:
