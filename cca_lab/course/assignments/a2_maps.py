@@ -44,12 +44,12 @@ def counted(drawn: Tensor, mass: tuple[int, int], sinks: int) -> Tensor:
 
 
 def exact_map(draw: Draw, length: int, empty: bool = False) -> Tensor:
-    """Return such a map with row sums of 128, so that all its sums are exact; or token 0 alone has every second row."""
+    """Return such a map with row sums of 64, so that all its sums are exact; or token 0 alone has every second row."""
     drawn = draw.integers(0, 5, length, length).tril()
     drawn.diagonal().add_(1)
     if empty:
         drawn[::2, 1:] = 0
-    drawn[:, 0] += 128 - drawn.sum(dim=-1)
+    drawn[:, 0] += 64 - drawn.sum(dim=-1)
     return drawn
 
 

@@ -206,7 +206,7 @@ WRONG = [
     Wrong("the factor is forgotten", "a7.2", "x + factor * y", "x + y", {SUM: 1}, "not multiplied by the factor"),
     Wrong("padding of 0 instead of -inf", "a7.3", 'other=float("-inf")', "other=0.0", {SEEN: 1, STRIDES: 1, HARD: 1},
           "scores of 0"),
-    Wrong("no maximum", "a7.3", "tl.exp(scores - top)", "tl.exp(scores)", {HARD: 1}, "its maximum subtracted"),
+    Wrong("no maximum", "a7.3", "tl.exp(scores - top)", "tl.exp(scores)", {HARD: 1}, "its maximum not subtracted"),
     Wrong("a row of length 0 is NaN", "a7.3", "tl.where(length > 0, tl.max(scores, 0), 0.0)", "tl.max(scores, 0)",
           {HARD: 1}, "nan"),
     Wrong("the whole tile is stored", "a7.3", ", mask=column < columns)", ")", {SEEN: 1, STRIDES: 1, HARD: 1},
