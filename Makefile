@@ -16,15 +16,16 @@ VENV = .venv
 BIN = $(VENV)/bin
 LIMITS = $${FROM:+--from "$$FROM"} $${ONLY:+--only "$$ONLY"}
 
-.PHONY: help venv walkthrough quick test lab course release doctor notebooks clean
+.PHONY: help venv walkthrough quick test lab course site release doctor notebooks clean
 
 help:
 	@echo "make walkthrough   run the notebooks in order; results in build/walkthrough/index.html"
 	@echo "                   FROM=05 starts at a notebook, ONLY=05 runs one"
 	@echo "make quick         ruff, mypy and the quick tests, in less than two minutes; stops at the first failure"
 	@echo "make test          the same, then the other tests, notebooks included"
-	@echo "make lab           open JupyterLab on the notebooks"
+	@echo "make lab           open JupyterLab on notebooks/mine: the notebooks to work in"
 	@echo "make course        what the course is, and the commands for students and teachers"
+	@echo "make site          the notebooks, ledger, course and documents as a site in build/site"
 	@echo "make doctor        check the installation"
 	@echo "make venv          only make .venv with the pinned packages; the others do it as needed"
 	@echo "make notebooks     run the notebooks in place, to commit their outputs (maintainers)"
@@ -55,7 +56,8 @@ test: quick
 	@$(BIN)/python -m pytest $(SHARED) -m slow
 
 lab: $(VENV)/.installed
-	@$(BIN)/jupyter lab notebooks
+	@$(BIN)/cca-lab notebooks --student notebooks/mine
+	@$(BIN)/jupyter lab notebooks/mine
 
 course: $(VENV)/.installed
 	@echo "Ten assignments. Students open lab/release/; teachers read lab/README.md."
@@ -64,6 +66,9 @@ course: $(VENV)/.installed
 	@echo "  $(BIN)/python -m pytest lab -m a5_2                check one task of lab/adapters.py, without Jupyter"
 	@echo "  $(BIN)/cca-lab course grade lab/submitted          grade a class: marks and pages in lab/marks"
 	@echo "  $(BIN)/cca-lab course solutions                    hints and solutions, folded, in lab/solutions"
+
+site: $(VENV)/.installed
+	@$(BIN)/cca-lab site
 
 release: $(VENV)/.installed
 	@$(BIN)/cca-lab course release --adapters

@@ -5,10 +5,14 @@ from importlib.util import find_spec
 # Names as they are imported; pyproject.toml has the versions.
 EXTRAS = {
     "models": ("accelerate", "safetensors", "tokenizers", "transformers"),
-    "notebooks": ("IPython", "ipykernel", "ipywidgets", "jinja2", "jupyter_client", "jupyterlab", "latex2mathml",
-                  "matplotlib", "nbclient", "nbconvert", "nbformat", "pygments", "seaborn"),
+    "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2", "jupyter_client", "jupyterlab",
+                  "latex2mathml", "matplotlib", "nbclient", "nbconvert", "nbformat", "pygments", "seaborn",
+                  "traitlets"),
     "course": ("nbgrader",),
+    "smollm2": ("gguf",),
+    "proofs": ("flint", "z3"),
 }
+DISTRIBUTIONS = {"flint": "python-flint", "z3": "z3-solver"}  # where pip's name is another than Python's
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
 
 
@@ -26,9 +30,14 @@ def need(*packages: str) -> None:
             raise ModuleNotFoundError(f"{package}: is not installed; {install(EXTRA_OF[package])}", name=package)
 
 
-def advice(missing: str | None) -> str | None:
+def missing(extra: str) -> list[str]:
+    """Return the packages of an extra that are not installed, by the names that pip knows."""
+    return [DISTRIBUTIONS.get(package, package) for package in EXTRAS[extra] if find_spec(package) is None]
+
+
+def advice(module: str | None) -> str | None:
     """Return how to install a module that was not found, such as "nbformat.v4"; None if no extra contains it."""
-    extra = EXTRA_OF.get((missing or "").partition(".")[0])
+    extra = EXTRA_OF.get((module or "").partition(".")[0])
     return extra and install(extra)
 
 

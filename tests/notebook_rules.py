@@ -55,6 +55,50 @@ def _run_through(notebook: NotebookNode) -> list[str]:
     return breaks
 
 
+def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
+    """List what is missing in a notebook in which the reader works: guesses, turns, minutes, a table at the end.
+
+    Args:
+        notebook: as committed.
+        number: the beginning of its name, such as "05".
+    """
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    asked, told, turns = (re.findall(rf'\b{call}\("([^"]+)"', "\n".join(code)) for call in (
+        "predict", "reveal", "your_turn"))
+    breaks = []
+    if len(asked) < 3 or asked != list(dict.fromkeys(asked)) or sorted(asked) != sorted(told):
+        breaks.append(f"guesses {asked} are told {told}; wanted three or more, each asked and told once")
+    if any(rest.lstrip()[:4] != "...," for source in code for rest in re.split(r'\bpredict\("[^"]+",', source)[1:]):
+        breaks.append("a guess is filled in")
+    if not 2 <= len(turns) <= 4 or len(set(turns)) < len(turns):
+        breaks.append(f"turns {turns}, wanted two to four")
+    if set(turns) & set(asked) or not all(name.startswith(f"{number}.") for name in (*asked, *turns)):
+        breaks.append(f"ids {asked} and {turns}, wanted different ones that begin with {number}.")
+    if sum(output.get("text", "").count(": done") for cell in notebook.cells if cell.cell_type == "code"
+           for output in cell.outputs) < len(turns):
+        breaks.append("a turn that is not done in the committed notebook")
+    headings = re.findall(r"^## \d+ .*", "\n".join(cell.source for cell in notebook.cells
+                                                  if cell.cell_type == "markdown"), flags=re.MULTILINE)
+    breaks += [f"no minutes in {line!r}" for line in headings if not re.search(r"\(\d+ min\)$", line)]
+    if not any(cell.source.startswith("## You can now") for cell in notebook.cells) or "my_work()" not in code[-1]:
+        breaks.append("no section 'You can now', or no my_work() in the last cell")
+    breaks += _table_of_answers(notebook)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}) and not output.metadata.get("image/png", {}).get("alt"):
+                breaks.append("a picture without alt text")
+    return breaks
+
+
+def _table_of_answers(notebook: NotebookNode) -> list[str]:
+    """List what is wrong with the tag of the table at the end: it repeats answers, so it is as loose as the loosest."""
+    tags = {call: {tag for cell in notebook.cells if cell.cell_type == "code" and call in cell.source
+                   for tag in cell.metadata.get("tags", [])} for call in ("reveal(", "my_work()")}
+    loosest = next((tag for tag in ("volatile", "trained") if tag in tags["reveal("]), None)
+    missing = loosest and loosest not in tags["my_work()"]
+    return [f"my_work() repeats {loosest} answers without that tag"] if missing else []
+
+
 def _outputs(notebook: NotebookNode) -> list[str]:
     breaks = []
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

@@ -11,7 +11,7 @@ from cca_lab.attention.fused import installed
 from cca_lab.paths import repository
 
 FILES = ("test_interval.py", "test_pooling.py", "test_decode.py", "test_vertical_slash.py", "test_mechanisms.py",
-         "test_caches.py", "test_lessons.py")
+         "test_caches.py", "test_lessons.py", "test_bounds.py")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels run on the GPU, in tests/kernels itself")

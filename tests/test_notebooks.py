@@ -9,13 +9,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_output
+from nbformat.v4 import new_markdown_cell, new_output
 
 from cca_lab import paths
 from cca_lab.walkthrough.comparison import compare_notebooks, compare_text
 from cca_lab.walkthrough.execution import execute
 from cca_lab.walkthrough.refresh import tidy
-from tests.notebook_rules import MOST_IMAGE_BYTES, rule_breaks
+from tests.notebook_rules import MOST_IMAGE_BYTES, reader_breaks, rule_breaks
 from tests.small_notebooks import notebook, printed
 
 NOTEBOOKS = sorted(paths.notebooks_folder().glob("*.ipynb"))
@@ -30,6 +30,11 @@ def test_there_are_notebooks_and_their_numbers_order_them():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_well_formed(path: Path):
     assert rule_breaks(nbformat.read(path, as_version=4), path.parent) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_reader_of_a_notebook_works(path: Path):
+    assert reader_breaks(nbformat.read(path, as_version=4), path.stem[:2]) == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -121,6 +126,14 @@ def well_formed():
     return made
 
 
+def test_only_what_is_the_same_on_every_machine_is_kept_of_a_cell():
+    made = notebook("# Title", "1 + 1")
+    made.cells[1].metadata.update({"tags": ["trained"], "execution": {"began": 3}, "collapsed": True})
+    made.cells[0].metadata.update({"tags": [], "jp-MarkdownHeadingCollapsed": True})
+    tidy(made, seconds=3)
+    assert [cell.metadata for cell in made.cells] == [{"jp-MarkdownHeadingCollapsed": True}, {"tags": ["trained"]}]
+
+
 def _shown(**data: str):
     return [new_output("display_data", data={key.replace("_", "/"): value for key, value in data.items()})]
 
@@ -157,4 +170,42 @@ def test_each_rule_notices_what_breaks_it(rule, tmp_path):
     made = well_formed()
     BROKEN_RULES[rule](made)
     breaks = rule_breaks(made, tmp_path)
+    assert len(breaks) == 1 and rule in breaks[0], breaks
+
+
+def read_by_hand():
+    """A committed notebook in which a reader works, as the rules want it."""
+    code = [text for number in (1, 2, 3)
+            for text in (f'predict("07.{number}", ..., "words")', f'reveal("07.{number}", {number})')]
+    made = notebook("# Title", *code, 'your_turn("07.4", one)', 'your_turn("07.5", two)', "my_work()")
+    for cell in made.cells[-3:-1]:
+        cell.outputs = [new_output("stream", text="07.4: done\n")]
+    made.cells[2].metadata.tags = made.cells[-1].metadata.tags = ["trained"]
+    made.cells[1:1] = [new_markdown_cell("## 1 First (3 min)"), new_markdown_cell("## You can now")]
+    return made
+
+
+UNREADABLE = {
+    "guesses": lambda made: made.cells.pop(4),
+    "filled in": lambda made: made.cells[3].update(source='predict("07.1", 5, "words")'),
+    "two to four": lambda made: made.cells.pop(-2),
+    "begin with 07": lambda made: made.cells[-2].update(source='your_turn("08.5", two)'),
+    "not done": lambda made: made.cells[-2].update(outputs=[]),
+    "no minutes": lambda made: made.cells[1].update(source="## 1 First"),
+    "You can now": lambda made: made.cells[2].update(source="## Good bye"),
+    "repeats trained": lambda made: made.cells[-1].metadata.update(tags=[]),
+    "repeats volatile": lambda made: made.cells[6].metadata.update(tags=["volatile"]),
+    "alt text": lambda made: made.cells[4].update(outputs=_shown(image_png="A")),
+}
+
+
+def test_a_notebook_in_which_the_reader_works_breaks_no_rule():
+    assert reader_breaks(read_by_hand(), "07") == []
+
+
+@pytest.mark.parametrize("rule", UNREADABLE)
+def test_each_rule_for_readers_notices_what_breaks_it(rule):
+    made = read_by_hand()
+    UNREADABLE[rule](made)
+    breaks = reader_breaks(made, "07")
     assert len(breaks) == 1 and rule in breaks[0], breaks

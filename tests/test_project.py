@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cca_lab import paths
+from cca_lab import extras, paths
 from tests.conftest import SLOW
 
 ROOT = paths.repository()
@@ -111,7 +111,8 @@ def test_conda_environment_installs_the_same():
 
 
 def test_imports_are_declared():
-    declared = {canonicalize_name(requirement.name) for requirement in requirements("models", "notebooks", "course")}
+    extra = requirements("models", "notebooks", "course", "proofs")
+    declared = {canonicalize_name(requirement.name) for requirement in extra}
     declared |= {"cca-lab"} | ON_REQUEST
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
@@ -120,7 +121,8 @@ def test_imports_are_declared():
             for top in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names):
                 if module.name == "child.py" and module.with_name(f"{top}.py").is_file():
                     continue  # a script, which runs where the package is not there
-                assert canonicalize_name(top) in declared, f"{module.name} imports {top}; name it in pyproject.toml"
+                name = canonicalize_name(extras.DISTRIBUTIONS.get(top, top))
+                assert name in declared, f"{module.name} imports {top}; name it in pyproject.toml"
 
 
 def test_make_alone_explains_every_target():

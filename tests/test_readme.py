@@ -11,8 +11,9 @@ from cca_lab.experiments.readme import MARKED, updated
 from cca_lab.paths import repository
 
 README = (repository() / "README.md").read_text(encoding="utf-8")
-COMMANDS = sorted({line.split("#")[0].strip() for block in re.findall(r"```\n(.*?)```", README, re.DOTALL)
-                   for line in block.splitlines() if line.startswith("cca-lab ")})
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+COMMANDS = sorted({line.split("#")[0].strip() for language, block in BLOCKS
+                   for line in block.splitlines() if not language and line.startswith("cca-lab ")})
 
 
 def test_tables_are_those_of_the_results():

@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cca_lab.cli import course, lab, measure, models, theory
+from cca_lab.cli import course, lab, measure, models, packaged, page, reproduce, site, theory
 from cca_lab.extras import advice
 
 
@@ -25,7 +25,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(name="cca-lab", cls=Commands, no_args_is_help=True, pretty_exceptions_show_locals=False,
                   add_completion=False, help="Long-context attention, from loops to models.")
-for part in (lab.app, models.app, theory.app):
+for part in (lab.app, models.app, packaged.app, page.app, reproduce.app, site.app, theory.app):
     app.add_typer(part)
 for group in (course.course, measure.bench, measure.kernels, theory.experiments):
     app.add_typer(group)

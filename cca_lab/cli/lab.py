@@ -51,13 +51,26 @@ def walkthrough(
     raise typer.Exit(status)
 
 
-@app.command(hidden=True)
-def notebooks(start: Start = None, only: Only = None, folder: Folder = None) -> None:
-    """Run the notebooks in place, to commit their outputs (for maintainers)."""
+@app.command()
+def notebooks(
+    start: Start = None,
+    only: Only = None,
+    folder: Folder = None,
+    student: Annotated[Path | None, out_folder(
+        "Write the notebooks to work in to this folder: without outputs, hints and solutions folded. Files that are "
+        "there stay.")] = None,
+) -> None:
+    """Write the notebooks to work in (`--student`); without it, run the committed ones in place (for maintainers)."""
+    from cca_lab.course.student import build
     from cca_lab.paths import notebooks_folder
     from cca_lab.walkthrough.refresh import refresh
 
     with door():
+        if student is not None:
+            new, left = build(folder or notebooks_folder(), student)
+            typer.echo(f"{student}: {len(new)} notebooks written" + (
+                f", {len(left)} left as they are; delete one to get it anew" if left else ""))
+            return
         status = refresh(folder or notebooks_folder(), start=start, only=only)
     raise typer.Exit(status)
 
@@ -79,9 +92,10 @@ def checksums(write: Annotated[bool, typer.Option("--write", help="Write them ag
 
 @app.command(hidden=True)
 def readme() -> None:
-    """Write the README's tables and figures from data/ (for maintainers)."""
+    """Write the tables, pages and figures of README and docs/ from data/ (for maintainers)."""
     from cca_lab.experiments import readme as tables
     from cca_lab.experiments import readme_figures
+    from cca_lab.reproduce import page, record
 
     with door():
-        typer.echo(f"written: {tables.write()}, {readme_figures.write()}")
+        typer.echo(f"written: {tables.write()}, {readme_figures.write()}, {page.write()}, {record.write()}")

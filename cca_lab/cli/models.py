@@ -9,6 +9,7 @@ from cca_lab.cli.command import App
 from cca_lab.cli.options import (
     FINETUNING,
     READING,
+    Difficulty,
     Group,
     Grow,
     Length,
@@ -21,6 +22,7 @@ from cca_lab.cli.options import (
     Rows,
     Steps,
     Strategy,
+    Task,
     Text,
     TextShare,
     TrialsFile,
@@ -87,6 +89,8 @@ def finetune(
     save_every: Annotated[int, typer.Option(help="Steps between checkpoints; 0 saves at the end only.")] = 50,
     seed: Annotated[int, typer.Option(help="Random seed of the data.")] = 0,
     text: Text = None,
+    task: Task = None,
+    difficulty: Difficulty = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
 ) -> None:
     """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run before it stops."""
@@ -97,7 +101,8 @@ def finetune(
                                 save_every=save_every, grow=grow, precision=precision)
         try:
             run(model, attention, given(attention, option, group=group, window=window), config,
-                Reading(length, rows, text_share, seed), out, text=text, resume=resume)
+                Reading(length, rows, text_share, seed), out, text=text, resume=resume, tasks=task or (),
+                difficulty=difficulty or ())
         except KeyboardInterrupt:
             saved = (out / "state").exists()
             typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",
@@ -115,16 +120,19 @@ def evaluate(
     option: Option = None,
     length: Length = None,
     windows: Annotated[int, typer.Option(help="Number of windows of held-out text.")] = 64,
-    questions: Annotated[int, typer.Option(help="Questions per answer position; rounded up to a multiple of 16.")] = 64,
+    questions: Annotated[int, typer.Option(help="Questions per answer position; rounded up to a multiple of 16, "
+                                                "but not those of --task.")] = 64,
     text: Text = None,
+    task: Task = None,
+    difficulty: Difficulty = None,
     out: ResultFile = None,
 ) -> None:
-    """Measure perplexity and exact match of a model under any attention."""
+    """Measure perplexity and exact match of a model under any attention, and the answers to prompts."""
     from cca_lab.experiments.evaluate import evaluate as run
 
     with door():
         run(model, attention, given(attention, option, group=group, window=window), length=length, windows=windows,
-            questions=questions, text=text, out=out)
+            questions=questions, text=text, out=out, tasks=task or (), difficulty=difficulty or ())
 
 
 @app.command()

@@ -26,6 +26,12 @@ Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALU
                                                   help="Option of the mechanism, such as gamma=0.2; repeatable.")]
 Length = Annotated[int | None, typer.Option(help="Tokens per sequence.",
                                             show_default="the model's context, at most 1024")]
+Task = Annotated[list[str] | None, typer.Option("--task", metavar="NAME|FILE", show_default="none", help=(
+    "Prompts to answer: niah_single, niah_multikey, niah_multivalue, variable_tracking, common_words, frequent_words, "
+    "key_values, or a file of your own questions in JSON lines; repeatable."))]
+Difficulty = Annotated[list[str] | None, typer.Option("--difficulty", metavar="N|NAME=VALUE", show_default="the task's",
+                                                      help="Difficulty of the tasks, such as 8 or chains=2; "
+                                                           "repeatable.")]
 Text = Annotated[str | None, typer.Option(help="Text to read: a file, a folder, or hub:NAME for a data set.",
                                           show_default="Python's standard library")]
 Strategy = Annotated[str, typer.Option(help="Weights to train: full, qkv (W^Q, W^K, W^V), compressor "
@@ -70,9 +76,9 @@ def check_option(param: typer.CallbackParam, value: Path | None) -> Path | None:
         return value if value is None else check_file(value, param.name)
 
 
-def _folder(param: typer.CallbackParam, value: Path) -> Path:
+def _folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
     with door():
-        return check_folder(value, param.name)
+        return value if value is None else check_folder(value, param.name)
 
 
 def out_folder(words: str) -> typer.models.OptionInfo:

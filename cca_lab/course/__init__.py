@@ -4,6 +4,6 @@ from cca_lab.extras import need
 
 need("safetensors")
 
-from cca_lab.course.cell import check, points
+from cca_lab.course.cell import check, points, your_turn
 
-__all__ = ["check", "points"]
+__all__ = ["check", "points", "your_turn"]

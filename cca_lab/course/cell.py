@@ -1,4 +1,4 @@
-"""`check` and `points` in a cell of the student's own notebook: quick, friendly, and trusted by nobody.
+"""`check`, `points` and `your_turn` in a cell of the student's own notebook: quick, friendly, and trusted by nobody.
 
 Marks come from `cca_lab.course.grading`, which runs the submission in a process of its own.
 """
@@ -16,6 +16,7 @@ from cca_lab.course import wire
 from cca_lab.course.marks import Finding, findings
 from cca_lab.course.registry import task_of
 from cca_lab.course.tasks import Answer, Task
+from cca_lab.reader import written
 
 PACKAGE = "cca_lab"
 HERE = Path(__file__).parent
@@ -52,6 +53,37 @@ def check(task_id: str, answer: Answer | str | Path) -> None:
         raise CheckFailed(f"{task_id}: not yet: {'; '.join(wrong)}")
 
 
+def your_turn(task_id: str, answer: Answer) -> None:
+    """Check what the reader of a notebook wrote, and say what is wrong; nothing that is not written yet stops a run.
+
+    Args:
+        task_id: such as "05.2".
+        answer: the function.
+
+    Raises:
+        CheckFailed: if something is wrong.
+        ValueError: if there is no such task, or the answer is no function.
+    """
+    task = task_of(task_id)
+    found = list(findings(task, local(task, answer, note=False)))
+    if any(isinstance(finding.error, NotImplementedError) for finding in found):
+        written(task_id, task.title, None)
+        print(f"{task_id} {task.title}: not written yet; a hint and a solution are folded below")
+        return
+    wrong = [finding for finding in found if not finding.full]
+    written(task_id, task.title, not wrong)
+    lines, before = [f"{task_id} {task.title}{'' if wrong else ': done'}"], ""
+    for finding in found if wrong else ():
+        lines += told("no  " if finding in wrong else "ok  ", finding.property.name, finding.message, before)
+        before = finding.message
+    print("\n".join(lines), flush=True)
+    for finding in wrong:
+        if finding.error is not None:
+            raise finding.error.with_traceback(own(finding.error.__traceback__))
+    if wrong:
+        raise CheckFailed(f"{task_id}: not yet: {'; '.join(finding.property.name for finding in wrong)}")
+
+
 def points(task_id: str, answer: Answer | str | Path) -> float:
     """Return the points of an answer, hidden properties included: the last line of a test cell for nbgrader.
 
@@ -78,16 +110,26 @@ def report(task: Task, found: list[Finding]) -> list[str]:
 
 
 def lines_of(name: str, earned: float, points: float, message: str, before: str = "") -> list[str]:
-    """Return the lines of one property; a message that stood there just before is not repeated."""
+    """Return the lines of one property with its points."""
     sign = "ok  " if earned >= points else "part" if earned else "no  "
-    head = f"  {sign} {name} ({earned:g} of {points:g})"
+    return told(sign, f"{name} ({earned:g} of {points:g})", message, before)
+
+
+def told(sign: str, what: str, message: str, before: str = "") -> list[str]:
+    """Return the line of a property, and its message below; "the same" for one that stood there just before."""
+    head = f"  {sign} {what}"
     if message and message == before:
         return [f"{head}: the same"]
     return [head, *textwrap.wrap(message, 100, initial_indent=" " * 7, subsequent_indent=" " * 7)]
 
 
-def local(task: Task, answer: Answer | str | Path) -> Answer:
+def local(task: Task, answer: Answer | str | Path, *, note: bool = True) -> Answer:
     """Return the answer, called with copies and returning a copy, as in another process.
+
+    Args:
+        task: of the answer.
+        answer: a function, or the folder that the task asks for.
+        note: say if the function uses this package, which is not there when marks are given.
 
     Raises:
         ValueError: if it is not what the task asks for.
@@ -99,7 +141,7 @@ def local(task: Task, answer: Answer | str | Path) -> Answer:
         return lambda: folder
     if not callable(answer):
         raise ValueError(f"answer: got {type(answer).__name__}, wanted the function {task.answer} of {task.id}")
-    if used := of_the_package(answer):
+    if note and (used := of_the_package(answer)):
         print(f"Note: {task.answer} uses {', '.join(used)}, and `{PACKAGE}` is not there when marks are given.")
     function: Callable[..., Any] = answer
 

@@ -4,7 +4,7 @@
 so that it names the mistake itself: `causes={"the window starts one token early": wrong_intervals}`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -15,9 +15,11 @@ from cca_lab.course.tasks import Mistake
 
 # Relative to the largest wanted value: far above rounding in any order of the sums, far below a real mistake.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
+NOT_FINITE = "is it 0/0, -inf - (-inf) of a row that has seen nothing yet, or an exp without the maximum subtracted?"
 
 
-def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: str = "float") -> Tensor:
+def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: str = "float", *,
+                why: str = NOT_FINITE) -> Tensor:
     """Return `got` if it is a tensor of this shape and kind, and finite.
 
     Args:
@@ -25,6 +27,7 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
         shape: wanted.
         what: its name in messages.
         kind: "float", "int" or "bool".
+        why: where a number that is not finite usually comes from, for the message.
 
     Raises:
         Mistake: naming what came and what was wanted.
@@ -38,13 +41,13 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {kind}s")
     if kind == "float" and not got.isfinite().all():
         place = first(~got.isfinite())
-        raise Mistake(f"{what}{list(place)} is {got[place].item()}: is it 0/0, -inf - (-inf) of a row that has seen "
-                      "nothing yet, or an exp without the maximum subtracted?")
+        raise Mistake(f"{what}{list(place) if place else ''} is {got[place].item()}: {why}")
     return got
 
 
 def need_close(got: Any, wanted: Tensor, what: str = "the result", *, tolerance: float | None = None,
-               causes: Mapping[str, Any] | None = None) -> Tensor:
+               causes: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None, why: str = NOT_FINITE
+               ) -> Tensor:
     """Return `got` if it is close to a floating tensor; arguments as for `need_tensor`.
 
     Args:
@@ -53,19 +56,20 @@ def need_close(got: Any, wanted: Tensor, what: str = "the result", *, tolerance:
         what: its name in messages.
         tolerance: largest difference, relative to the largest wanted value (at least 1); by default `TOLERANCE` of
             the dtype that came or was wanted, whichever is coarser.
-        causes: see the module.
+        causes: see the module; where they take long, a function that returns them, called if the result is wrong.
+        why: as for `need_tensor`.
 
     Raises:
         Mistake: naming the first wrong entry.
     """
-    got = need_tensor(got, wanted.shape, what)
+    got = need_tensor(got, wanted.shape, what, why=why)
     if got.dtype not in (torch.float64, torch.float32, wanted.dtype):
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {wanted.dtype}")
     bound = tolerance if tolerance is not None else max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype])
     wrong = too_far(got, wanted, bound)
     if not wrong.any():
         return got
-    for cause, other in (causes or {}).items():
+    for cause, other in ((causes() if callable(causes) else causes) or {}).items():
         if isinstance(other, Tensor) and other.shape == got.shape and not too_far(got, other, bound).any():
             raise Mistake(f"{show(got, wanted, wrong, what)}. This is what comes out when {cause}")
     raise Mistake(show(got, wanted, wrong, what))

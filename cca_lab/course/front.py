@@ -30,8 +30,9 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
         True if everything that is shown is right.
 
     Raises:
-        ValueError: if the file is no work of this course.
+        ValueError: if the file is no work of this course, or on Windows.
     """
+    need_posix()
     if not path.is_file():
         raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or adapters.py")
     if path.name == submission.ADAPTERS:
@@ -54,6 +55,13 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
         whole &= record["status"] == "graded" and all(finding["earned"] >= finding["points"]
                                                       for task in record["tasks"] for finding in task["findings"])
     return whole
+
+
+def need_posix() -> None:
+    """Raise ValueError where a submission cannot run in a process with limits."""
+    if os.name != "posix":
+        raise ValueError(f"system: got {os.name}, wanted Linux or macOS (on Windows, its Linux subsystem); the cells "
+                         "of a notebook and `pytest lab` check everywhere")
 
 
 def assignment_in(path: Path) -> Assignment:
@@ -117,7 +125,11 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
 
     Returns:
         True if no grading failed for a reason of ours.
+
+    Raises:
+        ValueError: if there is nothing to grade, or on Windows.
     """
+    need_posix()
     if only:
         only = assignment_of(only).name
     for _, part, _ in (entries := grading.submissions(submitted, only)):

@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from cca_lab.course.tasks import Answer, Assignment, Mistake, Task, clean
 from cca_lab.outputs import replacing
 
 Record = dict[str, Any]
+PACKAGE = Path(__file__).parents[1]
 SEED = ".seed"  # in the folder of marks
 NOTES = 20  # of one submission
 
@@ -145,7 +146,7 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
         "failed" and is graded again the next time.
     """
     seed = secret(out)
-    version = hashlib.sha256("".join(sources()).encode()).hexdigest()
+    version = fingerprint()
 
     def one(student: str, part: Assignment, place: Path) -> Record:
         release = course / "release" / part.name / f"{part.name}.ipynb"
@@ -191,7 +192,10 @@ def read_record(path: Path) -> Record | None:
         return None
 
 
-def sources() -> Iterator[str]:
-    """Yield the sources of the course, by which records know that they are old."""
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        yield path.read_text(encoding="utf-8")
+def fingerprint() -> str:
+    """Return a hash of the whole package, by which records know that they are old: checks use other parts of it too."""
+    total = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        about = path.relative_to(PACKAGE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()
+        total.update("\n".join(about).encode())
+    return total.hexdigest()

@@ -68,16 +68,18 @@ def solutions(source: NotebookNode, part: Assignment) -> NotebookNode:
     for cell in released(source).cells:
         found.append(cell)
         if cell.cell_type == "code" and cell.id.endswith("-answer"):
-            hint, code = solution_of(originals[cell.id].source)
-            folded = ""
-            if hint:
-                folded += f"<details><summary>A hint</summary>\n\n{hint}\n\n</details>\n\n"
-            folded += f"<details><summary>A solution</summary>\n\n```python\n{code}\n```\n\n</details>"
-            found.append(nbformat.v4.new_markdown_cell(folded, id=f"{cell.id}-folded"))
+            found.append(nbformat.v4.new_markdown_cell(folded(originals[cell.id].source), id=f"{cell.id}-folded"))
     notebook = nbformat.v4.new_notebook(cells=found, metadata=source.metadata)
     for cell in notebook.cells:
         cell.metadata.pop("nbgrader", None)
     return notebook
+
+
+def folded(source: str) -> str:
+    """Return the Markdown of a solved cell's hint, if it has one, and of its solution, both folded."""
+    hint, code = solution_of(source)
+    shown = f"<details><summary>A hint</summary>\n\n{hint}\n\n</details>\n\n" if hint else ""
+    return shown + f"<details><summary>A solution</summary>\n\n```python\n{code}\n```\n\n</details>"
 
 
 def solution_of(source: str) -> tuple[str, str]:

@@ -75,8 +75,10 @@ class Session:
             functions.append(function)
             return len(functions) - 1
 
+        request = packed({"call": name, "args": list(args)},
+                         f"the arguments of {name}, with what it returned before, cannot be sent", number)
         try:
-            reply = self._talk({"call": name, "args": list(args)}, self.limits.seconds, functions, number)
+            reply = self._talk(request, self.limits.seconds, functions, number)
         except Ended as ended:
             self.stop()
             self._stopped[name] = f"{name} {ended}"
@@ -93,7 +95,12 @@ class Session:
             for cell in list(self.cells):
                 self._in_time()
                 try:
-                    reply = self._talk({"name": cell[0], "source": cell[1]}, self.limits.seconds)
+                    request = packed({"name": cell[0], "source": cell[1]}, "the cell cannot be sent")
+                    reply = self._talk(request, self.limits.seconds)
+                except Mistake as mistake:
+                    self.errors[cell[0]] = str(mistake)
+                    self.cells.remove(cell)
+                    continue
                 except Ended as ended:
                     self.errors[cell[0]] = f"the cell {ended}"
                     self.cells.remove(cell)
@@ -125,7 +132,7 @@ class Session:
                 env=ENVIRONMENT | {"HOME": str(self._scratch), "TMPDIR": str(self._scratch)})
             theirs.close()
             try:
-                self._talk({"name": "start", "source": ""}, STARTING)
+                self._talk(wire.pack({"name": "start", "source": ""}), STARTING)
             except Ended as ended:
                 self.stop()
                 said.seek(0)
@@ -141,19 +148,20 @@ class Session:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._process = self._link = self._scratch = None
 
-    def _talk(self, request: dict[str, Any], seconds: float, functions: list[Callable[..., Any]] | None = None,
-              number: Callable[[Callable[..., Any]], int] | None = None) -> Any:
-        """Send a request and return the reply; answer callbacks meanwhile."""
+    def _talk(self, request: bytes, seconds: float, functions: list[Callable[..., Any]] | None = None,
+              number: wire.Number | None = None) -> Any:
+        """Send a request and return the reply; answer callbacks meanwhile. After a Mistake, the child waits for one."""
         begun = time.monotonic()
         seconds = min(seconds, max(1.0, self.limits.total - self.used)) if seconds != STARTING else seconds
         try:
-            self._send(wire.pack(request, number=number), begun + seconds)
+            self._send(request, begun + seconds)
             while True:
                 reply = self._receive(begun + seconds)
                 if not (isinstance(reply, dict) and "callback" in reply):
                     return reply
-                value = answered(reply, functions or [])
-                self._send(wire.pack({"value": value}, number=number), begun + seconds)
+                value = {"value": answered(reply, functions or [])}
+                answer = packed(value, "a function that it was given returned what cannot be sent", number)
+                self._send(answer, begun + seconds)
         except TimeoutError:
             raise Ended(f"took longer than {seconds:g} seconds: does a loop never end, or run to a number read from "
                         "beside a tensor?") from None
@@ -201,6 +209,14 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     except (ProcessLookupError, PermissionError):
         process.kill()
     process.wait()
+
+
+def packed(message: dict[str, Any], wrong: str, number: wire.Number | None = None) -> bytes:
+    """Return a message as bytes; a Mistake that begins with `wrong` if it is too large, or holds what none can hold."""
+    try:
+        return wire.pack(message, number=number)
+    except (TypeError, ValueError) as error:
+        raise Mistake(f"{wrong}: {error}") from None
 
 
 def answered(reply: dict[str, Any], functions: list[Callable[..., Any]]) -> Any:

@@ -15,15 +15,16 @@ from torch import Tensor
 LIMIT = 64 * 2**20  # bytes of one message
 TEXT = 8 * 2**20  # of these, of all that is no tensor
 DEPTH = 20
+Number = Callable[[Callable[..., Any]], int]  # gives a function a number, by which the other side calls it
 
 
-def pack(value: Any, *, number: Callable[[Callable[..., Any]], int] | None = None) -> bytes:
+def pack(value: Any, *, number: Number | None = None) -> bytes:
     """Return a value as bytes.
 
     Args:
         value: None, truth values, numbers, strings, tensors (or arrays of numpy, which become tensors), and lists,
             tuples and dicts of these.
-        number: gives a function a number, by which the other side calls it; without it, functions are refused.
+        number: for functions; without it, they are refused.
 
     Raises:
         TypeError: naming a type that cannot be sent.
@@ -57,7 +58,7 @@ def pack(value: Any, *, number: Callable[[Callable[..., Any]], int] | None = Non
 
     text = json.dumps(tree(value)).encode()
     if len(text) > TEXT or sum(tensor.nbytes for tensor in tensors.values()) > LIMIT // 2:
-        raise TypeError("more than 32 MiB")
+        raise TypeError(f"more than {TEXT // 2**20} MiB of numbers and text, or {LIMIT // 2**21} MiB of tensors")
     return len(text).to_bytes(8, "big") + text + (save(tensors) if tensors else b"")
 
 

@@ -1,15 +1,18 @@
 """`cca-lab evaluate`: perplexity and exact match of a checkpoint under any attention."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 from transformers import PreTrainedModel
 
+from cca_lab.experiments.answers import measure_tasks, note_left_out, print_answers, tasks_for
 from cca_lab.mechanisms import Mechanism
 from cca_lab.models import attention_of, load_pretrained
-from cca_lab.models.evaluate import OFFSETS, POSITIONS, Estimate, exact_match, perplexity
+from cca_lab.models.evaluate import OFFSETS, POSITIONS, Estimate, bootstrap_mean, exact_match, window_losses
 from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
 from cca_lab.ranges import check_sizes
@@ -42,13 +45,24 @@ class Evaluation:
     windows: int = 64
     questions: int = 64
 
-    def measure(self, model: PreTrainedModel) -> dict:
-        """Return the perplexity and the exact match by position, as JSON values."""
-        found = {"perplexity": asdict(perplexity(model, self.stream, length=self.length, windows=self.windows))}
+    def losses(self, model: PreTrainedModel) -> np.ndarray:
+        """Return the mean loss of each window of text, (windows,) in nats."""
+        return window_losses(model, self.stream, length=self.length, windows=self.windows)
+
+    def measure(self, model: PreTrainedModel, losses: np.ndarray | None = None) -> dict:
+        """Return the perplexity and the exact match by position, as JSON values; `losses` if they are known already."""
+        losses = self.losses(model) if losses is None else losses
+        found = {"perplexity": asdict(bootstrap_mean(losses, np.exp))}
         for kind, task in zip(KINDS, self.tasks if self.questions else (), strict=False):
             matches = exact_match(model, task, length=self.length, text=self.stream, questions=self.questions)
-            found[kind] = matches.as_json() | {"documents": task.documents_in(self.length - OFFSETS + 1)}
+            found[kind] = matches.as_json() | {"documents": task.documents_in(self.length - OFFSETS + 1),
+                                               "hits": matches.packed()}
         return found
+
+    def by_length(self, model: PreTrainedModel, lengths: Sequence[int]) -> dict:
+        """Return exact match at other lengths, over documents of varied lengths, as JSON values."""
+        return {str(length): exact_match(model, self.tasks[-1], length=length, text=self.stream,
+                                         questions=self.questions).as_json() for length in lengths}
 
 
 def context_of(model: PreTrainedModel) -> int:
@@ -111,20 +125,30 @@ def _share(estimate: dict) -> str:
 
 
 def evaluate(model_name: str, attention: str | None, options: dict, *, length: int | None = None,
-             windows: int = 64, questions: int = 64, text: str | None = None, out: Path | None = None) -> dict:
-    """Load a model, measure it, print the table and write the JSON if requested; return the measurement."""
+             windows: int = 64, questions: int = 64, text: str | None = None, out: Path | None = None,
+             tasks: Sequence[str] = (), difficulty: Sequence[str] = ()) -> dict:
+    """Load a model, measure it, print the table and write the JSON if requested; return the measurement.
+
+    `tasks` and `difficulty` are those of `chosen_tasks`; their scores are the entry "tasks", by task.
+    """
     quiet()
+    asked = tasks_for(tasks, difficulty, questions, out)
     model, tokenizer = load_pretrained(model_name, attention, **options)
     corpus = load_corpus(text)
     evaluation = make_evaluation(model, tokenizer, corpus, length=length, windows=windows, questions=questions)
     model.to(device())
     mechanism = attention_of(model)
     note_full(mechanism, evaluation.length)
+    note_left_out(corpus)
+    answers = measure_tasks(model, tokenizer, asked, length=evaluation.length, questions=questions)
     found = evaluation.measure(model)
     result = {"model": Path(model_name).name, "attention": mechanism.name, "options": mechanism.options(),
               "length": evaluation.length, "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
               "questions": evaluation.questions, "device": device_name(), **found}
+    result |= {"tasks": {name: own.as_json() for name, own in answers.items()}} if answers else {}
     if out is not None:
         write_json(out, result)
     print_evaluations({str(mechanism): found}, f"{result['model']}, {evaluation.length} tokens, {corpus.name}")
+    if answers:
+        print_answers(answers, f"{result['model']}, {mechanism}, prompts of {evaluation.length} tokens")
     return result

@@ -1,12 +1,14 @@
 """`cca-lab finetune`: swap the attention of a model, and train the model on text and questions."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from transformers import PreTrainedModel
 
+from cca_lab.experiments.answers import note_left_out, note_too_long
 from cca_lab.experiments.evaluate import context_of, note_full, question_tasks
 from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.finetune import Finetuner
@@ -18,15 +20,26 @@ from cca_lab.reporting.progress import training_progress
 from cca_lab.reporting.report import machine as machine_facts
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture
+from cca_lab.tasks.packed import PackedExamples
+from cca_lab.tasks.prompts import AnyTask, chosen_tasks
 
 MOST_TOKENS = 2**24  # per step
+SHIFTED = 8  # examples of a task leave at least this part of a row to the text that may stand before them
 
 
-def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Corpus) -> Mixture:
+def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Corpus,
+                tasks: Sequence[AnyTask] = ()) -> Mixture:
     """Return the training data of a run; text alone if the tokenizer does not have the names as single tokens.
 
+    Args:
+        reading: lengths, rows and shares.
+        model: its context limits the length.
+        tokenizer: the model's own.
+        corpus: the text.
+        tasks: asked in place of the built-in questions, with equal shares of the question rows.
+
     Raises:
-        ValueError: for a length over the model's context or over that of the text.
+        ValueError: for a length over the model's context or over that of the text, or too short for a task.
     """
     context = context_of(model)
     length = min(context, 1024) if reading.length is None else reading.length
@@ -35,19 +48,22 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
     if not 64 <= length <= min(context, len(stream)):
         raise ValueError(f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's "
                          "context, and the text there is); give another length")
-    tasks = question_tasks(tokenizer)[: 1 + reading.varied]
-    return Mixture(stream, tasks, length, reading.rows, reading.text_share, reading.seed,
-                   min(reading.shift, length - 1))
+    shift = min(reading.shift, length // SHIFTED if tasks else length - 1)
+    kinds = tuple(PackedExamples(task, tokenizer, length - shift) for task in tasks) or \
+        question_tasks(tokenizer)[: 1 + reading.varied]
+    return Mixture(stream, kinds, length, reading.rows, reading.text_share, reading.seed, shift)
 
 
 def finetune(model_name: str, attention: str, options: dict, config: FinetuneConfig, reading: Reading,
-             out: Path, *, text: str | None = None, resume: bool = False) -> list[dict]:
+             out: Path, *, text: str | None = None, resume: bool = False, tasks: Sequence[str] = (),
+             difficulty: Sequence[str] = ()) -> list[dict]:
     """Load a model, swap its attention, train and save it; return the records of the steps taken.
 
-    Dropout on attention weights is disabled, as pooled attention does not support it.
+    Dropout on attention weights is disabled, as pooled attention does not support it. `tasks` and `difficulty` are
+    those of `chosen_tasks`, and replace the built-in questions.
 
     Raises:
-        ValueError: if `out` is a model's folder, or holds a saved run and `resume` is False.
+        ValueError: if `out` is a model's folder, or holds a saved run and `resume` is False, or for a wrong task.
     """
     quiet()
     logging.getLogger("accelerate").setLevel(logging.ERROR)  # its warning about tied weights is expected
@@ -55,18 +71,24 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
         raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
     if (out / "state").exists() and not resume:
         raise ValueError(f"out: {out} holds a run already; continue it with --resume, or choose another folder")
+    asked = chosen_tasks(tasks, difficulty)
     torch.manual_seed(reading.seed)
     model, tokenizer = load_pretrained(model_name)
     disable_attention_dropout(model)
     swap_attention(model, attention, **options)
-    finetuner = Finetuner(model, mixture_for(reading, model, tokenizer, load_corpus(text)), config, out, tokenizer)
+    corpus = load_corpus(text)
+    mixture = mixture_for(reading, model, tokenizer, corpus, asked)
+    finetuner = Finetuner(model, mixture, config, out, tokenizer)
     if resume:
         finetuner.resume()
     elif finetuner.accelerator.is_main_process:
         (out / "log.jsonl").unlink(missing_ok=True)  # of a run that stopped before its first checkpoint
     if finetuner.accelerator.is_main_process:
         Console(stderr=True).print(work_ahead(finetuner), highlight=False)
-        note_full(attention_of(model), finetuner.mixture.length)
+        note_full(attention_of(model), mixture.length)
+        note_left_out(corpus)
+        for task in asked:
+            note_too_long(task, tokenizer, mixture.length - mixture.shift)
     records = run_with_progress(finetuner, f"finetuning {Path(model_name).name}, {attention}, {config.strategy}")
     if finetuner.accelerator.is_main_process:
         if not records:

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
-from cca_lab.experiments.recover import spoken
+from cca_lab.experiments.recover import label, spoken
 from cca_lab.experiments.summary import COLUMNS, summaries
 from cca_lab.paths import models_folder, repository, results_folder
 
@@ -139,8 +140,37 @@ def compare() -> str:
                                    f"head, {found['questions']} questions a place; {found['device']}.\n")
 
 
+def lengths() -> str:
+    """Return the table of SmolLM2's perplexity by the length of the context."""
+    found = _read(results_folder() / "lengths-smollm2.json")
+    ends = found["buckets"]
+    rows = []
+    for name, row in found["rows"].items():
+        title = spoken(label(row["attention"], {})) if row["swapped"] else name
+        marked = "" if row["swapped"] is False or "every row" in row["causal_scope"] else " *"
+        rows.append([title + marked, *(f"{one['value']:.1f}" for one in row["perplexity"])])
+    machine = found["rows"]["full"]["machine"]
+    return _table(["attention", *(f"{low} to {high}" for low, high in pairwise(ends))], rows) + (
+        f"\n{found['model']}, {found['windows']} windows of {found['length']} tokens, {found['entries']} entries a KV "
+        f"head if a cache can be sized; {machine['cpu']}, torch {machine['torch']}. * chooses from the whole text.\n")
+
+
+def needles() -> str:
+    """Return the table of the answers that SmolLM2 finds at each depth, over all lengths."""
+    rows, found = [], {}
+    for path in sorted(results_folder().glob("needles-smollm2*.json"), key=lambda path: path.stem):
+        found = _read(path)
+        by_depth = [[cell["exact"] for cell in found["cells"] if cell["depth"] == depth] for depth in found["depths"]]
+        rows.append([found["model"], *(f"{sum(one['value'] * one['samples'] for one in cells):.0f} of "
+                                       f"{sum(one['samples'] for one in cells)}" for cells in by_depth)])
+    return _table(["model", *(f"at {_percent(depth)}" for depth in found["depths"])], rows) + (
+        f"\n{found['task']}, prompts of {', '.join(map(str, found['lengths']))} tokens, {found['samples']} for each "
+        f"length and depth; {found['machine']['cpu']}.\n")
+
+
 TABLES = {"models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
-          "decode": decode, "model": model}
+          "decode": decode, "model": model, "lengths": lengths,
+          "needles": needles}
 
 
 def updated(text: str) -> str:

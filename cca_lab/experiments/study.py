@@ -4,7 +4,8 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -14,14 +15,15 @@ import torch
 from cca_lab.experiments.evaluate import make_evaluation
 from cca_lab.experiments.finetune import mixture_for, run_with_progress
 from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
-from cca_lab.models.evaluate import bootstrap_mean, window_losses
+from cca_lab.models.evaluate import bootstrap_mean
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.loading import quiet
 from cca_lab.recipe import Diverged, FinetuneConfig, Reading
-from cca_lab.reporting.report import device, machine, write_json
+from cca_lab.reporting.report import command_line, device, machine, write_json
 from cca_lab.tasks.corpus import load_corpus
 
 LAST = 20  # last steps over which the training losses are averaged
+CURVE = 10  # steps averaged in a point of the training curve
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,19 @@ class Trial:
         options: options of the mechanism.
         config: hyperparameters; the strategy "none" measures the swapped model.
         reading: the training data.
+        lengths: other lengths at which exact match is measured, too.
     """
 
     attention: str
     options: dict = field(default_factory=dict)
     config: FinetuneConfig = FinetuneConfig(strategy="none")
     reading: Reading = Reading()
+    lengths: tuple[int, ...] = ()
+
+    def as_json(self) -> dict:
+        """Return the trial as JSON values; without `lengths` where there are none."""
+        found = json.loads(json.dumps(asdict(self)))
+        return found if self.lengths else {key: value for key, value in found.items() if key != "lengths"}
 
 
 class Study:
@@ -63,7 +72,7 @@ class Study:
         disable_attention_dropout(self.base).to(device())
         self.evaluation = make_evaluation(self.base, self.tokenizer, self.corpus, length=length, windows=windows,
                                           questions=questions)
-        self.base_losses = self._losses(self.base)
+        self.base_losses = self.evaluation.losses(self.base)
         settings = {"model": Path(model_name).name, "weights": fingerprint(self.base),
                     "length": self.evaluation.length, "windows": windows, "questions": self.evaluation.questions,
                     "corpus": {"name": self.corpus.name, "fingerprint": self.corpus.fingerprint}}
@@ -83,7 +92,7 @@ class Study:
             Diverged: if a training run diverged.
         """
         rows = self.result["trials"]
-        wanted = {name: json.loads(json.dumps(asdict(trial))) for name, trial in trials.items()}
+        wanted = {name: trial.as_json() for name, trial in trials.items()}
         for name, asked in wanted.items():
             if rows.get(name, {}).get("trial", asked) != asked:
                 raise ValueError(f"out: {self.out} holds {name!r} trained otherwise; give the same options, or name "
@@ -94,7 +103,7 @@ class Study:
             found = self.measure(trial, f"{number}/{len(trials)} {name}")
             if not math.isfinite(found["perplexity"]["value"]):
                 raise Diverged(f"{name}: the perplexity is {found['perplexity']['value']}; lower the learning rate")
-            rows[name] = {"trial": wanted[name], **found}
+            rows[name] = {"trial": wanted[name], "command": command_line(), "machine": machine(), **found}
             write_json(self.out, self.result)
         return {name: rows[name] for name in trials}
 
@@ -109,27 +118,37 @@ class Study:
 
     def measure(self, trial: Trial, title: str) -> dict:
         """Run a trial, and return its measurements as JSON values."""
+        start = time.process_time()
         model, records = self.train(trial, title)
-        losses = self._losses(model)
-        found = self.evaluation.measure(model)
+        cpu = time.process_time() - start
+        losses = self.evaluation.losses(model)
+        found = self.evaluation.measure(model, losses)
+        found |= {"by_length": self.evaluation.by_length(model, trial.lengths)} if trial.lengths else {}
         found["perplexity_ratio"] = asdict(self._ratio(losses))
+        found["losses"] = losses.round(5).tolist()
         if trial.attention != "full" and records:  # the same weights show how much of the loss is due to the mechanism
-            found["read_in_full"] = asdict(self._ratio(self._losses(swap_attention(model, "full"))))
+            found["read_in_full"] = asdict(self._ratio(self.evaluation.losses(swap_attention(model, "full"))))
         if records:
             found["seconds"] = round(records[-1]["seconds"], 1)
+            found["cpu_seconds"] = round(cpu, 1)  # of all threads, the loading of the data included
             found["last_losses"] = {}
             for kind in ("text_loss", "task_loss"):
                 seen = [record[kind] for record in records[-LAST:] if record.get(kind) is not None]
                 found["last_losses"] |= {kind: float(np.mean(seen))} if seen else {}
+            found["curve"] = _curve([record["text_loss"] for record in records])
         return found
-
-    def _losses(self, model: torch.nn.Module) -> np.ndarray:
-        evaluation = self.evaluation
-        return window_losses(model, evaluation.stream, length=evaluation.length, windows=evaluation.windows)
 
     def _ratio(self, losses: np.ndarray):
         """Return the perplexity over the base model's, paired window by window."""
         return bootstrap_mean(losses - self.base_losses, np.exp)
+
+
+def _curve(losses: Sequence[float | None]) -> list[float]:
+    """Return the mean of each `CURVE` steps' text losses, nats per token; empty without text."""
+    if None in losses:
+        return []
+    parts = [losses[start : start + CURVE] for start in range(0, len(losses), CURVE)]
+    return [round(float(np.mean(part)), 4) for part in parts]
 
 
 def read_study(out: Path) -> dict | None:

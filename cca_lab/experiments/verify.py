@@ -2,39 +2,51 @@
 
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cca_lab.extras import install, missing
 from cca_lab.paths import in_clone
 from cca_lab.reporting.progress import training_progress
-from cca_lab.theory import ledger
+from cca_lab.theory import ledger, quotes
 from cca_lab.theory.claim import Claim, Verdict
-from cca_lab.theory.pages import strength
+from cca_lab.theory.pages import strength, tally
 
-COLOURS = {Verdict.HOLDS: "green", Verdict.HOLDS_IF: "yellow", Verdict.DEPENDS: "yellow", Verdict.FALSE: "red"}
+COLOURS = {Verdict.HOLDS: "green", Verdict.HOLDS_IF: "yellow", Verdict.DEPENDS: "yellow",
+           Verdict.INCONSISTENT: "red", Verdict.FALSE: "red"}
 NARROWEST = 160  # columns; in less, the table of eight facts per claim is not readable
 
 
-def verify(ids: Sequence[str] = (), *, explain: bool = False) -> list[str]:
+def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | None = None) -> list[str]:
     """Check claims, print the findings, and write the clone's ledger if all claims were checked and agree.
 
     Args:
         ids: ids of the claims to check; empty for all.
         explain: print each claim in full, with its proof.
+        papers: folder of the papers' texts, to look each quotation up; None for not.
 
     Returns:
-        The ids whose findings contradict the published verdict.
+        The ids whose findings contradict the published verdict, and the problems of the quotations.
 
     Raises:
-        ValueError: for an unknown id.
+        ValueError: for an unknown id, or a folder without the texts.
+        ModuleNotFoundError: if a proving program is not installed.
     """
     claims = ledger.select(ids)
-    with training_progress("claims", len(claims)) as report:
-        records = ledger.run(claims, report)
     console = _console(explain)
+    misquoted = quotes.all_problems(claims, quotes.read(papers)) if papers else []
+    for problem in misquoted:
+        console.print(problem, style="bold red", highlight=False, markup=False)
+    without = missing("proofs") if any(claim.machine for claim in claims) else []
+    if without:
+        console.print(f"{' and '.join(without)} are not installed, so what they prove was not proved again, and "
+                      f"nothing is written; {install('proofs')}", highlight=False, markup=False)
+    with training_progress("claims", len(claims)) as report:
+        records = ledger.run(claims, report, prove=not without)
     if explain:
         for claim, found in zip(claims, records, strict=True):
             console.print(explained(claim, found), soft_wrap=True)
@@ -42,49 +54,59 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False) -> list[str]:
         console.print(table(records))
     console.print(summary(records), highlight=False)
     failed = ledger.failures(records)
-    if not ids and not failed and in_clone():
-        for path in ledger.write(records):
-            console.print(f"written: {path.name}", highlight=False)
-    return failed
+    if not ids and not failed and not misquoted and not without and in_clone():
+        written = ledger.write(records) + ([ledger.write_found(claims)] if papers else [])
+        console.print(f"written: {len(written)} files, from {written[0].name} to {written[-1].name}", highlight=False)
+    return failed + misquoted
 
 
 def table(records: list[dict[str, Any]]) -> Table:
     """Return the findings as a table, one row per claim."""
     shown = Table(show_lines=True, expand=True)
     shown.add_column("id", no_wrap=True)
-    for title, ratio in {"paper, place": 2, "claim": 4, "verdict": 2, "seen": 5, "corrected": 4, "check": 2}.items():
+    for title, ratio in {"paper, place": 2, "claim, as we read it": 4, "verdict": 2, "seen": 5, "what holds": 4,
+                         "stands on": 2}.items():
         shown.add_column(title, ratio=ratio)
     for found in records:
         verdict = Text(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
-        if not found["agrees"]:
+        if found["contradictions"]:
             verdict.append("\nthe check disagrees", style="bold red")
-        shown.add_row(found["id"], Text(f"{found['paper']}, {found['place']}"), Text(found["statement"]), verdict,
+        shown.add_row(found["id"], Text(f"{found['paper']}, {found['place']}"), Text(found["reading"]), verdict,
                       Text(found["evidence"]), Text(found["repair"] or "-"), strength(found))
     return shown
 
 
 def explained(claim: Claim, found: dict[str, Any]) -> Text:
-    """Return one claim in full: statement, verdict, evidence, repair, proof, and the function that checks it."""
+    """Return one claim in full: its words, our reading, verdict, evidence, repair, proof, and what checks it."""
     name = getattr(claim.check, "func", claim.check)  # a partial's function
-    facts = [("claim", found["statement"]), ("seen", found["evidence"]), ("corrected", found["repair"] or "-"),
-             ("corrected, seen", found["corrected"] or "-"), ("proof", found["proof"]),
-             ("numbers", ", ".join(f"{key} = {value}" for key, value in found["numbers"].items()) or "-"),
-             ("check", f"{strength(found)}; {name.__module__}.{name.__qualname__}")]
+    hypothesis = f"{found['hypothesis']}: {found['inside']}" if found["hypothesis"] else ""
+    models = "; ".join(f"{model}: {'accepted' if one['accepted'] else 'refuted'}, {one['evidence']}"
+                       for model, one in found["models"].items())
+    facts = {
+        "printed": " … ".join(found["quote"]), "read as": found["reading"], "seen": found["evidence"],
+        "holds if": hypothesis, "models": models,
+        "each alone": "; ".join(f"{place}: {words}" for place, words in found["sides"].items()),
+        "what holds": found["repair"], "seen of that": found["corrected"] or "", "proved": found["machine"] or "",
+        "proof": found["proof"], "numbers": ", ".join(f"{key} = {value}" for key, value in found["numbers"].items()),
+        "weight": found["weight"] or "", "stands on": f"{strength(found)}; {name.__module__}.{name.__qualname__}",
+        "but": "; ".join(found["contradictions"]),
+    }
     text = Text(f"{found['id']}  {found['paper']}, {found['place']}: ", style="bold")
     text.append(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
-    text.append("" if found["agrees"] else "  (the check disagrees)", style="bold red")
-    for title, words in facts:
-        body = textwrap.fill(" ".join(words.split()), 100, initial_indent=f"  {title:<16}", subsequent_indent=" " * 18)
-        text.append(f"\n{body}", style="default")
+    text.append("  (the check disagrees)" if found["contradictions"] else "", style="bold red")
+    for title, words in facts.items():
+        if words:
+            body = textwrap.fill(" ".join(words.split()), 100, initial_indent=f"  {title:<14}",
+                                 subsequent_indent=" " * 16)
+            text.append(f"\n{body}", style="default")
     return text.append("\n")
 
 
 def summary(records: list[dict[str, Any]]) -> str:
-    """Return how many claims have each verdict, and the claims whose findings contradict the verdict."""
-    tally = ", ".join(f"{number} {verdict}" for verdict, number in ledger.counts(records).items() if number)
+    """Return how many claims have each verdict and how many errors there are, and which checks disagree."""
     failed = ledger.failures(records)
-    disagree = f"; the checks disagree on {', '.join(failed)}, so nothing was written" if failed else ""
-    return f"{len(records)} claims: {tally}{disagree}"
+    disagree = f" The checks disagree on {', '.join(failed)}, so nothing was written." if failed else ""
+    return tally(records) + disagree
 
 
 def _console(explain: bool) -> Console:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.typing import ColorType
 
 from cca_lab.figures.style import CORE, EMPTY, FAINT, INK, RAW, SERIES, as_array, coloured, styled
 
@@ -68,21 +69,23 @@ def _entry(axes: Axes, row: int, place: int, shares: np.ndarray, tokens: Sequenc
 
 @styled
 def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
-                    measured: Mapping[str, Mapping[float, float]] | None = None, title: str = "") -> Figure:
+                    measured: Mapping[str, Mapping[float, float]] | None = None,
+                    colours: Mapping[str, ColorType] | None = None, title: str = "") -> Figure:
     """Draw how a quantity grows with the context, one line per method, both axes logarithmic.
 
     Args:
         lengths: tokens of the context, positive, increasing.
-        series: positive values by name, one for each length; at most six names.
+        series: positive values by name, one for each length; at most six names, or as many as `colours`.
         ylabel: what the values are, with their unit.
         measured: by name, measured values at some lengths, drawn as dots on the computed lines; without it,
             every point of the lines has a dot.
+        colours: by name, such as those of `OF_MECHANISM`; the series' own order decides by default.
         title: of the figure.
 
     Raises:
         ValueError: for more lines than colours, a series of the wrong length, or dots without a line.
     """
-    _check_names(series)
+    colours = _colours_of(series, colours)
     for name, values in series.items():
         if len(values) != len(lengths):
             raise ValueError(f"series {name!r}: got {len(values)} values for {len(lengths)} lengths, wanted one "
@@ -91,7 +94,8 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
     if unknown:
         raise ValueError(f"measured: got {sorted(unknown)}, wanted names of series: {list(series)}")
     figure, axes = plt.subplots(figsize=(7.0, 4.0))
-    for (name, values), colour in coloured(series.items()):
+    for name, values in series.items():
+        colour = colours[name]
         axes.plot(lengths, values, color=colour, linewidth=1.8, marker=None if measured else "o", markersize=3.5)
         dots = (measured or {}).get(name, {})
         axes.plot(list(dots), list(dots.values()), "o", color=colour, markersize=5)
@@ -100,14 +104,13 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
     axes.set(xlabel="tokens of context", ylabel=ylabel, title=title)
     axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens / 1024:g}K" if tokens >= 1024 else f"{tokens:g}")
     axes.grid(color=EMPTY, linewidth=0.8)
-    _name_ends(axes, {name: values[-1] for name, values in series.items()})
+    _name_ends(axes, {name: values[-1] for name, values in series.items()}, colours)
     return figure
 
 
-def _name_ends(axes: Axes, ends: Mapping[str, float]) -> None:
+def _name_ends(axes: Axes, ends: Mapping[str, float], colours: Mapping[str, ColorType]) -> None:
     """Write each name to the right of the end of its line, and move names apart where they would overlap."""
     low, high = np.log(axes.get_ylim())
-    colours = dict(coloured(ends))
     order = sorted(ends, key=ends.get)
     places = spread([(np.log(ends[name]) - low) / (high - low) for name in order], _APART)
     for name, place in zip(order, places, strict=True):
@@ -135,20 +138,24 @@ def _bottom(run: Sequence[float], gap: float) -> float:
 
 
 @styled
-def token_times(milliseconds: Mapping[str, Sequence[float]], *, title: str = "") -> Figure:
+def token_times(milliseconds: Mapping[str, Sequence[float]], *, colours: Mapping[str, ColorType] | None = None,
+                title: str = "") -> Figure:
     """Draw the time of each decoded token, one panel per method, with a common logarithmic scale.
 
     Args:
-        milliseconds: by name, the positive times of the first, second, third ... decoded token; at most six names.
+        milliseconds: by name, the positive times of the first, second, third ... decoded token; at most six names, or
+            as many as `colours`.
+        colours: by name; the order decides by default.
         title: of the figure.
 
     Raises:
         ValueError: for more names than colours.
     """
-    _check_names(milliseconds)
+    colours = _colours_of(milliseconds, colours)
     figure, panels = plt.subplots(len(milliseconds), 1, sharex=True, sharey=True, squeeze=False,
                                   figsize=(7.0, 0.72 * len(milliseconds) + 0.9))
-    for axes, ((name, times), colour) in zip(panels[:, 0], coloured(milliseconds.items()), strict=True):
+    for axes, (name, times) in zip(panels[:, 0], milliseconds.items(), strict=True):
+        colour = colours[name]
         axes.bar(np.arange(1, len(times) + 1), times, width=0.8, color=colour, linewidth=0)
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
@@ -162,7 +169,17 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *, title: str = "")
     return figure
 
 
-def _check_names(series: Mapping[str, Any]) -> None:
+def _colours_of(series: Mapping[str, Any], colours: Mapping[str, ColorType] | None) -> Mapping[str, ColorType]:
+    """Return a colour for each name.
+
+    Raises:
+        ValueError: for more names than colours, or a name without one.
+    """
+    if colours is not None and series and set(series) <= set(colours):
+        return colours
+    if colours is not None:
+        raise ValueError(f"colours: got none for {sorted(set(series) - set(colours))}, wanted one for each series")
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(f"series: got {len(series)} names, wanted 1 to {len(SERIES)}, as there are colours; "
                          "leave out those whose lines would coincide")
+    return dict(coloured(series))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from cca_lab.figures.style import EMPTY, FAINT, INK, SERIES, WEIGHTS, as_array, coloured, styled
+from cca_lab.figures.style import EMPTY, FAINT, INK, SERIES, SKY, WEIGHTS, as_array, coloured, styled
 
 SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still visible beside one of 100 %
 LEAST_WEIGHT = 1e-6  # where a logarithmic axis shows a weight of 0
@@ -192,3 +192,25 @@ def _grid_lines(*panels: Axes) -> None:
     for axes in panels:
         axes.grid(color=EMPTY, linewidth=0.8)
         axes.set_axisbelow(True)
+
+
+@styled
+def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) -> Figure:
+    """Draw a statistic of every head as a dot, one panel for each statistic and one row of dots for each model.
+
+    Args:
+        results: what `cca-lab experiments heads` writes, one for each model: a number for each [layer][head].
+        statistics: the label of each statistic to draw, by its key.
+    """
+    figure, panels = plt.subplots(1, len(statistics), figsize=(9.4, 0.9 + 0.62 * len(results)), sharey=True,
+                                  squeeze=False)
+    generator = np.random.default_rng(0)
+    for axes, (key, label) in zip(panels[0], statistics.items(), strict=True):
+        for row, result in enumerate(results):
+            values = np.array(result[key]).ravel()
+            axes.plot(values, row + generator.uniform(-0.22, 0.22, len(values)), "o", color=SKY, markersize=3,
+                      alpha=0.6)
+            axes.plot(np.median(values), row, "|", color=INK, markersize=22, markeredgewidth=2)
+        axes.set(xlabel=label, yticks=range(len(results)), ylim=(len(results) - 0.5, -0.5))
+        axes.set_yticklabels([result["model"] for result in results])
+    return figure

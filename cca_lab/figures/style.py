@@ -24,6 +24,11 @@ SERIES = (RAW, CORE, GOOD, MISSING, SKY, WRONG)
 
 INK, FAINT, EMPTY = "#222222", "#8A8A8A", "#EFEFEF"
 
+# One colour for each mechanism, in every figure.
+OF_MECHANISM = {"full": INK, "cca": CORE, "dga": GOOD, "lococo": MISSING, "streaming_llm": RAW, "lm_infinite": SKY,
+                "h2o": "#8C510A", "mean_pooling": "#B79F00", "random_tokens": FAINT, "minference": "#5E3C99",
+                "a_shape": "#9E7BC4", "vertical_slash": "#7A4EB0", "longlora": "#01665E"}
+
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#FFFFFF", "#D6E8F4", "#6DB0DA", RAW, "#00324F"])
 DIFFERENCES = LinearSegmentedColormap.from_list("differences", ["#8C3600", WRONG, "#FFFFFF", RAW, "#00324F"])
 
@@ -60,19 +65,43 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw a figure in the lab's style, for any style of the caller, and take it off pyplot's list.
 
     A notebook shows a figure that is off the list only once, where it is the value of a cell. If drawing fails, the
-    unfinished figure is taken off the list as well.
+    unfinished figure is taken off the list as well. The figure tells a notebook what it shows, see `described`.
     """
+    what = (draw.__doc__ or "").strip().partition("\n")[0].partition(".")[0].removeprefix("Draw ")
     @wraps(draw)
     def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
         before = set(plt.get_fignums())
         try:
             with matplotlib.rc_context(seaborn.axes_style("white") | _RC):
-                return draw(*args, **kwargs)
+                return described(draw(*args, **kwargs), what)
         finally:
             for number in set(plt.get_fignums()) - before:
                 plt.close(number)
 
     return draw_in_style
+
+
+def described(figure: Figure, what: str) -> Figure:
+    """Let a notebook store, beside the picture, a text for readers who do not see it.
+
+    Args:
+        figure: any figure.
+        what: what it draws, in words; titles, axes and legends are added.
+    """
+    found = [what]
+    for axes in figure.axes:
+        parts = [axes.get_title(loc="left") or axes.get_title(), *(f"{name}: {label}" for name, label in (
+            ("across", axes.get_xlabel()), ("up", axes.get_ylabel())) if label)]
+        labels = [text.get_text() for text in axes.get_legend().get_texts()] if axes.get_legend() else []
+        parts += [f"with {', '.join(labels)}"] if labels else []
+        found += [", ".join(part for part in parts if part)]
+    words = "; ".join(" ".join(part.split()) for part in found if part)
+
+    def bundle(include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {}, {"image/png": {"alt": words}}
+
+    figure._repr_mimebundle_ = bundle  # type: ignore[attr-defined]  # IPython asks the object, and adds the picture
+    return figure
 
 
 def as_array(data: Any) -> np.ndarray:

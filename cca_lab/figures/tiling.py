@@ -81,6 +81,7 @@ def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0,
         cores: number of columns, from the left, that are core tokens; a line marks their end.
         title: of the figure.
     """
+    plan = list(plan)
     figure, axes = _square(rows, columns, None, title)
     for number, batch in enumerate(plan):
         colour = SERIES[number % len(SERIES)]
@@ -93,8 +94,9 @@ def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0,
     if cores:
         axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
     axes.set_xlabel(f"columns: {cores} core tokens, then raw tokens" if cores else "key")
-    legend_below(axes, {"one colour: one call, computed whole": RAW,
-                        "paler and hatched: computed with a mask": _PALE}, columns=1)
+    entries = {"one colour: one call, computed whole": RAW, "one colour, hatched: one call, with a mask": _PALE}
+    masks = {batch.causal or batch.edges is not None for batch in plan}
+    legend_below(axes, {name: colour for name, colour in entries.items() if (colour == _PALE) in masks}, columns=1)
     return figure
 
 

@@ -1,6 +1,7 @@
 """Save and load a model together with its choice of attention, which transformers alone would not keep."""
 
 import glob
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -56,6 +57,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         _save_model(model, temporary / "new")
         if tokenizer is not None:
             tokenizer.save_pretrained(temporary / "new")
+        _as_usual(temporary / "new")
         if folder.exists():
             folder.replace(temporary / "old")
         (temporary / "new").replace(folder)
@@ -65,6 +67,15 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _as_usual(folder: Path) -> None:
+    """Give files the permissions of any new file; those of a temporary folder are for its owner alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in folder.iterdir():
+        path.chmod(0o666 & ~mask)
+    folder.chmod(0o777 & ~mask)
 
 
 def _clear_killed_saves(folder: Path) -> None:

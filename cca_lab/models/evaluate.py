@@ -148,6 +148,10 @@ class Matches:
         """Return the share at each offset (0, 1, ... tokens before the documents), over all positions."""
         return [share_right(hits) for hits in self.hits.swapaxes(0, 1)]
 
+    def packed(self) -> str:
+        """Return every hit as one bit, in hexadecimal, so that two models can be compared question by question."""
+        return np.packbits(self.hits).tobytes().hex()
+
     def as_json(self) -> dict[str, Any]:
         """Return every estimate as JSON values."""
         return {**{str(position): asdict(value) for position, value in self.by_position().items()},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -21,6 +22,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.utils import logging
+from transformers.utils.hub import cached_file
 
 from cca_lab.caches.base import CHOICE
 from cca_lab.models.choice import written_choice
@@ -29,6 +31,7 @@ from cca_lab.models.plugin import check_model
 MOST_LAYERS = 1000
 MOST_SAID = 300  # characters of a library's own message
 WEIGHTS = ("*.safetensors", "*.bin")
+GENERIC = ("PreTrainedTokenizerFast", PreTrainedTokenizerFast.__name__)  # as older and as present versions write it
 PROBLEMS = {"missing_keys": "lack", "unexpected_keys": "hold, which the config does not ask for,",
             "mismatched_keys": "hold in another shape than the config's"}
 
@@ -139,9 +142,27 @@ def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBa
     with reading(source, "the tokenizer"):
         # beside a Qwen2 model, AutoTokenizer would use Qwen2's own class for any tokenizer, which reads it wrongly
         generic = settings.is_file() and json.loads(settings.read_text(encoding="utf-8")).get(
-            "tokenizer_class") == PreTrainedTokenizerFast.__name__
+            "tokenizer_class") in GENERIC
         loaded = (PreTrainedTokenizerFast if generic else AutoTokenizer).from_pretrained(source)
+        _split_as_written(loaded, source)
         tokens, rows = 1 + max(loaded.get_vocab().values(), default=-1), model.config.vocab_size
         if tokens > rows:
             raise ValueError(f"it has {tokens} tokens, the model has embeddings for {rows}")
     return loaded
+
+
+def _split_as_written(loaded: PreTrainedTokenizerBase, source: str) -> None:
+    """Make a tokenizer split text as its tokenizer.json says, if there is one.
+
+    A class of transformers such as GPT2Tokenizer splits by its own rule instead. SmolLM2 is saved as that class, and
+    its vocabulary was learnt with each digit split off.
+    """
+    try:
+        file = cached_file(source, "tokenizer.json")
+    except OSError:  # only a vocabulary, as beside OPT
+        return
+    backend = getattr(loaded, "backend_tokenizer", None)
+    if file is not None and backend is not None:
+        written = Tokenizer.from_file(file)
+        for part in ("normalizer", "pre_tokenizer", "decoder"):
+            setattr(backend, part, getattr(written, part))

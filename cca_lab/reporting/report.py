@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +36,12 @@ def machine() -> dict[str, Any]:
         "torch": torch.__version__.split("+")[0],
         "measured": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def command_line() -> str:
+    """Return the command that runs now, as one would type it."""
+    program = Path(sys.argv[0])
+    return shlex.join(["cca-lab" if program.name == "__main__.py" else program.name, *sys.argv[1:]])
 
 
 def device() -> torch.device:

@@ -6,11 +6,11 @@ so a module stays on the same side from one Python version to the next.
 """
 
 import hashlib
-import re
 import sysconfig
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from cca_lab.tasks.text_files import decoded, is_binary, problem_of, read_bytes, read_text
 
 SKIPPED_FOLDERS = frozenset({
     "site-packages", "dist-packages", "__pycache__", "lib-dynload",  # not the library itself
@@ -18,8 +18,8 @@ SKIPPED_FOLDERS = frozenset({
 })
 SKIPPED_PREFIXES = ("_sysconfigdata", "config-")  # generated for one machine
 VALIDATION_ONE_IN = 20
-LONG_WORD = re.compile(r"\S{20000,}|\s{20000,}")
-SUFFIXES = (".py", ".md", ".rst", ".txt")
+SUFFIXES = (".py", ".md", ".rst", ".txt")  # of the standard library; a user's file is known by its content
+LEAST = 1000  # characters
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,13 @@ class Corpus:
         name: the origin of the text, for reports.
         train: the training documents, in a fixed order.
         validation: the held-out documents, in a fixed order.
+        left_out: files of a folder that look like text and cannot be used, each with the reason.
     """
 
     name: str
     train: tuple[str, ...]
     validation: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -65,7 +67,7 @@ def _readable_files(root: Path) -> list[Path]:
     return sorted(files, key=lambda path: path.relative_to(root).as_posix())
 
 
-def _divide(name: str, documents: list[tuple[str, str]]) -> Corpus:
+def _divide(name: str, documents: list[tuple[str, str]], left_out: list[str] | None = None) -> Corpus:
     """Divide (module, text) pairs into the two sides."""
     train = tuple(text for module, text in documents if not is_validation(module))
     validation = tuple(text for module, text in documents if is_validation(module))
@@ -73,53 +75,48 @@ def _divide(name: str, documents: list[tuple[str, str]]) -> Corpus:
         everything = "\n".join(text for _, text in documents)
         cut = len(everything) * 9 // 10
         train, validation = (everything[:cut],), (everything[cut:],)
-    return Corpus(name, train, validation)
+    return Corpus(name, train, validation, tuple(left_out or ()))
 
 
-def _read(path: Path) -> str:
-    """Return the text of a user's file.
+def _folder_documents(root: Path) -> tuple[list[tuple[str, str]], list[str], int]:
+    """Read every file of a user's folder that is text by its content; hidden files and folders are not looked at.
 
-    Raises:
-        ValueError: if it is not UTF-8, or holds NUL characters or a very long word.
+    Returns:
+        The (name, text) pairs, why files that look like text are left out, and the number of binary files.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"text: {path} is not UTF-8 (byte {error.object[error.start]:#x} at {error.start}); save it "
-                         "as UTF-8, or give another") from error
-    if "\0" in text:
-        raise ValueError(f"text: {path} holds NUL characters, so it is no text; give another")
-    longest = max((match.end() - match.start() for match in LONG_WORD.finditer(text)), default=0)
-    if longest:
-        raise ValueError(f"text: {path} holds {longest} characters or spaces without a break, which a tokenizer takes "
-                         "hours for; give prose or code")
-    return text
-
-
-def _folder_documents(root: Path, read: Callable[[Path], str]) -> list[tuple[str, str]]:
-    documents = []
-    for path in _readable_files(root):
-        text = read(path)
-        if text.strip():
-            documents.append((path.relative_to(root).as_posix(), text))
-    return documents
+    documents: list[tuple[str, str]] = []
+    left_out, binary = [], 0
+    for path in sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix()):
+        name = path.relative_to(root)
+        if any(part.startswith(".") for part in name.parts) or not path.is_file():
+            continue
+        data = read_bytes(path)
+        problem = problem_of(data)
+        if problem and is_binary(data):
+            binary += 1
+        elif problem:
+            left_out.append(f"{name.as_posix()} {problem}")
+        elif data.strip():
+            documents.append((name.as_posix(), decoded(data)))
+    return documents, left_out, binary
 
 
 def standard_library() -> Corpus:
     """Return the corpus made of the running Python's standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
     version = sysconfig.get_python_version()
-    documents = _folder_documents(root, lambda path: path.read_text(encoding="utf-8", errors="replace"))
-    return _divide(f"Python {version} standard library", documents)
+    texts = [(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8", errors="replace"))
+             for path in _readable_files(root)]
+    return _divide(f"Python {version} standard library", [(name, text) for name, text in texts if text.strip()])
 
 
 def load_corpus(source: str | Path | None = None) -> Corpus:
     """Return the corpus that `source` names.
 
     Args:
-        source: None for the standard library; a file or a folder of text; or
-            `hub:NAME` or `hub:NAME:CONFIG` for a data set of the `datasets` library with
-            a `text` column (needs a network and `pip install datasets`).
+        source: None for the standard library; a file, or a folder of which every file that is text by its
+            content is read, whatever its suffix; or `hub:NAME` or `hub:NAME:CONFIG` for a data set of the
+            `datasets` library with a `text` column (needs a network and `pip install datasets`).
 
     Raises:
         ValueError: if the source is neither a path nor `hub:NAME`, or holds too little text, or is not UTF-8.
@@ -133,19 +130,28 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
     if source.startswith("hub:"):
         return _hub_corpus(source.removeprefix("hub:"))
     path = Path(source)
+    left_out: list[str] = []
+    binary = 0
     if path.is_dir():
-        documents = _folder_documents(path, _read)
+        documents, left_out, binary = _folder_documents(path)
     elif path.is_file():
-        documents = [(path.name, _read(path))]
+        documents = [(path.name, read_text(path, "text"))]
     else:
         raise ValueError(f"text: {source!r} is no file or folder here; give a path, "
                          "hub:NAME for a data set, or nothing for the standard library")
-    if sum(len(text) for _, text in documents) < 1000:
-        raise ValueError(f"text: {source!r} holds fewer than 1000 characters of "
-                         f"{', '.join(SUFFIXES)} text; give more")
+    if sum(len(text) for _, text in documents) < LEAST:
+        raise ValueError(f"text: {source!r} holds fewer than {LEAST} characters of text{_skipped(left_out, binary)}; "
+                         "give more")
     if not any(text.strip() for _, text in documents):
         raise ValueError(f"text: {source!r} holds nothing but white space; give another")
-    return _divide(path.name, documents)
+    return _divide(path.name, documents, left_out)
+
+
+def _skipped(left_out: list[str], binary: int) -> str:
+    """Return what was left out of a folder, in words for an error message."""
+    found = [f"{binary} binary file(s), with NUL characters or the like"] if binary else []
+    found += [f"{len(left_out)} file(s) that cannot be used, the first: {left_out[0]}"] if left_out else []
+    return f" (beside {' and '.join(found)})" if found else ""
 
 
 def _hub_corpus(name: str) -> Corpus:

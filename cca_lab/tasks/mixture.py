@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -10,7 +10,17 @@ from torch import Tensor
 
 from cca_lab.ranges import check_integers, check_numbers
 from cca_lab.recipe import SHIFT
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+
+
+class Questions(Protocol):
+    """A kind of question rows: `MultiDocumentQA`, or the `PackedExamples` of a task."""
+
+    @property
+    def name(self) -> str:
+        """What distinguishes its rows from those of another kind."""
+
+    def interleaved_batch(self, rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw rows of token ids, (rows, length), and the mask of their answers."""
 
 
 def random_windows(text: Tensor, rows: int, length: int, generator: torch.Generator) -> Tensor:
@@ -45,7 +55,7 @@ class Mixture:
     """
 
     stream: Tensor
-    tasks: tuple[MultiDocumentQA, ...]
+    tasks: tuple[Questions, ...]
     length: int
     rows: int
     text_share: float

@@ -1,28 +1,45 @@
-"""A claim of a paper: the statement, a check that can refute it, the verdict, and the repair."""
+"""A claim of a paper: its words, what we take them to mean, a check that can refute it, the verdict, the repair."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 PAPERS = ("CCA", "DGA", "LoCoCo")
+Case = TypeVar("Case")
+LONGEST_QUOTE = 240  # characters: enough to find the place, short enough to be a citation
 
 
 class Verdict(StrEnum):
-    """The published verdict on a claim."""
+    """The published verdict on a claim; which facts a claim must bring for each is said in `Claim`."""
 
     HOLDS = "holds"
     HOLDS_IF = "holds under added hypotheses"
     DEPENDS = "model dependent"
+    INCONSISTENT = "inconsistent within the paper"
     FALSE = "false as printed"
 
 
 class Strength(StrEnum):
-    """How much a check proves."""
+    """What stands behind a verdict, or behind a repair."""
 
-    EXACT = "exact"
-    SPOT = "proved, spot-checked"
-    MONTE_CARLO = "Monte Carlo"
+    COUNTEREXAMPLE = "counterexample"  # one case, computed exactly or beyond any round-off
+    SMT = "for all (SMT)"  # a solver found no counterexample among all integers
+    ENCLOSURE = "enclosure"  # ball arithmetic: the true value is inside the printed bounds
+    ARITHMETIC = "arithmetic"  # the claim is about finitely many printed numbers, and all were computed
+    PROOF = "proof + finite check"  # a proof in words, and a check of finitely many cases
+    MONTE_CARLO = "Monte Carlo"  # random draws with fixed seeds; the half-width of the interval is stated
+
+
+MACHINE = (Strength.SMT, Strength.ENCLOSURE)  # these need a program that proves
+
+
+class Weight(StrEnum):
+    """How much an error matters to a reader."""
+
+    SUBSTANCE = "substance"  # a conclusion changes
+    SLIP = "slip"  # an index, a digit, a table: any reader would repair it, and the conclusion stands
+    TYPOGRAPHY = "typography"  # a symbol that may have been lost in print or in the extraction of the text
 
 
 @dataclass(frozen=True)
@@ -42,55 +59,134 @@ class Finding:
     error: float | None = None
 
 
+@dataclass(frozen=True)
+class Hypothesis:
+    """What has to be added to a statement so that it holds.
+
+    Attributes:
+        words: the hypothesis, to follow "holds if".
+        accepts: says whether one case of the check satisfies it; called with what describes a case in that check.
+    """
+
+    words: str
+    accepts: Callable[..., bool]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """One statement of a paper, and the check that judges it.
 
     `check` judges any subject, not only the printed one: the tests also pass it the corrected subject, which it
-    must accept, and a wrong one, which it must refute.
+    must accept, and a wrong one, which it must refute. The check of a claim that holds under a hypothesis also
+    takes `within`, a predicate that says which of its cases to judge.
 
     Attributes:
-        id: short and unique, such as "T1" or "P1.double".
+        id: short and unique, such as "T1" or "P1.double"; never used again for another claim.
         paper: "CCA", "DGA" or "LoCoCo".
         place: its place in the paper, such as "Theorem 1, Eq. 8".
-        statement: the claim in one line, as printed.
+        quote: the paper's own words, one or several pieces; "" for none only where `place` is a table.
+        reading: what we take them to mean, in our words, in the most charitable way that we found.
         printed: the subject as printed: a function, a number, an implementation.
         check: judges a subject.
-        verdict: the published verdict. HOLDS means that `check` accepts `printed`; every other verdict means that
-            `check` refutes it in some case and accepts `corrected`.
-        corrected: the repaired subject, or None where the statement holds or has no repair.
+        verdict: HOLDS: `check` accepts `printed`. HOLDS_IF: `check` refutes it on all cases, accepts it on those
+            that `hypothesis` accepts, and refutes it on the others. DEPENDS: `check` accepts some of `models` and
+            refutes others, as declared. INCONSISTENT: `check` accepts each of `sides`, two or more places of the
+            paper, and refutes `printed`, which joins them. FALSE: `check` refutes `printed`, and nothing of the above.
+        corrected: the repaired subject, which `check` accepts on all cases; None only where the statement holds.
         repair: the corrected statement in words or a formula; "" if it holds as printed.
-        strength: how much `check` proves.
+        strength: what stands behind the verdict.
+        repaired: what stands behind the repair; None if there is none.
+        weight: how much the error matters; None if the claim holds.
+        root: the id of the claim whose error this one repeats; "" if it is an error of its own.
         proof: why the corrected statement holds, or why the printed one fails, in a few lines.
+        hypothesis: for HOLDS_IF.
+        models: for DEPENDS: name of the model -> (its subject, whether `check` accepts it).
+        sides: for INCONSISTENT: place -> what it says by itself.
+        machine: a program that proves the statement, or its repair, for all cases; for the strengths of `MACHINE`.
+        example: a few lines of Python that show the smallest case, to paste; needs nothing but the standard
+            library and NumPy, and ends in an assertion.
+        formula: whether the quote rests on a formula in text that was extracted from a PDF.
 
     Raises:
-        ValueError: if the id, paper, place, statement, proof or a needed repair is missing or invalid.
+        ValueError: if a fact is missing or does not go with the verdict.
     """
 
     id: str
     paper: str
     place: str
-    statement: str
+    quote: str | tuple[str, ...]
+    reading: str
     printed: Any
-    check: Callable[[Any], Finding]
+    check: Callable[..., Finding]
     verdict: Verdict
-    corrected: Any | None
-    repair: str
     strength: Strength
     proof: str
+    corrected: Any | None = None
+    repair: str = ""
+    repaired: Strength | None = None
+    weight: Weight | None = None
+    root: str = ""
+    hypothesis: Hypothesis | None = None
+    models: Mapping[str, tuple[Any, bool]] = field(default_factory=dict)
+    sides: Mapping[str, Any] = field(default_factory=dict)
+    machine: Callable[[], Finding] | None = None
+    example: str = ""
+    formula: bool = False
 
     def __post_init__(self) -> None:
-        """Reject a claim that lacks its source or proof, or that is refuted without a repair in words."""
+        """Reject a claim that lacks its source, its proof, or what its verdict asks for."""
         if not self.id or any(character.isspace() for character in self.id):
             raise ValueError(f"id is {self.id!r}; it must be one word, such as 'T1' or 'P1.double'")
-        if self.paper not in PAPERS:
-            raise ValueError(f"{self.id}: paper is {self.paper!r}; it must be one of {', '.join(PAPERS)}")
-        for name in ("place", "statement", "proof"):
-            if not getattr(self, name):
-                raise ValueError(f"{self.id}: {name} is empty; say it in one line")
-        if self.verdict is not Verdict.HOLDS and not self.repair:
-            raise ValueError(f"{self.id}: the verdict is '{self.verdict}', so repair must say what holds instead")
+        for problem in problems(self):
+            raise ValueError(f"{self.id}: {problem}")
 
-    def agrees(self, finding: Finding) -> bool:
-        """Whether the finding on `printed` agrees with the verdict."""
-        return finding.holds == (self.verdict is Verdict.HOLDS)
+    @property
+    def quotes(self) -> tuple[str, ...]:
+        """The pieces of the quote."""
+        pieces = (self.quote,) if isinstance(self.quote, str) else self.quote
+        return tuple(piece for piece in pieces if piece)
+
+
+def problems(claim: Claim) -> Iterable[str]:
+    """Say what a claim lacks, or has too much, for its verdict."""
+    verdict, holds = claim.verdict, claim.verdict is Verdict.HOLDS
+    if claim.paper not in PAPERS:
+        yield f"paper is {claim.paper!r}; it must be one of {', '.join(PAPERS)}"
+    for name in ("place", "reading", "proof"):
+        if not getattr(claim, name):
+            yield f"{name} is empty; say it in one line"
+    if not claim.quotes and "Table" not in claim.place:
+        yield "quote is empty; give the paper's own words (only a table may go without)"
+    if (longest := max(map(len, claim.quotes), default=0)) > LONGEST_QUOTE:
+        yield f"a quote has {longest} characters; {LONGEST_QUOTE} are enough"
+    if holds and (claim.repair or claim.weight or claim.root or claim.repaired):
+        yield "it holds, so repair, repaired, weight and root must be empty"
+    if not holds and not (claim.repair and claim.weight and claim.corrected is not None):
+        yield (f"the verdict is '{verdict}', so repair and corrected must say what holds instead, and weight how much "
+               "it matters")
+    if (claim.corrected is None) != (claim.repaired is None) and not holds:
+        yield "repaired must say what stands behind the repair"
+    wanted = {Verdict.HOLDS_IF: "hypothesis", Verdict.DEPENDS: "models", Verdict.INCONSISTENT: "sides"}
+    for kind, name in wanted.items():
+        if bool(getattr(claim, name)) != (verdict is kind):
+            yield f"{name} goes with the verdict '{kind}' and only with it; the verdict is '{verdict}'"
+    if claim.models and len({accepted for _, accepted in claim.models.values()}) < 2:
+        yield "models must name one that the check accepts and one that it refutes"
+    if claim.sides and len(claim.sides) < 2:
+        yield "sides must name two places or more"
+    if holds and claim.strength is Strength.COUNTEREXAMPLE:
+        yield "a statement that holds has no counterexample; say what stands behind it"
+    if (claim.machine is not None) != bool({claim.strength, claim.repaired} & set(MACHINE)):
+        yield f"machine goes with the strengths {' and '.join(MACHINE)}, and only with them"
+
+
+def chosen(cases: Iterable[Case], within: Callable[[Case], bool] | None) -> list[Case]:
+    """Return the cases that a check judges: all, or those within a hypothesis.
+
+    Raises:
+        ValueError: if none is left, for then a check would accept anything.
+    """
+    left = [case for case in cases if within is None or within(case)]
+    if not left:
+        raise ValueError("within: no case of the check is left; widen the cases or the hypothesis")
+    return left

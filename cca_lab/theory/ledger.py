@@ -1,28 +1,32 @@
 """The ledger of claims: every claim of the papers is judged, and the findings become JSON records and pages."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import floor, isfinite, log10
+from numbers import Integral
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from cca_lab.outputs import replacing
 from cca_lab.paths import repository, results_folder
-from cca_lab.theory import causality, compression, descent, noise, reachability, sparsity
+from cca_lab.theory import causality, compression, descent, history, noise, reachability, sparsity
 from cca_lab.theory.causality import dga as causality_dga
 from cca_lab.theory.causality import focal as causality_focal
 from cca_lab.theory.causality import lococo as causality_lococo
-from cca_lab.theory.claim import Claim, Finding, Verdict
+from cca_lab.theory.citable import reviews, schema
+from cca_lab.theory.claim import Claim, Finding
 from cca_lab.theory.compression import cost as compression_cost
 from cca_lab.theory.conditioning import claims as conditioning_claims
 from cca_lab.theory.conditioning import simplex as conditioning_simplex
 from cca_lab.theory.cost import claims as cost_claims
 from cca_lab.theory.cost import prefill as cost_prefill
+from cca_lab.theory.judgement import Judgement, contradictions, judge
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
-from cca_lab.theory.pages import claims_page, errata_page
+from cca_lab.theory.pages import claim_page, claims_page, counted, errata_page, retired_page
 from cca_lab.theory.published import claims as published_claims
+from cca_lab.theory.quotes import fingerprint
 from cca_lab.theory.reachability import depth as reachability_depth
 from cca_lab.theory.reachability import floats as reachability_floats
 from cca_lab.theory.reachability import rope as reachability_rope
@@ -62,7 +66,7 @@ def collect(modules: Iterable[ModuleType] = MODULES) -> tuple[Claim, ...]:
     """Return the claims of all modules, in the order of the modules.
 
     Raises:
-        ValueError: if two claims share an id.
+        ValueError: if two claims share an id, an id was retired, or a root is no claim with an error of its own.
     """
     claims: dict[str, Claim] = {}
     for module in modules:
@@ -70,7 +74,17 @@ def collect(modules: Iterable[ModuleType] = MODULES) -> tuple[Claim, ...]:
             if claim.id in claims:
                 raise ValueError(f"claim id {claim.id!r} of {module.__name__} is taken; give it another")
             claims[claim.id] = claim
+    _check_names(claims)
     return tuple(claims.values())
+
+
+def _check_names(claims: Mapping[str, Claim]) -> None:
+    if taken := claims.keys() & history.retired().keys():
+        raise ValueError(f"claim id {min(taken)!r} was retired; it is never used again, give the claim another")
+    for claim in claims.values():
+        if claim.root and (claim.root not in claims or claims[claim.root].root or claims[claim.root].weight is None):
+            raise ValueError(f"{claim.id}: root is {claim.root!r}; it must be the id of a claim with an error of its "
+                             "own")
 
 
 def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[Claim, ...]:
@@ -87,46 +101,68 @@ def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[C
     return tuple(known[name] for name in ids) if ids else tuple(claims)
 
 
-def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None = None) -> list[dict[str, Any]]:
+def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None = None, *,
+        prove: bool = True) -> list[dict[str, Any]]:
     """Judge claims one after the other.
 
     Args:
         claims: the claims to judge.
         progress: called as progress(number of claims done, id of the next claim).
+        prove: whether to run the proving programs as well; see `judge`.
 
     Returns:
         One record per claim, of JSON values; see `record`.
+
+    Raises:
+        ModuleNotFoundError: if a proving program is not installed.
     """
     records = []
     for done, claim in enumerate(claims):
         if progress:
             progress(done, claim.id)
-        corrected = None if claim.corrected is None else claim.check(claim.corrected)
-        records.append(record(claim, claim.check(claim.printed), corrected))
+        records.append(record(claim, judge(claim, prove=prove)))
     if progress:
         progress(len(claims), "")
     return records
 
 
-def record(claim: Claim, printed: Finding, corrected: Finding | None) -> dict[str, Any]:
-    """Return the published record of a claim, given the findings on its printed and its corrected subject.
+def record(claim: Claim, found: Judgement) -> dict[str, Any]:
+    """Return the published record of a claim, given what its check found.
 
-    "agrees" means that both findings are as the verdict says. Numbers keep `DIGITS` significant digits and no
-    time is recorded, so that two runs write the same file.
+    "contradictions" says where the findings are not what the label declares. Numbers keep `DIGITS` significant
+    digits and no time is recorded, so that two runs write the same file.
     """
-    agrees = claim.agrees(printed) and (corrected is None or corrected.holds)
+    printed = found.printed
     return {
-        "id": claim.id, "paper": claim.paper, "place": claim.place, "statement": claim.statement,
-        "verdict": claim.verdict.value, "agrees": agrees, "evidence": printed.evidence,
+        "id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(claim.quotes),
+        "formula": claim.formula, "reading": claim.reading, "verdict": claim.verdict.value,
+        "weight": claim.weight.value if claim.weight else None, "root": None if claim.weight is None else root(claim),
+        "strength": claim.strength.value, "evidence": printed.evidence,
         "numbers": {name: rounded(value) for name, value in printed.numbers.items()},
         "error": None if printed.error is None else rounded(printed.error),
-        "repair": claim.repair, "corrected": None if corrected is None else corrected.evidence,
-        "strength": claim.strength.value, "proof": claim.proof,
+        "hypothesis": claim.hypothesis.words if claim.hypothesis else None, "inside": _evidence(found.inside),
+        "models": {name: {"accepted": finding.holds, "evidence": finding.evidence}
+                   for name, finding in found.models.items()},
+        "sides": {name: finding.evidence for name, finding in found.sides.items()},
+        "repair": claim.repair, "repaired": claim.repaired.value if claim.repaired else None,
+        "corrected": _evidence(found.corrected), "machine": _evidence(found.machine), "proof": claim.proof,
+        "example": claim.example, "contradictions": list(contradictions(claim, found)),
     }
+
+
+def root(claim: Claim) -> str:
+    """Return the id of the claim whose error this one is or repeats."""
+    return claim.root or claim.id
+
+
+def _evidence(finding: Finding | None) -> str | None:
+    return None if finding is None else finding.evidence
 
 
 def rounded(value: float | int | str) -> float | int | str:
     """Return a float with `DIGITS` significant digits; integers and strings unchanged."""
+    if isinstance(value, Integral):
+        return int(value)  # NumPy's integers too, which JSON does not take
     if not isinstance(value, float) or value == 0:
         return value
     if not isfinite(value):
@@ -135,33 +171,50 @@ def rounded(value: float | int | str) -> float | int | str:
 
 
 def failures(records: Iterable[dict[str, Any]]) -> list[str]:
-    """Return the ids whose findings contradict the published verdict."""
-    return [found["id"] for found in records if not found["agrees"]]
+    """Return the ids whose findings contradict the published label."""
+    return [found["id"] for found in records if found["contradictions"]]
 
 
-def counts(records: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return how many claims have each verdict."""
-    verdicts = [found["verdict"] for found in records]
-    return {verdict.value: verdicts.count(verdict.value) for verdict in Verdict}
-
-
-def paths() -> tuple[Path, Path, Path]:
-    """Return the paths of the ledger: the JSON records and the two pages."""
-    docs = repository() / "docs"
-    return results_folder() / "claims.json", docs / "claims.md", docs / "errata.md"
+def paths() -> dict[str, Path]:
+    """Return where the ledger's files lie: the JSON records, the two pages, the reviews, and the claims' own pages."""
+    docs, results = repository() / "docs", results_folder()
+    return {
+        "records": results / "claims.json", "schema": results / "claims.schema.json",
+        "reviews": results / "claimreview.jsonld", "found": results / "quotes.json",
+        "overview": docs / "claims.md", "errata": docs / "errata.md", "pages": docs / "claims",
+        "article": docs / "article.md",
+    }
 
 
 def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
     """Return the text of every file that the ledger writes."""
-    texts = (json.dumps(records, indent=1, ensure_ascii=False) + "\n", claims_page(records, counts(records)),
-             errata_page(records))
-    return dict(zip(paths(), texts, strict=True))
+    place = paths()
+    pages = {found["id"]: claim_page(found) for found in records}
+    pages |= {name: retired_page(change) for name, change in history.retired().items()}
+    return {
+        place["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
+        place["reviews"]: json.dumps(reviews(records), indent=1, ensure_ascii=False) + "\n",
+        place["schema"]: json.dumps(schema(), indent=1) + "\n",
+        place["overview"]: claims_page(records), place["errata"]: errata_page(records),
+        place["article"]: counted(place["article"].read_text(encoding="utf-8"), records),
+        **{place["pages"] / f"{name}.md": text for name, text in pages.items()},
+    }
 
 
 def write(records: list[dict[str, Any]]) -> list[Path]:
     """Write the records and the pages, each file in one step; return the paths."""
     texts = contents(records)
     for path, text in texts.items():
+        path.parent.mkdir(exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="\n")
     return list(texts)
+
+
+def write_found(claims: Iterable[Claim]) -> Path:
+    """Record that the claims' quotations were found in the papers, each at its place; return the path."""
+    path = paths()["found"]
+    with replacing(path) as temporary:
+        found = {claim.id: fingerprint(claim) for claim in claims}
+        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8", newline="\n")
+    return path

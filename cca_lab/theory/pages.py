@@ -1,9 +1,12 @@
-"""The ledger as pages: docs/claims.md, with one row per claim, and docs/errata.md for readers of the papers."""
+"""The ledger as pages: an overview, a page for each claim, and the errata for readers of the papers."""
 
 import re
+import textwrap
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cca_lab.theory.claim import PAPERS, Verdict
+from cca_lab.theory import history
+from cca_lab.theory.claim import PAPERS, Strength, Verdict, Weight
 
 TITLES = {
     "CCA": "Core Context Aware Transformers for Long Context Language Modeling (CCA-Attention)",
@@ -12,69 +15,169 @@ TITLES = {
 }
 CLAIMS_HEAD = """# The claims of the papers, verified
 
-Written by `cca-lab verify`; do not edit. `cca-lab verify ID --explain` shows one claim in full.
+Written by `cca-lab verify`; do not edit. Each id leads to the claim's own page: the quotation, how we read it, the
+smallest example, the proof, and what changed. `cca-lab verify ID --explain` runs it again.
 
-Every row is judged by a check that can refute it: the tests feed each check the printed statement, the
-corrected one, where there is one, which it must accept, and a wrong one, which it must refute. *exact* is
-rational arithmetic, exhaustive search or a closed form against it; *proved, spot-checked* is a proof, evaluated
-at points; *Monte Carlo* has fixed seeds and states the half-width of its confidence interval.
+Every row is judged by a check that can refute it: the tests feed each check the printed statement, the corrected
+one, which it must accept, and a wrong one, which it must refute. The label is checked as well. *Holds under added
+hypotheses*: the check accepts the statement inside the hypothesis and refutes it outside. *Model dependent*: it accepts
+one named model and refutes another. *Inconsistent*: it accepts each of two places of the paper and refutes both
+together.
+
+What stands behind a verdict: a *counterexample*, computed exactly; *for all (SMT)*, a solver that finds no exception
+among all integers; an *enclosure*, ball arithmetic whose bounds contain the true value; *arithmetic* with the finitely
+many numbers that are printed; a *proof + finite check*, a proof in words and a check of the cases that it names; *Monte
+Carlo* with fixed seeds and the half-width of its interval.
 """
+EXAMPLE = """from cca_lab.theory import ledger
+
+claim, = ledger.select(["{}"])
+print(claim.check(claim.printed).evidence)"""
 ERRATA_HEAD = """# Errata
 
 For readers of three papers on long-context attention: what in them does not hold as printed, the smallest
 example that shows it, and what holds instead. The ideas of the papers do not stand or fall with this list.
-Several entries are slips of an index or a digit that any reader would repair; a few are theorems whose
-statement or proof has to change; some hold under a condition, or in one of several readings.
+*Substance* is an error that changes a conclusion; a *slip* is an index, a digit or a table that any reader would
+repair; *typography* may be a symbol lost in print. An entry that repeats the error of another says so.
 
 Each entry is a row of the [ledger of claims](claims.md), which also lists what does hold. Each is a program:
-`cca-lab verify ID --explain` runs the entry with that id again. We judge the printed text. Statements are
-shortened; words in brackets are our reading, and the verdict is on that reading. A few rows compare tables with
-each other. Where a symbol may have been lost in typesetting, every reading we could think of was judged. If we
-are wrong, the check named by the id is the place to show it.
+`cca-lab verify ID --explain` runs the entry with that id again. What is printed stands in quotation marks; how we read
+it stands below, in our words, and the verdict is on the most charitable reading that we found. Where a quotation is a
+formula, it comes from text extracted from a PDF, in which a symbol may have been lost: such entries are marked with †,
+and the printed page was not at hand. If we are wrong, the check named by the id is the place to show it.
 
 This page is written by `cca-lab verify`; do not edit.
 """
 
 
-def claims_page(records: list[dict[str, Any]], counts: dict[str, int]) -> str:
-    """Return docs/claims.md: a count of the verdicts, and one row per claim."""
-    tally = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    header = ["id", "paper, place", "claim", "verdict", "seen", "corrected statement", "check"]
-    rows = [[f"`{found['id']}`", plain(f"{found['paper']}, {found['place']}"), plain(found["statement"]),
-             found["verdict"], plain(found["evidence"]), plain(found["repair"]) or "-", strength(found)]
-            for found in records]
+def claims_page(records: list[dict[str, Any]]) -> str:
+    """Return docs/claims.md: counts of verdicts and of errors, and one row per claim."""
+    header = ["id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds", "stands on"]
+    rows = [[f"[`{found['id']}`](claims/{found['id']}.md)", plain(f"{found['paper']}, {found['place']}"),
+             plain(found["reading"]), verdict(found), plain(found["evidence"]), plain(found["repair"]) or "-",
+             strength(found)] for found in records]
     table = "".join(f"| {' | '.join(line)} |\n" for line in [header, ["---"] * len(header), *rows])
-    return f"{CLAIMS_HEAD}\n{len(records)} claims: {tally}.\n\n{table}"
+    return f"{CLAIMS_HEAD}\n{tally(records)}\n\n{table}"
+
+
+def tally(records: Iterable[dict[str, Any]]) -> str:
+    """Return how many claims have each verdict, and how many distinct errors there are of each weight."""
+    records = list(records)
+    verdicts = [found["verdict"] for found in records]
+    by_verdict = ", ".join(f"{verdicts.count(one.value)} {one}" for one in Verdict if one.value in verdicts)
+    roots = distinct(records)
+    by_weight = ", ".join(f"{len(roots[one.value])} of {one}" for one in Weight if roots[one.value])
+    wrong, refuted = sum(map(len, roots.values())), len(records) - verdicts.count(Verdict.HOLDS.value)
+    errors = f" Behind the {refuted} that do not simply hold stand {wrong} distinct errors or conditions: {by_weight}."
+    return f"{len(records)} claims: {by_verdict}." + (errors if wrong else "")
+
+
+def counted(article: str, records: Iterable[dict[str, Any]]) -> str:
+    """Return the article with the counts of today between its marks."""
+    begin, end = "<!-- tally -->\n", "<!-- end -->"
+    before, mark, rest = article.partition(begin)
+    return f"{before}{mark}{tally(records)}\n{end}{rest.partition(end)[2]}" if mark else article
+
+
+def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
+    """Return the roots of the errors by weight; claims with one root count once, by the weight of the root."""
+    own = {found["root"]: found["weight"] for found in records if found["root"] == found["id"]}
+    return {one.value: {name for name, weight in own.items() if weight == one.value} for one in Weight}
 
 
 def errata_page(records: list[dict[str, Any]]) -> str:
-    """Return docs/errata.md: every claim that does not hold as printed, paper by paper."""
+    """Return docs/errata.md: every claim that does not hold as printed, paper by paper, the weightiest first."""
     parts = [ERRATA_HEAD]
+    weights = [one.value for one in Weight]
     for paper in PAPERS:
         wrong = [found for found in records if found["paper"] == paper and found["verdict"] != Verdict.HOLDS.value]
         if wrong:
+            wrong.sort(key=lambda found: weights.index(found["weight"]))
             parts += [f"## {TITLES[paper]}\n", *(erratum(found) for found in wrong)]
     return "\n".join(parts)
 
 
 def erratum(found: dict[str, Any]) -> str:
     """Return the entry of one claim: place, what is printed, what is wrong, the smallest example, the repair."""
-    entry = [
-        f"### {plain(found['place'])} (`{found['id']}`)\n",
-        f"- **Printed.** {plain(found['statement'])}",
-        f"- **Verdict.** {found['verdict'].capitalize()} ({strength(found)}).",
-        f"- **Example.** {plain(found['evidence'])}",
-        f"- **Repair.** {plain(found['repair'])}",
-        f"- **Why.** {plain(found['proof'])}",
-    ]
-    return "\n".join(entry) + "\n"
+    again = "" if found["root"] == found["id"] else f"- **Same error as** `{found['root']}`.\n"
+    head = f"### {plain(found['place'])} ([`{found['id']}`](claims/{found['id']}.md))\n"
+    return "\n".join([head, *quoted(found), *facts(found)]) + f"\n{again}"
 
 
-def strength(found: dict[str, Any]) -> str:
-    """Return how much the check proves, with its error if it is Monte Carlo."""
-    return found["strength"] if found["error"] is None else f"{found['strength']}, ± {found['error']:g}"
+def quoted(found: Mapping[str, Any]) -> list[str]:
+    """Return the quotation and the reading as lines of a list."""
+    mark = " †" if found["formula"] else ""
+    words = " … ".join(f"“{plain(piece)}”" for piece in found["quote"])
+    printed = [f"- **Printed.** {words}{mark}"] if words else []
+    return [*printed, f"- **Read as.** {plain(found['reading'])}"]
+
+
+def facts(found: Mapping[str, Any]) -> list[str]:
+    """Return the verdict and everything that was found, as lines of a list."""
+    lines = [f"- **Verdict.** {verdict(found).capitalize()} ({strength(found)}).",
+             f"- **Seen.** {plain(found['evidence'])}"]
+    if found["hypothesis"]:
+        lines.append(f"- **Holds if** {plain(found['hypothesis'])}: {plain(found['inside'])}")
+    lines += [f"- **With {plain(name)}:** {'accepted' if one['accepted'] else 'refuted'}; {plain(one['evidence'])}"
+              for name, one in found["models"].items()]
+    lines += [f"- **{plain(name)}, by itself.** {plain(words)}" for name, words in found["sides"].items()]
+    if found["repair"]:
+        lines.append(f"- **Holds instead.** {plain(found['repair'])} ({found['repaired']})")
+    if found["machine"]:
+        lines.append(f"- **Proved by a program.** {plain(found['machine'])}")
+    return [*lines, f"- **Why.** {plain(found['proof'])}"]
+
+
+def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
+    """Return a table of three columns for a notebook: the claim, its verdict with what was seen, what holds.
+
+    Args:
+        records: of the claims to show.
+        width: characters to keep of each text; the claim's page has all.
+    """
+    rows = [[f"`{found['id']}` {_cut(found['reading'], width)}",
+             f"**{verdict(found)}**. {_cut(found['evidence'], width)}", _cut(found["repair"], width) or "as printed"]
+            for found in records]
+    header = ["the paper says", "seen", "what holds"]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [header, ["---"] * 3, *rows])
+
+
+def _cut(text: str, width: int) -> str:
+    return plain(textwrap.shorten(text, width, placeholder=" ..."))
+
+
+def claim_page(found: Mapping[str, Any]) -> str:
+    """Return docs/claims/ID.md: everything about one claim."""
+    note = "\n† From text extracted from a PDF; the printed page was not at hand.\n" if found["formula"] else ""
+    example = found["example"].strip() or EXAMPLE.format(found["id"])
+    changes = "".join(f"- {change.date}: {change.before} → {change.after}. {plain(change.why)}\n"
+                      for change in history.of(found["id"])) or "- No change of verdict.\n"
+    root = found["root"]
+    repeats = "" if root in (None, found["id"]) else f" Its error is that of [`{root}`]({root}.md)."
+    weight = f" Weight: {found['weight']}.{repeats}" if found["weight"] else ""
+    return "\n".join([
+        f"# `{found['id']}`\n", f"{plain(TITLES[found['paper']])}, {plain(found['place'])}.{weight}\n",
+        *quoted(found), *facts(found), note, "## To paste into Python\n", "```python", example, "```\n",
+        "## History\n", changes, "[All claims](../claims.md), [errata](../errata.md). Written by `cca-lab verify`.\n"])
+
+
+def retired_page(change: history.Change) -> str:
+    """Return docs/claims/ID.md of an id that is no longer in the ledger."""
+    return f"# `{change.id}`\n\nRetired on {change.date}; its verdict was “{change.before}”. {plain(change.why)}\n\n" \
+           "The id is not used again. [All claims](../claims.md). Written by `cca-lab verify`.\n"
+
+
+def verdict(found: Mapping[str, Any]) -> str:
+    """Return the verdict with the weight of the error."""
+    return f"{found['verdict']}, {found['weight']}" if found["weight"] else str(found["verdict"])
+
+
+def strength(found: Mapping[str, Any]) -> str:
+    """Return what stands behind the verdict, with its error if it is Monte Carlo."""
+    random = found["strength"] == Strength.MONTE_CARLO.value and found["error"] is not None
+    return f"{found['strength']}, ± {found['error']:g}" if random else str(found["strength"])
 
 
 def plain(text: str) -> str:
     """Return a text on one line, escaped so that Markdown shows every character unchanged."""
-    return re.sub(r"([\\*_<|`])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\*_<|`\[])", r"\\\1", " ".join(text.split()))

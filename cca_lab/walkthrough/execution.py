@@ -22,6 +22,7 @@ KERNEL_SETTINGS = {
     "TOKENIZERS_PARALLELISM": "false",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     "PYTHONHASHSEED": "0",
+    "CCA_LAB_WIDGETS": "0",  # pictures in stored notebooks; the widget appears when a reader runs the cell
 }
 
 OnCell = Callable[[int], None]  # called with the number of the code cell that starts, from 1

@@ -12,6 +12,7 @@ from cca_lab.walkthrough.progress import Display, duration
 from cca_lab.walkthrough.run import choose, planned, read
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
+KEPT = ("tags", "jp-MarkdownHeadingCollapsed")  # of a cell's metadata; the second is how JupyterLab folds a section
 
 
 def tidy(notebook: NotebookNode, seconds: float) -> None:
@@ -22,8 +23,7 @@ def tidy(notebook: NotebookNode, seconds: float) -> None:
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"},
                                             "cca_lab": {"seconds": round(seconds)}})
     for cell in notebook.cells:
-        tags = cell.metadata.get("tags")
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in KEPT if cell.metadata.get(key)})
 
 
 def refresh(folder: Path, *, start: str | None = None, only: str | None = None,

@@ -9,7 +9,9 @@ import torch
 from cca_lab import paths
 from cca_lab.course import check, front, points
 from cca_lab.course.cell import CheckFailed
+from cca_lab.course.compare import need_close
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of, task_of
+from cca_lab.course.tasks import Mistake
 from tests.course import handed_in, matrix
 
 COURSE = paths.course_folder()
@@ -42,6 +44,20 @@ def test_a_wrong_answer_names_the_mistake_on_the_smallest_example(capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "length 6, sinks 0, group 2, window 2: row 3 reads token 1 2 times, inside a core and raw" in said
     assert "does the window start before" in said
+
+
+def test_causes_that_take_long_are_computed_for_wrong_results_only():
+    right, called = torch.tensor([1.0, 2.0]), []
+
+    def causes():
+        called.append(True)
+        return {"the sign is lost": -right}
+
+    assert need_close(right, right, causes=causes) is right and not called
+    with pytest.raises(Mistake, match="This is what comes out when the sign is lost"):
+        need_close(-right, right, causes=causes)
+    with pytest.raises(Mistake, match=r"the result\[0\] is inf: do you divide by 0\?"):
+        need_close(right / 0, right, causes=causes, why="do you divide by 0?")
 
 
 def test_points_behind_tests_that_are_not_shown_are_counted(capsys):
@@ -117,6 +133,18 @@ def test_one_task_in_a_terminal(tmp_path, capsys):
     assert "a5.2 Which columns a row reads: 6 of 6" in said and "a5.3" not in said and "6 of 6 points; 0" in said
     with pytest.raises(ValueError, match="task: got a6.2, which is no task of a5_cca.ipynb"):
         front.check_file(folder / "a5_cca.ipynb", COURSE, task="a6.2")
+
+
+def test_a_terminal_of_windows_is_refused_at_the_door(tmp_path, monkeypatch):
+    """Its Python has no module `resource`: every answer would be wrong for a reason of ours."""
+    folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.solved("a5"))
+    calls = (lambda: front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2"),
+             lambda: front.grade_class(tmp_path, tmp_path / "marks", COURSE))
+    for call in calls:
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="system: got nt, wanted Linux or macOS"):
+            patch.setattr("os.name", "nt")
+            call()
+    assert not (tmp_path / "marks").exists()
 
 
 def test_an_editor_instead_of_a_notebook(tmp_path, capsys):

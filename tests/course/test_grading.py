@@ -37,9 +37,8 @@ def test_a_cheat_scores_nothing(what, tmp_path):
 
 
 @strict
-def test_the_cheats_are_no_strawmen(tmp_path, monkeypatch):
+def test_the_cheats_are_no_strawmen():
     """What the sandbox hides is there to be found without it: the same code then has all points of its task."""
-    monkeypatch.setattr(sandbox, "ENVIRONMENT", sandbox.ENVIRONMENT)
     scope: dict = {}
     exec("import torch\n" + CHEATS["import the grader's own oracle"], scope)
     assert scope["intervals"](6, 0, 2, 2).shape == (6, 3, 2)
@@ -82,7 +81,7 @@ def connect():
     with socket.socket() as link:
         link.settimeout(2)
         link.connect(("192.0.2.1", 80))
-def files(): return [os.listdir("/"), os.path.exists(PROJECT), os.path.exists(PACKAGE)]
+def files(): return [path for path in (PROJECT, PACKAGE, "/etc/passwd") if os.path.exists(path)]
 def user(): return [os.getuid(), len([name for name in os.listdir("/proc") if name.isdigit()])]
 def environment(): return dict(os.environ)
 def twice(x): return 2 * x
@@ -91,9 +90,7 @@ def twice(x): return 2 * x
     with Session([("cell", source)], QUICK) as session:
         with pytest.raises(Exception, match="connect raised OSError"):
             session.call("connect", ())
-        root, project, package = session.call("files", ())
-        assert "etc" not in root or not project and not package
-        assert not project and not package
+        assert session.call("files", ()) == []
         uid, processes = session.call("user", ())
         assert uid != 0 and processes <= 3
         assert set(session.call("environment", ())) <= {*sandbox.ENVIRONMENT, "HOME", "TMPDIR", "PWD"}
@@ -134,6 +131,29 @@ def test_inputs_depend_on_the_secret(tmp_path):
     assert grading.secret(tmp_path / "one") != grading.secret(tmp_path / "two")
     assert grading.secret(tmp_path / "one") == grading.secret(tmp_path / "one")
     assert (tmp_path / "one" / grading.SEED).stat().st_mode & 0o077 == 0
+
+
+def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatch):
+    """Checks take oracles from all of it: a hash of `course/` alone would keep marks by a wrong oracle."""
+    assert (grading.PACKAGE / "attention").is_dir()
+    for name in ("course/marks.py", "attention/dense.py"):
+        (tmp_path / "package" / name).parent.mkdir(parents=True)
+        (tmp_path / "package" / name).write_text("before\n")
+    times: list[str] = []
+
+    def grade(part, *more):
+        times.append(part.id)
+        return {"assignment": part.name, "status": "graded", "notes": [], "earned": 0.0, "tasks": []}
+
+    monkeypatch.setattr(grading, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(grading, "grade", grade)
+    handed_in.hand_in(tmp_path / "submitted", "somebody", "a5", handed_in.released("a5"))
+    for number, name in enumerate((None, "attention/dense.py", "course/marks.py"), start=1):
+        if name:
+            (tmp_path / "package" / name).write_text("after\n")
+        for _ in range(2):
+            grading.grade_folder(tmp_path / "submitted", tmp_path / "marks", COURSE)
+            assert len(times) == number, name
 
 
 def test_a_link_to_another_notebook_is_refused(tmp_path):

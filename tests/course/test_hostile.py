@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 
 from cca_lab import paths
 from cca_lab.course import front, gradebook, grading, sandbox, submission
@@ -76,6 +77,22 @@ def test_the_time_of_a_submission_is_limited_as_a_whole():
             for _ in range(50):
                 session.call("slow", ())
         assert time.monotonic() - begun < 20
+
+
+def test_what_cannot_be_sent_is_a_mistake_and_leaves_nobody_waiting():
+    """Were it not, the child would take the next call for the answer to its callback."""
+    source = "def ask(f):\n    return f()\ndef twice(x):\n    return 2 * x\n"
+    large = torch.zeros(2**23 + 1)
+    with Session([("text", f"x = {9 * 2**20 * 'x'!r}"), ("cell", source)], Limits(seconds=20, total=90)) as session:
+        for value, why in ((large, "32 MiB of tensors"), (10**5000, "4300 digits")):
+            with pytest.raises(Mistake, match=f"given returned what cannot be sent: .*{why}"):
+                session.call("ask", (lambda value=value: value,))
+            assert session.call("twice", (2,)) == 4
+        with pytest.raises(Mistake, match="the arguments of twice, with what it returned before, cannot be sent: more"):
+            session.call("twice", (large,))
+        assert session.call("twice", (2,)) == 4
+        assert session.errors == {"text": "the cell cannot be sent: more than 8 MiB of numbers and text, or 32 MiB of "
+                                          "tensors"}
 
 
 def test_a_process_cannot_be_ended_for_ever():

@@ -40,11 +40,22 @@ def test_against_context_draws_lines_and_dots_and_names_them():
     assert heights["full"] > heights["small"]
 
 
+def test_given_colours_are_the_colours_of_lines_names_and_panels():
+    given = {str(n): f"#0000{n:02}" for n in range(8)}
+    series = {name: [1.0 + int(name), 2.0] for name in reversed(given)}
+    axes = against_context([64, 128], series, ylabel="KiB", colours=given).axes[0]
+    assert [to_hex(line.get_color()) for line in axes.lines[::2]] == list(reversed(given.values()))
+    assert all(text.get_color() == given[text.get_text()] for text in axes.texts)
+    panels = token_times(series, colours=given).axes
+    assert [to_hex(panel.patches[0].get_facecolor()) for panel in panels] == list(reversed(given.values()))
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
+    (dict(series={"full": [1, 2]}, colours={"cca": "red"}), r"colours: got none for \['full'\]"),
     (dict(series={"full": [1]}), "series 'full': got 1 values for 2"),
     (dict(series={str(n): [1, 2] for n in range(7)}), "series: got 7 names"),
     (dict(series={"full": [1, 2]}, measured={"other": {64: 1}}), "measured: got"),
-], ids=["length", "colours", "dots"])
+], ids=["a colour", "length", "colours", "dots"])
 def test_against_context_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         against_context([64, 128], ylabel="KiB", **arguments)

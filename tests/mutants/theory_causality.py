@@ -3,9 +3,9 @@
 from fractions import Fraction
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.causality import dga as causality_dga
 from cca_lab.theory.causality import focal as causality_focal
-from cca_lab.theory.causality import lococo as causality_lococo
+from cca_lab.theory.causality import grouping as causality_dga
+from cca_lab.theory.causality import segments as causality_lococo
 
 
 def finite_stand_in(scores, visible):
@@ -33,18 +33,49 @@ def values_uniform(weights, keys, queries, values):
 
 def segments_from_zero(n, block):
     """Tokens counted from 0 where the paper counts from 1."""
-    return range((n - 1) * block, n * block)
+    return (n - 1) * block, n * block - 1
 
 
-def without_last_member(members):
+def without_last_member(order, members):
     """The judge's own key is left out."""
     return list(members[:-1])
+
+
+def positions_as_tokens(order, members):
+    """The slice is taken from K', but with token indices: other tokens stand at those positions."""
+    return list(order[members[0] : members[-1] + 1])
 
 
 def dealt_partition(tokens, size):
     """Groups dealt like cards: token 0 with token k, 2k, ..."""
     count = len(tokens) // size
     yield [tuple(tokens[z::count]) for z in range(count)]
+
+
+def by_absolute_sum(row):
+    """Divided by the sum of absolute values, which is 0 more rarely: with signs the weights do not sum to 1."""
+    return [Fraction(w, sum(map(abs, row))) if any(row) else Fraction(1, len(row)) for w in row]
+
+
+def never_fewer_than_slots(slots, block, cached):
+    """As if the first compression found a full cache or an empty one."""
+    return block + (slots if cached else 0)
+
+
+def mask_from_the_start(scores, block):
+    """The triangle stands at the first columns of [K~, K_n]: the queries of later blocks lose what lies before them."""
+    return [softmax(row[: i % block + 1]) + [Fraction(0)] * (len(row) - i % block - 1) for i, row in enumerate(scores)]
+
+
+def whole_block(scores, block):
+    """No mask inside the block: a query reads all of its own block."""
+    ends = [block * (i // block) + block for i in range(len(scores))]
+    return [softmax(row[:end]) + [Fraction(0)] * (len(row) - end) for row, end in zip(scores, ends, strict=True)]
+
+
+def each_continuation_once(corpus):
+    """Contexts that occur often count once as a whole, not only their pairs: the last pair of each context."""
+    return sorted(dict(corpus).items())
 
 
 def blocks_by_length(q, k, v):
@@ -62,13 +93,18 @@ def accumulated(weights):
     return [sum((row[t] for row in weights), Fraction(0)) for t in range(len(weights))]
 
 
+PLANTED_AND_EVEN = (causality_focal.one_important, causality_focal.none_important)
 BROKEN = {
     "D1.eq13": finite_stand_in, "LC.eq1": finite_stand_in, "LC.eq1.mask": without_itself,
-    "LC.eq5": values_uniform, "LC.eq7": causality_lococo.relu_ratio, "LC.alg1": segments_from_zero,
+    "LC.eq5": values_uniform, "LC.eq7": by_absolute_sum, "LC.alg1": segments_from_zero,
+    "LC.segments": mask_from_the_start, "LC.first": never_fewer_than_slots, "D1.likelihood": each_continuation_once,
     "D1.alg2": (causality_dga.all_members, causality_dga.times), "D1.eq14": without_last_member,
-    "D1.eq15": dealt_partition, "D1.eq16": blocks_by_length, "D1.bias": accumulated,
+    "D1.eq15": dealt_partition, "D1.eq16": blocks_by_length, "D1.bias": (accumulated, PLANTED_AND_EVEN),
+    "D1.norm": lambda i, length: length - i,  # the token's own row left out
 }
 ALSO_BROKEN = [
     ("D1.alg2", (causality_dga.any_member, causality_dga.times)), ("LC.eq5", values_from_the_next_slot),
-    ("D1.eq16", next_query),
+    ("D1.eq16", next_query), ("D1.eq14", positions_as_tokens), ("D1.eq15", causality_dga.any_partition),
+    ("LC.eq7", causality_lococo.relu_ratio), ("LC.segments", whole_block),
+    ("D1.bias", (accumulated, PLANTED_AND_EVEN[:1])),
 ]

@@ -1,8 +1,10 @@
 """Wrong subjects for the claims on LoCoCo's compressor: each must be refuted."""
 
 from fractions import Fraction
+from functools import partial
 
 from cca_lab.theory import compression
+from cca_lab.theory.compression import cost, memory
 
 
 def drops_the_highest(accumulated):
@@ -16,6 +18,11 @@ def soft_rows(accumulated):
     return [[Fraction(9, 10) * weight + Fraction(1, 10 * count) for weight in row] for row in rows]
 
 
+def keys_and_last_row(keys, attention):
+    """An operator that reads the attention of the newest query only."""
+    return tuple(keys), tuple(attention[-1])
+
+
 def constant_channel(keys, values, accumulated):
     """One more channel that says nothing about the token."""
     return [*compression.keys_and_values(keys, values, accumulated), [Fraction(1)] * len(keys)]
@@ -26,18 +33,31 @@ def position_channel(keys, values, accumulated):
     return [*compression.keys_and_values(keys, values, accumulated), [Fraction(t) for t in range(len(keys))]]
 
 
-def first_in_first_out(steps, slots):
-    """The share of a token in a queue of M slots, averaged over the slots."""
-    return Fraction(int(steps < slots), slots)
+def first_in_first_out(weights):
+    """A queue: the tokens of the last M steps."""
+    slots, tokens = len(weights[0]), len(weights[0]) + len(weights)
+    return set(range(tokens - slots, tokens))
 
 
-def keys_only(slots, block, kernel):
-    """The overhead if attention did not read values."""
-    return Fraction(2 * kernel * slots, block)
+def entries(block, r):
+    """What the first r blocks leave in the cache, and the scores of one query on it."""
+    return block * r
+
+
+def scores(block, r):
+    """The scores of block r."""
+    return block * block * r
 
 
 BROKEN = {
-    "LC.evict": drops_the_highest, "LC.conv": constant_channel, "LC.memory": first_in_first_out,
-    "LC.overhead": keys_only,
+    "LC.evict": keys_and_last_row, "LC.conv": constant_channel, "LC.memory": first_in_first_out,
+    "LC.overhead": cost.Setting(cost.direct, 128, 1),
+    "LC.segment-cost": (entries, entries, lambda length, block: length),                # one query a block
+    "LC.peak": lambda slots, block: block * (slots + block) + slots,                # Step 4's weights forgotten
+    "LC.constant": partial(memory.run, block=2, slots=None),                        # Algorithm 1
 }
-ALSO_BROKEN = [("LC.evict", soft_rows), ("LC.conv", position_channel)]
+ALSO_BROKEN = [("LC.conv", position_channel),
+               ("LC.segment-cost", (scores, entries, lambda length, block: length)),
+               ("LC.segment-cost", (scores, lambda block, r: block, lambda length, block: length * block)),
+               ("LC.peak", lambda slots, block: slots * (slots + block))]           # Step 3's scores forgotten
+WRONG_ROWS = [drops_the_highest, soft_rows]

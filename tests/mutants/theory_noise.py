@@ -5,9 +5,10 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from cca_lab.theory import noise
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
+from cca_lab.theory.noise import pooling as noise_pooling
+from cca_lab.theory.noise import problem as noise_problem
 from cca_lab.theory.noise.sampling import softmax
 
 
@@ -16,21 +17,19 @@ def no_cross_term(weights, j):
     return weights[j] ** 2 * (1 + sum(a * a for a in weights))
 
 
-def no_hessian(weights, j):
-    """The sigma^4 term without |grad^2 f|^2 / 2."""
-    a, s2, s3 = weights[j], sum(w**2 for w in weights), sum(w**3 for w in weights)
-    u = noise.lemma2(weights, j)
-    return a**2 * u, a**2 * (2 * (s2 - 2 * a) * u + 4 * (a * (a - s2) - s3 + s2**2))
+def no_squares(weights, j):
+    """Lemma 2 without sum alpha_i^2: as if the other logits had no noise."""
+    return 1 - 2 * weights[j] + weights[j] ** 2
 
 
-def token_masses(model, weights, m, j):
-    """The factors without U_g(A): the masses of tokens are taken for those of groups."""
-    return Fraction(1, m ** {"shared": 2, "mean": 1, "pooled": 0}[model])
+def averaged_too_often(model, weights, m, j):
+    """1/m also for noise on the pooled logit, which nothing averages."""
+    return Fraction(1, m ** {"shared": 2, "mean": 1, "weights": 1, "pooled": 1}[model])
 
 
-def shared_as_mean(weights, m, j):
-    """sigma^2 / m where one noise is shared: the noise of a mean of m."""
-    return noise_models.shared_variance(weights, m, j) * m
+def divided_twice(weights, m, j):
+    """The noise of a group is divided by m, and once more by m for its m tokens."""
+    return noise_models.shared_variance(weights, m, j) / m**2
 
 
 def frozen_pool(logits):
@@ -38,23 +37,23 @@ def frozen_pool(logits):
     return float((softmax(np.array(logits)) ** 2).sum())
 
 
-def between_groups(values, weights, m):
-    """The scatter of the group means: what grouping keeps, not what it removes."""
-    return noise_output.grouped_covariance(values, weights, m)
+def values_differ_at_all(values, weights, m, noise):
+    """Scatter between the groups, which stays, taken for scatter within them."""
+    return any(value != values[0] for value in values)
 
 
 BROKEN = {
     "T2.lemma1": lambda eta, j: max(map(abs, eta)) ** 2,  # the remainder is of second order, not smaller
-    "T2.lemma2": lambda i, j: 1,                          # one noise for all: softmax does not move
-    "T2.eq29": lambda i, j: 1,
+    "T2.lemma2": no_squares,
+    "T2.eq29": lambda i, j: 1,                            # one noise for all: softmax does not move
     "T2.eq23": no_cross_term,
-    "T2.sigma4": no_hessian,
-    "T2": token_masses,
-    "T2.shared": shared_as_mean,
-    "T2.eq14": frozen_pool,
+    "T2": noise_models.Reduction(averaged_too_often),
+    "T2.shared": divided_twice,
+    "T2.eq14": noise_pooling.Pooled(frozen_pool),
     "T2.eq10": noise_output.GroupProblem(lambda x, size: x * size, lambda x, size: x * size),
-    "T2.open": lambda weights: all(w >= 0 for w in weights),
-    "T2.output": between_groups,
+    "T2.equivalent": noise_problem.Passed(noise_output.GROUP_MASS, lambda m: Fraction(1)),
+    "T2.output": noise_output.Smoothing(values_differ_at_all),
+    "T2.kl": noise_output.Smoothing(values_differ_at_all, ("mean",)),
 }
 
 

@@ -1,7 +1,5 @@
 """Wrong subjects for the claims on reachability (CCA Proposition 1, Algorithm 1): each must be refuted."""
 
-import math
-
 import torch
 
 from cca_lab.theory import reachability
@@ -37,14 +35,14 @@ def scaled_twice(scores, root):
     return softmax([score // root**2 for score in scores])
 
 
-def normal_numbers_only(dtype):
+def normal_numbers_only(name, weight):
     """As if there were no subnormal numbers: a weight is 0 once it is below the smallest normal one."""
-    return reachability_floats.predicted_gaps(dtype) | {"zero": -math.log(torch.finfo(dtype).smallest_normal)}
+    return weight >= torch.finfo(reachability_floats.DTYPES[name]).smallest_normal
 
 
-def whole_last_place(dtype):
-    """As if a whole last place of 1, not half of it, were absorbed."""
-    return reachability_floats.predicted_gaps(dtype) | {"absorbed": -math.log(torch.finfo(dtype).eps)}
+def tie_to_one(name, weight):
+    """As if a tie were rounded up: half of the smallest subnormal number were stored as that number."""
+    return weight >= 2.0 ** -reachability_floats.POWERS[name]
 
 
 def fractional_middle(base, group, equal_keys):
@@ -60,17 +58,26 @@ def equal_keys_only(base, group, equal_keys):
     return reachability_rope.predicted_difference(base, group, True)
 
 
-def window_without_itself(distance, window):
-    """ceil(distance / window): as if the window did not count the row itself."""
-    return max(1, -(-distance // window))
+def window_without_itself(length, window, sinks, layers):
+    """As if the window did not count the row itself: n w tokens back."""
+    return layers * window < length - 1 - sinks
+
+
+def sinks_reach_further(length, window, sinks, layers):
+    """As if a chain could go through a kept initial token: it comes before all others."""
+    return layers * (window + sinks - 1) < length - 1
 
 
 BROKEN = {
-    "P1": window_mod_row, "P1.alg1": window_mod_row, "P1.window": lambda i, g, s: s + i % g,
-    "P1.eq6": one_core_short, "P1.line12": scaled_twice, "P1.float": normal_numbers_only,
-    "P1.rope": fractional_middle, "P1.depth": window_without_itself,
+    "P1": window_mod_row, "P1.alg1": window_mod_row, "P1.window": lambda i, g, s: min(s + i % g, i),
+    "P1.least": lambda i, g, s: min(s + (i - s) % g, i) - 1,  # the row's own token left out
+    "P1.short": lambda i, g, s: i <= g + s, "P1.eq6": one_core_short, "P1.line12": scaled_twice,
+    "P1.float": normal_numbers_only, "P1.rope": (reachability_rope.pooled_first, fractional_middle),
+    "P1.depth": window_without_itself,
 }
 ALSO_BROKEN = [
-    ("P1", future_core), ("P1.alg1", core_one_row_early), ("P1.alg1", future_core),
-    ("P1.float", whole_last_place), ("P1.rope", equal_keys_only),
+    ("P1", future_core), ("P1.alg1", core_one_row_early), ("P1.alg1", future_core), ("P1.float", tie_to_one),
+    ("P1.rope", (reachability_rope.rotated_first, fractional_middle)),
+    ("P1.rope", (reachability_rope.rotated_first, equal_keys_only)), ("P1.depth", sinks_reach_further),
+    ("P1.least", lambda i, g, s: s),
 ]

@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -12,8 +15,9 @@ from typer.testing import CliRunner
 
 from cca_lab.cli import app
 from cca_lab.experiments import verify
-from cca_lab.theory import ledger
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict
+from cca_lab.theory import history, ledger, pages, quotes
+from cca_lab.theory.claim import LONGEST_QUOTE, Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
+from cca_lab.theory.judgement import Judgement, contradictions, judge
 
 CLAIMS = {claim.id: claim for claim in ledger.collect()}
 MUTANTS = sorted(path.stem for path in (Path(__file__).parents[1] / "mutants").glob("theory_*.py"))
@@ -33,38 +37,63 @@ BROKEN = broken()
 
 
 @cache
-def finding(name: str, subject: str) -> Finding:
-    """Return what the check of a claim finds on its printed, corrected or broken subject; computed once."""
-    claim = CLAIMS[name]
-    return claim.check(BROKEN[name] if subject == "broken" else getattr(claim, subject))
+def judgement(name: str) -> Judgement:
+    """Return everything that is found on a claim; computed once."""
+    return judge(CLAIMS[name])
 
 
+@cache
 def records() -> list[dict]:
     """Return the records of all claims."""
-    return [ledger.record(claim, finding(name, "printed"),
-                          None if claim.corrected is None else finding(name, "corrected"))
-            for name, claim in CLAIMS.items()]
+    return [ledger.record(claim, judgement(name)) for name, claim in CLAIMS.items()]
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_the_verdict_is_what_the_check_finds(name):
-    found = finding(name, "printed")
-    assert CLAIMS[name].agrees(found), found.evidence
-    assert found.evidence and "\n" not in found.evidence
-    if CLAIMS[name].strength is Strength.MONTE_CARLO:
-        assert found.error is not None, "Monte Carlo without an error"
+def test_the_label_is_what_the_check_finds(name):
+    assert list(contradictions(CLAIMS[name], judgement(name))) == []
+    evidence = judgement(name).printed.evidence
+    assert evidence and "\n" not in evidence
 
 
-@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.corrected is not None])
-def test_the_corrected_statement_is_accepted(name):
-    found = finding(name, "corrected")
-    assert found.holds, found.evidence
+@pytest.mark.parametrize("name", CLAIMS)
+def test_any_other_label_is_refused(name):
+    """Each other verdict, and for a repaired claim the printed statement or a wrong one as its repair."""
+    claim, kept = CLAIMS[name], []
+    for other in Verdict:
+        if other is not claim.verdict and not refused(claim, judgement(name), verdict=other):
+            kept.append(other)
+    assert kept == []
+    if claim.corrected is not None and claim.verdict is not Verdict.HOLDS:
+        wrong = replace(judgement(name), corrected=claim.check(BROKEN[name]))
+        assert list(contradictions(claim, wrong)), "a wrong repair is accepted"
+    for model, (subject, accepted) in claim.models.items():
+        assert refused(claim, judgement(name), models=dict(claim.models) | {model: (subject, not accepted)}), model
+
+
+def refused(claim: Claim, found: Judgement, **changes) -> bool:
+    """Whether a changed label is refused at the door or contradicts what was found."""
+    try:
+        changed = replace(claim, **changes)
+    except ValueError:
+        return True
+    return any(contradictions(changed, found))
+
+
+@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.hypothesis])
+def test_a_hypothesis_that_says_nothing_or_nothing_right_is_refused(name):
+    claim = CLAIMS[name]
+    accepts = claim.hypothesis.accepts
+    turned = replace(claim, hypothesis=Hypothesis("not", lambda *case, **named: not accepts(*case, **named)))
+    assert list(contradictions(turned, judge(turned)))
+    empty = replace(claim, hypothesis=Hypothesis("always", lambda *case, **named: True))
+    with pytest.raises(ValueError, match="no case"):
+        judge(empty)
 
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_broken_statement_is_refuted(name):
     assert name in BROKEN, f"tests/mutants/theory_*.py: BROKEN has no wrong subject for {name}"
-    found = finding(name, "broken")
+    found = CLAIMS[name].check(BROKEN[name])
     assert not found.holds, found.evidence
 
 
@@ -77,10 +106,12 @@ def test_the_ledger_is_long_enough():
     assert {claim.paper for claim in CLAIMS.values()} == {"CCA", "DGA", "LoCoCo"}
 
 
-@pytest.mark.parametrize("name", [path.name for path in ledger.paths()])
-def test_the_files_of_the_ledger_are_current(name):
-    path, text = next((path, text) for path, text in ledger.contents(records()).items() if path.name == name)
-    assert path.read_text(encoding="utf-8") == text, f"run `cca-lab verify` and commit {path.name}"
+def test_the_files_of_the_ledger_are_current():
+    stale = [path.name for path, text in ledger.contents(records()).items()
+             if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    assert not stale, "run `cca-lab verify` and commit"
+    pages_kept = {path.name for path in ledger.paths()["pages"].iterdir()}
+    assert pages_kept == {path.name for path in ledger.contents(records()) if path.parent.name == "claims"}
 
 
 def test_a_changed_finding_would_be_seen_in_every_file():
@@ -88,17 +119,118 @@ def test_a_changed_finding_would_be_seen_in_every_file():
     name = next(row["id"] for row in changed if row["verdict"] == Verdict.FALSE.value)
     altered = [row | {"evidence": "nothing"} if row["id"] == name else row for row in changed]
     before, after = ledger.contents(changed), ledger.contents(altered)
-    assert all(before[path] != after[path] for path in before)
+    kept = {path.name for path in before if before[path] == after[path]}
+    assert not kept & {"claims.json", "claims.md", "errata.md", "claimreview.jsonld", f"{name}.md"}
+
+
+def test_the_records_follow_their_schema():
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(ledger.paths()["schema"].read_text(encoding="utf-8"))
+    jsonschema.validate(records(), schema)
+    for wrong in ({"verdict": "perhaps"}, {"extra": 1}, {"contradictions": ["the repair fails"]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate([records()[0] | wrong], schema)
+
+
+# ---------------------------------------------------------------- quotations, places, examples, history
+
+def test_every_quotation_was_found_at_its_place():
+    """The digest is written by `cca-lab verify --papers FOLDER`, once every quote stands where the claim says."""
+    found = json.loads(ledger.paths()["found"].read_text(encoding="utf-8"))
+    assert {name: quotes.fingerprint(claim) for name, claim in CLAIMS.items()} == found
+    moved = replace(CLAIMS["T1"], place="Theorem 2")
+    assert quotes.fingerprint(moved) != found["T1"]
+
+
+@pytest.mark.skipif("CCA_LAB_PAPERS" not in os.environ,
+                    reason="the papers' texts are not shipped; CCA_LAB_PAPERS=FOLDER looks the quotations up")
+def test_the_papers_have_every_quotation():
+    papers = quotes.read(Path(os.environ["CCA_LAB_PAPERS"]))
+    assert quotes.all_problems(CLAIMS.values(), papers) == []
+    for claim in CLAIMS.values():
+        if claim.quotes:
+            assert any(quotes.problems(replace(claim, quote=claim.quotes[0][::-1]), papers[claim.paper]))
+
+
+PAPER = """# A title
+
+## Abstract
+
+We find that all is well.
+
+# 4. Redundancy
+
+### 4.1. In attention
+
+**Theorem 1.** Weights  are
+sparse, $$x \\ge 1. \\tag{8}$$
+
+# References
+
+Weights are sparse and dense.
+"""
+
+
+@pytest.mark.parametrize(("quote", "place", "problem"), [
+    ("Weights are sparse, $$x", "Theorem 1", None), ("Weights are sparse,", "Section 4.1", None),
+    ("Weights are sparse,", "Section 4", None), ("all is well", "Abstract", None), ("Weights are", "Eq. 8", None),
+    ("Weights are sparse,", "Section 3", "not its place"), ("all is well", "Section 4.1", "not its place"),
+    ("Weights are spare", "Theorem 1", "not in the paper"), ("sparse and dense", "Section 4.1", "not its place"),
+])
+def test_a_quotation_is_looked_up(tmp_path, quote, place, problem):
+    for name in (name for names in quotes.FILES.values() for name in names):
+        (tmp_path / name).write_text(PAPER, encoding="utf-8")
+    found = list(quotes.problems(claim(quote=quote, place=place), quotes.read(tmp_path)["DGA"]))
+    assert (found == []) if problem is None else problem in found[0]
+
+
+def test_a_folder_without_the_texts_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"no cca.txt.*put the papers"):
+        quotes.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.example])
+def test_an_example_runs_by_itself_and_asserts(name):
+    source = CLAIMS[name].example
+    assert "assert " in source and "cca_lab" not in source
+    done = subprocess.run([sys.executable, "-I", "-c", source], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+
+
+def test_every_error_of_substance_has_an_example():
+    assert [name for name, claim in CLAIMS.items() if claim.weight is Weight.SUBSTANCE and not claim.example
+            and not claim.root] == []
+
+
+def test_a_retired_id_is_never_used_again(monkeypatch):
+    assert not CLAIMS.keys() & history.retired().keys()
+    assert all(change.id in CLAIMS or not change.after for change in history.CHANGES)
+    last = {change.id: change.after for change in history.CHANGES}
+    assert {name: verdict for name, verdict in last.items() if verdict and CLAIMS[name].verdict != verdict} == {}
+    monkeypatch.setattr(history, "CHANGES", (history.Change("2026-01-01", "even", "holds", "", "no claim"),))
+    with pytest.raises(ValueError, match="'even' was retired"):
+        ledger.collect([SimpleNamespace(__name__="module", CLAIMS=(claim(),))])
 
 
 # ---------------------------------------------------------------- the ledger itself
 
 def claim(**changes) -> Claim:
     """Return a small claim: "the number is even"."""
-    facts = dict(id="even", paper="CCA", place="here", statement="it is even", printed=2, corrected=None, repair="",
-                 check=lambda number: Finding(number % 2 == 0, f"{number} mod 2 = {number % 2}", {"number": number}),
-                 verdict=Verdict.HOLDS, strength=Strength.EXACT, proof="count")
+    facts = dict(id="even", paper="CCA", place="Section 1", quote="even", reading="it is even", printed=2,
+                 check=parity, verdict=Verdict.HOLDS, strength=Strength.PROOF, proof="count")
     return Claim(**(facts | changes))
+
+
+def parity(numbers, within=None) -> Finding:
+    """Judge whether a number, or each number of a list, is even."""
+    cases = chosen(numbers if isinstance(numbers, list) else [numbers], within)
+    odd = [number for number in cases if number % 2]
+    return Finding(not odd, f"{cases[0]} mod 2 = {cases[0] % 2}", {"odd": len(odd)})
+
+
+WRONG = dict(verdict=Verdict.FALSE, printed=3, corrected=2, repair="it is not", repaired=Strength.PROOF,
+             weight=Weight.SLIP)
+SMALL = Hypothesis("n < 3", lambda n: n < 3)
 
 
 def test_an_id_is_taken_once():
@@ -108,11 +240,42 @@ def test_an_id_is_taken_once():
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"id": "two words"}, "one word"), ({"paper": "NSA"}, "one of CCA, DGA, LoCoCo"), ({"proof": ""}, "proof is empty"),
-    ({"verdict": Verdict.FALSE}, "repair must say"),
+    ({"verdict": Verdict.FALSE}, "must say what holds"), ({"quote": ""}, "quote is empty"),
+    ({"quote": "x" * (LONGEST_QUOTE + 1)}, "are enough"), ({"weight": Weight.SLIP}, "must be empty"),
+    (WRONG | {"weight": None}, "how much it matters"), (WRONG | {"repaired": None}, "what stands behind the repair"),
+    (WRONG | {"verdict": Verdict.HOLDS_IF}, "hypothesis goes with"), ({"machine": parity}, "machine goes with"),
+    ({"strength": Strength.SMT}, "machine goes with"), ({"strength": Strength.COUNTEREXAMPLE}, "no counterexample"),
+    (WRONG | {"verdict": Verdict.DEPENDS, "models": {"a": (2, True)}}, "one that the check accepts"),
+    (WRONG | {"verdict": Verdict.INCONSISTENT, "sides": {"a": 2}}, "two places"),
 ])
 def test_an_incomplete_claim_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         claim(**changes)
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"printed": 3}, "printed statement fails"), (WRONG | {"printed": 4}, "printed statement passes"),
+    (WRONG | {"corrected": 5}, "repair fails"),
+    (WRONG | dict(verdict=Verdict.HOLDS_IF, printed=[1, 2, 3], hypothesis=SMALL), "within"),
+    (WRONG | dict(verdict=Verdict.HOLDS_IF, printed=[1, 2, 4], hypothesis=SMALL), "outside"),
+    (WRONG | dict(verdict=Verdict.DEPENDS, models={"a": (3, True), "b": (3, False)}), "model 'a' fails"),
+    (WRONG | dict(verdict=Verdict.INCONSISTENT, sides={"a": 2, "b": 3}), "'b' by itself fails"),
+    ({"strength": Strength.MONTE_CARLO}, "half-width"),
+    ({"strength": Strength.SMT, "machine": lambda: Finding(False, "x = 1")}, "proof fails: x = 1"),
+])
+def test_a_label_that_is_not_what_was_found_is_told(changes, said):
+    judged = claim(**changes)
+    assert any(said in words for words in contradictions(judged, judge(judged)))
+
+
+def test_errors_are_counted_once():
+    shared = [claim(**WRONG), claim(id="again", root="even", **WRONG), claim(id="good"),
+              claim(id="great", **WRONG | {"weight": Weight.SUBSTANCE})]
+    words = pages.tally(ledger.run(shared))
+    assert "3 that do not simply hold stand 2 distinct" in words and "1 of substance, 1 of slip" in words
+    lost = (claim(id="good"), claim(id="x", root="good", **WRONG))
+    with pytest.raises(ValueError, match="root is 'good'"):
+        ledger.collect([SimpleNamespace(__name__="module", CLAIMS=lost)])
 
 
 def test_unknown_ids_are_named():
@@ -123,7 +286,7 @@ def test_unknown_ids_are_named():
 def test_run_tells_its_progress_and_finds_what_disagrees():
     told = []
     found = ledger.run([claim(), claim(id="odd", printed=3),
-                        claim(id="unrepaired", printed=3, corrected=5, verdict=Verdict.FALSE, repair="it is not")],
+                        claim(id="unrepaired", **WRONG | {"corrected": 5})],
                        lambda done, text: told.append((done, text)))
     assert told == [(0, "even"), (1, "odd"), (2, "unrepaired"), (3, "")]
     assert ledger.failures(found) == ["odd", "unrepaired"]  # the last one's correction is refuted
@@ -146,11 +309,11 @@ def test_writing_leaves_whole_files_only(tmp_path, monkeypatch):
 
 
 def test_pages_show_every_character_as_it_is():
-    found = ledger.run([claim(statement="a_1 | b* < c", verdict=Verdict.FALSE, printed=3, corrected=2, repair="x_2")])
+    found = ledger.run([claim(reading="a_1 | b* < c", **WRONG)])
     pages = ledger.contents(found)
     texts = {path.name: text for path, text in pages.items()}
     assert r"a\_1 \| b\* \< c" in texts["claims.md"] and r"a\_1 \| b\* \< c" in texts["errata.md"]
-    assert json.loads(texts["claims.json"])[0]["statement"] == "a_1 | b* < c"
+    assert json.loads(texts["claims.json"])[0]["reading"] == "a_1 | b* < c"
 
 
 # ---------------------------------------------------------------- the command
@@ -181,6 +344,6 @@ def test_the_command_fails_and_writes_nothing_where_a_finding_disagrees(monkeypa
 def test_the_command_writes_when_all_agree(monkeypatch):
     monkeypatch.setattr(verify.ledger, "select", lambda ids: (claim(),))
     written = []
-    monkeypatch.setattr(verify.ledger, "write", lambda records: written.append(records) or [])
+    monkeypatch.setattr(verify.ledger, "write", lambda records: written.append(records) or [Path("claims.json")])
     assert invoke().exit_code == 0 and len(written) == 1
     assert invoke("even").exit_code == 0 and len(written) == 1  # a part of the ledger is not written

@@ -4,11 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.theory import conditioning, descent
+from cca_lab.theory.conditioning import proof as conditioning_proof
 from cca_lab.theory.conditioning import simplex as conditioning_simplex
+
+SIZES = ((1, 7), (2, 2, 4), (1, 2, 5), (3, 3, 2), (4, 4))
 
 # ---------------------------------------------------------------- the 4 x 2 example
 
@@ -22,6 +26,34 @@ def test_the_smallest_counterexample_in_rationals(e):
     assert conditioning.condition_number(before) == 1 + 2 * e**2
     assert conditioning.condition_number(after) == 1 / e**2
     assert min(conditioning.eigenvalues(before)) > 0 and min(conditioning.eigenvalues(after)) > 0
+
+
+def test_the_smallest_counterexample_for_every_e():
+    """In symbols: 1 + 2 e^2 becomes 1 / e^2, which is more just where e^2 < 1/2."""
+    e = sympy.Symbol("e", positive=True)
+    values = conditioning.smallest_counterexample(e)
+    before, after = (sympy.Matrix(conditioning.hessian_printed(v)).applyfunc(sympy.expand)
+                     for v in (values, conditioning.grouped(values, 2)))
+    assert before == sympy.diag(8, 8 + 16 * e**2) and after == sympy.diag(4, 4 * e**2)
+    rises = sympy.solve_univariate_inequality(1 / e**2 > 1 + 2 * e**2, e, relational=False)
+    assert rises & sympy.Interval.open(0, sympy.oo) == sympy.Interval.open(0, sympy.sqrt(2) / 2)
+
+
+def test_two_tokens_are_enough_against_the_proof():
+    """V = I, L = d = m = 2: kappa 1 becomes infinite for 2 V^T V, and stays 1 for the Hessian."""
+    values = conditioning.identity(2)
+    assert [conditioning.condition_number(kind(conditioning.grouped(values, 2)))
+            for kind in (conditioning.hessian_printed, conditioning.hessian)] == [float("inf"), 1]
+    evidence = conditioning.check_theorem(conditioning.hessian_printed).evidence
+    assert "V = I" in evidence and "Eq. 30" in evidence and "4 x 2" in evidence and "Eq. 11" in evidence
+
+
+def test_the_nonzero_eigenvalues_of_integers():
+    values = conditioning.smallest_counterexample(Fraction(1, 2))
+    assert values.tolist() == [[1, 1], [1, 0], [1, 1], [1, -2]]
+    kappas = [conditioning_proof.nonzero_condition(conditioning.hessian_printed(v))
+              for v in (values, conditioning.grouped(values, 2))]
+    assert kappas == [Fraction(3, 2), 4]
 
 
 def test_both_hessians_share_their_nonzero_eigenvalues():
@@ -86,7 +118,34 @@ def test_tangent_hessian_is_the_hessian_in_the_first_coordinates():
         error @ conditioning.hessian(values) @ error)
 
 
-@pytest.mark.parametrize("sizes", conditioning_simplex.SIZES, ids=str)
+def test_theorem_3_on_the_simplex():
+    """Where the values are affinely independent, L = d + 1 included, grouping does not raise kappa there."""
+    generator, covered = np.random.default_rng(1), 0
+    edge = [("edge", generator.normal(size=(n, n - 1)), 2) for n in (4, 8, 16)]
+    for _, values, m in (*edge, *((n, v, m) for n, v, m in conditioning.cases() if len(v) > m)):
+        before = conditioning.condition_number(conditioning_simplex.tangent_hessian(values))
+        after = conditioning.condition_number(conditioning_simplex.tangent_hessian(conditioning.grouped(values, m)))
+        assert (before < float("inf")) == conditioning_simplex.affinely_independent(values)
+        if before < float("inf"):
+            covered += 1
+            assert after <= before * (1 + conditioning.SLACK)
+    assert covered == 3 + 16
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_unequal_groups_cost_a_factor_at_most_and_the_unit_matrix_pays_it(sizes):
+    factor = Fraction(max(sizes), min(sizes))
+    matrix = conditioning.grouping_matrix(sizes)
+    assert conditioning.condition_number(matrix @ matrix.T) == factor  # V = I / sqrt(2): H = I, Hbar = M M^T
+    generator = np.random.default_rng(2)
+    for number in range(12):
+        values = generator.normal(size=(sum(sizes), sum(sizes) + number % 9))
+        before = conditioning.condition_number(conditioning.hessian(values))
+        after = conditioning.condition_number(conditioning_simplex.grouped_by_sizes(values, sizes))
+        assert after <= before * factor * (1 + conditioning.SLACK)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_rescaled_variables_restore_the_theorem_for_unequal_groups(sizes):
     generator = np.random.default_rng(0)
     for _ in range(10):
@@ -111,6 +170,23 @@ def test_descent_takes_the_predicted_steps_from_the_worst_start_and_no_more_from
     predicted = descent.predicted_steps(kappa)
     assert abs(descent.measured_steps(matrix) - predicted) <= 1
     assert len(descent.descend(matrix, np.ones(3))) - 1 <= predicted + 1
+
+
+def test_gradients_are_those_of_the_objective():
+    """By differences: of (sum alpha_j V_j - y)^2 by the weights, and through softmax by the logits."""
+    weights, values, y = [Fraction(1, 8), Fraction(3, 8), Fraction(1, 2)], [4, 1, -2], -1
+    output = sum(w * v for w, v in zip(weights, values, strict=True))
+    step, logits = 1e-6, np.log(np.array(weights, float))
+
+    def loss(alpha):
+        return (np.array(alpha, float) @ values - y) ** 2
+
+    for exact, moved in ((descent.gradient_by_weights(weights, values, output - y),
+                          lambda unit: loss(np.array(weights, float) + unit)),
+                         (descent.gradient_by_logits(weights, values, output - y),
+                          lambda unit: loss(np.exp(logits + unit) / np.exp(logits + unit).sum()))):
+        slopes = [(moved(step * unit) - moved(-step * unit)) / (2 * step) for unit in np.eye(3)]
+        np.testing.assert_allclose(slopes, np.array(exact, float), rtol=1e-6)
 
 
 def test_descent_gives_up():

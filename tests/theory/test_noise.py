@@ -4,10 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import sympy
 
 from cca_lab.theory import noise
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
+from cca_lab.theory.noise import pooling as noise_pooling
 from cca_lab.theory.noise import sampling as noise_sampling
 from cca_lab.theory.noise import series as noise_series
 from tests.mutants import theory_noise as wrong
@@ -63,7 +65,74 @@ def test_lemma1_remainder_by_hand():
     assert float(remainder) / float(tiny) ** 2 == pytest.approx(3 / 16, rel=1e-8)
 
 
-# ---------------------------------------------------------------- the four models
+# ---------------------------------------------------------------- for all weights: symbols of sympy
+
+def symbols(count: int, total=1) -> list:
+    """Return `count` symbols whose sum is `total`."""
+    free = list(sympy.symbols(f"a1:{count}", positive=True))
+    return [*free, total - sum(free)]
+
+
+def zero(expression) -> bool:
+    return sympy.simplify(expression) == 0
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_lemma_2_for_all_weights(length):
+    weights = symbols(length)
+    linear = noise_series.softmax_series(weights, 0, order=1)[1]
+    assert zero(noise_series.expectation(noise_series._multiply(linear, linear)) - weights[0]**2
+                * noise.lemma2(weights, 0))
+    assert not zero(noise.lemma2(weights, 0) - wrong.no_squares(weights, 0))
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_the_second_order_for_all_weights(length):
+    weights = symbols(length)
+    exact, closed = noise_series.variance_terms(weights, 0), noise.variance_coefficients(weights, 0)
+    assert all(zero(x - y) for x, y in zip(exact, closed, strict=True))
+
+
+@pytest.mark.parametrize("model", noise_models.POWERS)
+@pytest.mark.parametrize(("k", "m"), [(2, 2), (3, 2), (2, 3)])
+def test_each_factor_for_all_masses(model, k, m):
+    masses = symbols(k)
+    weights = [mass / m for mass in masses for _ in range(m)]
+    exact = noise_models.exact_variance(model, weights, m, 0) / noise_models.full_variance(weights, 0)
+    assert zero(exact - noise_models.factor(model, weights, m, 0))
+
+
+def test_the_constant_is_under_two_for_all_masses():
+    """U_j = U_g / m + 1 - 1/m, so U_g / U_j grows with U_g, and at U_g = 2 it is 2 m / (m + 1)."""
+    masses, m, u = symbols(3), 3, sympy.Symbol("u", positive=True)
+    weights = [mass / m for mass in masses for _ in range(m)]
+    assert zero(noise.lemma2(weights, 0) - noise.lemma2(masses, 0) / m - 1 + sympy.Rational(1, m))
+    ratio = u / (u / m + 1 - sympy.Rational(1, m))
+    assert sympy.diff(ratio, u).simplify().is_positive and ratio.subs(u, 2) == sympy.Rational(2 * m, m + 1) < 2
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_the_pooled_logit_for_all_logits(m):
+    logits = sympy.symbols(f"a1:{m + 1}", real=True)
+    powers = [sympy.exp(a) for a in logits]
+    pool = [power / sum(powers) for power in powers]
+    pooled = sum(p * a for p, a in zip(pool, logits, strict=True))
+    assert zero(sympy.diff(pooled, logits[0]) - pool[0] * (1 + logits[0] - pooled))
+    assert not zero(sympy.diff(pooled, logits[0]) - pool[0])
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_output_identity_for_all_masses_and_values(k):
+    m, masses = 2, symbols(k)
+    weights, values = [mass / m for mass in masses for _ in range(m)], [[v] for v in sympy.symbols(f"v1:{k * m + 1}")]
+    (full,), = noise_output.full_covariance(values, weights)
+    (left,), = noise_output.grouped_covariance(values, weights, m)
+    (pooled,), = noise_output.grouped_covariance(values, weights, m, "pooled")
+    (scatter,), = noise_output.within_group_scatter(values, weights, m)
+    assert sympy.expand(full - left - scatter) == 0 and sympy.expand(pooled - m * left) == 0
+
+
+# ---------------------------------------------------------------- the models
 
 @pytest.mark.parametrize("model", noise_models.MODELS)
 @pytest.mark.parametrize("m", [2, 8])
@@ -74,6 +143,16 @@ def test_each_factor_by_chance(model, m):
     measured = noise_sampling.measured_factor(model, logits, m, sigma=0.05, draws=20_000, j=m)
     assert measured.agrees(noise_models.factor(model, weights, m, m)), measured
     assert not measured.agrees(1 / m**2) or model == "shared"
+
+
+def test_the_mean_of_noisy_weights_has_the_variance_of_the_mean_of_noisy_logits():
+    logits, m, sigma = np.repeat(np.random.default_rng(3).normal(size=4), 8), 8, 0.05
+    weights = list(noise_sampling.softmax(logits))
+    samples = noise_sampling.simulate("full", logits, m, sigma, 40_000)[:, :m].mean(axis=1)
+    measured = noise_sampling.measured_variance(samples / weights[0])
+    per_token = sigma**2 * float(noise.lemma2(weights, 0))
+    assert measured.agrees(per_token * float(noise_models.factor("weights", weights, m, 0)))
+    assert not measured.agrees(per_token / m**2)
 
 
 def test_the_simulation_can_tell_models_apart():
@@ -96,6 +175,7 @@ def test_pooled_logit_flat_peaked_and_without_bound():
     gaps = np.linspace(0, 6, 601)
     factors = [noise_models.pooled_logit_factor([gap, 0.0]) for gap in gaps]
     assert max(factors) == pytest.approx(1.2196, abs=1e-4)
+    assert noise_pooling.pooled_logit_factor([np.log(11), 0.0]) > (77 / 72) ** 2 > 1  # as e^2 < 9 < 11
     assert gaps[int(np.argmax(factors))] == pytest.approx(noise_models.STANDS_OUT, abs=0.02)
     for m in (16, 256, 4096):
         assert noise_models.pooled_logit_factor([np.log(m - 1), *[0.0] * (m - 1)]) >= (2 + np.log(m - 1)) ** 2 / 16
@@ -123,9 +203,23 @@ def test_output_identity_by_chance():
 
 
 def test_equal_values_in_groups_gain_nothing():
-    values, weights, m = noise_output.VALUES[0]
-    weights = [Fraction(part, sum(weights)) for part in weights]
+    values, weights, m = noise_output.EQUAL
     assert noise_output.full_covariance(values, weights) == noise_output.grouped_covariance(values, weights, m)
+
+
+@pytest.mark.parametrize("case", noise_output.APART, ids=str)
+def test_the_divergence_by_chance(case):
+    """The mean KL divergence of noisy outputs from the clean one, against sum Cov_cc / (2 p_c)."""
+    values, weights, m = case
+    sigma, clean = 0.05, np.array(weights, float) @ np.array(values, float)
+    for model, covariance in (("full", noise_output.full_covariance(values, weights)),
+                              ("mean", noise_output.grouped_covariance(values, weights, m)),
+                              ("pooled", noise_output.grouped_covariance(values, weights, m, "pooled"))):
+        logits = np.log(np.array(weights, float))
+        outputs = noise_sampling.simulate(model, logits, m, sigma, 20_000) @ np.array(values, float)
+        measured = (clean * np.log(clean / outputs)).sum(axis=1).mean()
+        wanted = sigma**2 * float(noise_output.divergence(covariance, [Fraction(p) for p in clean]))
+        assert measured == pytest.approx(wanted, rel=0.06, abs=1e-9), model
 
 
 def test_both_repairs_of_problem_2_are_accepted():

@@ -1,6 +1,7 @@
 """Theorem 1 in rationals: the smallest examples by hand, every repair on every law, and what rho-sparse misses."""
 
 from fractions import Fraction
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,20 @@ def test_the_three_two_valued_logits_have_closed_forms(q):
     assert p_sparse(law, rho) == 1 - q**3 - (1 - q) ** 3
     assert sparsity.eq19(law, rho) == 1 - (1 - q * (1 - q**2)) ** 3
     assert sparsity.eq19(law, rho) > p_sparse(law, rho)
+
+
+def test_equation_19_fails_for_unlike_logits_though_at_most_one_weight_can_pass():
+    law, rho = sparsity_laws.UNLIKE, Fraction(1)
+    assert law.length * rho == 2
+    assert sparsity.eq19(law, rho) == Fraction(3, 4) > p_sparse(law, rho) == Fraction(1, 2)
+    assert sparsity.chances_over(law, rho) == [Fraction(1, 2), 0]
+    assert sparsity.repaired_eq19(law, rho) == sparsity.counting_bound(law, rho) == Fraction(1, 2)
+
+
+def test_the_product_reaches_one_at_the_largest_value_only():
+    assert sparsity.head_times_tail(EVEN_PAIR, Fraction(1), Fraction(1)) == 1
+    assert sparsity.head_times_tail(EVEN_PAIR, Fraction(1), Fraction(99, 100)) == 0
+    assert not sparsity.below_the_largest(EVEN_PAIR, Fraction(1), Fraction(1))
 
 
 def test_equation_20_breaks_at_its_third_line_and_at_its_last():
@@ -68,7 +83,7 @@ def test_every_repaired_bound_holds_for_any_joint_law(case):
     law, rho = case
     true = p_sparse(law, rho)
     assert sparsity.two_term_bound(law, rho) <= true
-    assert sparsity.counting_bound(law, rho) <= true
+    assert sparsity.counting_bound(law, rho) <= sparsity.repaired_eq19(law, rho) <= true
     bar = law.probability(lambda row: law.length * rho * row[0] <= sum(row))
     assert all(sparsity.union_bound(law, rho, x) >= bar for x in points(law, rho))
 
@@ -92,6 +107,18 @@ def test_equation_19_holds_where_at_most_one_weight_can_pass(length, tenths, lar
     law = iid("drawn", {1: 1 - Fraction(tenths, 10), large: Fraction(tenths, 10)}, length)
     rho = Fraction(2, length)
     assert sparsity.eq19(law, rho) <= p_sparse(law, rho) == sparsity.counting_bound(law, rho)
+
+
+@given(joint_laws())
+def test_equation_19_holds_for_dependent_logits_of_one_law(case):
+    """Every order of each row, equally likely: then each weight has the same law, however they depend."""
+    law, _ = case
+    orders = list(permutations(range(law.length)))
+    shuffled = FiniteLaw("shuffled", tuple((chance / len(orders), tuple(row[j] for j in order))
+                                           for chance, row in law.outcomes for order in orders))
+    rho = Fraction(2, law.length)
+    assert len(set(sparsity.chances_over(shuffled, rho))) == 1
+    assert sparsity.eq19(shuffled, rho) <= sparsity.repaired_eq19(shuffled, rho) <= p_sparse(shuffled, rho)
 
 
 def test_counting_is_exact_where_eq19_fails_or_close():
@@ -120,6 +147,20 @@ def test_a_constant_sink_jumps_at_one_length(weight, rho, length):
     assert sparsity_meaning.jump(weight, rho) == length
     sparse = [sparsity_laws.rho_sparse(sparsity_meaning.sink(n, weight), rho) for n in (length - 1, length)]
     assert sparse == [False, True]
+
+
+def test_rows_may_spread_while_p_sparse_jumps():
+    short, long = sparsity_meaning.sink(100, Fraction(2, 5)), sparsity_meaning.sink(1000, Fraction(3, 50))
+    assert [sparsity_meaning.rho_sparse_index(row) for row in (short, long)] == [0, 1]
+    assert max(short) > max(long) and [sparsity_meaning.k90(row) for row in (short, long)] == [84, 894]
+    assert sparsity_meaning.effective_index(short) > sparsity_meaning.effective_index(long)
+    assert sparsity_meaning.effective_index(sparsity_meaning.block(1000, 50)) == pytest.approx(0.95)
+
+
+def test_rows_that_do_not_jump_are_no_case_of_the_check(monkeypatch):
+    monkeypatch.setattr(sparsity_meaning, "SINKS", ((Fraction(3, 5), Fraction(3, 5)),))
+    with pytest.raises(ValueError, match="must jump"):
+        sparsity_meaning.check_proves(sparsity_meaning.rho_sparse_index)
 
 
 def test_long_gaussian_rows_need_a_constant_share_of_tokens():

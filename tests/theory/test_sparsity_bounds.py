@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from cca_lab.theory.sparsity import bounds
+from cca_lab.theory.sparsity import bounds, closing
 from cca_lab.theory.sparsity import limit as sparsity_limit
 from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, cauchy, gaussian, laplace, nodes, sample, uniform
 
@@ -112,6 +112,38 @@ def test_the_limit_of_bounded_logits_depends_on_the_rate():
     assert boundary == pytest.approx(1 - exp(-1))
     assert [sparsity_limit.limit(law, rho) for rho in (0.6, boundary, 0.65)] == [0, None, 1]
     assert sparsity_limit.limit(cauchy(1.0), 0.01) == 1
+
+
+@pytest.mark.parametrize("law, rho", [(gaussian(2.0), 0.05), (gaussian(1.0), 0.05), (uniform(3.0), 0.2),
+                                      (uniform(3.0), 0.5), (laplace(0.8), 0.1)], ids=lambda value: str(value)[:20])
+def test_bounds_at_a_length_hold_at_every_larger_one(law, rho):
+    for length in (100, 400, 1500):
+        low, high = closing.ends_at(law, length, rho)
+        for longer in (length, 2 * length, 5 * length):
+            seen = sample(law, longer, rho, 1000)
+            assert low - seen.error <= seen.value <= high + seen.error
+
+
+def test_a_law_that_is_far_from_its_limit_is_not_held_against_it():
+    law, rho = gaussian(1.0), 0.05
+    assert sample(law, 1500, rho, 2000).value == pytest.approx(0.31, abs=0.05)
+    low, high = closing.ends_at(law, 1500, rho)
+    assert low < 0.31 and high == 1
+    for slow in (law, gaussian(0.3)):
+        low, high, _ = closing.enclosed(slow, rho)
+        assert low > 0.99 and low <= sparsity_limit.limit(slow, rho) <= high
+
+
+def test_every_other_limit_is_refuted():
+    for wrong in (lambda law, rho: 1.0, lambda law, rho: 0.0, lambda law, rho: None, lambda law, rho: 0.5,
+                  lambda law, rho: float(law.bound == np.inf), lambda law, rho: float(law.bound < np.inf)):
+        assert not closing.check_limit(wrong).holds
+
+
+def test_no_length_encloses_a_limit_at_the_boundary():
+    law = uniform(1.0)
+    with pytest.raises(ValueError, match="do not meet"):
+        closing.enclosed(law, law.moments[0] / exp(law.bound))
 
 
 def test_the_rate_lies_below_its_simple_upper_bound_and_near_its_estimate():

@@ -101,6 +101,7 @@ def test_questions_have_a_range(home):
 FILES = {"evaluate": ["evaluate", "--model", "m"], "recover": ["recover", "--model", "m"],
          "sweep": ["sweep", "--model", "m"], "compare": ["compare", "--model", "m"],
          "sparsity": ["sparsity", "--model", "m"],
+         "needles": ["experiments", "needles", "--model", "m"],
          "noise": ["experiments", "noise"], "convergence": ["experiments", "convergence"],
          "attention": ["bench", "attention"], "decode": ["bench", "decode"], "model": ["bench", "model"],
          "report": ["kernels", "report"]}

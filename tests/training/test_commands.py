@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -77,7 +78,9 @@ def test_finetune_then_resume_then_evaluate(home, tmp_path):
 
 def check_matches(found, questions):
     """Every place and every offset has its share, with Wilson's interval."""
-    assert set(found) == {*map(str, POSITIONS), "all", "by_offset", "documents"} and found["documents"] >= 1
+    assert set(found) == {*map(str, POSITIONS), "all", "by_offset", "documents", "hits"} and found["documents"] >= 1
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(found["hits"]), dtype=np.uint8))[: found["all"]["samples"]]
+    assert bits.mean() == pytest.approx(found["all"]["value"])
     assert len(found["by_offset"]) == OFFSETS
     samples = {"all": questions * OFFSETS * len(POSITIONS), "position": questions * OFFSETS}
     for share, count in [(found["all"], samples["all"]), *((found[str(at)], samples["position"]) for at in POSITIONS),

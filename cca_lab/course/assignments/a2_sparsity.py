@@ -24,14 +24,6 @@ from cca_lab.course.assignments.a2_maps import (
 from cca_lab.course.compare import describe, need_close, need_number, need_same, need_tensor
 from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Share, Task, case
 
-
-def need_finite(got: object, what: str, why: str) -> None:
-    """Refuse results that are not finite, with a guess; `need_tensor` has another one, about an exp."""
-    if isinstance(got, Tensor) and got.is_floating_point() and not got.isfinite().all():
-        place = (~got.isfinite()).nonzero()[0].tolist()
-        raise Mistake(f"{what}{place if place else ''} is {got[tuple(place)].item()}: {why}")
-
-
 # a2.1: by hand
 
 
@@ -110,9 +102,8 @@ def check_lost(answer: Answer, maps: Tensor, windows: list[int]) -> None:
               "rows that have tokens beyond the window, but give them no weight, are left out of the mean":
                   lost(maps, windows, losing=True)}
     with case(f"{maps.shape[0]} maps of {maps.shape[-1]} tokens, windows {windows}"):
-        got = answer(maps, windows)
-        need_finite(got, "the loss", "is it a mean over no rows?")
-        need_close(got, lost(maps, windows), "the loss", tolerance=1e-6, causes=causes)
+        need_close(answer(maps, windows), lost(maps, windows), "the loss", tolerance=1e-6, causes=causes,
+                   why="is it a mean over no rows?")
 
 
 def lost_random(answer: Answer, draw: Draw) -> None:
@@ -159,10 +150,8 @@ def lift_values(answer: Answer, draw: Draw) -> None:
 
 def lifts_of(answer: Answer, maps: Tensor, sizes: tuple[int, int, int]) -> Tensor:
     """Return the answer's lifts, if they are finite."""
-    got = answer(maps, *sizes)
-    need_finite(got, "the lift", "is it a mean over no rows? Row `split` is the first one that tests, and the last row "
-                                 "of the map tests too")
-    return need_tensor(got, maps.shape[:-2], "the lift")
+    return need_tensor(answer(maps, *sizes), maps.shape[:-2], "the lift", why="is it a mean over no rows? Row `split` "
+                       "is the first one that tests, and the last row of the map tests too")
 
 
 def lift_noise(answer: Answer, draw: Draw) -> None:

@@ -5,16 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, first, need_close, need_tensor
+from cca_lab.course.compare import describe, need_close, need_tensor
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
-
-
-def no_nan(got: Any, why: str) -> Any:
-    """Return an answer; raise a mistake if a number of it is none."""
-    if isinstance(got, Tensor) and got.is_floating_point() and got.isnan().any():
-        raise Mistake(f"the result{list(first(got.isnan()))} is not a number: {why}")
-    return got
-
 
 # a4.7: how much a core should count
 
@@ -48,11 +40,11 @@ def sized(answer: Answer, draw: Draw, own_judge: bool) -> None:
         entropy = torch.special.entr(padded).sum(dim=-1)
         with case(f"{cores} cores of at most {group} tokens, {raw} raw tokens, scale {scale:g}"):
             top = float((scale * q @ both_k.T).abs().max())
-            got = no_nan(answer(q, padded, core_k, core_v, raw_k, raw_v, scale), (
-                f"scores are as large as {top:.0f}, so exp needs the row's largest score subtracted first (or do other "
-                "zeros than those of a ragged group give 0 times the logarithm of 0?)" if sharp > 1 else
-                "a weight can be 0, and 0 times the logarithm of 0 is not a number"))
-            need_close(got, wanted, "the output", tolerance=1e-6, causes={
+            why = (f"scores are as large as {top:.0f}, so exp needs the row's largest score subtracted first (or do "
+                   "other zeros than those of a ragged group give 0 times the logarithm of 0?)" if sharp > 1 else
+                   "a weight can be 0, and 0 times the logarithm of 0 is not a number")
+            got = answer(q, padded, core_k, core_v, raw_k, raw_v, scale)
+            need_close(got, wanted, "the output", tolerance=1e-6, why=why, causes={
                 cause: (scale * q @ both_k.T + torch.cat([bonus, flat])).softmax(dim=-1) @ both_v
                 for cause, bonus in {
                     "a core counts as one token: there is no bonus": 0 * log,
@@ -150,10 +142,10 @@ def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
     total = positive.sum(dim=-1, keepdim=True)
     equal = (valid / valid.sum()).double().expand_as(positive)
     with case(what):
-        got = no_nan(answer(scores, valid), "is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? "
-                     "NaN times 0 is NaN, and so is infinity times 0")
+        why = ("is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? NaN times 0 is NaN, and so "
+               "is infinity times 0")
         # 1e-6, not 1e-9: shares in single precision are right too.
-        need_close(got, shares(scores, valid), "the weights", tolerance=1e-6, causes={
+        got = need_close(answer(scores, valid), shares(scores, valid), "the weights", tolerance=1e-6, why=why, causes={
             "a row with small scores counts as a row without positive ones": torch.where(
                 total > 1e-6, positive / total, equal),
             "a small number is added to the sum or bounds it from below, so that rows do not sum to 1":

@@ -1,6 +1,7 @@
 """a4, judges: the weights of a group when its last token, its mean query or every token judges."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -115,6 +116,14 @@ def weights_of(q: Tensor, k: Tensor, group: int, judge: str, scale: float, weigh
     return phi
 
 
+def mistaken(q: Tensor, k: Tensor, group: int, judge: str, scale: float) -> dict[str, Tensor]:
+    """Return phi as known mistakes make it."""
+    mixed = q.unflatten(0, (-1, len(k))).transpose(0, 1).flatten(0, 1)
+    return {cause: weights_of(q, k, group, judge, scale, weigh) for cause, weigh in CAUSES.items()} | {
+        "query head h belongs to KV head h % Hk: neighbours belong together, h // r":
+            weights_of(mixed, k, group, judge, scale)}
+
+
 def pooled(phi: Tensor, x: Tensor) -> Tensor:
     """Return the cores (Hk, M, D) of x (Hk, L, D)."""
     group = phi.shape[-1]
@@ -135,14 +144,7 @@ def judged(answer: Answer, draw: Draw, sizes: list[tuple[int, int, int, int]]) -
                 if not isinstance(got, (tuple, list)) or len(got) != 3:
                     raise Mistake(f"the result is {describe(got)}, wanted three tensors: core keys, core values, phi")
                 phi = weights_of(q, k, group, judge, scale)
-                try:
-                    need_close(got[2], phi, "phi")
-                except Mistake:                                                   # look for causes only now: it is slow
-                    mixed = q.unflatten(0, (-1, kv_heads)).transpose(0, 1).flatten(0, 1)
-                    need_close(got[2], phi, "phi", causes={
-                        **{cause: weights_of(q, k, group, judge, scale, weigh) for cause, weigh in CAUSES.items()},
-                        "query head h belongs to KV head h % Hk: neighbours belong together, h // r":
-                            weights_of(mixed, k, group, judge, scale)})
+                need_close(got[2], phi, "phi", causes=partial(mistaken, q, k, group, judge, scale))
                 for part, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
                     need_close(part, pooled(phi, x), what, causes={"the plain mean is taken": plain_means(phi, x)})
 

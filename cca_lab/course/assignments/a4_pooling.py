@@ -73,8 +73,8 @@ def learned(answer: Answer, k: Tensor, v: Tensor, judge: Tensor, temperature: Te
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Mistake(f"the result is {describe(got)}, wanted two tensors: core keys and core values")
         for part, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
-            a4_counts.no_nan(part, "does a temperature of 0 divide, or is infinity multiplied by 0?")
-            need_close(part, pooled(phi, x), what, causes={cause: pooled(other, x) for cause, other in others.items()})
+            need_close(part, pooled(phi, x), what, causes={cause: pooled(other, x) for cause, other in others.items()},
+                       why="does a temperature of 0 divide, or is infinity multiplied by 0?")
 
 
 def learned_sizes(draw: Draw) -> Iterator[tuple[int, int, int]]:
@@ -130,8 +130,8 @@ def projected(answer: Answer, draw: Draw, unit: bool) -> None:
         sums = phi.sum(dim=-1, keepdim=True)
         plain = torch.einsum("mg,mgc->mc", phi, x.unflatten(0, (cores, group))) @ weight
         with case(f"{cores} groups of {group}, weights that sum to {'1' if unit else 'other numbers than 1'}"):
-            got = a4_counts.no_nan(answer(x, phi, project), "are the weights divided by their sum? It can be 0")
-            need_close(got, plain + sums * bias, "the projected cores", causes={
+            why = "are the weights divided by their sum? It can be 0"
+            need_close(answer(x, phi, project), plain + sums * bias, "the projected cores", why=why, causes={
                 "the bias is added once, whatever the weights sum to": plain + bias,
                 "the bias is added once for each token of the group": plain + group * bias,
                 "the bias is left out": plain,

@@ -142,19 +142,16 @@ def compared(answer: Answer, draw: Draw, large: float) -> None:
              "a group is pooled one row too late": "late", "a group is pooled one row too early": "early",
              "no column is masked": "open", "the rows' scores are not scaled": "bare"}
     kinds = kinds if large == 1 else {}  # with large scores one weight is 1, and many mistakes look alike
+    why = ("scores are small, so this is no overflow: does a row read no column at all, or is -inf multiplied by 0?"
+           if large == 1 else "scores are several thousand here, and exp of them is infinite: is the maximum "
+           "subtracted before each exp, in the groups' weights too?")
     cases = [(1, [], 1), (5, [[1, 2]], 1), (5, [[1, 3]], 1), (8, [[1, 2, 5], [6]], 1), (9, [[0, 2], [3, 5], [7]], 2)]
     for length, groups, window in cases + divisions(draw, 4)[-3:]:
         q, k, v = draw.normal(length, 4, scale=large), draw.normal(length, 4), draw.normal(length, 3)
         with case(named(length, groups, window)):
-            wanted = oracle(q, k, v, groups, window, 0.5)
-            got = answer(q, k, v, groups, window, 0.5)
-            if isinstance(got, Tensor) and got.shape == wanted.shape and not got.isfinite().all():
-                raise Mistake("the output has NaN or infinite numbers. " + (
-                    "Scores are several thousand here, and exp of them is infinite: is the maximum subtracted before "
-                    "each exp, in the groups' weights too?" if large > 1 else "Scores are small, so this is no "
-                    "overflow: does a row read no column at all, or is -inf multiplied by 0?"))
-            need_close(got, wanted, "the output", causes={
-                why: oracle(q, k, v, groups, window, 0.5, how) for why, how in kinds.items()})
+            given = q, k, v, groups, window, 0.5
+            need_close(answer(*given), oracle(*given), "the output", why=why, causes={
+                cause: oracle(*given, how) for cause, how in kinds.items()})
 
 
 def attends(answer: Answer, draw: Draw) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a7_oracles import SINGLE, attended, need_finite, need_untouched, seen_columns
-from cca_lab.course.compare import describe, need_close
+from cca_lab.course.assignments.a7_oracles import SINGLE, attended, need_untouched, seen_columns
+from cca_lab.course.compare import NOT_FINITE, describe, need_close
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
 LARGE_TOLERANCE = 1e-2  # a score of 10000 in float32 is only known to 0.001
@@ -85,10 +85,9 @@ def run_attention(answer: Answer, draw: Draw, size: Sizes, *, empty: bool = Fals
         got = answer(q, k, v, table, out, scale, size.cap, *size.blocks)
         if not isinstance(got, Tensor) or got.shape != out.shape:
             raise Mistake(f"the result is {describe(got)}, wanted out, a tensor of shape {tuple(out.shape)}")
-        if trap:
-            need_finite(got[:, : size.length], "out", "was a column of a tile loaded that no row reads, or is a row "
-                        "empty? 0 times NaN is NaN")
-        need_close(got[:, : size.length], wanted, "out", causes=ways, tolerance=LARGE_TOLERANCE if shift else None)
+        need_close(got[:, : size.length], wanted, "out", causes=ways, tolerance=LARGE_TOLERANCE if shift else None,
+                   why="was a column of a tile loaded that no row reads, or is a row empty? 0 times NaN is NaN" if trap
+                   else NOT_FINITE)
         if trap:
             need_untouched(got[:, size.length:], out[:, size.length:], "out[:, L:]", "behind the last row")
 

@@ -23,17 +23,6 @@ def need_untouched(got: Tensor, before: Tensor, what: str, place: str) -> None:
                       f"{describe(got[first_of(changed)].item())}. Is the store masked?")
 
 
-def need_finite(got: Tensor, what: str, hint: str) -> None:
-    """Check that a result has no NaN and no infinity; `hint` says what usually causes one here.
-
-    Raises:
-        Mistake: naming the first entry that is none.
-    """
-    if not got.isfinite().all():
-        place = first_of(~got.isfinite())
-        raise Mistake(f"{what}{list(place)} is {got[place].item()}: {hint}")
-
-
 def power_of_two(size: int) -> int:
     """Return the least power of two that is at least `size`."""
     return 1 << (size - 1).bit_length()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a7_oracles import SINGLE, need_finite, need_untouched, pooled, power_of_two
+from cca_lab.course.assignments.a7_oracles import SINGLE, need_untouched, pooled, power_of_two
 from cca_lab.course.compare import describe, need_close
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
@@ -43,10 +43,10 @@ def run_softmax(answer: Answer, draw: Draw, size: Rows, lengths: Sequence[int], 
     got = answer(memory, size.offset, size.strides, torch.tensor(lengths), size.columns, out)
     if not isinstance(got, Tensor) or got.shape != out.shape:
         raise Mistake(f"the result is {describe(got)}, wanted out, a tensor of shape {tuple(out.shape)}")
-    need_finite(got, "out", "memory holds NaN wherever no visible score stands. Is the load masked, are offset and "
-                "strides used, is a row of length 0 divided by 0, or its maximum not subtracted?")
+    why = ("memory holds NaN wherever no visible score stands. Is the load masked, are offset and strides used, is a "
+           "row of length 0 divided by 0, or its maximum not subtracted?")
     plain = memory[(torch.arange(size.rows * size.columns) + size.offset).clamp(max=len(memory) - 1)]
-    need_close(got[:, : size.columns], wanted, "out", causes={
+    need_close(got[:, : size.columns], wanted, "out", why=why, causes={
         "columns that the row does not see count as scores of 0": zeros.softmax(-1)[:, : size.columns],
         "columns that the row does not see count as scores of 0 in the denominator":
             (zeros.softmax(-1) * counted)[:, : size.columns],
@@ -141,15 +141,15 @@ def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int
                 "query heads are added, not averaged": {"summed": True},
                 "query head h shares key head h % Hk, not h // (H // Hk)": {"mapping": "cyclic"}}
         wanted = pooled(q, k, v, starts, scale)
-        others = {why: pooled(q, k, v, starts, **({"scale": scale} | how)) for why, how in ways.items()}
+        others = {cause: pooled(q, k, v, starts, **({"scale": scale} | how)) for cause, how in ways.items()}
         keep = 1 if lost is not None else batch
         for side, what in enumerate(("core_k", "core_v")):
             if not isinstance(got[side], Tensor) or tuple(got[side].shape) != shape:
                 raise Mistake(f"{what} is {describe(got[side])}, wanted a tensor of shape {shape}")
-            need_finite(got[side][:keep, :, fine], what, "was a token loaded that is not of the group?")
             need_close(got[side][:keep, :, fine], wanted[side][:keep, :, fine],
                        what if lost is None else f"{what} of the groups without NaN",
-                       causes={why: other[side][:keep, :, fine] for why, other in others.items()})
+                       why="was a token loaded that is not of the group?",
+                       causes={cause: other[side][:keep, :, fine] for cause, other in others.items()})
 
 
 def pool_right(answer: Answer, draw: Draw) -> None:

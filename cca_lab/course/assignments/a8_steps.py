@@ -1,6 +1,7 @@
 """Checks of a8's decode steps: a full cache, StreamingLLM, and sinks with cores and a window."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,8 +18,9 @@ from cca_lab.course.assignments.a8_oracles import (
     texts,
 )
 from cca_lab.course.compare import need_close
-from cca_lab.course.tasks import Answer, Draw, Mistake, case
+from cca_lab.course.tasks import Answer, Draw, case
 
+Mistaken = Callable[[], dict[str, Tensor]]  # outputs of known mistakes, computed only if one is looked for
 SCALE = 0.7
 NO_SCALE = "the dot products are not multiplied by scale"
 
@@ -34,44 +36,41 @@ def turned(draw: Draw, single: bool, measure: bool) -> list[list[Text]]:
             for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
 
 
-def need_output(got: Tensor, wanted: Tensor, text: Text, measure: bool, causes: Mapping[str, Callable[[], Tensor]]
-                ) -> None:
-    """Compare an output; what comes out of known mistakes is computed only if it is wrong.
+def need_output(got: Tensor, wanted: Tensor, text: Text, measure: bool, causes: Mistaken) -> None:
+    """Compare an output.
 
     Where bytes are measured, only the rows that came as single tokens count: they show what the cache holds after a
     chunk. The rows inside chunks have a property of their own, and a mistake shall not cost twice.
     """
-    tolerance = 2e-4 if measure else 1e-5
-    if measure:
-        sizes = torch.tensor(text.chunks)
-        chunked = sizes.repeat_interleave(sizes) > 1
-        got = torch.where(chunked[:, None], wanted, got)
-        causes = {what: lambda other=other: torch.where(chunked[:, None], wanted, other())
-                  for what, other in causes.items()}
-    try:
-        need_close(got, wanted, "the output", tolerance=tolerance)
-    except Mistake:
-        need_close(got, wanted, "the output", tolerance=tolerance,
-                   causes={what: other() for what, other in causes.items()})
+    sizes = torch.tensor(text.chunks)
+    counted = (sizes.repeat_interleave(sizes) == 1)[:, None] if measure else torch.tensor(True)
+    need_close(torch.where(counted, got, wanted), wanted, "the output", tolerance=2e-4 if measure else 1e-5,
+               causes=lambda: {what: torch.where(counted, other, wanted) for what, other in causes().items()})
+
+
+def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
+    """Bytes after every step, token by token and in chunks, with right outputs."""
+    answer = forgetful(answer, draw)
+    for single in (True, False):
+        check(answer, draw, single=single, measure=True)
 
 
 # a8.2: full cache
 
 
-def full_wanted(text: Text) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
+def full_wanted(text: Text) -> tuple[Tensor, Mistaken]:
     """Return the output of full attention, and those of mistakes."""
     row = torch.arange(text.q.shape[2])
     past = row <= row[:, None]
     whole = row < (text.starts + torch.tensor(text.chunks).repeat_interleave(torch.tensor(text.chunks)))[:, None]
     parts = text.q, text.k, text.v
-    return dense(*parts, past, SCALE), {
-        "query head h reads KV head h mod Hk, instead of h // (H / Hk)": lambda: dense(*parts, past, SCALE, tiled=True),
-        NO_SCALE: lambda: dense(*parts, past, 1.0),
+    return dense(*parts, past, SCALE), lambda: {
+        "query head h reads KV head h mod Hk, instead of h // (H / Hk)": dense(*parts, past, SCALE, tiled=True),
+        NO_SCALE: dense(*parts, past, 1.0),
         "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the cache":
-            lambda: dense(*parts, row <= (row - text.starts)[:, None], SCALE),
-        "every row reads its whole chunk, later tokens too": lambda: dense(*parts, whole, SCALE),
-        "the cache is not read, only the chunk":
-            lambda: dense(*parts, past & (row >= text.starts[:, None]), SCALE)}
+            dense(*parts, row <= (row - text.starts)[:, None], SCALE),
+        "every row reads its whole chunk, later tokens too": dense(*parts, whole, SCALE),
+        "the cache is not read, only the chunk": dense(*parts, past & (row >= text.starts[:, None]), SCALE)}
 
 
 def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
@@ -84,29 +83,16 @@ def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = Fals
                 need_output(got, wanted, text, measure, causes)
 
 
-def full_single(answer: Answer, draw: Draw) -> None:
-    """Tokens one at a time."""
-    full_check(answer, draw, single=True)
-
-
-def full_chunks(answer: Answer, draw: Draw) -> None:
-    """Chunks of different sizes."""
-    full_check(answer, draw, single=False)
-
-
-def full_bytes(answer: Answer, draw: Draw) -> None:
-    """Bytes after every step, token by token and in chunks, with right outputs."""
-    answer = forgetful(answer, draw)
-    for single in (True, False):
-        full_check(answer, draw, single=single, measure=True)
+full_single, full_chunks = partial(full_check, single=True), partial(full_check, single=False)
+full_bytes = partial(measured, full_check)
 
 
 # a8.3: repair
 
-EDGES = [(2, 0), (0, 0), (0, 3)]  # sinks, recent
+SIZES, EDGES = [(1, 2), (2, 3), (4, 9)], [(2, 0), (0, 0), (0, 3)]  # sinks, recent
 
 
-def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
+def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, Mistaken]:
     """Return StreamingLLM's output with the positions of the text, and those of mistakes."""
     row = torch.arange(text.q.shape[2])
     token, i, start = row[None], row[:, None], text.starts[:, None]
@@ -115,20 +101,20 @@ def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, dict[
     right = past & (sink | (i - token <= recent))
     place = row.clamp(max=sinks + recent)
     twice = right.int() + (right & sink & (i - token <= recent)).int()
-    return dense(q, k, v, right, SCALE), {
+    return dense(q, k, v, right, SCALE), lambda: {
         "a token is evicted before the new one has attended":
-            lambda: dense(q, k, v, past & (sink | (i - token < recent)), SCALE),
+            dense(q, k, v, past & (sink | (i - token < recent)), SCALE),
         "positions count from the length of the cache, not of the text":
-            lambda: dense(rotated(text.q, place), rotated(text.k, place), v, right, SCALE),
-        NO_SCALE: lambda: dense(q, k, v, right, 1.0),
-        "nothing has a position: rotate queries and keys": lambda: dense(text.q, text.k, v, right, SCALE),
+            dense(rotated(text.q, place), rotated(text.k, place), v, right, SCALE),
+        NO_SCALE: dense(q, k, v, right, 1.0),
+        "nothing has a position: rotate queries and keys": dense(text.q, text.k, v, right, SCALE),
         "a row of a chunk reads tokens that would be gone if the chunk had come token by token":
-            lambda: dense(q, k, v, past & (sink | (token >= start - recent)), SCALE),
-        "a sink that is also recent is read twice": lambda: dense(q, k, v, twice, SCALE),
-        "nothing is ever evicted": lambda: dense(q, k, v, past, SCALE)}
+            dense(q, k, v, past & (sink | (token >= start - recent)), SCALE),
+        "a sink that is also recent is read twice": dense(q, k, v, twice, SCALE),
+        "nothing is ever evicted": dense(q, k, v, past, SCALE)}
 
 
-def streaming_check(answer: Answer, draw: Draw, sizes: list[tuple[int, int]], *, single: bool, measure: bool = False
+def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]], single: bool, measure: bool = False
                     ) -> None:
     """StreamingLLM, chunk by chunk."""
     for pair, (sinks, recent) in zip(turned(draw, single, measure), sizes, strict=True):
@@ -141,33 +127,22 @@ def streaming_check(answer: Answer, draw: Draw, sizes: list[tuple[int, int]], *,
                 need_output(got, wanted, text, measure, causes)
 
 
-def streaming_single(answer: Answer, draw: Draw) -> None:
-    """Tokens one at a time."""
-    streaming_check(answer, draw, [(1, 2), (2, 3), (4, 9)], single=True)
+def streaming_both(answer: Answer, draw: Draw, *, single: bool, measure: bool) -> None:
+    """StreamingLLM with sinks and recent tokens, and without."""
+    for sizes in ([(1, 2), (3, 2), (2, 5)], EDGES):
+        streaming_check(answer, draw, sizes=sizes, single=single, measure=measure)
 
 
-def streaming_chunks(answer: Answer, draw: Draw) -> None:
-    """Chunks of different sizes."""
-    streaming_check(answer, draw, [(1, 2), (2, 3), (4, 9)], single=False)
-
-
-def streaming_edges(answer: Answer, draw: Draw) -> None:
-    """No sinks, no recent tokens, neither."""
-    streaming_check(answer, draw, EDGES, single=True)
-
-
-def streaming_bytes(answer: Answer, draw: Draw) -> None:
-    """Bytes after every step, at the edges too, token by token and in chunks, with right outputs."""
-    answer = forgetful(answer, draw)
-    for single in (True, False):
-        for sizes in ([(1, 2), (3, 2), (2, 5)], EDGES):
-            streaming_check(answer, draw, sizes, single=single, measure=True)
+streaming_single = partial(streaming_check, sizes=SIZES, single=True)
+streaming_chunks = partial(streaming_check, sizes=SIZES, single=False)
+streaming_edges = partial(streaming_check, sizes=EDGES, single=True)
+streaming_bytes = partial(measured, streaming_both)
 
 
 # a8.4: cores
 
 
-def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tensor, dict[str, Callable[[], Tensor]]]:
+def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tensor, Mistaken]:
     """Return the output with sinks, cores and a window, and those of mistakes."""
     sizes = text.q.shape[2], sinks, group, window
     right = core_reads(*sizes)
@@ -183,20 +158,20 @@ def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tenso
             reads[:, groups : groups + sinks] = torch.ones(sizes[0], sizes[0]).tril()[:, :sinks]
         return output(reads, begin=0)
 
-    return output(), {
-        "cores appear one row early": lambda: output(core_reads(*sizes, -1)),
-        "cores appear one row late": lambda: output(core_reads(*sizes, 1)),
-        "nothing is pooled": lambda: dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
-        "tokens that a row reads in a core are still read raw": lambda: output(core_reads(*sizes, twice=True)),
-        "a core is the plain mean of its group": lambda: output(judged=0.0),
-        "the judge's scores are not multiplied by scale": lambda: output(judged=1.0),
-        NO_SCALE: lambda: output(scale=1.0, judged=1.0),
+    return output(), lambda: {
+        "cores appear one row early": output(core_reads(*sizes, -1)),
+        "cores appear one row late": output(core_reads(*sizes, 1)),
+        "nothing is pooled": dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
+        "tokens that a row reads in a core are still read raw": output(core_reads(*sizes, twice=True)),
+        "a core is the plain mean of its group": output(judged=0.0),
+        "the judge's scores are not multiplied by scale": output(judged=1.0),
+        NO_SCALE: output(scale=1.0, judged=1.0),
         "the judge is the query of the first head only, not the mean of the KV head's query heads":
-            lambda: output(judge="first head"),
+            output(judge="first head"),
         "each query head judges for itself and the weights are averaged: average the queries, then one softmax":
-            lambda: output(judge="softmaxes"),
-        "there are no sinks: groups begin at token 0": lambda: from_zero(False),
-        "groups begin at token 0, and not behind the sinks": lambda: from_zero(True)}
+            output(judge="softmaxes"),
+        "there are no sinks: groups begin at token 0": from_zero(False),
+        "groups begin at token 0, and not behind the sinks": from_zero(True)}
 
 
 def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
@@ -213,18 +188,5 @@ def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = Fal
                 need_output(got, wanted, text, measure, causes)
 
 
-def cores_single(answer: Answer, draw: Draw) -> None:
-    """Tokens one at a time."""
-    cores_check(answer, draw, single=True)
-
-
-def cores_chunks(answer: Answer, draw: Draw) -> None:
-    """Chunks that close several groups, or none."""
-    cores_check(answer, draw, single=False)
-
-
-def cores_bytes(answer: Answer, draw: Draw) -> None:
-    """Bytes after every step, token by token and in chunks, with right outputs."""
-    answer = forgetful(answer, draw)
-    for single in (True, False):
-        cores_check(answer, draw, single=single, measure=True)
+cores_single, cores_chunks = partial(cores_check, single=True), partial(cores_check, single=False)
+cores_bytes = partial(measured, cores_check)

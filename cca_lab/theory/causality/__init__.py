@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict
+from cca_lab.theory.causality.likelihood import CLAIMS as LIKELIHOOD
+from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Weigh = Callable[[Sequence[int], Sequence[bool]], list[Fraction]]
@@ -91,12 +92,28 @@ def check_masking(weigh: Weigh) -> Finding:
     return Finding(True, f"hidden columns weigh 0 and rows sum to 1 in {cases} of {cases} cases", {"cases": cases})
 
 
-CLAIMS = (
+CLAIMS: tuple[Claim, ...] = (
     Claim(
-        id="D1.eq13", paper="DGA", place="Eq. 13", check=check_masking, printed=mask_after, corrected=mask_before,
-        statement="Att_i = sum_j (softmax(Q_i K^T / sqrt(d)) M)_ij V_j with a 0-1 mask M", verdict=Verdict.FALSE,
-        repair="the mask goes into the softmax: softmax(Q_i K^T / sqrt(d) + log M)", strength=Strength.EXACT,
+        id="D1.eq13", paper="DGA", place="Section 5, Eq. 13; Appendix D, Algorithm 2", check=check_masking,
+        printed=mask_after, corrected=mask_before, formula=True,
+        quote=(r"(\mathbf{A}_{i,j}^{\text{group}} \odot \mathbf{M}_{i,j}) \mathbf{V}_{j}^{\text{group}}",
+               r"is the causing mask and $\odot$ is the element-product", "Construct 0-1 mask"),
+        reading="The weights of row i are the softmax over all columns, times the 0-1 mask; what is left is to be "
+                "attention to the visible columns [rows that sum to 1, without influence of the hidden ones].",
+        verdict=Verdict.FALSE, strength=Strength.COUNTEREXAMPLE, weight=Weight.SLIP, repaired=Strength.PROOF,
+        repair="the mask goes into the softmax: softmax(Q_i K^T / sqrt(d) + log M), as a flash kernel applies it",
         proof="The normaliser is a sum over all columns, the hidden ones included. With scores 0 and 0, row "
               "1 of 2 weighs itself 1/2 instead of 1, and 1/(1 + 2^s) once the hidden score is s: it depends "
-              "on the future."),
+              "on the future. Dividing each row by its sum repairs it as well.",
+        example="""
+import numpy as np
+
+def first_row(hidden):                             # scores of the first of two tokens; the second is hidden
+    weights = np.exp([0.0, hidden])
+    return weights / weights.sum() * [1, 0]
+
+print(first_row(0.0), first_row(3.0))              # wanted: [1, 0], whatever the future
+assert first_row(0.0)[0] == 0.5 and first_row(3.0)[0] < 0.05
+"""),
+    *LIKELIHOOD,
 )

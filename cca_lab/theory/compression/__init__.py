@@ -1,21 +1,22 @@
-"""LoCoCo's compressor: which compressions it can express, and how fast it forgets.
+"""LoCoCo's compressor: which compressions it can express, and what it keeps of a token.
 
 Cai et al., ICML 2024, Section 3.2. M slots and B new tokens become M slots, each a weighted mean of the
 M + B entries (Eq. 3-4); the weights come from a convolution of width 21 over the entries (Eq. 6-7).
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict
+from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
 
 KERNEL = 21
 KERNELS = 20  # number of random kernels that a check tries
 Rows = list[list[Fraction]]
 Channels = list[list[Fraction]]
+Keys = Sequence[int]                                # names of the entries, the oldest first
 
 
 def one_hot_rows(accumulated: Sequence[Fraction]) -> Rows:
@@ -37,7 +38,7 @@ def mix(weights: Rows, entries: Sequence[Fraction]) -> list[Fraction]:
     return [sum((w * x for w, x in zip(row, entries, strict=True)), Fraction(0)) for row in weights]
 
 
-def check_eviction(weights: Callable[[Sequence[Fraction]], Rows]) -> Finding:
+def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> Finding:
     """Judge whether Eq. 3-4 with these weights keep what greedy eviction keeps: 60 streams, M = 1 .. 4, exact."""
     steps = 0
     for seed, slots in product(range(15), range(1, 5)):
@@ -61,22 +62,68 @@ def check_eviction(weights: Callable[[Sequence[Fraction]], Rows]) -> Finding:
     return Finding(True, f"mismatch 0 in {steps} evictions", {"evictions": steps})
 
 
-def keys_and_values(keys: Sequence[int], values: Sequence[int], accumulated: Sequence[Fraction]) -> Channels:
+def keys_alone(keys: Keys, attention: Sequence[Sequence[Fraction]]) -> Hashable:
+    """Return what C of Eq. 3 is given: the entries [K, K_n]."""
+    return tuple(keys)
+
+
+def keys_and_scores(keys: Keys, attention: Sequence[Sequence[Fraction]]) -> Hashable:
+    """Return the entries with the attention that each has received so far."""
+    return tuple(keys), tuple(accumulated(attention))
+
+
+def accumulated(attention: Sequence[Sequence[Fraction]]) -> list[Fraction]:
+    """Return the attention that each entry has received from all rows; row i has i + 1 entries."""
+    return [sum((row[t] for row in attention[t:]), Fraction(0)) for t in range(len(attention))]
+
+
+def histories(slots: int) -> Iterator[list[list[Fraction]]]:
+    """Return the attention of the M + 1 rows up to the first eviction, for all scores 0 or 2, with base 2 for e."""
+    count = slots + 1
+    for scores in product((0, 2), repeat=count * (count + 1) // 2):
+        yield [softmax(scores[row * (row + 1) // 2:(row + 1) * (row + 2) // 2]) for row in range(count)]
+
+
+def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashable]) -> Finding:
+    """Judge whether what C reads tells which entry eviction drops: all histories of 1 or 2 slots, B = 1, exact."""
+    cases = 0
+    for slots in (1, 2):
+        seen: dict[Hashable, tuple[int, list[Fraction]]] = {}
+        for attention in histories(slots):
+            keys, scores = range(1, slots + 2), accumulated(attention)
+            dropped, cases = min(keys, key=lambda key: scores[key - 1]), cases + 1
+            before, others = seen.setdefault(reads(keys, attention), (dropped, scores))
+            if before != dropped:
+                return Finding(False, f"M={slots}, B=1: entries {list(keys)} in both, eviction drops {before} with the "
+                                      f"scores {', '.join(map(str, others))}, and {dropped} with "
+                                      f"{', '.join(map(str, scores))}; C reads the same")
+    same = keeps_what_eviction_keeps(one_hot_rows)
+    return Finding(same.holds, f"what C reads decides in {cases} histories; one-hot rows of Eq. 4 then keep what "
+                               f"eviction keeps: {same.evidence}", same.numbers)
+
+
+def keys_and_values(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
     """Return the input channels of the convolution in Eq. 6: keys and values, but no attention score."""
     return [[Fraction(x) for x in keys], [Fraction(x) for x in values]]
 
 
-def keys_values_scores(keys: Sequence[int], values: Sequence[int], accumulated: Sequence[Fraction]) -> Channels:
+def keys_values_scores(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
     """Return the same channels, and the accumulated attention score as one more channel."""
-    return [*keys_and_values(keys, values, accumulated), list(accumulated)]
+    return [*keys_and_values(keys, values, scores), list(scores)]
+
+
+def free_weights(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
+    """Return the weights that Eq. 4 alone would allow, as a channel: 1 for the upper half of the scores, else 0."""
+    least = sorted(scores)[len(scores) // 2]
+    return [[Fraction(int(score >= least)) for score in scores]]
 
 
 def relu_convolution(channels: Channels, kernel: Sequence[Sequence[int]]) -> list[Fraction]:
     """Return one output channel of Eq. 6, a convolution with zero padding and a ReLU: (C, N), (C, 21) -> (N,)."""
     count, half = len(channels[0]), KERNEL // 2
     padded = [[Fraction(0)] * half + channel + [Fraction(0)] * half for channel in channels]
-    return [max(Fraction(0), sum(weight * channel[t + tap] for channel, taps in zip(padded, kernel, strict=True)
-                                 for tap, weight in enumerate(taps))) for t in range(count)]
+    return [max(Fraction(0), sum((weight * channel[t + tap] for channel, taps in zip(padded, kernel, strict=True)
+                                  for tap, weight in enumerate(taps)), Fraction(0))) for t in range(count)]
 
 
 def check_convolution(inputs: Callable[..., Channels]) -> Finding:
@@ -86,8 +133,8 @@ def check_convolution(inputs: Callable[..., Channels]) -> Finding:
     slots keeps the first 22 and drops the others. Tokens 22 and 23 have the same 21-token window.
     """
     count, kept, dropped = 44, 21, 22
-    accumulated = [sum((Fraction(1, row + 1) for row in range(t, count)), Fraction(0)) for t in range(count)]
-    channels = inputs([1] * count, [1] * count, accumulated)
+    scores = [sum((Fraction(1, row + 1) for row in range(t, count)), Fraction(0)) for t in range(count)]
+    channels = inputs([1] * count, [1] * count, scores)
     numbers = random.Random(0)
     apart = 0
     for _ in range(KERNELS):
@@ -103,7 +150,7 @@ def check_convolution(inputs: Callable[..., Channels]) -> Finding:
                               f"{dropped + 1}, whose 21-token windows are equal; their weights differ under {apart} of "
                               f"{KERNELS} kernels", found)
     return Finding(True, f"weights of tokens {kept + 1} and {dropped + 1} differ under {apart} of {KERNELS} kernels; "
-                         "a threshold on the score drops one of them exactly", found)
+                         "a threshold drops one of them exactly", found)
 
 
 def share_after(steps: int, slots: int) -> Fraction:
@@ -111,57 +158,53 @@ def share_after(steps: int, slots: int) -> Fraction:
     return Fraction(slots, slots + 1) ** steps / (slots + 1)
 
 
-def check_share(share: Callable[[int, int], Fraction]) -> Finding:
-    """Judge whether the shares in a slot sum to at most 1 and follow the mean of S_t = A_t S_(t-1) + b_t k_t.
-
-    Exact, M = 1 .. 6, 60 tokens. Weights are exchangeable, so every entry of [b, A] has the mean 1/(M+1).
-    """
-    for slots in range(1, 7):
-        for tokens in range(1, 61):
-            if (total := sum((share(steps, slots) for steps in range(tokens)), Fraction(0))) > 1:
-                return Finding(False, f"M={slots}: the shares of the last {tokens} tokens in one slot add up to "
-                                      f"{total}, but a slot is a weighted mean")
-        mean = Fraction(1, slots + 1)
-        slot_shares = [mean] * slots
-        for steps in range(60):
-            if share(steps, slots) != slot_shares[0]:
-                return Finding(False, f"M={slots}, {steps} steps: claimed {share(steps, slots)}, the recurrence gives "
-                                      f"{slot_shares[0]}")
-            slot_shares = [sum(slot_shares, Fraction(0)) * mean] * slots
-    half_life = next(n for n in range(10_000) if 2 * share(n, 512) <= share(0, 512))   # 512 ln 2 = 354.9
-    return Finding(True, f"exact for M <= 6 over 60 tokens; with M = 512 a token's share halves in {half_life} tokens",
-                   {"half_life_512": half_life})
-
-
 CLAIMS = (
     Claim(
-        id="LC.evict", paper="LoCoCo", place="Section 3.2.3; Eq. 3-4", check=check_eviction, printed=one_hot_rows,
-        statement="keeping the tokens with the top accumulated scores is an instance of Eq. 3", corrected=one_hot_rows,
-        verdict=Verdict.HOLDS, strength=Strength.SPOT, repair="",
-        proof="Eq. 4 allows any weights. With one-hot rows slot i is a copy of the i-th survivor, so the "
-              "cache is the evicted one, entry by entry, and stays it by induction over the steps."),
+        id="LC.evict", paper="LoCoCo", place="Section 3.2.3", check=check_operator, verdict=Verdict.DEPENDS,
+        quote="That can be viewed as a special instance of operator",
+        reading="Keeping the tokens with the highest accumulated attention is an instance of C in Eq. 3: what C reads "
+                "decides what is kept, and Eq. 4 has weights that keep it.",
+        printed=keys_alone, corrected=keys_and_scores, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF,
+        models={"C reads [K, K_n], as Eq. 3 prints": (keys_alone, False),
+                "C may read the accumulated scores": (keys_and_scores, True)}, weight=Weight.SLIP,
+        repair="It is an instance if C may read the accumulated attention scores.",
+        proof="Eq. 4 allows any weights. With one-hot rows slot i is a copy of the i-th survivor, so the cache is the "
+              "evicted one, entry by entry, and stays it by induction over the steps. Which rows these are depends on "
+              "the scores, and so on past queries, which are no function of [K, K_n]. With one slot the first token "
+              "always stays, for its own row gave it the weight 1; from two slots on the queries decide.",
+        example="""
+def dropped(rows):       # rows[i][t]: the attention of row i to token t; two slots, three tokens
+    score = [sum(row[t] for row in rows[t:]) for t in range(3)]
+    return score.index(min(score))
+
+looks_at_itself, looks_back = [[1], [0.2, 0.8], [0.4, 0.2, 0.4]], [[1], [0.8, 0.2], [0.4, 0.1, 0.5]]
+print(dropped(looks_at_itself), dropped(looks_back))                    # the keys may be the same
+assert dropped(looks_at_itself) != dropped(looks_back)
+"""),
     Claim(
-        id="LC.conv", paper="LoCoCo", place="Section 3.2.3; Eqs. 3-7", check=check_convolution,
-        statement="eviction by accumulated scores is less expressive than the learnable framework",
-        printed=keys_and_values, corrected=keys_values_scores, verdict=Verdict.DEPENDS, strength=Strength.SPOT,
-        repair="true of Eqs. 3-5 with free weights; Eqs. 6-7 do not contain eviction, so neither contains the other; "
-               "with the accumulated score as one more input channel and a threshold, a dropped token can get weight "
-               "exactly 0",
-        proof="Free weights include one-hot rows (LC.evict). A convolution of width 21 gives two positions with "
+        id="LC.conv", paper="LoCoCo", place="Section 3.2.3", check=check_convolution, verdict=Verdict.DEPENDS,
+        quote="the heuristic-based method is less expressive compared to our learnable framework",
+        reading="Whatever eviction by accumulated scores keeps and drops, learnable weights can keep and drop as well.",
+        printed=keys_and_values, corrected=keys_values_scores, strength=Strength.COUNTEREXAMPLE,
+        repaired=Strength.PROOF, weight=Weight.SUBSTANCE,
+        models={"Eqs. 4 and 5, any weights": (free_weights, True),
+                "Eqs. 6 and 7, weights from a convolution of keys and values": (keys_and_values, False),
+                "a convolution that also gets the scores": (keys_values_scores, True)},
+        repair="True of Eqs. 4 and 5 with any weights. Eqs. 6 and 7 do not contain eviction, so neither contains the "
+               "other; with the accumulated score as one more input channel and a threshold, a dropped token can get "
+               "weight exactly 0.",
+        proof="Any weights include one-hot rows (LC.evict). A convolution of width 21 gives two positions with "
               "equal 21-token windows equal weights in every row, whatever its kernel. Accumulated scores are not "
               "among its inputs, and they may differ there, so eviction may keep one and drop the other; conversely "
               "one-hot rows never blend. The example takes keys as cached before their rotation: rotated keys of "
-              "equal tokens differ, and equal windows then need other tokens."),
-    Claim(
-        id="LC.memory", paper="LoCoCo", place="Section 3.2", check=check_share,
-        statement="M slots stand for all prior tokens, however many (a token keeps the share it was given, if weights "
-                  "are exchangeable)",
-        printed=lambda steps, slots: Fraction(1, slots + 1), corrected=share_after, verdict=Verdict.DEPENDS,
-        repair="the shares in a slot sum to 1, so T tokens have 1/T on average; with exchangeable weights a "
-               "token has (M/(M+1))^n / (M+1) after n steps and halves in about M ln 2",
-        strength=Strength.EXACT,
-        proof="The check assumes exchangeable weights: no entry is preferred. With B = 1, S_t = A_t S_(t-1) + b_t k_t "
-              "and rows of [b, A] sum to 1, so each slot is a weighted mean of all tokens. Entries with the mean "
-              "1/(M+1) multiply the summed share by M/(M+1) a step. Slower decay costs writing strength: b small keeps "
-              "the old and does not take up the new."),
+              "equal tokens differ, and equal windows then need other tokens.",
+        example="""
+import numpy as np
+
+tokens, kernel = np.ones(44), np.random.default_rng(0).normal(size=21)  # equal tokens, any kernel
+weights = np.convolve(np.pad(tokens, 10), kernel, "valid")
+scores = [sum(1 / (row + 1) for row in range(t, 44)) for t in range(44)]        # uniform attention
+print(weights[21], weights[22], scores[21], scores[22])
+assert np.isclose(weights[21], weights[22]) and scores[21] > scores[22]         # eviction to 22 keeps the first only
+"""),
 )

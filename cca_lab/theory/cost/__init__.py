@@ -25,11 +25,6 @@ def window_pairs(length: int, window: int) -> int:
     return inside * (inside + 1) // 2 + (length - inside) * window
 
 
-def chunk_pairs(chunk: int, memory: int) -> int:
-    """Return the query-key pairs of one causal chunk that also reads a memory of fixed size (LoCoCo, Table 2)."""
-    return chunk * memory + full_pairs(chunk)
-
-
 def older_pairs(older: int, group: int) -> int:
     """Return the pairs with tokens older than the window: sum of floor(n/g) + n mod g over n = 1..N, in closed form.
 

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+Array = npt.NDArray[Any]
 Z_999 = 3.29  # half-width of a two-sided 99.9 % interval, in standard errors
 
 
@@ -20,7 +22,7 @@ class Measured(NamedTuple):
         return abs(self.value - wanted) <= self.error
 
 
-def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: int, seed: int = 0) -> np.ndarray:
+def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: int, seed: int = 0) -> Array:
     """Draw the noisy weight of each token, (draws, L): "full", one of MODELS, or "softmax".
 
     Args:
@@ -32,28 +34,28 @@ def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: i
         seed: of the noise.
     """
     generator = np.random.default_rng(seed)
-    logits = np.asarray(logits, dtype=float)
-    groups = (draws, len(logits) // m)
+    clean = np.asarray(logits, dtype=float)
+    groups = (draws, len(clean) // m)
     if model in ("full", "shared"):
-        noise = generator.normal(size=(draws, len(logits)) if model == "full" else groups)
+        noise = generator.normal(size=(draws, len(clean)) if model == "full" else groups)
         noise = noise if model == "full" else np.repeat(noise / m, m, axis=1)
-        return softmax(logits + sigma * noise)
+        return softmax(clean + sigma * noise)
     if model == "pooled":
-        group_logits = logits.reshape(-1, m).mean(1) + sigma * generator.normal(size=groups)
+        group_logits = clean.reshape(-1, m).mean(1) + sigma * generator.normal(size=groups)
     else:
-        tokens = (logits + sigma * generator.normal(size=(draws, len(logits)))).reshape(*groups, m)
+        tokens = (clean + sigma * generator.normal(size=(draws, len(clean)))).reshape(*groups, m)
         pool = softmax(tokens) if model == "softmax" else np.full(m, 1 / m)
         group_logits = (pool * tokens).sum(-1)                        # (draws, k)
     return np.repeat(softmax(group_logits) / m, m, axis=1)           # (draws, L)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
+def softmax(logits: Array) -> Array:
     """Return the softmax along the last axis."""
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
 
 
-def measured_variance(samples: np.ndarray) -> Measured:
+def measured_variance(samples: Array) -> Measured:
     """Return the sample variance with its 99.9 % interval, from the fourth moment."""
     centred = samples - samples.mean()
     variance = float((centred**2).mean())

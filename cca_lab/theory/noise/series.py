@@ -7,26 +7,29 @@ Collecting the terms of equal degree, a_j = f_0 + sigma f_1 + sigma^2 f_2 + sigm
     E a_j - w_j = sigma^2 E f_2 + O(sigma^4)
     Var a_j     = sigma^2 E f_1^2 + sigma^4 (Var f_2 + 2 E f_1 f_3) + O(sigma^6)
 
-No derivative formula is used: the closed forms of `noise` are compared with this reference.
+No derivative formula is used: the closed forms of `noise` are compared with this reference. The weights are Fractions,
+or symbols of sympy that sum to 1: what then agrees, agrees for all weights of that length.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
 from math import factorial, prod
+from typing import Any
 
 ORDER = 3
-Polynomial = dict[tuple[int, ...], Fraction]  # exponents of eta_1 ... eta_L -> coefficient
+Polynomial = dict[tuple[int, ...], Any]  # exponents of eta_1 ... eta_L -> coefficient, a Fraction or a symbol
 
 
-def softmax_series(weights: Sequence[Fraction], j: int) -> list[Polynomial]:
-    """Return f_0 .. f_3 of the j-th weight.
+def softmax_series(weights: Sequence[Any], j: int, order: int = ORDER) -> list[Polynomial]:
+    """Return f_0 .. f_order of the j-th weight.
 
     Args:
         weights: the L weights without noise, positive, summing to 1.
         j: index of the weight.
+        order: the highest degree.
 
     Returns:
-        One homogeneous polynomial for each degree 0 to 3.
+        One homogeneous polynomial for each degree 0 to `order`.
 
     Raises:
         ValueError: if the weights do not sum to 1.
@@ -34,27 +37,27 @@ def softmax_series(weights: Sequence[Fraction], j: int) -> list[Polynomial]:
     if sum(weights) != 1:
         raise ValueError(f"weights: they sum to {sum(weights)}, wanted 1 exactly; pass Fractions")
     length = len(weights)
-    exponentials = [_exponential(i, length) for i in range(length)]
+    exponentials = [_exponential(i, length, order) for i in range(length)]
     total: Polynomial = {}
     for weight, series in zip(weights, exponentials, strict=True):
         total = _add(total, series, weight)
     excess = _add(total, {(0,) * length: Fraction(1)}, Fraction(-1))  # the sum is 1 + excess
     reciprocal, power = {(0,) * length: Fraction(1)}, {(0,) * length: Fraction(1)}
-    for n in range(1, ORDER + 1):                                     # 1 - u + u^2 - u^3
-        power = _multiply(power, excess)
+    for n in range(1, order + 1):                                     # 1 - u + u^2 - u^3
+        power = _multiply(power, excess, order)
         reciprocal = _add(reciprocal, power, Fraction((-1) ** n))
-    quotient = _multiply(exponentials[j], reciprocal)
+    quotient = _multiply(exponentials[j], reciprocal, order)
     return [{exponents: weights[j] * value for exponents, value in quotient.items()
              if value and sum(exponents) == degree}
-            for degree in range(ORDER + 1)]
+            for degree in range(order + 1)]
 
 
-def bias_term(weights: Sequence[Fraction], j: int) -> Fraction:
+def bias_term(weights: Sequence[Any], j: int) -> Any:
     """Return the coefficient of sigma^2 in E a_j - w_j."""
     return expectation(softmax_series(weights, j)[2])
 
 
-def variance_terms(weights: Sequence[Fraction], j: int) -> tuple[Fraction, Fraction]:
+def variance_terms(weights: Sequence[Any], j: int) -> tuple[Any, Any]:
     """Return the coefficients of sigma^2 and sigma^4 in Var a_j."""
     _, first, second, third = softmax_series(weights, j)
     fourth_order = expectation(_multiply(second, second, 4)) - expectation(second) ** 2
@@ -62,7 +65,7 @@ def variance_terms(weights: Sequence[Fraction], j: int) -> tuple[Fraction, Fract
     return expectation(_multiply(first, first)), fourth_order
 
 
-def expectation(polynomial: Polynomial) -> Fraction:
+def expectation(polynomial: Polynomial) -> Any:
     """Return the mean over independent standard Gaussians: E eta^(2n) = (2n - 1)!!, odd moments vanish."""
     return sum((value * prod(_moment(n) for n in exponents) for exponents, value in polynomial.items()),
                start=Fraction(0))
@@ -72,12 +75,12 @@ def _moment(n: int) -> int:
     return 0 if n % 2 else prod(range(1, n, 2))
 
 
-def _exponential(i: int, length: int) -> Polynomial:
+def _exponential(i: int, length: int, order: int) -> Polynomial:
     return {tuple(n if place == i else 0 for place in range(length)): Fraction(1, factorial(n))
-            for n in range(ORDER + 1)}
+            for n in range(order + 1)}
 
 
-def _add(first: Polynomial, second: Polynomial, factor: Fraction) -> Polynomial:
+def _add(first: Polynomial, second: Polynomial, factor: Any) -> Polynomial:
     found = dict(first)
     for exponents, value in second.items():
         found[exponents] = found.get(exponents, Fraction(0)) + factor * value

@@ -1,123 +1,132 @@
-"""Published numbers that arithmetic alone can check: ratios, averages, sums, and numbers printed twice."""
+"""Published numbers that arithmetic alone can check: ratios, averages, sums, and numbers printed twice.
+
+One rule of rounding for all of them: a printed number is right if it is the exact one rounded at its last digit, a
+half either way, or cut there. So 104.86 may be printed as 104 or 105, and 35.53 as 35 or 36. Two printed numbers agree
+if one exact number would be right as both: 28.79 and 28.80 do, 3.5706 and 3.5714 do not. Counts are not rounded.
+"""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Finding, chosen
 from cca_lab.theory.published import tables
 
-Number = Decimal | Fraction | int
+Number = Decimal | Fraction | int | str
+Printed = Mapping[str, Mapping[str, str]]  # what is printed -> place -> the number there
 
 
 def last_digit(printed: str) -> Fraction:
     """Return one unit of the last digit of a printed number: 1/10 for "5.7"."""
-    return Fraction(10) ** Decimal(printed).as_tuple().exponent
+    return Fraction(10) ** int(Decimal(printed).as_tuple().exponent)
 
 
-def rounds_to(exact: Number, printed: str) -> bool:
-    """Whether a printed number is the rounded exact one; a half may be rounded up or down."""
-    return abs(Fraction(exact) - Fraction(printed)) <= last_digit(printed) / 2
+def room(printed: str) -> tuple[Fraction, Fraction]:
+    """Return the ends of the numbers that may be printed so; the lower end may, the upper may not."""
+    return Fraction(printed) - last_digit(printed) / 2, Fraction(printed) + last_digit(printed)
 
 
-def cut_to(exact: Number, printed: str) -> bool:
-    """Whether a printed number is the exact one with the further digits cut off."""
-    return 0 <= Fraction(exact) - Fraction(printed) < last_digit(printed)
+def right(exact: Number, printed: str) -> bool:
+    """Whether a printed number that is not negative is the exact one, rounded or cut at its last digit."""
+    low, end = room(printed)
+    return low <= Fraction(exact) < end
+
+
+def agree(printed: tuple[str, ...]) -> bool:
+    """Whether one exact number would be right as each of the printed ones."""
+    lows, ends = zip(*map(room, printed), strict=True)
+    return max(lows) < min(ends)
 
 
 # ---------------------------------------------------------------- checks
 
-def check_number(printed: str, exact: Number, formula: str, agrees: Callable = rounds_to) -> Finding:
+def check_number(printed: str, exact: Number, formula: str) -> Finding:
     """Compare a printed number with its formula."""
-    return Finding(agrees(exact, printed), f"{formula} = {float(exact):.6g}; claimed {printed}",
-                   {"exact": float(exact)})
+    value = float(Fraction(exact))
+    return Finding(right(exact, printed), f"{formula} = {value:.6g}; printed {printed}", {"exact": value})
 
 
 def check_averages(rows: tuple[tables.Row, ...]) -> Finding:
     """Compare the printed average of every row with the mean of its columns."""
     worst = Fraction(0)
-    for name, numbers, average in rows:
-        mean = sum(map(Fraction, numbers)) / len(numbers)
-        if not rounds_to(mean, average):
-            return Finding(False, f"{name}: the mean is {float(mean):.4g}, printed {average}", {"mean": float(mean)})
-        worst = max(worst, abs(mean - Fraction(average)) / last_digit(average))
+    for row in rows:
+        mean = sum(map(Fraction, row.numbers), Fraction(0)) / len(row.numbers)
+        if not right(mean, row.average):
+            return Finding(False, f"{row.block} {row.method}: the mean is {float(mean):.4g}, printed {row.average}",
+                           {"mean": float(mean)})
+        worst = max(worst, abs(mean - Fraction(row.average)) / last_digit(row.average))
     return Finding(True, f"{len(rows)} rows; the largest deviation is {float(worst):.2f} units of the last digit",
                    {"rows": len(rows), "worst": float(worst)})
 
 
 def check_ratios(rows: tuple[tables.Ratio, ...]) -> Finding:
-    """Compare printed ratios with the times from which they are computed."""
-    for name, before, after, printed in rows:
-        exact = Fraction(before) / Fraction(after)
-        if not rounds_to(exact, printed):
-            return Finding(False, f"{name}: {before}/{after} = {float(exact):.3f}, printed {printed}",
-                           {"exact": float(exact)})
-    return Finding(True, f"all {len(rows)} quotients round to what is printed", {"rows": len(rows)})
+    """Compare printed ratios with the amounts of which they are the quotients."""
+    return _compare(rows, lambda row: Fraction(row.before) / Fraction(row.after), "{}/{}", "x")
 
 
 def check_reductions(rows: tuple[tables.Ratio, ...]) -> Finding:
-    """Judge printed percentages by one rule for all of them, rounding or cutting."""
-    exact = {name: 100 * (1 - Fraction(after) / Fraction(before)) for name, before, after, _ in rows}
-    wrong = {rule: [(name, printed) for name, _, _, printed in rows if not rule(exact[name], printed)]
-             for rule in (rounds_to, cut_to)}
-    rule, least = min(wrong.items(), key=lambda item: len(item[1]))
-    if not least:
-        return Finding(True, f"all {len(rows)} percentages follow one rule", {"rows": len(rows)})
-    listed = "; ".join(f"{name}: {float(exact[name]):.2f} %, printed {printed} %" for name, printed in least)
-    name = "rounded" if rule is rounds_to else "cut"
-    return Finding(False, f"{name}, {len(rows) - len(least)} of {len(rows)} agree; not {listed}", {"wrong": len(least)})
+    """Compare printed percentages with the amounts that are reduced."""
+    return _compare(rows, lambda row: 100 * (1 - Fraction(row.after) / Fraction(row.before)), "{} to {}", " %")
 
 
-def check_best(ranks: Mapping[str, tuple[str, Mapping[str, str]]]) -> Finding:
-    """Judge "the first is at least as good as all others" at every place: place -> (its score, the others')."""
-    for place, (score, others) in ranks.items():
-        for name, other in others.items():
-            if Decimal(other) > Decimal(score):
-                lead = float(Decimal(other) - Decimal(score))
-                return Finding(False, f"{place}: {score}, but {name} has {other}", {"lead": lead})
-    return Finding(True, f"first at {', '.join(ranks)}", {"places": len(ranks)})
+def _compare(rows: tuple[tables.Ratio, ...], formula: Callable[[tables.Ratio], Fraction], shown: str,
+             unit: str) -> Finding:
+    wrong = [row for row in rows if not right(formula(row), row.printed)]
+    if not wrong:
+        return Finding(True, f"all {len(rows)} printed numbers are right", {"rows": len(rows), "wrong": 0})
+    listed = "; ".join(f"{row.name}, {shown.format(row.before, row.after)}: {float(formula(row)):.2f}{unit}, printed "
+                       f"{row.printed}{unit}" for row in wrong)
+    return Finding(False, f"{len(rows) - len(wrong)} of {len(rows)} are right; not {listed}",
+                   {"rows": len(rows), "wrong": len(wrong)})
 
 
-def check_same(printed: Mapping[str, tuple[str, ...]]) -> Finding:
-    """Judge numbers printed more than once for one setting: they must agree in the digits that all of them print."""
-    for name, numbers in printed.items():
-        unit = max(map(last_digit, numbers))
-        low, high = min(map(Fraction, numbers)), max(map(Fraction, numbers))
-        if high - low > unit / 2:
-            return Finding(False, f"{name}: {' and '.join(numbers)}", {"spread": float(high - low)})
-    return Finding(True, f"the same wherever it is printed: {', '.join(printed)}", {"settings": len(printed)})
+def check_same(printed: Printed) -> Finding:
+    """Judge numbers printed more than once for one setting: all of them must be printed forms of one number."""
+    return _agreed(printed, agree)
+
+
+def check_equal(printed: Printed) -> Finding:
+    """Judge counts and names printed more than once: they must be equal."""
+    return _agreed(printed, lambda words: len(set(words)) == 1)
+
+
+def _agreed(printed: Printed, same: Callable[[tuple[str, ...]], bool]) -> Finding:
+    shown = {what: ", ".join(f"{number} in {place}" for place, number in places.items())
+             for what, places in printed.items()}
+    wrong = [what for what, places in printed.items() if not same(tuple(places.values()))]
+    told = wrong or list(printed)
+    return Finding(not wrong, "; ".join(f"{what}: {shown[what]}" for what in told), {"disagree": len(wrong)})
+
+
+def joined(*sides: Printed) -> Printed:
+    """Return everything that several places print."""
+    names = {what: None for side in sides for what in side}
+    return {what: {place: number for side in sides for place, number in side.get(what, {}).items()} for what in names}
 
 
 def check_sum(parts: tuple[tuple[str, ...], str]) -> Finding:
     """Compare a printed total with the sum of its printed parts."""
     numbers, total = parts
-    exact = sum(map(Decimal, numbers))
+    exact = sum(map(Decimal, numbers), Decimal(0))
     return Finding(exact == Decimal(total), f"{' + '.join(numbers)} = {exact}; printed {total}", {"sum": float(exact)})
 
 
-def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Finding:
-    """Judge columns said to fall without complementary tokens (DGA, Table 7): column -> (with them, without)."""
-    full = tables.columns(tables.DGA_AVERAGES, "Table 1, DGA-LLM")
-    without = tables.columns(tables.DGA_AVERAGES, "Table 7, w/o complementary tokens")
-    vanilla = tables.columns(tables.DGA_AVERAGES, "Table 1, LLaMA2-7B")
-    scores = dict(zip(tables.LONGBENCH, zip(full, without, strict=True), strict=True))
-    for name, printed in falls.items():
-        before, after = scores[name]
-        if after >= before or (before, after) != tuple(map(Decimal, printed)):
-            return Finding(False, f"{name}: {before} with them, {after} without; claimed {' to '.join(printed)}")
-    rises = sum(after > before for before, after in scores.values())
-    equal = sum(after == other for other, after in zip(vanilla, without, strict=True))
-    return Finding(True, f"{' and '.join(falls)} fall; {rises} of {len(full)} columns rise (Single-Doc. QA 3.61 to "
-                   f"6.43), and {equal} equal Table 1's row of vanilla attention", {"rises": rises, "equal": equal})
-
-
-def check_compression(ratio: Callable[[int], str]) -> Finding:
+def check_compression(ratio: Callable[[int], str], within: Callable[[int], bool] | None = None) -> Finding:
     """Compare a claimed ratio for each memory size M with 4096/M."""
-    for memory in (128, 256, 512):
-        if not rounds_to(Fraction(4096, memory), ratio(memory)):
+    cases = chosen((128, 256, 512), within)
+    for memory in cases:
+        if not right(Fraction(4096, memory), ratio(memory)):
             return Finding(False, f"M={memory}: 4096/{memory} = {4096 // memory}, claimed {ratio(memory)}",
                            {"memory": memory, "ratio": 4096 // memory})
-    return Finding(True, "4096/M = 32, 16, 8 for M = 128, 256, 512", {"ratio": 32})
+    return Finding(True, "; ".join(f"M={memory}: 4096/{memory} = {4096 // memory}" for memory in cases),
+                   {"ratio": 4096 // cases[0]})
+
+
+def check_citations(cited: tuple[tuple[str, str], ...], holds: Mapping[str, str]) -> Finding:
+    """Judge references: (what is cited, the place named) against what each place holds."""
+    wrong = [f"{place} holds {holds[place]}, not {what}" for what, place in cited if holds[place] != what]
+    return Finding(not wrong, "; ".join(wrong) or "; ".join(f"{place} holds {what}" for what, place in cited),
+                   {"wrong": len(wrong)})
 
 
 def kernel_parameters(layers: int = 32, features: int = 256, memory: int = 128, kernel: int = 21) -> int:

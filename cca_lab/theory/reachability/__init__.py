@@ -1,207 +1,154 @@
-"""Which row reads which token in CCA-Attention: the printed indices, and Proposition 1 with corrected indices.
+"""Which row reads which token in CCA-Attention: Proposition 1, and the printed indices.
 
-Chen et al., ICML 2025, Sections 3.2-3.3, Algorithm 1 and Appendix A. Rows, tokens and cores count from 1
-in this module, as in the paper: row i reads cores 1 .. j, of g tokens each, and the raw tokens k .. i.
+Chen et al., ICML 2025, Sections 3.2-3.4, Algorithm 1 and Appendix A. The functions and checks are those of `indices`.
 """
 
-import random
-from collections.abc import Callable, Iterator
-from fractions import Fraction
+from functools import partial
 
-from cca_lab.theory.base_two import softmax
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict
-
-Cover = Callable[[int, int, int], tuple[int, int]]  # (i, g, s) -> (j cores, first raw token k)
-SIZES = [(g, s) for g in range(1, 8) for s in range(1, 13)]
-ROWS = range(1, 41)
-
-
-def core_count(i: int, g: int, s: int) -> int:
-    """Return the number of cores that row i reads (below Eq. 3): j = max(0, floor((i - s) / g))."""
-    return max(0, (i - s) // g)
-
-
-def printed_cover(i: int, g: int, s: int) -> tuple[int, int]:
-    """Algorithm 1, lines 10 and 11, as printed: k = max(1, i - s - ((i - s) mod g))."""
-    return core_count(i, g, s), max(1, i - s - (i - s) % g)
-
-
-def exact_cover(i: int, g: int, s: int) -> tuple[int, int]:
-    """The corrected index: the raw tokens begin after the last core, k = j g + 1."""
-    j = core_count(i, g, s)
-    return j, j * g + 1
-
-
-def times_read(cover: Cover, i: int, g: int, s: int) -> list[int]:
-    """Count how often row i reads each of the tokens 1 .. max(i, j g), inside a core or raw."""
-    j, k = cover(i, g, s)
-    return [(t <= j * g) + (k <= t <= i) for t in range(1, max(i, j * g) + 1)]
-
-
-def check_cover(cover: Cover) -> Finding:
-    """Judge whether each row reads each token of its past exactly once: all g <= 7, s <= 12, i <= 40."""
-    wrong = [(i, g, s) for g, s in SIZES for i in ROWS if times_read(cover, i, g, s) != [1] * i]
-    cases = len(SIZES) * len(ROWS)
-    numbers = {"cases": cases, "exact": cases - len(wrong)}
-    if not wrong:
-        return Finding(True, f"exact in {cases} of {cases} cases (g <= 7, s <= 12, i <= 40)", numbers)
-    # g > 1, so that a core is more than one token; the shortest row is the easiest to check by hand
-    i, g, s = min(wrong, key=lambda case: (case[1] == 1, *case))
-    j, k = cover(i, g, s)
-    return Finding(False, f"g={g}, s={s}, i={i}: cores hold tokens 1..{j * g}, raw tokens are {k}..{i}, so the "
-                          f"tokens are read {times_read(cover, i, g, s)} times; exact in {cases - len(wrong)} of "
-                          f"{cases} cases", numbers)
-
-
-def printed_window(i: int, g: int, s: int) -> int:
-    """Section 3.3 and Appendix A: s + ((i - s) mod g) raw tokens."""
-    return s + (i - s) % g
-
-
-def check_window(window: Callable[[int, int, int], int]) -> Finding:
-    """Judge whether the number of raw tokens is what the cores leave, i - j g: all g <= 7, s <= 12, i <= 40."""
-    wrong = [(i, g, s) for g, s in SIZES for i in ROWS if window(i, g, s) != i - g * core_count(i, g, s)]
-    if not wrong:
-        return Finding(True, f"right in all {len(SIZES) * len(ROWS)} cases (g <= 7, s <= 12, i <= 40)")
-    late = sum(i >= s for i, _, s in wrong)
-    i, g, s = min(wrong, key=lambda case: (case[0] >= case[2], case[1] != 2, case[2] != 4, *case))
-    return Finding(False, f"g={g}, s={s}, i={i}: a window of {window(i, g, s)} tokens, but the cores leave over "
-                          f"{i - g * core_count(i, g, s)}; wrong in {len(wrong) - late} cases with i < s and {late} "
-                          "with i >= s",
-                   {"wrong": len(wrong), "wrong_from_s_on": late})
-
-
-def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
-    """Return the tokens whose values Eq. 6 adds up for row i, as printed: m = floor(L / g), split at i <= g."""
-    if i <= g:
-        return list(range(1, i + 1))
-    m, w = length // g, printed_window(i, g, s)
-    return [g * (p - 1) + q for p in range(1, m + 1) for q in range(1, g + 1)] + [m * g + t for t in range(1, w + 1)]
-
-
-def exact_terms(i: int, length: int, g: int, s: int) -> list[int]:
-    """Eq. 6 with j(i) for m, the split at i < g + s, and w = i - j g."""
-    if i < g + s:
-        return list(range(1, i + 1))
-    j = core_count(i, g, s)
-    return [g * (p - 1) + q for p in range(1, j + 1) for q in range(1, g + 1)] + [
-        j * g + t for t in range(1, i - j * g + 1)]
-
-
-def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Finding:
-    """Judge whether Eq. 6 adds the values of the tokens 1 .. i, each once: L <= 20, g <= 5, s <= 6."""
-    cases = [(i, length, g, s) for length in range(1, 21) for g in range(1, 6) for s in range(1, 7)
-             for i in range(1, length + 1)]
-    wrong = [case for case in cases if sorted(terms(*case)) != list(range(1, case[0] + 1))]
-    ahead = [i for i in range(1, 21) if max(terms(i, 20, 4, 4)) > i]
-    numbers = {"cases": len(cases), "wrong": len(wrong), "rows_ahead": len(ahead)}
-    if not wrong:
-        return Finding(True, f"exact in all {len(cases)} cases (L <= 20, g <= 5, s <= 6)", numbers)
-    i, length, g, s = min(wrong, key=lambda case: (case[2] == 1, case[1], case))
-    return Finding(False, f"L={length}, g={g}, s={s}, i={i}: adds tokens {terms(i, length, g, s)}; with L=20, g=s=4, "
-                          f"{len(ahead)} of 20 rows read tokens after i", numbers)
-
-
-def effective_row(i: int, g: int, s: int, cover: Cover, draw: Callable[[], int]) -> dict[int, Fraction]:
-    """Return row i of E (Eq. 8), the weight of each token: A^G phi inside a core, A^L raw; `draw` gives the scores.
-
-    The scores are integers and the softmax has base 2, so E is exact. The scores of the cores are drawn at
-    random as well, so that the result holds for any pooled keys.
-    """
-    j, k = cover(i, g, s)
-    raw = range(k, i + 1)
-    weights = softmax([draw() for _ in range(j + len(raw))])
-    row: dict[int, Fraction] = {}
-    for p in range(1, j + 1):
-        for q, phi in enumerate(softmax([draw() for _ in range(g)]), start=1):
-            row[g * (p - 1) + q] = weights[p - 1] * phi
-    for token, weight in zip(raw, weights[j:], strict=True):
-        row[token] = row.get(token, Fraction(0)) + weight
-    return row
-
-
-def check_reachable(cover: Cover) -> Finding:
-    """Judge whether E is positive on the past, 0 on the future, and its rows sum to 1: exact, scores in -40 .. 40."""
-    random_scores = random.Random(0)
-    least = Fraction(1)
-    for g, s, i in _small_cases():
-        row = effective_row(i, g, s, cover, lambda: random_scores.randint(-40, 40))
-        missing = [t for t in range(1, i + 1) if not row.get(t)]
-        ahead = [t for t in row if t > i]
-        if missing or ahead or sum(row.values()) != 1:
-            return Finding(False, f"g={g}, s={s}, i={i}: tokens {missing} have no weight, tokens {ahead} lie ahead, "
-                                  f"the row sums to {sum(row.values())}")
-        least = min(least, *row.values())
-    exponent = least.numerator.bit_length() - least.denominator.bit_length()
-    return Finding(True, f"positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight 2^{exponent}, rows sum "
-                         "to exactly 1", {"smallest_weight_log2": exponent})
-
-
-def _small_cases() -> Iterator[tuple[int, int, int]]:
-    return ((g, s, i) for g in range(1, 6) for s in range(1, 7) for i in range(1, 21))
-
-
-def scaled_outside(scores: list[int], root: int) -> list[Fraction]:
-    """Algorithm 1, line 12, as printed: softmax(q K^T) / sqrt(d), with root = sqrt(d)."""
-    return [weight / root for weight in softmax(scores)]
-
-
-def scaled_inside(scores: list[int], root: int) -> list[Fraction]:
-    """Eq. 5: softmax(q K^T / sqrt(d)); the scores are multiples of root."""
-    return softmax([score // root for score in scores])
-
-
-def check_scaling(weigh: Callable[[list[int], int], list[Fraction]]) -> Finding:
-    """Judge whether a row of weights sums to 1 and is the softmax of the scores over sqrt(d): d = 1, 4, 16, 64."""
-    for root in (2, 4, 8, 1):
-        for a in (0, 1, -1, 2, -2):
-            got, wanted = weigh([0, a * root], root), softmax([0, a])
-            if sum(got) != 1 or got != wanted:
-                shown = ", ".join(str(weight) for weight in got)
-                return Finding(False, f"d={root * root}, scores 0 and {a * root}: weights {shown}, which sum to "
-                                      f"{sum(got)}", {"row_sum": float(sum(got))})
-    return Finding(True, "rows sum to 1 and equal Eq. 5 for d = 1, 4, 16, 64")
-
-
-CLAIMS = (
-    Claim(
-        id="P1", paper="CCA", place="Proposition 1", check=check_reachable, printed=printed_cover,
-        corrected=exact_cover,
-        statement="every token reaches every later one, with a positive weight, in each layer",
-        verdict=Verdict.HOLDS, strength=Strength.EXACT,
-        repair="in real numbers; E_it = A^G_ip phi_pt inside a core, A^L_it raw, with k = j g + 1",
-        proof="C W^V = Phi X W^V, so Out = E V with E >= 0. Every core p <= j has p g <= i - s <= i, so no "
-              "token after i is read; softmaxes are positive and sum to 1; tokens 1..jg are in cores, "
-              "jg+1..i are raw. With the printed k token jg has two positive terms: it still reaches row i, "
-              "twice."),
-    Claim(
-        id="P1.alg1", paper="CCA", place="Algorithm 1, line 11; Eq. 4", check=check_cover, printed=printed_cover,
-        statement="raw tokens k..i with k = max(1, i-s-((i-s) mod g)): each key token takes part",
-        verdict=Verdict.FALSE, corrected=exact_cover, repair="k = j g + 1, with j = max(0, floor((i-s)/g))",
-        strength=Strength.EXACT,
-        proof="Write i - s = j g + r. The printed k is j g, the last token of core j, which is read a second "
-              "time in every row i >= s + g (and only it). j g + 1 makes the cores and the raw tokens a "
-              "partition of 1..i."),
-    Claim(
-        id="P1.window", paper="CCA", place="Section 3.3; Appendix A, below Eq. 7", check=check_window,
-        statement="the local window has w = s + ((i-s) mod g) tokens", printed=printed_window,
-        corrected=lambda i, g, s: i - g * core_count(i, g, s), verdict=Verdict.HOLDS_IF, strength=Strength.EXACT,
-        repair="holds for i >= s; before that w = i. In one formula, w = i - g max(0, floor((i-s)/g))",
-        proof="For i >= s, i - s = j g + r gives i - j g = s + r. For i < s no core exists and the row has i "
-              "tokens, but s + ((i-s) mod g) >= s > i."),
-    Claim(
-        id="P1.eq6", paper="CCA", place="Proposition 1, Eq. 6", check=check_terms, printed=printed_terms,
-        statement="o_i adds the cores 1..m, m = floor(L/g), and the raw tokens mg+1..mg+w; only raw ones if i <= g",
-        verdict=Verdict.FALSE, corrected=exact_terms, strength=Strength.EXACT,
-        repair="m becomes j(i) = max(0, floor((i-s)/g)), the split i < g + s, and w = i - j g",
-        proof="floor(L/g) groups are all groups of the sequence, most of them in the future of row i, and m "
-              "g + t > i. Section 3.2 has the split at i < g + s. (The captions of Eq. 9 and 10 are also "
-              "exchanged.)"),
-    Claim(
-        id="P1.line12", paper="CCA", place="Algorithm 1, line 12", check=check_scaling, printed=scaled_outside,
-        statement="Att_i = softmax(Q_i [K]^T) / sqrt(d) [V]", verdict=Verdict.FALSE, corrected=scaled_inside,
-        repair="Att_i = softmax(Q_i [K]^T / sqrt(d)) [V], as in Eq. 5", strength=Strength.EXACT,
-        proof="A softmax sums to 1, so dividing it by sqrt(d) makes every row sum to 1/sqrt(d): no weighted "
-              "mean of the values, and reachability then compares weights of rows that are too small by "
-              "sqrt(d)."),
+from cca_lab.theory.claim import Claim, Strength, Verdict, Weight
+from cca_lab.theory.forall import papers
+from cca_lab.theory.reachability.indices import (
+    ROWS,
+    SIZES,
+    check_cover,
+    check_least,
+    check_reachable,
+    check_scaling,
+    check_short,
+    check_terms,
+    check_window,
+    clipped_window,
+    core_count,
+    effective_row,
+    exact_cover,
+    exact_terms,
+    no_cores_before,
+    printed_cover,
+    printed_terms,
+    scaled_inside,
+    scaled_outside,
+    split_cover,
+    times_read,
 )
+
+__all__ = ["CLAIMS", "ROWS", "SIZES", "core_count", "effective_row", "exact_cover", "exact_terms", "printed_cover",
+           "printed_terms", "times_read"]
+
+REACHABLE = Claim(
+    id="P1", paper="CCA", place="Appendix A, Proposition 1", check=check_reachable, printed=printed_cover,
+    quote="fully satisfies the reachability condition from the earlier tokens to the later tokens in the sequence at "
+          "each transformer layer",
+    reading="With the indices as printed, every token has a positive weight in its own and in every later row, and "
+            "none in an earlier one [in real numbers; a token inside a core has the weight A^G phi of Eq. 8].",
+    verdict=Verdict.HOLDS, strength=Strength.SMT, machine=partial(papers.reached, printed_cover),
+    proof="C W^V = Phi X W^V, so Out = E V with E >= 0. Every core p <= j has p g <= i - s <= i, so no token after i "
+          "is read. A softmax is positive and sums to 1; tokens 1..jg are in cores, jg+1..i are raw, which the solver "
+          "finds for all i, g and s. With the printed k token jg has two positive terms: it still reaches row i, "
+          "twice.",
+    example="""
+from math import exp
+
+def softmax(scores):
+    return [exp(x) / sum(map(exp, scores)) for x in scores]
+
+g, s, i = 2, 1, 3                                  # one core of tokens 1 and 2; raw tokens from k on
+j, k = max(0, (i - s) // g), max(1, i - s - (i - s) % g)
+phi, row = softmax([0.0, 1.0]), softmax([0.5] * j + [2.0] * (i - k + 1))
+weight = {1: row[0] * phi[0], 2: row[0] * phi[1] + row[1], 3: row[2]}
+print("tokens", [1, 2], "in the core, raw", list(range(k, i + 1)), weight)
+assert min(weight.values()) > 0 and abs(sum(weight.values()) - 1) < 1e-12
+""")
+
+FIRST = Claim(
+    id="P1.alg1", paper="CCA", place="Section 3.3, Eq. 4; Algorithm 1, line 11", check=check_cover,
+    printed=printed_cover, formula=True,
+    quote=(r"local window size to $s + ((i-s) \bmod g)$. This strategy ensures that each key token participates in the "
+           "attention computation", r"where $k = \max(1, i-s - ((i-s) \bmod g))$"),
+    reading="The raw keys k..i are the local window of which the text speaks: with the cores they are the tokens 1..i, "
+            "each key token [once, as with windows of that size].",
+    verdict=Verdict.FALSE, strength=Strength.COUNTEREXAMPLE, weight=Weight.SLIP,
+    repair="k = j g + 1, with j = max(0, floor((i-s)/g)); the size of the window is right (P1.window)",
+    corrected=exact_cover, repaired=Strength.SMT, machine=partial(papers.read_once, exact_cover),
+    proof="Write i - s = j g + r. The printed k is j g, the last token of core j, which is read a second time in every "
+          "row i >= s + g (and only it): k..i has one token more than the window. j g + 1 makes the cores and the raw "
+          "tokens a partition of 1..i.",
+    example="""
+g, s, i = 2, 1, 3
+j = max(0, (i - s) // g)                           # cores of row i
+k = max(1, i - s - (i - s) % g)                    # first raw token, Eq. 4
+read = [*range(1, j * g + 1), *range(k, i + 1)]
+print(f"row {i} reads the tokens {read}; the window should have {s + (i - s) % g} of them")
+assert read == [1, 2, 2, 3]                        # token 2 inside the core, and raw
+""")
+
+WINDOW = Claim(
+    id="P1.window", paper="CCA", place="Section 3.3", check=check_window, printed=clipped_window, formula=True,
+    quote=r"we set the local window size to $s + ((i-s) \bmod g)$",
+    reading="Row i has s + ((i-s) mod g) raw tokens [clipped to the i tokens that there are, as k >= 1 in Eq. 4], "
+            "which are those that the cores leave over.",
+    verdict=Verdict.HOLDS, strength=Strength.SMT, machine=partial(papers.window_left_over, clipped_window),
+    proof="For i >= s, i - s = j g + r gives i - j g = s + r <= i. For i < s no core exists and the row has i tokens; "
+          "s + ((i-s) mod g) >= s > i is clipped to i.",
+    example="""
+for s, g in ((4, 2), (1, 3), (2, 2)):
+    for i in range(1, 20):
+        left = i - g * max(0, (i - s) // g)        # what the cores of row i leave over
+        assert min(s + (i - s) % g, i) == left
+    print(f"s={s}, g={g}: the window of row 19 has {left} tokens")
+""")
+
+LEAST = Claim(
+    id="P1.least", paper="CCA", place="Section 3.3", check=check_least, printed=clipped_window,
+    quote="attends to the preceding at least s tokens to capture local dependencies",
+    reading="The window of row i has s tokens or more [its own token included; all of them where there are fewer].",
+    verdict=Verdict.HOLDS, strength=Strength.SMT, machine=partial(papers.window_long_enough, clipped_window),
+    proof="s + ((i-s) mod g) >= s, and the clipping leaves min(s, i) at least.")
+
+SHORT = Claim(
+    id="P1.short", paper="CCA", place="Section 3.2", check=check_short, printed=no_cores_before, formula=True,
+    quote=("When the context is short", r"$i < (g+s)$", "would be excluded from attention calculation"),
+    reading="Row i reads no core exactly if i < g + s.",
+    verdict=Verdict.HOLDS, strength=Strength.SMT, machine=partial(papers.no_cores, no_cores_before),
+    proof="j = max(0, floor((i-s)/g)) is 0 exactly if i - s < g.")
+
+TERMS = Claim(
+    id="P1.eq6", paper="CCA", place="Section 3.2; Appendix A, Proposition 1, Eq. 6", check=check_terms,
+    printed=printed_terms, formula=True,
+    quote=(r"in total $m = \lfloor L/g \rfloor$ groups",
+           r"\sum_{p=1}^m \mathbf{A}_{i,p}^G \sum_{q=1}^g \Phi_{p,q} \mathbf{V}_{g(p-1)+q,j} + \sum_{t=1}^w "
+           r"\mathbf{A}_{i,t}^L \mathbf{V}_{mg+t,j}"),
+    reading="For i > g, the output of row i adds the values of the m groups and of the raw tokens mg+1..mg+w [a core "
+            "that the row must not see has weight 0, and the window is clipped to i tokens].",
+    verdict=Verdict.FALSE, strength=Strength.COUNTEREXAMPLE, weight=Weight.SLIP,
+    corrected=exact_terms, repaired=Strength.SMT, machine=partial(papers.read_once, split_cover),
+    repair="m becomes j(i) = max(0, floor((i-s)/g)), the split i < g + s (as in Section 3.2), and w = i - j g",
+    proof="floor(L/g) groups are all groups of the sequence, most of them in the future of row i, and m g + t > i. "
+          "Were m the number of cores that row i sees, Eq. 6 would be right. (The captions of Eq. 9 and 10 are also "
+          "exchanged: Eq. 9 has the local module alone, Eq. 10 has both.)",
+    example="""
+L, g, s, i = 8, 2, 2, 4
+m, w = L // g, s + (i - s) % g                     # Section 3.2 and Appendix A
+raw = [m * g + t for t in range(1, w + 1)]
+print(f"row {i} of {L} adds the raw tokens {raw}")
+assert raw == [9, 10]                              # after the row, and after the end
+""")
+
+SCALE = Claim(
+    id="P1.line12", paper="CCA", place="Algorithm 1, line 12", check=check_scaling, printed=scaled_outside,
+    quote=r"\mathbf{Att}_i = \text{softmax}(\mathbf{Q}_i [\tilde{\mathbf{K}}_{\mathcal{T}_i}^G; "
+          r"\tilde{\mathbf{K}}_{\mathcal{U}_i}^L]^T) / \sqrt{d}$", formula=True,
+    reading="A row of weights is softmax(Q_i K^T) / sqrt(d): the division comes after the softmax.",
+    verdict=Verdict.FALSE, strength=Strength.COUNTEREXAMPLE, weight=Weight.TYPOGRAPHY,
+    corrected=scaled_inside, repair="softmax(Q_i K^T / sqrt(d)), as in Eq. 5", repaired=Strength.PROOF,
+    proof="A softmax sums to 1, so dividing it by sqrt(d) makes every row sum to 1/sqrt(d): no weighted mean of the "
+          "values. Eq. 5 has the division inside; line 12 may have lost its place in print or in our text.",
+    example="""
+from math import exp, sqrt
+
+d, scores = 4, [0.0, 2.0]
+weights = [exp(x) / sum(map(exp, scores)) / sqrt(d) for x in scores]
+print("line 12:", weights, "sum", sum(weights))
+assert abs(sum(weights) - 0.5) < 1e-12             # 1 / sqrt(d) instead of 1
+""")
+
+CLAIMS: tuple[Claim, ...] = (REACHABLE, FIRST, WINDOW, LEAST, SHORT, TERMS, SCALE)

@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 
 from cca_lab.mechanisms import Mechanism
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict
+from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
 
 NEVER = 0  # the entry of a pair that no number of layers connects
+LAYERS, WINDOW, SINKS = 32, 2000, 4  # of LLaMA2-7B, and of StreamingLLM in Appendix B.2
+Case = tuple[int, int, int, int]     # length L, window w, kept initial tokens a, layers n
+Lost = Callable[[int, int, int, int], bool]
+CASES: list[Case] = [(length, window, sinks, layers) for length in range(3, 17) for window in range(2, 7)
+                     for sinks in range(3) for layers in range(1, 6) if window + sinks < length]
 
 
 def layer_reach(mechanism: Mechanism, length: int, *, heads: int = 2, head_dim: int = 8, seed: int = 0) -> Tensor:
@@ -69,45 +74,57 @@ def layers_needed(reach: Tensor) -> Tensor:
     return needed
 
 
-def window_reach(length: int, window: int) -> Tensor:
-    """Return which tokens a row reads in a window of the nearest tokens, its own included: bool (L, L)."""
-    return torch.ones(length, length, dtype=torch.bool).tril().triu(1 - window)
+def window_reach(length: int, window: int, sinks: int = 0) -> Tensor:
+    """Return which tokens a row reads: the nearest `window`, its own included, and the first `sinks`: bool (L, L)."""
+    reach = torch.ones(length, length, dtype=torch.bool).tril()
+    return reach & (reach.triu(1 - window) | (torch.arange(length) < sinks))
 
 
-def layers_of_window(distance: int, window: int) -> int:
-    """Return the layers needed to span a distance with a window of w tokens: max(1, ceil(distance / (w - 1)))."""
-    return max(1, -(-distance // (window - 1)))
+def loses_some(length: int, window: int, sinks: int, layers: int) -> bool:
+    """Whether a stack of windows leaves a token out of some later row: n (w - 1) < L - 1 - a."""
+    return layers * (window - 1) < length - 1 - sinks
 
 
-def check_depth(needed: Callable[[int, int], int]) -> Finding:
-    """Judge the claimed number of layers for each distance: L = 24, windows 2 .. 8, every pair of tokens."""
-    length, pairs = 24, 0
-    for window in range(2, 9):
-        measured = layers_needed(window_reach(length, window))
-        for i in range(length):
-            for t in range(i + 1):
-                pairs += 1
-                if measured[i, t] != needed(i - t, window):
-                    said = needed(i - t, window)
-                    claimed = "one layer says never" if said == NEVER else f"claimed {said}"
-                    return Finding(False, f"window {window}, distance {i - t}: reached after {int(measured[i, t])} "
-                                          f"layers, {claimed}",
-                                   {"window": window, "distance": i - t, "layers": int(measured[i, t])})
-    return Finding(True, f"right for all {pairs} pairs; 4096 tokens back takes {needed(4096, 1024)} layers with a "
-                         "window of 1024", {"pairs": pairs})
+def check_depth(lost: Lost, within: Callable[[Case], bool] | None = None) -> Finding:
+    """Judge when some row gets nothing of some earlier token: L <= 16, w <= 6, a <= 2, n <= 5, w + a < L."""
+    cases = chosen(CASES, within)
+    for length, window, sinks, layers in cases:
+        past = torch.ones(length, length, dtype=torch.bool).tril()
+        left_out = bool((past & ~through(window_reach(length, window, sinks), layers)).any())
+        if lost(length, window, sinks, layers) != left_out:
+            some, said = ("a row gets nothing of some token" if one else "every row gets every earlier token"
+                          for one in (left_out, not left_out))
+            return Finding(False, f"L={length}, windows of {window}, {sinks} kept initial tokens, {layers} layers: "
+                                  f"{some}, claimed: {said}",
+                           {"length": length, "window": window, "sinks": sinks, "layers": layers})
+    return Finding(True, f"right in {len(cases)} cases; {LAYERS} layers of windows of {WINDOW} reach "
+                         f"{LAYERS * (WINDOW - 1)} tokens back, less than 128K and more than 32K",
+                   {"cases": len(cases)})
 
 
 CLAIMS = (
     Claim(
-        id="P1.depth", paper="CCA", place="Section 2", check=check_depth, strength=Strength.EXACT,
-        statement="efficient attention such as a window can not ensure that each token has access to all preceding "
-                  "tokens",
-        printed=lambda distance, window: 1 if distance < window else NEVER, corrected=layers_of_window,
-        verdict=Verdict.HOLDS_IF,
-        repair="in one layer. A stack of n layers with windows of w tokens, the row's own included, reaches "
-               "n (w - 1) tokens back",
-        proof="A chain of n rows, each at most w - 1 tokens after the one before, spans at most n (w - 1) "
-              "tokens, and spans them if each step is w - 1. What differs from CCA is that the token is read "
-              "through other tokens' states. The window here has no initial tokens: kept ones are read in one layer, "
-              "those between still need the chain."),
+        id="P1.depth", paper="CCA", place="Section 2", check=check_depth,
+        quote="these methods can not ensure that each token has access to all preceding tokens",
+        reading="Some token gets nothing of some earlier one [judged for windows of w tokens with a kept initial ones, "
+                "w + a < L, in a stack of n layers, in which a token also arrives through the rows between].",
+        printed=lambda length, window, sinks, layers: True, corrected=loses_some,
+        verdict=Verdict.HOLDS_IF, strength=Strength.COUNTEREXAMPLE, weight=Weight.SUBSTANCE, repaired=Strength.PROOF,
+        hypothesis=Hypothesis("n (w - 1) < L - 1 - a, which a single layer always satisfies",
+                              lambda case: loses_some(*case)),
+        repair="exactly if n (w - 1) < L - 1 - a. In one layer always; with 32 layers and Appendix B.2's w = 2000 and "
+               "a = 4 from L = 63 974 on, so at 128K it holds, and at 32K it does not",
+        proof="A chain of n rows, each at most w - 1 tokens after the one before, spans at most n (w - 1) tokens, and "
+              "spans them if each step is w - 1. Kept initial tokens are read in one layer; they come before the "
+              "others, so no chain that starts at another token goes through them. The farthest pair that needs a "
+              "chain is L - 1 - a apart. What differs from CCA is that the token is read through other tokens' states.",
+        example="""
+import numpy as np
+
+L, w = 3, 2
+window = np.tril(np.ones((L, L), int)) - np.tril(np.ones((L, L), int), -w)   # rows, tokens
+two_layers = window @ window > 0
+print(window, two_layers, sep="\\n")
+assert window[2, 0] == 0 and two_layers[2, 0]      # not in one layer, but in two
+"""),
 )

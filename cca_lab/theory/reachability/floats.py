@@ -6,16 +6,18 @@ the largest score, in nats: its weight is exp(-gap) times the largest weight.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict
+from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 EVENTS = ("zero", "flushed", "absorbed")
-TOLERANCE = 1e-4  # nats; a cast from float64 may round twice on its way, which moves a bfloat16 gap by 2e-5
-Gaps = Mapping[str, float]
+POWERS = {"float16": 25, "bfloat16": 134, "float32": 150}  # half of the smallest subnormal number is 2^-POWER
+Case = tuple[str, float]                                    # name of the dtype, weight
+CASES: list[Case] = [(name, 2.0**-power * (1 + extra)) for name in POWERS for power in range(161)
+                     for extra in (0, 1 / 8) if power or not extra]
 
 
 def predicted_gaps(dtype: torch.dtype) -> dict[str, float]:
@@ -64,33 +66,47 @@ def product_survives(gap_of_core: float, gap_in_core: float, dtype: torch.dtype)
     return bool(attention * phi > 0)
 
 
-def check_gaps(gaps: Callable[[torch.dtype], Gaps]) -> Finding:
-    """Judge the predicted gaps at which weights are lost by measured ones, for each dtype and event."""
-    numbers, errors = {}, {}
-    for name, dtype in DTYPES.items():
-        measured, predicted = measured_gaps(dtype), gaps(dtype)
-        for event in EVENTS:
-            numbers[f"{name} {event}"] = round(measured[event], 4)
-            errors[name, event] = abs(predicted[event] - measured[event])
-    (name, event), error = max(errors.items(), key=lambda item: item[1])
-    if error > TOLERANCE:
-        name, event = next(key for key, error in errors.items() if error > TOLERANCE)
-        return Finding(False, f"{name}: a weight is {event} from a gap of {numbers[f'{name} {event}']:.2f} nats on, "
-                              f"claimed {gaps(DTYPES[name])[event]:.2f}", numbers)
-    zeros = ", ".join(f"{name} {numbers[f'{name} zero']:.2f}" for name in DTYPES)
-    return Finding(True, f"zero from {zeros} nats on; largest error {error:.0e}", numbers)
+def large_enough(name: str, weight: float) -> bool:
+    """Whether a weight is more than half of the smallest subnormal number, so that it is not stored as 0."""
+    return weight > 2.0 ** -POWERS[name]
+
+
+def check_stored(positive: Callable[[str, float], bool], within: Callable[[Case], bool] | None = None) -> Finding:
+    """Judge which weights stay positive when they are stored: 2^-p and 9/8 2^-p for p <= 160, three dtypes, exact."""
+    cases = chosen(CASES, within)
+    wrong = [(name, weight) for name, weight in cases
+             if positive(name, weight) == lost("zero", weight, DTYPES[name])]
+    if not wrong:
+        return Finding(True, f"right for {len(cases)} weights", {"cases": len(cases)})
+    name, weight = wrong[0]
+    stored = "0" if lost("zero", weight, DTYPES[name]) else "positive"
+    return Finding(False, f"{name}: a weight of {weight.hex()}, e^-{-math.log(weight):.2f}, is stored as {stored}; "
+                          f"{len(wrong)} of {len(cases)} weights are not as claimed",
+                   {"cases": len(cases), "wrong": len(wrong)})
 
 
 CLAIMS = (
     Claim(
-        id="P1.float", paper="CCA", place="Definition 1, Proposition 1", check=check_gaps,
-        statement="every weight is positive: a_ij > 0 for all i > j", verdict=Verdict.HOLDS_IF, strength=Strength.EXACT,
-        printed=lambda dtype: dict.fromkeys(EVENTS, math.inf), corrected=predicted_gaps,
-        repair="in real numbers. In floating point a weight is 0 from a gap of 25 ln 2 (float16), 134 ln 2 "
-               "(bfloat16), 150 ln 2 (float32) on, and absorbed by the largest from about 11 ln 2, 8 ln 2, "
-               "24 ln 2 on",
-        proof="A weight rounds to 0 once it is at most half of the smallest subnormal number: 2^-25, 2^-134, "
-              "2^-150. 1 + w rounds to 1 once w is at most half of the last place of 1: 2^-11, 2^-8, 2^-24. "
-              "The weight of a token inside a core is a product A phi, so its two gaps add: exp(-9) exp(-9) "
-              "is 0 in float16."),
+        id="P1.float", paper="CCA", place="Appendix A, Definition 1", check=check_stored,
+        quote="the attention weight from the token j to i is positive",
+        reading="[As stored in floating point, unlike P1:] every softmax weight is positive.",
+        verdict=Verdict.HOLDS_IF, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF, weight=Weight.SUBSTANCE,
+        printed=lambda name, weight: True, corrected=large_enough,
+        hypothesis=Hypothesis("each weight is more than 2^-25 (float16), 2^-134 (bfloat16), 2^-150 (float32)",
+                              lambda case: large_enough(*case)),
+        repair="exactly the weights over 2^-25 (float16), 2^-134 (bfloat16), 2^-150 (float32): scores less than about "
+               "17.3, 92.9, 104 nats below the largest, less the logarithm of the row's sum",
+        proof="A weight rounds to 0 once it is at most half of the smallest subnormal number, as a tie goes to the "
+              "even 0. In real numbers the definition is met (P1). The weight of a token inside a core is a product A "
+              "phi, so its two gaps add: exp(-9) exp(-9) is 0 in float16. Long before, from about 11 ln 2, 8 ln 2, 24 "
+              "ln 2 on, adding a weight to the largest one has no effect.",
+        example="""
+import numpy as np
+
+scores = np.array([0.0, 20.0])
+weights = np.exp(scores - scores.max())
+weights /= weights.sum()
+print(weights, weights.astype(np.float16))
+assert weights[0] > 0 and weights.astype(np.float16)[0] == 0
+"""),
 )

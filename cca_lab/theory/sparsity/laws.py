@@ -77,9 +77,8 @@ def points(law: FiniteLaw, rho: Fraction) -> list[Fraction]:
     any two neighbours, one below the smallest and one above the largest, so no value of the objective is missed.
     """
     most = law.length * rho
-    breaks = {value for _, row in law.outcomes
-              for value in (*row, sum(row) / most, sum(row[1:]) / (most - 1))}
-    breaks = sorted(breaks)
+    breaks = sorted({value for _, row in law.outcomes
+                     for value in (*row, sum(row) / most, sum(row[1:]) / (most - 1))})
     between = [(low + high) / 2 for low, high in zip(breaks, breaks[1:], strict=False)]
     return sorted({breaks[0] / 2, *breaks, *between, 2 * breaks[-1]})
 
@@ -104,8 +103,9 @@ EVEN_PAIR = FiniteLaw("L=2, xi=(0,0)", ((Fraction(1), (Fraction(1), Fraction(1))
 TWO_POINT = {q: iid(f"L=3 iid, X in {{1,3}}, P(3)={q}", {1: 1 - q, 3: q}, 3) for q in (HALF, Fraction(4, 5))}
 NEARLY_EVEN = iid("L=2 iid, X in {9/10, 11/10}", {Fraction(9, 10): HALF, Fraction(11, 10): HALF}, 2)
 OPPOSED = FiniteLaw("L=2, X=(1,3) or (3,1)", ((HALF, (Fraction(1), Fraction(3))), (HALF, (Fraction(3), Fraction(1)))))
+UNLIKE = FiniteLaw("L=2, X=(9,1) or (1,1)", ((HALF, (Fraction(9), Fraction(1))), (HALF, (Fraction(1), Fraction(1)))))
 RARE = iid("L=4 iid, X in {1,20}, P(20)=1/4", {1: Fraction(3, 4), 20: Fraction(1, 4)}, 4)
 # The smallest first, because the evidence against a bound is the first case on which it fails.
 IID_CASES = [(EVEN_PAIR, Fraction(1)), (NEARLY_EVEN, Fraction(9, 10)), (TWO_POINT[Fraction(4, 5)], Fraction(1)),
              (TWO_POINT[HALF], Fraction(1)), (RARE, Fraction(1, 2)), (RARE, Fraction(3, 4))]
-CASES = [*IID_CASES, (OPPOSED, Fraction(1)), *random_laws(200)]
+CASES = [*IID_CASES, (OPPOSED, Fraction(1)), (UNLIKE, Fraction(1)), *random_laws(200)]

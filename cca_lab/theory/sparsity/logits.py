@@ -37,7 +37,7 @@ class LogitLaw:
     moments: tuple[float, float] = (np.inf, np.inf)
     bound: float = np.inf
 
-    def quantile_of_max(self, level: float, length: int) -> float:
+    def quantile_of_max(self, level: float, length: float) -> float:
         """Return the t with P(max of `length` logits <= t) = level."""
         return float(self.distribution.isf(-np.expm1(np.log(level) / length)))
 
@@ -54,20 +54,20 @@ def gaussian(tau: float) -> LogitLaw:
     """
     if not tau > 0:
         raise ValueError(f"tau: got {tau}, wanted a positive standard deviation of the logits")
-    moments = tuple(exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf for k in (1, 2))  # e^700 still fits a float
-    return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), moments=moments)
+    first, second = (exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf for k in (1, 2))  # e^700 still fits a float
+    return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), moments=(first, second))
 
 
 def laplace(scale: float) -> LogitLaw:
     """Return xi ~ Laplace(scale); E X is infinite from scale 1 on, E X^2 from scale 1/2 on."""
-    moments = tuple(1 / (1 - (k * scale) ** 2) if k * scale < 1 else np.inf for k in (1, 2))
-    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0,), moments=moments)
+    first, second = (1 / (1 - (k * scale) ** 2) if k * scale < 1 else np.inf for k in (1, 2))
+    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0,), moments=(first, second))
 
 
 def uniform(width: float) -> LogitLaw:
     """Return xi ~ Uniform(0, width), bounded logits."""
-    moments = tuple(float(np.expm1(k * width) / (k * width)) for k in (1, 2))
-    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,), moments=moments,
+    first, second = (float(np.expm1(k * width) / (k * width)) for k in (1, 2))
+    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,), moments=(first, second),
                     bound=width)
 
 

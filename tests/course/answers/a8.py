@@ -250,20 +250,8 @@ def streaming_step(state, q, k, v, scale, sinks, recent):
           "                 torch.cat([mask, near], 1), scale)", STREAMING, "is read twice"),
     Wrong("no window inside a chunk", "a8.3", "    mask = (distance >= 0) & ((tokens < sinks) | (distance <= recent))",
           "    mask = distance >= 0", {S_CHUNKS: 1}, "gone if the chunk"),
-    Wrong("recent tokens are kept as a view", "a8.3", "", '''
-def streaming_step(state, q, k, v, scale, sinks, recent):
-    seen = state.get("seen", 0)
-    total = seen + k.shape[2]
-    rows = torch.arange(seen, total)
-    new = torch.stack([rotate(k, rows), v])
-    entries = torch.cat([state["first"], state["last"], new], dim=3) if state else new
-    old = min(total, sinks)
-    tokens = torch.cat([torch.arange(old), torch.arange(total - (entries.shape[3] - old), total)])
-    away = rows[:, None] - tokens
-    out = attend(rotate(q, rows), *entries, (away >= 0) & ((away <= recent) | (tokens < sinks)), scale)
-    start = entries.shape[3] - min(recent, total - old)
-    return out, {"first": entries[:, :, :, :old].clone(), "last": entries[:, :, :, start:], "seen": total}
-''', {S_BYTES: 1}, "is a view"),
+    Wrong("recent tokens are kept as a view", "a8.3", "", KEEPS.replace(
+        "KEEP", "last = entries[:, :, :, start:]"), {S_BYTES: 1}, "is a view"),
     Wrong("-0 for no recent tokens", "a8.3", "tokens >= total - recent)", "tokens >= total - recent) | (recent == 0)",
           {S_EDGES: 1, S_BYTES: 1}),
     Wrong("-0 for no recent tokens, with a right mask", "a8.3", "", KEEPS.replace(

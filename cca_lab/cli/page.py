@@ -1,0 +1,42 @@
+"""The command that writes the page which holds a model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cca_lab.cli.command import App
+from cca_lab.cli.options import Group, Option, Window, check_option, door, given
+
+app = App()
+SHIPPED = ["data/models/gpt2-mini", "data/models/gpt2-mini-cca"]
+
+
+@app.command()
+def page(
+    out: Annotated[Path, typer.Option(help="HTML file to write.", callback=check_option)] = Path("cca-lab-page.html"),
+    models: Annotated[list[str] | None, typer.Option(
+        "--model", help="Folder of a GPT-2 of the lab; repeatable, a finetuned model after that which it began as.",
+        show_default=", ".join(SHIPPED))] = None,
+    attention: Annotated[str | None, typer.Option(help="Mechanism that is chosen at first, such as cca or dga.",
+                                                  show_default="the one that a model was saved with")] = None,
+    group: Group = None,
+    window: Window = None,
+    option: Option = None,
+) -> None:
+    """Write one HTML file that holds models and answers questions in a browser, without a network."""
+    from cca_lab.models.loading import quiet
+    from cca_lab.outputs import check_apart
+    from cca_lab.page.write import write_page
+
+    with door():
+        sources = models or SHIPPED
+        for source in sources:
+            check_apart(out, source)
+        options = given(attention, option, group=group, window=window)
+        quiet()
+        written = write_page(out, sources, attention, options)
+    typer.echo(f"written: {out}, {written['bytes'] / 1e6:.1f} MB; open it in a browser")
+    for model in written["models"]:
+        error = f"within {model['error']:.0e}" if model["error"] else "exact"
+        typer.echo(f"{model['name']}: weights {error}")

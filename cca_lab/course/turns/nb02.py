@@ -1,0 +1,163 @@
+"""What the reader writes in notebook 02_attention_is_sparse: three ways to ask where the weight of a row lies."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cca_lab.course.compare import describe, need_close, need_equal, need_number
+from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+
+ROUNDING = 1e-6
+
+
+def _maps(draw: Draw, length: int, *, spread: float = 1.5) -> Tensor:
+    """Return random weights of causal attention, (L, L)."""
+    past = torch.ones(length, length, dtype=torch.bool).tril()
+    return draw.normal(length, length, scale=spread).masked_fill(~past, float("-inf")).softmax(1)
+
+
+# 02.2: keys that hold a given part of a row
+
+def _count(weights: list[float], mass: float) -> int:
+    """Return after how many weights, in the order they come, the sum reaches the mass."""
+    return next((n for n in range(1, len(weights)) if sum(weights[:n]) >= mass - ROUNDING), len(weights))
+
+
+def check_count(answer: Answer, draw: Draw) -> None:
+    """Random rows and several masses, against sums of the first n."""
+    for length, mass in [(30, 0.75), (6, 0.9), (9, 0.5), (12, 0.9), (1, 0.9)]:
+        row = draw.normal(length, scale=1.5).softmax(0).tolist()
+        ordered = sorted(row, reverse=True)
+        wanted = _count(ordered, mass)
+        causes = {
+            "the key that crosses the line is not counted: it is needed too": wanted - 1,
+            "the weights are taken as they stand; put the largest first": _count(row, mass),
+            "the smallest weights come first; put the largest first": _count(ordered[::-1], mass),
+            "0.9 is written into the function; the argument `mass` says how much": _count(ordered, 0.9),
+            "the sum may pass the mass by one key more than it has to": wanted + 1,
+        }
+        with case(f"{length} weights, mass {mass}"):
+            need_equal(need_number(answer(row, mass), "the number of keys"), wanted, "the number of keys",
+                       causes={cause: other for cause, other in causes.items() if other != wanted})
+
+
+def check_edges(answer: Answer, draw: Draw) -> None:
+    """Sums that meet the mass exactly, and sums that meet it but for rounding."""
+    with case("the weights 0.5, 0.25, 0.25, and mass 0.75"):
+        need_equal(need_number(answer([0.25, 0.5, 0.25], 0.75), "the number of keys"), 2, "the number of keys", causes={
+            "a sum that is exactly the mass does not count: it is enough, so compare with >=": 3})
+    with case("ten weights of 0.1, and mass 0.9"):
+        need_equal(need_number(answer([0.1] * 10, 0.9), "the number of keys"), 9, "the number of keys", causes={
+            "rounding decides: nine times 0.1 is 0.8999999999999999 for a computer, so stop at mass - 1e-6": 10})
+
+
+# 02.4: choose a token on some rows, test it on later ones
+
+def _choose(weights: Tensor, tokens: range, rows: range, *, shares: bool = True) -> int:
+    """Return the token that the rows read most, in units of an even share."""
+    total = {t: sum(float(weights[i, t]) * (i + 1 if shares else 1) for i in rows) for t in tokens}
+    return max(total, key=lambda t: total[t])
+
+
+def _share(weights: Tensor, token: int, rows: range, even: int | None = None) -> float:
+    """Return the share of rows that give a token more than 1 / (i + 1), or more than 1 / even."""
+    return sum(float(weights[i, token]) > 1 / (even or i + 1) for i in rows) / len(rows)
+
+
+def _tempting(draw: Draw, length: int, first: int, split: int) -> Tensor:
+    """Return weights in which token 0, a late token and the rows of the test each tempt to another choice."""
+    scores = draw.normal(length, length)
+    places = list(range(2, first))
+    draw.shuffle(places)
+    scores[:, 0] += 3  # a sink
+    scores[:, first + 1] += 4  # not a candidate
+    scores[first:split, places[0]] += 2  # the right choice
+    scores[split::2, places[0]] += 2
+    scores[split:, places[1]] += 5  # wins only if the rows of the test have a say
+    past = torch.ones(length, length, dtype=torch.bool).tril()
+    return scores.masked_fill(~past, float("-inf")).softmax(1)
+
+
+def check_choice(answer: Answer, draw: Draw) -> None:
+    """The token, then the share, against loops."""
+    for length, first, split in [(32, 16, 24), (40, 12, 20), (25, 10, 18)]:
+        weights = _tempting(draw, length, first, split)
+        tokens, early, late = range(1, first), range(first, split), range(split, length)
+        token = _choose(weights, tokens, early)
+        share = _share(weights, token, late)
+        with case(f"{length} tokens, first {first}, split {split}"):
+            got = _two(answer(weights, first, split))
+            _need_token(got[0], token, {
+                "token 0 is a candidate: every row reads it for no reason, so begin with token 1":
+                    _choose(weights, range(first), early),
+                "the rows of the test have a say in the choice: this is the circle that we want to leave":
+                    _choose(weights, tokens, range(first, length)),
+                "the rows of the test choose alone: this is the circle that we want to leave":
+                    _choose(weights, tokens, late),
+                "tokens from `first` on are candidates: some of the choosing rows cannot read them":
+                    _choose(weights, range(1, split), early),
+                "it is counted from the first candidate, token 1: add 1": token - 1,
+            })
+            need_equal(need_number(got[1], "the share"), share, "the share", tolerance=1e-6, causes={
+                "the rows that chose are tested too": _share(weights, token, range(first, length)),
+                "only the rows that chose are tested": _share(weights, token, early),
+                "an even share of row i is 1 / (i + 1), not 1 / L": _share(weights, token, late, length),
+                "the number of rows is returned, not their share": share * len(late),
+                "the weight itself is compared with 1; multiply it by i + 1 first": 0.0,
+                "the weights are averaged; count the rows instead": float(weights[split:, token].mean()),
+            } if share else None)
+
+
+def _need_token(got: Any, wanted: int, causes: dict[str, int]) -> None:
+    need_equal(need_number(got, "the chosen token"), wanted, "the chosen token",
+               causes={cause: other for cause, other in causes.items() if other != wanted})
+
+
+def _two(got: Any) -> tuple[Any, Any]:
+    if isinstance(got, Tensor) and got.numel() == 2:
+        got = tuple(got.flatten())
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        raise Mistake(f"the result is {describe(got)}, wanted two: the chosen token and the share")
+    return got[0], got[1]
+
+
+# 02.8: the weight beyond a window
+
+def _beyond(weights: Tensor, window: int, sinks: int = 0) -> Tensor:
+    """Add the weights of all tokens that are older than the window and no sinks, one by one."""
+    rows = [[float(weights[i, t]) for t in range(sinks, i - window + 1)] for i in range(len(weights))]
+    return torch.tensor([sum(row) for row in rows], dtype=weights.dtype)
+
+
+def check_beyond(answer: Answer, draw: Draw) -> None:
+    """Windows of many sizes, with and without sinks, the shortest and the longest included."""
+    for length, window, sinks in [(9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3, 5), (7, 7, 0), (6, 20, 1)]:
+        weights = _maps(draw, length)
+        causes = {
+            "the window is one token too short: the row's own token is one of its tokens": _beyond(
+                weights, window - 1, sinks) if window > 1 else None,
+            "the window is one token too long: row i keeps the tokens from i - window + 1 on": _beyond(
+                weights, window + 1, sinks),
+            "the sinks are not left out": _beyond(weights, window),
+            "one sink too few is left out: sinks = 2 leaves out tokens 0 and 1": _beyond(
+                weights, window, max(0, sinks - 1)),
+            "one sink too many is left out: sinks = 2 leaves out tokens 0 and 1": _beyond(weights, window, sinks + 1),
+            "sinks inside the window are subtracted although they were never beyond it": _beyond(
+                weights, window) - weights[:, :sinks].sum(1),
+            "this is what the row keeps, not what it loses": 1 - _beyond(weights, window, sinks),
+        }
+        with case(f"{length} tokens, window {window}, sinks {sinks}"):
+            need_close(answer(weights, window, sinks), _beyond(weights, window, sinks), "the lost weight",
+                       causes=causes)
+
+
+TURNS: tuple[Task, ...] = (
+    Task("02.2", "count_keys", "Keys that hold a given part of a row", 5, 2, 4, (
+        Property("equal to sums of the largest weights", 1, check_count),
+        Property("a sum that meets the mass is enough", 1, check_edges))),
+    Task("02.4", "choose_then_test", "Choose on early rows, test on late ones", 8, 3, 4, (
+        Property("the token and the share of each text", 1, check_choice),)),
+    Task("02.8", "weight_beyond", "The weight beyond a window", 5, 2, 5, (
+        Property("equal to adding what is older", 1, check_beyond),)),
+)

@@ -1,0 +1,139 @@
+"""What the reader writes in notebook 09_who_can_see_what; rows, tokens and layers count from 0, 0 and 1."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from cca_lab.course.compare import describe, need_equal
+from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+
+# 09.2: layers until a token is inside a row
+
+Reach = list[list[bool]]
+
+
+def _layers(reach: Reach, row: int, token: int) -> int:
+    """Count layers by boolean matrices: what is inside every row, layer after layer."""
+    length = len(reach)
+    step = torch.tensor(reach) | torch.eye(length, dtype=torch.bool)
+    inside = torch.eye(length)
+    for layers in range(1, length + 1):
+        inside = (step.float() @ inside > 0).float()
+        if inside[row, token]:
+            return layers
+    return 0
+
+
+def _compare(answer: Answer, reach: Reach, what: str) -> None:
+    """Compare all pairs of a row and a token; one cause must explain all wrong ones."""
+    length = len(reach)
+    pairs = [(row, token) for row in range(length) for token in range(length)]
+    got = {pair: answer(reach, *pair) for pair in pairs}
+    turned = [list(column) for column in zip(*reach, strict=True)]
+    causes: dict[str, Callable[[int, int], int]] = {
+        "row and token are exchanged: reach[i][t] says that row i reads token t": lambda i, t: _layers(turned, i, t),
+        "only one layer is looked at": lambda i, t: int(reach[i][t]),
+        "the rows in between are counted, not the layers: a token that is read at once takes one layer":
+            lambda i, t: max(0, _layers(reach, i, t) - 1),
+        "a row does not keep its own input": lambda i, t: 0 if i == t and not reach[i][i] else _layers(reach, i, t),
+        "a row's own input takes no layer; after one layer it is inside": lambda i, t: _layers(reach, i, t) * (i != t),
+    }
+    for row, token in pairs:
+        wanted = _layers(reach, row, token)
+        if got[row, token] != wanted:
+            explained = {cause: rule(row, token) for cause, rule in causes.items()
+                         if all(rule(*pair) == got[pair] for pair in pairs)}
+            with case(f"{what}, row {row}, token {token}"):
+                need_equal(got[row, token], wanted, "the number of layers", causes=explained)
+
+
+def chains(answer: Answer, draw: Draw) -> None:
+    """The words of the notebook, and random mechanisms."""
+    words = [[True, False, False, False, False], [True, True, False, False, False], [True, True, True, False, False],
+             [True, False, True, True, False], [True, False, False, True, True]]
+    _compare(answer, words, "the five words")
+    _compare(answer, [[t == row - 1 for t in range(7)] for row in range(7)], "each row reads only the token before it")
+    for _ in range(4):
+        length = draw.randint(5, 9)
+        reach = [[token <= row and draw.random() < 0.3 for token in range(length)] for row in range(length)]
+        _compare(answer, reach, "a random mechanism")
+
+
+# 09.7: a detector of leaks
+
+Attend = Callable[[Tensor], Tensor]
+
+
+def _mean(text: Tensor) -> Tensor:
+    return text.cumsum(0) / torch.arange(1, len(text) + 1)[:, None]
+
+
+def _attention(text: Tensor) -> Tensor:
+    past = torch.ones(len(text), len(text), dtype=torch.bool).tril()
+    return (text @ text.T).masked_fill(~past, float("-inf")).softmax(1) @ text
+
+
+def _in_pairs(text: Tensor) -> Tensor:
+    whole = len(text) // 2 * 2
+    return torch.cat([text[:whole].unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0), text[whole:]])
+
+
+def _after_softmax(text: Tensor) -> Tensor:
+    return (text @ text.T).softmax(1).tril() @ text
+
+
+def _largest(text: Tensor) -> Tensor:
+    """Every row after the second reads a token that is chosen from the whole text; only the choice looks ahead."""
+    start = text[:2].sum(1).argmax() if text[2:, 0].sum() > 0 else text[:2].sum(1).argmin()
+    return _mean(text) + text[start] * (torch.arange(len(text)) >= 2)[:, None]
+
+
+def _faint(text: Tensor) -> Tensor:
+    return _mean(text) + 1e-9 * text.sum(0)
+
+
+def _ahead(text: Tensor) -> Tensor:
+    """The first row reads the third token; nothing else looks ahead."""
+    out = _mean(text).clone()
+    out[0] += text[2]
+    return out
+
+
+LEAKING: dict[str, tuple[Attend, str]] = {
+    "the mean of each pair of tokens": (_in_pairs, "both tokens of a pair read each other: the future may begin at "
+                                                   "every token, not only at the end or in the middle"),
+    "a mask after the softmax": (_after_softmax, "later tokens stand in the normaliser of every row"),
+    "the first row reads the third token": (_ahead, "replace all tokens from each place on"),
+    "a choice that later tokens make": (_largest, "its derivative is 0: only a large edit shows it"),
+    "a mean with 1e-9 of all tokens": (_faint, "the change is small and real: compare with torch.equal"),
+}
+CAUSAL: dict[str, tuple[Attend, str]] = {
+    "the mean of the past": (_mean, "rows that are themselves replaced may change: compare only the rows before them"),
+    "causal attention": (_attention, "rows that are themselves replaced may change: compare only the rows before them"),
+}
+
+
+def detects(answer: Answer, draw: Draw) -> None:
+    """Mechanisms that read the future, and some that do not."""
+    for name, (attend, why) in {**CAUSAL, **LEAKING}.items():
+        for _ in range(3):
+            text = draw.normal(7, 3)
+            text[:, 0] = -text[:, 0].abs()
+            other = text[:1].abs() + draw.normal(7, 3, scale=2.0).abs()
+            got = answer(attend, text, other)
+            got = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
+            if not isinstance(got, bool):
+                raise Mistake(f"{name}: the result is {describe(got)}, wanted True or False")
+            if got and name in CAUSAL:
+                raise Mistake(f"{name} is causal, and is accused: {why}")
+            if not got and name in LEAKING:
+                raise Mistake(f"{name} is missed: {why}")
+
+
+TURNS: tuple[Task, ...] = (
+    Task("09.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
+        Property("equal to products of matrices", 1, chains),)),
+    Task("09.7", "reads_future", "A detector of leaks", 8, 3, 5, (
+        Property("finds the leaks, and accuses no causal mechanism", 1, detects),)),
+)

@@ -1,0 +1,68 @@
+"""`cca-lab prove`: index statements for all integers, from the lab's own functions, as a page with times."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+
+from cca_lab.outputs import replacing
+from cca_lab.paths import in_clone, repository
+from cca_lab.reporting.report import cpu_name
+from cca_lab.theory.forall.report import Row, printed, rows
+from cca_lab.theory.pages import plain
+
+HEAD = """# Proved for all integers
+
+Written by `cca-lab prove`; do not edit. Each line is a statement on indices to which a solver (z3) finds no exception
+among *all* integers: lengths, group sizes, windows, rows and tokens without a bound. The statements are not about
+copies: the functions in the third column run on symbols in the place of numbers, so a change of the code breaks the
+proof. What stands in a proof by hand, since it is not arithmetic, is said in the last column. The last two lines are
+rules as two of the papers print them, with the case that the solver finds.
+"""
+
+
+def prove() -> list[str]:
+    """Prove all statements, print one line for each, and write the clone's page if all came out as wanted.
+
+    Returns:
+        The names of those that did not.
+
+    Raises:
+        ModuleNotFoundError: without z3, or transformers, whose caches the lab's caches extend.
+    """
+    refuted = {name for name, *_ in printed()}
+    console, found, failed = Console(), [], []
+    for row in rows():
+        wanted = row.finding.holds != (row.name in refuted)
+        found.append(row)
+        failed += [] if wanted else [row.name]
+        sign = "[green]proved[/]" if row.finding.holds else "[yellow]refuted[/]" if wanted else "[bold red]FAILS[/]"
+        console.print(f"{sign:28} {row.seconds:5.1f} s  {escape(row.name)}", highlight=False)
+        if not row.finding.holds:
+            console.print(f"        {escape(row.finding.evidence)}", highlight=False)
+    console.print(f"{len(found) - len(failed)} of {len(found)} as wanted, {sum(row.seconds for row in found):.0f} s")
+    if not failed and in_clone():
+        path = repository() / "docs" / "proved.md"
+        with replacing(path) as temporary:
+            temporary.write_text(page(found, cpu_name()), encoding="utf-8", newline="\n")
+        console.print("written: docs/proved.md", highlight=False)
+    return failed
+
+
+def page(found: Sequence[Row], cpu: str) -> str:
+    """Return docs/proved.md.
+
+    Args:
+        found: the statements, with their times.
+        cpu: on which they were measured.
+    """
+    header = ["what", "for all integers", "from", "obligations", "seconds", "by hand"]
+    lines = [header, ["---"] * len(header)]
+    for row in found:
+        said = plain(row.says) if row.finding.holds else f"{plain(row.says)}: {plain(row.finding.evidence)}"
+        short = ", ".join(f"`{name.removeprefix('cca_lab.')}`" for name in row.runs) or "-"
+        lines.append([plain(row.name), said, short, str(row.finding.numbers["obligations"]), f"{row.seconds:.2f}",
+                      plain(row.restated) or "-"])
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    total = sum(row.seconds for row in found)
+    return f"{HEAD}\n{len(found)} statements in {total:.0f} s on one core of an {cpu}.\n\n{table}"

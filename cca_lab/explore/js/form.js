@@ -1,0 +1,87 @@
+/** The widget's controls: model, text, mechanism, its options as sliders, layer and head. */
+
+import { node } from "./dom.js";
+
+// On the element itself: else JupyterLab takes its arrow keys as commands of the notebook.
+const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
+
+export class Form {
+  /** @param {(changes: object) => void} ask is called with the arguments of Explorer.change that change. */
+  constructor(place, ask) {
+    this.ask = ask;
+    this.error = node("p", { class: "ex-message", role: "alert" });
+    this.first = node("div", { class: "ex-controls" });
+    this.sliders = node("div", { class: "ex-controls" });
+    this.more = node("div", { class: "ex-controls" });
+    this.details = node("details", {}, node("summary", {}, "More options"), this.more);
+    this.words = node("textarea", { rows: 5, "aria-label": "The text that the model reads", spellcheck: "false" });
+    this.reading = node("details", {}, node("summary", {}, "Another text"), this.words, node("button", { type: "button",
+      click: () => ask({ text: this.words.value }) }, "Read it"));
+    this.root = node("form", { class: "ex-form", submit: (event) => event.preventDefault() },
+      this.first, this.sliders, this.details, this.reading, this.error);
+    this.fields = new Map();
+    place.append(this.root);
+  }
+
+  /** Show the form of a program: `Explorer.form` in explorer.py. */
+  draw(form) {
+    this.error.textContent = form.error;
+    this.error.hidden = !form.error;
+    const counted = (total) => Array.from({ length: total }, (_, n) => ({ label: String(n), value: n }));
+    this.list(this.first, [
+      ...(form.models.length ? [{ name: "model", kind: "choice", value: form.model,
+        choices: form.models.map((name) => ({ label: name, value: name })) }] : []),
+      { name: "attention", title: "mechanism", kind: "choice", value: form.attention,
+        choices: form.mechanisms.map(({ name, title }) => ({ label: title, value: name })) },
+      { name: "layer", kind: "choice", value: form.layer, choices: counted(form.layers) },
+      { name: "head", kind: "choice", value: form.head, choices: counted(form.heads) },
+      ...(form.models.length ? [{ name: "everywhere", title: "in every layer", kind: "flag",
+        value: form.everywhere }] : []),
+    ], (name, value) => this.ask({ [name]: value }));
+    const option = (name, value) => this.ask({ options: { [name]: value } });
+    this.list(this.sliders, form.options.filter(({ main }) => main), option);
+    this.list(this.more, form.options.filter(({ main }) => !main), option);
+    this.details.hidden = form.options.every(({ main }) => main);
+    this.reading.hidden = form.text === null;
+    if (form.text !== null && form.text !== this.text) this.words.value = form.text;  // else the reader's words stay
+    this.text = form.text;
+  }
+
+  /** Show controls in a place; those that are there already stay, so that a slider can be dragged on. */
+  list(place, controls, changed) {
+    const shape = JSON.stringify(controls.map(({ name, kind, choices }) => [name, kind, choices]));
+    if (this.fields.get(place)?.shape !== shape) {
+      const made = controls.map((control) => field(control, changed));
+      place.replaceChildren(...made.map(({ label }) => label));
+      this.fields.set(place, { shape, made });
+    }
+    controls.forEach((control, n) => this.fields.get(place).made[n].show(control));
+  }
+}
+
+/** Make one control: its label, and a function that shows a value and a range. */
+function field({ name, title = name.replace(/_/g, " "), kind, choices }, changed) {
+  if (kind === "flag") {
+    const box = node("input", { ...OWN_KEYS, type: "checkbox", change: () => changed(name, box.checked) });
+    return { label: node("label", { class: "ex-flag", "data-name": name }, box, title),
+      show: ({ value }) => { box.checked = value; } };
+  }
+  if (kind === "choice") {
+    const list = node("select", { ...OWN_KEYS, change: () => changed(name, choices[list.selectedIndex].value) },
+      ...choices.map(({ label }) => node("option", {}, label)));
+    return { label: node("label", { "data-name": name }, title, list), show: ({ value }) => {
+      list.selectedIndex = choices.findIndex((choice) => JSON.stringify(choice.value) === JSON.stringify(value));
+    } };
+  }
+  const number = node("output", {}), slider = node("input", { ...OWN_KEYS, type: "range", input: () => {
+    number.textContent = slider.value;
+    changed(name, Number(slider.value));
+  } });
+  return { label: node("label", { "data-name": name }, node("span", {}, title, " ", number), slider),
+    show: ({ value, least, most, step }) => {
+      Object.assign(slider, { min: least, max: most, step });
+      if (document.activeElement !== slider || Number(slider.value) !== value) slider.value = value;
+      number.textContent = String(Number(value.toFixed(4)));
+      slider.disabled = least === most;
+    } };
+}

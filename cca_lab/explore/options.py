@@ -1,0 +1,134 @@
+"""The controls of a mechanism's options: their ranges are found by asking the mechanism's own checks."""
+
+import json
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
+from cca_lab.mechanisms.cca import POOLINGS
+from cca_lab.mechanisms.dga.selection import CHOICES as DGA_CHOICES
+from cca_lab.mechanisms.lococo.segments import CHOICES as LOCOCO_CHOICES
+from cca_lab.mechanisms.minference import CANDIDATES
+from cca_lab.mechanisms.streaming_llm import POSITIONS
+
+MEANS = tuple(pooling for pooling in POOLINGS if pooling != "max")  # a maximum is no weighted mean: it has no E
+CHOICES: dict[str, tuple[str, ...]] = {"pooling": MEANS, "choose": DGA_CHOICES, "positions": POSITIONS,
+                                       **LOCOCO_CHOICES}
+# No effect on what a row reads of a whole text: how it is computed, gradients, caches, a module that is there already.
+WITHOUT_EFFECT = {"backend", "horizon", "when", "borders", "kernel"}
+MOST_SEED = 20
+SUITED = 512  # tokens of a text that the defaults suit
+STEP = 0.01  # of a share
+
+
+def starting_options(name: str, length: int) -> dict[str, Any]:
+    """Return the options with which a mechanism is shown first: its default sizes, in proportion to the text.
+
+    Args:
+        name: of the mechanism.
+        length: tokens of the text.
+    """
+    cls = class_of(name, "attention")
+    plain, factor = cls(), min(1.0, length / SUITED)
+    sizes = {size: getattr(plain, size) for size in cls.sizes if size != "seed"}
+    if name == "minference":
+        return {"patterns": [_smaller(pattern, factor) for pattern in sizes["patterns"]]}
+    return _smaller(sizes, factor)
+
+
+def _smaller(sizes: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Return sizes times a factor; numbers of at most 2, shares and texts stay."""
+    return {name: max(2, round(factor * size)) if type(size) is int and size > 2 else size
+            for name, size in sizes.items()}
+
+
+def controls(mechanism: Mechanism, length: int) -> list[dict[str, Any]]:
+    """Return a control for each option that changes what is read.
+
+    Args:
+        mechanism: with its present options.
+        length: tokens of the text: the largest number of a slider.
+
+    Returns:
+        JSON values, "name", "value", "main" (one of the sizes) and "kind" each: "range" with "least", "most" and
+        "step", within which all values are valid beside the other options; "choice" with "choices", a "label" and a
+        "value" each; "flag".
+    """
+    hints = get_type_hints(type(mechanism))
+    found = []
+    for name in mechanism.option_names():
+        value = getattr(mechanism, name)
+        own = None if name in WITHOUT_EFFECT else _control(mechanism, name, value, hints[name], length)
+        if own is not None:
+            found.append({"name": name, "value": value, "main": name in mechanism.sizes, **own})
+    return found
+
+
+def _control(mechanism: Mechanism, name: str, value: Any, hint: Any, length: int) -> dict[str, Any] | None:
+    """Return kind and range of one control; None for an option without one, such as a list of segments."""
+    if name == "patterns":
+        listed = [[pattern] for pattern in CANDIDATES]
+        return {"kind": "choice", "choices": [{"label": _label(one), "value": one}
+                                              for one in (listed if value in listed else [value, *listed])]}
+    if name in CHOICES:
+        return {"kind": "choice", "choices": [{"label": choice, "value": choice} for choice in CHOICES[name]]}
+    if isinstance(value, bool):
+        return {"kind": "flag"}
+    if NoneType in get_args(hint) or not isinstance(value, int | float):
+        return None
+    valid = _validity(mechanism, name)
+    if isinstance(value, float) or hint is float:
+        shares = 1 / STEP
+        least, most = (_last(lambda n: valid(n * STEP), round(value * shares), end) for end in (0, round(shares)))
+        return {"kind": "range", "least": least * STEP, "most": most * STEP, "step": STEP}
+    largest = max(value, MOST_SEED if name == "seed" else length)
+    least, most = (_last(valid, value, end) for end in (0, largest))
+    return {"kind": "range", "least": least, "most": most, "step": 1}
+
+
+def _validity(mechanism: Mechanism, name: str) -> Callable[[Any], bool]:
+    """Return whether an option may have a value beside the mechanism's other options."""
+    others = {option: getattr(mechanism, option) for option in mechanism.option_names()}
+
+    def valid(value: Any) -> bool:
+        try:
+            type(mechanism)(**{**others, name: value})
+        except ValueError:
+            return False
+        return True
+
+    return valid
+
+
+def _last(valid: Callable[[int], bool], start: int, end: int) -> int:
+    """Return the last valid number on the way from a valid one to `end`, by bisection: valid numbers are neighbours."""
+    if valid(end):
+        return end
+    inside, outside = start, end
+    while abs(outside - inside) > 1:
+        middle = (inside + outside) // 2
+        inside, outside = (middle, outside) if valid(middle) else (inside, middle)
+    return inside
+
+
+def _label(patterns: list[dict[str, Any]]) -> str:
+    """Return a list of patterns as a short text."""
+    if len(patterns) > 1:
+        return f"{len(patterns)} patterns, one for each head"
+    pattern = dict(patterns[0])
+    return ", ".join([pattern.pop("pattern"), *(f"{name} {value}" for name, value in pattern.items())])
+
+
+def settings_of(mechanism: Mechanism) -> str:
+    """Return the options of a mechanism as a short text: "group 8, window 16"."""
+    return ", ".join(_label(value) if name == "patterns" else f"{name} {value}" if isinstance(value, str | int | float)
+                     else f"{name} {json.dumps(value)}" for name, value in mechanism.options().items())
+
+
+def titles() -> list[dict[str, str]]:
+    """Return name and title of every mechanism, in the order of the registry."""
+    return [{"name": name, "title": cls.title} for name, cls in MECHANISMS.items()]
+
+
+__all__ = ["controls", "mechanism_of", "settings_of", "starting_options", "titles"]

@@ -1,0 +1,1 @@
+"""The papers' tables and figures at a small scale: what was claimed, what came out here, and whether they agree."""

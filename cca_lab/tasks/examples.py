@@ -1,0 +1,163 @@
+"""Questions as text: an example, how it becomes tokens, and how a task fills it up to a length.
+
+A task writes prompts that end where the answer begins, so that any language model continues them. The tokens of a
+prompt are those that generation reads, and its answer is tokenized behind it.
+"""
+
+import random
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
+
+from cca_lab.ranges import check_integers, check_numbers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SPARE = 8  # tokens that a model may generate beyond those of the longest answer
+OPEN = re.compile(r"""(^|\s)["'(\[{]?$""")  # the end of a prompt after which an answer takes no space
+TAIL = 24  # characters of the prompt that are tokenized together with an answer
+FIRST_GUESS = 16  # pieces by which the number of tokens per piece is estimated
+
+
+@dataclass(frozen=True)
+class Example:
+    """A prompt and its answers.
+
+    Attributes:
+        prompt: text that ends where the answer begins.
+        answers: the references.
+        place: where the answer stands in the prompt, 0 (beginning) to 1 (end); None if it has no single place.
+        one_is_enough: whether the references are alternatives; otherwise all of them are wanted.
+    """
+
+    prompt: str
+    answers: tuple[str, ...]
+    place: float | None = None
+    one_is_enough: bool = False
+
+    @property
+    def continuations(self) -> tuple[str, ...]:
+        """The texts that answer the prompt: one per alternative, or one that holds all answers."""
+        space = "" if OPEN.search(self.prompt) else " "
+        return tuple(space + answer for answer in (self.answers if self.one_is_enough else [", ".join(self.answers)]))
+
+
+def prompt_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> list[int]:
+    """Return the token ids of a prompt as generation reads them, with what the tokenizer puts before a text."""
+    return tokenizer.encode(prompt, verbose=False)  # longer than the tokenizer's limit is the caller's matter
+
+
+def answer_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str, continuation: str) -> list[int]:
+    """Return the token ids of a continuation behind a prompt whose own tokens are fixed."""
+    tail = tokenizer.encode(prompt[-TAIL:], add_special_tokens=False)
+    both = tokenizer.encode(prompt[-TAIL:] + continuation, add_special_tokens=False)
+    # some tokenizers put a space before any text that begins anew; others join the last letters with the first
+    return both[len(tail):] if both[:len(tail)] == tail else tokenizer.encode(continuation, add_special_tokens=False)
+
+
+def answer_room(tokenizer: "PreTrainedTokenizerBase", example: Example) -> int:
+    """Return how many tokens a model may generate: those of the longest answer and `SPARE` more."""
+    return SPARE + max(len(answer_ids(tokenizer, example.prompt, text)) for text in example.continuations)
+
+
+def tokens_of(tokenizer: "PreTrainedTokenizerBase", example: Example) -> int:
+    """Return the tokens of an example: its prompt and the room for its answer."""
+    return len(prompt_ids(tokenizer, example.prompt)) + answer_room(tokenizer, example)
+
+
+def fill(build: Callable[[int], Example], tokenizer: "PreTrainedTokenizerBase", length: int, *, name: str,
+         least: int = 0) -> Example:
+    """Return the example with the most pieces of filler that has at most `length` tokens.
+
+    Args:
+        build: returns the example with a number of pieces; each piece adds tokens.
+        tokenizer: counts the tokens.
+        length: tokens of the prompt and of the room for its answer, at most.
+        name: name of the task, for the error message.
+        least: smallest number of pieces.
+
+    Raises:
+        ValueError: if not even the example with the fewest pieces fits.
+    """
+    low, best = least, build(least)
+    fewest = at_low = tokens_of(tokenizer, best)
+    if fewest > length:
+        raise ValueError(f"length: got {length}, wanted at least {fewest} tokens for {name} in this tokenizer; give a "
+                         "longer one, or an easier task")
+    high, at_high, pieces = None, 0, least + FIRST_GUESS
+    while high is None or high - low > 1:
+        example = build(pieces)
+        size = tokens_of(tokenizer, example)
+        if size <= length:
+            low, at_low, best = pieces, size, example
+        else:
+            high, at_high = pieces, size
+        if high is None:
+            rate = max(1.0, (at_low - fewest) / (low - least))  # tokens per piece
+            pieces = low + 1 + int((length - at_low) / rate)
+        else:
+            between = int((high - low) * (length - at_low) / (at_high - at_low))
+            pieces = min(max(low + between, low + 1), high - 1)
+    return best
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """A kind of question; its fields are its difficulty.
+
+    Attributes:
+        name: the name that commands take.
+        main: the field that a difficulty without a name sets; None if there is none.
+        placed: whether the place of the answer can be chosen.
+        filled: whether examples are filled up to the length, so that a longer one is harder.
+    """
+
+    name: ClassVar[str]
+    main: ClassVar[str | None] = None
+    placed: ClassVar[bool] = True
+    filled: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"{field.name}={getattr(self, field.name)}" for field in fields(self))])
+
+    @property
+    def least(self) -> int:
+        """The smallest number of pieces of filler."""
+        return 0
+
+    @abstractmethod
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with a number of pieces of filler; everything random comes from `draw`."""
+
+    def examples(self, tokenizer: "PreTrainedTokenizerBase", count: int, *, length: int, seed: int,
+                 place: float | None = None) -> list[Example]:
+        """Return examples, each filled up to at most `length` tokens.
+
+        An example depends on the task, the seed and its number alone, so that the same is asked at every place and
+        length.
+
+        Args:
+            tokenizer: counts the tokens.
+            count: number of examples.
+            length: tokens of a prompt and of the room for its answer, at most.
+            seed: seed of every draw.
+            place: where the answer stands, 0 (beginning) to 1 (end); None draws it for each example.
+
+        Raises:
+            ValueError: for a number out of range, a place where the task has none, or a length that is too short.
+        """
+        check_integers(1, count=count, length=length)
+        check_integers(0, seed=seed)
+        if place is not None:
+            check_numbers(0, 1, place=place)
+            if not self.placed:
+                raise ValueError(f"place: got {place} for {self.name}, whose answers have no single place; leave it "
+                                 "out")
+
+        def build(number: int) -> Callable[[int], Example]:
+            return lambda pieces: self.build(random.Random(f"{self} {seed} {number}"), place, pieces)
+
+        return [fill(build(number), tokenizer, length, name=str(self), least=self.least) for number in range(count)]

@@ -1,0 +1,194 @@
+"""RULER's synthetic tasks that look for something in repeated sentences: needles, and variable tracking.
+
+    Hsieh et al., RULER: What's the Real Context Size of Your Long-Context Language Models? (2024)
+
+Differs from the paper:
+  * All wording is the lab's own, filler sentences and questions included, so scores cannot be compared with published
+    ones. Every prompt ends in the beginning of an answer, as a model without instruction training needs it.
+  * Keys and names are made up: three syllables, so that no word is part of another.
+  * The needles of one key, and the assignments of the chain that is asked for, stand next to each other if a place is
+    given; otherwise each is drawn on its own, as there.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cca_lab.ranges import check_integers, check_sizes
+from cca_lab.tasks.examples import Example, Task
+
+SENTENCES = ("The road goes on past the last house.", "A line is set after a line.", "Nothing new is said here.",
+             "The rest of the day is like the first.", "Then all of it starts again.")
+CONSONANTS, VOWELS, SYLLABLES = "bdfgklmnprstvz", "aeiou", 3
+MOST_DIGITS = 18  # random.sample takes ranges up to 2**63
+MOST = 10_000  # needles, names or words of one kind
+
+
+def words(draw: random.Random, count: int) -> list[str]:
+    """Return different made-up words of six letters; fewer of them are the first of more.
+
+    Raises:
+        ValueError: if there are not enough such words.
+    """
+    parts = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
+    if count > len(parts)**SYLLABLES // 2:
+        raise ValueError(f"words: got {count} different ones to make, wanted at most {len(parts)**SYLLABLES // 2}; "
+                         "choose an easier task, or a shorter length")
+    made: dict[str, None] = {}
+    while len(made) < count:
+        made["".join(draw.choices(parts, k=SYLLABLES))] = None
+    return list(made)
+
+
+def numbers(draw: random.Random, count: int, digits: int) -> list[str]:
+    """Return different numbers with as many digits."""
+    return [str(number) for number in draw.sample(range(10 ** (digits - 1), 10**digits), count)]
+
+
+def haystack(sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
+    """Return that many filler sentences, with others inserted at their depths, 0 (before all) to 1 (after all)."""
+    filler = [SENTENCES[index % len(SENTENCES)] for index in range(sentences)]
+    ordered = sorted(inserted, key=lambda one: one[0])
+    for depth, sentence in ordered[::-1]:  # so that sentences of one depth keep their order
+        filler.insert(round(depth * sentences), sentence)
+    return " ".join(filler)
+
+
+def needles(draw: random.Random, place: float | None, sentences: int, *, digits: int, values: int = 1,
+            distractors: int = 0) -> Example:
+    """Return an example with needles for one key, which is asked for, and for other keys.
+
+    Args:
+        draw: random generator.
+        place: depth of the needles that are asked for; None draws each.
+        sentences: number of filler sentences.
+        digits: digits of a value.
+        values: number of needles of the key that is asked for.
+        distractors: number of other keys, with one needle each.
+    """
+    key, *others = words(draw, 1 + distractors)
+    given = numbers(draw, values + distractors, digits)
+    depths = sorted(draw.random() for _ in range(values)) if place is None else [place] * values
+    asked = list(zip(depths, given, strict=False))
+    placed = [(draw.random(), other, value) for other, value in zip(others, given[values:], strict=True)]
+    inserted = [*((depth, key, value) for depth, value in asked), *placed]
+    text = haystack(sentences, [(depth, f"The code for {name} is {value}.") for depth, name, value in inserted])
+    question = f"The code for {key} is" if values == 1 else f"The {values} codes for {key} are"
+    single = depths[0] if place is not None or values == 1 else None
+    return Example(f"Remember the codes in this text.\n{text}\n{question}", tuple(given[:values]), single)
+
+
+def check_counts(least: int, **counts: int) -> None:
+    """Raise ValueError naming the first argument that is not an integer from `least` to `MOST`."""
+    check_integers(least, **counts)
+    check_sizes(**{name: (count, least, MOST) for name, count in counts.items()})
+
+
+def check_digits(digits: int, needed: int) -> None:
+    """Raise ValueError unless there are as many different numbers as needed, with a number of digits in range."""
+    check_integers(1, digits=digits)
+    if digits > MOST_DIGITS or needed > 9 * 10 ** (digits - 1):
+        raise ValueError(f"digits: got {digits} for {needed} different number(s), wanted at most {MOST_DIGITS}, and "
+                         "enough for all; choose another number")
+
+
+@dataclass(frozen=True)
+class NiahSingle(Task):
+    """One needle in a haystack of repeated sentences.
+
+    Attributes:
+        digits: digits of the value, all of which the model must repeat.
+    """
+
+    name: ClassVar[str] = "niah_single"
+    main: ClassVar[str] = "digits"
+    digits: int = 7
+
+    def __post_init__(self) -> None:
+        check_digits(self.digits, 1)
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with `pieces` filler sentences."""
+        return needles(draw, place, pieces, digits=self.digits)
+
+
+@dataclass(frozen=True)
+class NiahMultikey(Task):
+    """One needle among needles of other keys.
+
+    Attributes:
+        distractors: number of other keys; the paper's first setting has 3.
+        digits: digits of a value.
+    """
+
+    name: ClassVar[str] = "niah_multikey"
+    main: ClassVar[str] = "distractors"
+    distractors: int = 3
+    digits: int = 7
+
+    def __post_init__(self) -> None:
+        check_counts(0, distractors=self.distractors)
+        check_digits(self.digits, 1 + self.distractors)
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with `pieces` filler sentences."""
+        return needles(draw, place, pieces, digits=self.digits, distractors=self.distractors)
+
+
+@dataclass(frozen=True)
+class NiahMultivalue(Task):
+    """Several needles of one key, all of which are wanted.
+
+    Attributes:
+        values: number of needles; the paper's setting has 4.
+        digits: digits of a value.
+    """
+
+    name: ClassVar[str] = "niah_multivalue"
+    main: ClassVar[str] = "values"
+    values: int = 4
+    digits: int = 7
+
+    def __post_init__(self) -> None:
+        check_counts(1, values=self.values)
+        check_digits(self.digits, self.values)
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with `pieces` filler sentences."""
+        return needles(draw, place, pieces, digits=self.digits, values=self.values)
+
+
+@dataclass(frozen=True)
+class VariableTracking(Task):
+    """Names that are set to a number, or to an earlier name; all names that hold one number are wanted.
+
+    Attributes:
+        hops: assignments from a name to the next one; a chain has one name more. The paper has 4.
+        chains: chains with different numbers, one of which is asked for; the paper has 1.
+    """
+
+    name: ClassVar[str] = "variable_tracking"
+    main: ClassVar[str] = "hops"
+    hops: int = 4
+    chains: int = 1
+
+    def __post_init__(self) -> None:
+        check_counts(0, hops=self.hops)
+        check_counts(1, chains=self.chains)
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with `pieces` filler sentences."""
+        each = self.hops + 1
+        names, values = words(draw, self.chains * each), numbers(draw, self.chains, 5)
+        inserted = []
+        for chain, value in enumerate(values):
+            own = names[chain * each:(chain + 1) * each]
+            depths = sorted(draw.random() for _ in own)  # an assignment stands after the one that it refers to
+            if chain == 0 and place is not None:
+                depths = [place] * each
+            inserted += [(depth, f"Set {name} to {source}.")
+                         for depth, name, source in zip(depths, own, [value, *own], strict=False)]
+        text = haystack(pieces, inserted)
+        return Example(f"Remember what is set in this text.\n{text}\nThe {each} names with the value {values[0]} are",
+                       tuple(names[:each]), place)

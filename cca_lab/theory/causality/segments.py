@@ -1,0 +1,191 @@
+"""LoCoCo's equations and algorithms, as printed and repaired, and the checks that judge them.
+
+Cai et al., "LoCoCo: Dropping In Convolutions for Long Context Compression", ICML 2024, Sections 3.1-3.2.
+Tokens, segments and slots count from 1, as in the paper.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import product
+
+from cca_lab.theory.base_two import causal_attention, softmax
+from cca_lab.theory.claim import Finding, chosen
+
+Rows = Sequence[Sequence[Fraction]]
+Row = tuple[int, ...]
+Sizes = tuple[int, int]  # M slots, B tokens a block
+Scores = Sequence[Sequence[int]]
+Cache = tuple[list[Fraction], list[Fraction]]
+
+
+def leaked_share(scores: Sequence[int], hidden: int) -> Fraction:
+    """Return the weight of hidden tokens in Eq. 1 as printed, with base 2 for e: h / (h + sum of 2^s over visible s).
+
+    Args:
+        scores: of the visible tokens.
+        hidden: h, the number of hidden tokens.
+    """
+    return Fraction(hidden) / (hidden + sum(Fraction(2) ** score for score in scores))
+
+
+def printed_orientation(key: int, query: int) -> bool:
+    """Eq. 1 with a lower-triangular M: K^T Q has a row for each key and a column for each query."""
+    return key >= query
+
+
+def upper_triangular(key: int, query: int) -> bool:
+    """The mask that K^T Q needs: keep a key that is not after the query."""
+    return key <= query
+
+
+def check_orientation(kept: Callable[[int, int], bool]) -> Finding:
+    """Judge whether each of L <= 8 queries keeps its past and itself, and nothing else."""
+    for length in range(1, 9):
+        for query in range(1, length + 1):
+            keys = [key for key in range(1, length + 1) if kept(key, query)]
+            if keys != list(range(1, query + 1)):
+                wanted = list(range(1, query + 1))
+                return Finding(False, f"L={length}: query {query} keeps keys {keys}, wanted {wanted}")
+    return Finding(True, "every query of L <= 8 keeps its past and itself")
+
+
+def printed_update(weights: Rows, keys: Sequence[Fraction], queries: Sequence[Fraction],
+                   values: Sequence[Fraction]) -> Cache:
+    """Eq. 4 and 5 as printed: new keys from keys, new *queries* from queries; the values stay as they are."""
+    _mix(weights, queries)  # Eq. 5 computes them; nothing reads them
+    return _mix(weights, keys), list(values)
+
+
+def value_update(weights: Rows, keys: Sequence[Fraction], queries: Sequence[Fraction],
+                 values: Sequence[Fraction]) -> Cache:
+    """Eq. 5 with v for q: keys and values are mixed with the same weights."""
+    return _mix(weights, keys), _mix(weights, values)
+
+
+def _mix(weights: Rows, entries: Sequence[Fraction]) -> list[Fraction]:
+    return [sum((w * x for w, x in zip(row, entries, strict=True)), Fraction(0)) for row in weights]
+
+
+def check_update(update: Callable[..., Cache]) -> Finding:
+    """Judge whether slot i holds the key and the value of the same mixture: M, B <= 3, exact."""
+    for slots, block in product(range(1, 4), repeat=2):
+        count = slots + block
+        keys, values = [Fraction(t + 1) for t in range(count)], [Fraction(10 * (t + 1)) for t in range(count)]
+        queries = [Fraction(-3 * t) for t in range(count)]
+        rows = [softmax([(i * t) % 3 for t in range(count)]) for i in range(slots)]
+        new_keys, new_values = update(rows, keys, queries, values)
+        if len(new_keys) != slots or new_values != [10 * key for key in new_keys]:
+            shown = [", ".join(map(str, side)) for side in (new_keys, new_values)]
+            return Finding(False, f"M={slots}, B={block}, values 10 times the keys: {len(new_keys)} keys ({shown[0]}) "
+                                  f"but {len(new_values)} values ({shown[1]})")
+    return Finding(True, "M slots hold key and value of the same mix for M, B <= 3")
+
+
+def ratio(row: Sequence[int]) -> list[Fraction]:
+    """Eq. 7 as printed: W_ij / sum_k W_ik. Raises ZeroDivisionError where the sum is 0."""
+    return [Fraction(w, sum(row)) for w in row]
+
+
+def relu_ratio(row: Sequence[int]) -> list[Fraction]:
+    """Eq. 7 after a ReLU ("we prepend a ReLU as the activation function", Section 3.2.1)."""
+    return ratio([max(0, w) for w in row])
+
+
+def check_normaliser(normalise: Callable[[Sequence[int]], Sequence[Fraction]],
+                     within: Callable[[Row], bool] | None = None) -> Finding:
+    """Judge whether rows of integers become weights that sum to 1: M + B <= 4 entries in -2 .. 2, exact."""
+    undefined, other = [], []
+    rows = chosen((row for length in range(1, 5) for row in product((0, 1, -1, 2, -2), repeat=length)), within)
+    for row in rows:
+        try:
+            weights = normalise(row)
+        except ZeroDivisionError:
+            undefined.append(row)
+            continue
+        if sum(weights) != 1:
+            other.append((row, weights))
+    numbers = {"cases": len(rows), "undefined": len(undefined), "other_sum": len(other)}
+    if not undefined and not other:
+        return Finding(True, f"defined, and the sum is 1, in {len(rows)} of {len(rows)} rows", numbers)
+    parts = [f"row {list(undefined[0])} is 0/0 ({len(undefined)} of {len(rows)} rows)"] if undefined else []
+    if other:
+        row, weights = other[0]
+        parts.append(f"row {list(row)} gives weights {', '.join(map(str, weights))} ({len(other)} rows)")
+    return Finding(False, "; ".join(parts), numbers)
+
+
+def columns_seen(i: int, block: int) -> int:
+    """Return how many columns of [K~, K_n] query i, counted from 0, reads: the cache, its own block up to itself."""
+    return block * (i // block) + i % block + 1
+
+
+def segment_attention(scores: Scores, block: int) -> list[list[Fraction]]:
+    """Algorithm 1: the weights of each query on the tokens, from those on the cache and its own block."""
+    length = len(scores)
+    seen = [columns_seen(i, block) for i in range(length)]
+    return [softmax(scores[i][:count]) + [Fraction(0)] * (length - count) for i, count in enumerate(seen)]
+
+
+def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]]) -> Finding:
+    """Judge whether attention by segments is causal attention: L = NB <= 12, random scores in -5 .. 5, exact."""
+    cases = [(block, count) for block, count in product(range(1, 7), repeat=2) if block * count <= 12]
+    numbers = random.Random(0)
+    for block, count in cases:
+        length = block * count
+        scores = [[numbers.randint(-5, 5) for _ in range(length)] for _ in range(length)]
+        for i, (got, wanted) in enumerate(zip(attend(scores, block), causal_attention(scores), strict=True), start=1):
+            if got != wanted:
+                shown = [t for t, weight in enumerate(got, start=1) if weight]
+                return Finding(False, f"B={block}, N={count}: row {i} reads the tokens {shown}, or weighs them "
+                                      "otherwise")
+    return Finding(True, f"the weights of causal attention for {len(cases)} sizes, L <= 12", {"cases": len(cases)})
+
+
+def printed_segment(n: int, block: int) -> tuple[int, int]:
+    """Algorithms 1 and 2, step 1, as printed: segment n = 1 .. N has the tokens nB to (n+1)B - 1."""
+    return n * block, (n + 1) * block - 1
+
+
+def exact_segment(n: int, block: int) -> tuple[int, int]:
+    """The segments that do cut x_1 .. x_L, L = N B: tokens (n-1)B + 1 to nB."""
+    return (n - 1) * block + 1, n * block
+
+
+def check_segments(segment: Callable[[int, int], tuple[int, int]]) -> Finding:
+    """Judge whether the N segments of B tokens are x_1 .. x_NB, each token once: B, N <= 6."""
+    for block, count in product(range(1, 7), repeat=2):
+        parts = [[*range(first, last + 1)] for first, last in (segment(n, block) for n in range(1, count + 1))]
+        if [t for part in parts for t in part] != [*range(1, block * count + 1)]:
+            return Finding(False, f"B={block}, N={count}, L={block * count}: the segments are {parts}")
+    return Finding(True, "a partition of x_1 .. x_NB for B, N <= 6")
+
+
+def all_slots(slots: int, block: int, cached: int) -> int:
+    """Eq. 6 as printed: M + B columns, whatever the cache holds."""
+    return slots + block
+
+
+def cached_slots(slots: int, block: int, cached: int) -> int:
+    """The columns that there are: the new block's, and those of the cached entries."""
+    return cached + block
+
+
+def check_columns(columns: Callable[[int, int, int], int],
+                  within: Callable[[Sizes], bool] | None = None) -> Finding:
+    """Judge the columns of Eq. 6 whenever Algorithm 2 compresses: M, B <= 12, and the paper's sizes."""
+    sizes: list[Sizes] = [*product((128, 256, 512), (512, 1)), *product(range(1, 13), range(1, 13))]
+    cases = chosen(sizes, within)
+    for slots, block in cases:
+        cached = 0
+        for n in range(1, slots // block + 4):
+            if cached + block <= slots:
+                cached += block
+                continue
+            tokens = [*range(cached), *range(block)]  # the columns [K~, K_n] of this round
+            if columns(slots, block, cached) != len(tokens):
+                return Finding(False, f"M={slots}, B={block}: block {n} compresses {cached} cached and {block} new "
+                                      f"entries, {len(tokens)} columns, claimed {columns(slots, block, cached)}",
+                               {"columns": len(tokens), "claimed": columns(slots, block, cached)})
+            cached = slots
+    return Finding(True, f"right in every round for {len(cases)} sizes", {"cases": len(cases)})

@@ -1,0 +1,121 @@
+"""The index arithmetic of the papers, proved for all integers from the functions that the ledger judges.
+
+Each program takes the function that a claim's check judges as well, printed or repaired, and proves what the check
+asks of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoCo, from 0 in DGA, as in the ledger.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cca_lab.theory.claim import Finding
+from cca_lab.theory.forall.core import Truth, demand, every, integers, prove
+
+Cover = Callable[[Any, Any, Any], tuple[Any, Any]]
+Count = Callable[[Any, Any, Any], Any]
+
+
+def read_once(cover: Cover) -> Finding:
+    """Prove that row i reads each token of its past once, in a core or raw, and no other token, for all i, g, s."""
+    return _each_token(cover, lambda times, past: (past.implies(times == 1)) & (~past).implies(times == 0))
+
+
+def reached(cover: Cover) -> Finding:
+    """Prove that row i reads each token of its past, in a core or raw, and no other token, for all i, g, s."""
+    return _each_token(cover, lambda times, past: (past.implies(times >= 1)) & (~past).implies(times == 0))
+
+
+def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Finding:
+    from cca_lab.theory.reachability.indices import reads
+
+    i, g, s, t = integers("i g s t")
+    known = [i >= 1, g >= 1, s >= 1, t >= 1]
+    return prove(demand("each token", known, lambda: wanted(reads(cover, i, g, s, t), t <= i)))  # type: ignore[arg-type]
+
+
+def window_left_over(window: Count) -> Finding:
+    """Prove that the window has the i - j g tokens that the cores leave over."""
+    return _each_row(lambda i, g, s, j: window(i, g, s) == i - g * j)
+
+
+def window_long_enough(window: Count) -> Finding:
+    """Prove that the window has s tokens or more, or all i of them."""
+    return _each_row(lambda i, g, s, j: (min(s, i) <= window(i, g, s)) & (window(i, g, s) <= i))
+
+
+def no_cores(excluded: Count) -> Finding:
+    """Prove that the rows of which this is said are those with j = 0."""
+    return _each_row(lambda i, g, s, j: excluded(i, g, s).iff(j == 0))
+
+
+def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Finding:
+    from cca_lab.theory.reachability.indices import core_count
+
+    i, g, s = integers("i g s")
+    return prove(demand("each row", [i >= 1, g >= 1, s >= 1],
+                        lambda: statement(i, g, s, core_count(i, g, s))))  # type: ignore[arg-type]
+
+
+def members_read_once(reads: Callable[..., Any], mask: Any) -> Finding:
+    """Prove that a row reads a member of a group exactly if it is not after the row, and then once (DGA, Algorithm 2).
+
+    Args:
+        reads: (row, member, (first member, last member), mask) -> how often.
+        mask: the rule for the group and the reading of Phi.
+    """
+    i, t, first, last = integers("i t first last")
+    known = [first >= 0, first <= t, t <= last, i >= 0]
+
+    def statement() -> Truth:
+        times = reads(i, t, (first, last), mask)
+        return every((t <= i).implies(times == 1), (t > i).implies(times == 0))
+
+    return prove(demand("each member", known, statement))
+
+
+def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Finding:
+    """Prove that no row lies inside two groups that have these columns among the non-focal tokens (DGA, Eq. 15).
+
+    The token of a column is unknown, but later columns hold later tokens.
+
+    Args:
+        columns: (z, m) -> first and last column of group z.
+    """
+    z, other, m, i, end, start = integers("z other m i end start")  # the last token of z, the first of the other
+    known = [z >= 0, z < other, m >= 1]
+
+    def statement() -> Mapping[str, Truth]:
+        last, first = columns(z, m)[1], columns(other, m)[0]
+        order = (last < first).implies(end < start)  # what is known of the tokens of two columns
+        return {"columns follow each other": last < first,
+                "not inside of both": order.implies(~((i < end) & (start <= i)))}
+
+    return prove(demand("two groups", known, statement))
+
+
+def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Finding:
+    """Prove that N segments of B tokens cut x_1 .. x_NB: each token is in one of them, and in no other (LoCoCo).
+
+    Args:
+        segment: (n, B) -> first and last token of segment n = 1 .. N.
+    """
+    n, other, count, block, t = integers("n other N B t")
+    known = [block >= 1, count >= 1, n >= 1, n <= count, other >= 1, other <= count]
+
+    def within(which: Any) -> Truth:
+        first, last = segment(which, block)
+        return every(first <= t, t <= last)
+
+    def statement() -> Mapping[str, Truth]:
+        own = (t - 1) // block + 1  # the segment that should hold token t
+        past = (t >= 1) & (t <= count * block)
+        return {"every token": past.implies(every(within(own), own >= 1, own <= count)),
+                "no other token": within(n).implies(past),
+                "no token twice": (within(n) & within(other)).implies(n == other)}
+
+    return prove(demand("segments", known, statement))
+
+
+def past_of_a_row(seen: Callable[[Any, Any], Any]) -> Finding:
+    """Prove that row i, counted from 0, reads i + 1 columns of [cache ; own block], whatever the block (LoCoCo)."""
+    i, block = integers("i B")
+    return prove(demand("columns of a row", [i >= 0, block >= 1], lambda: seen(i, block) == i + 1))

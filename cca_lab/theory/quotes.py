@@ -1,0 +1,106 @@
+"""Whether each quotation of the ledger stands in its paper, and at the place that is named."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cca_lab.theory.claim import Claim
+
+FILES = {"CCA": ("cca.txt", "cca-poster.txt"), "DGA": ("dga.txt",), "LoCoCo": ("lococo.txt",)}
+NEAR = 4000  # characters from a label, such as "Theorem 1", within which a quote belongs to it
+HEADING = re.compile(r"^(?:#+\s*)?\**((?:[1-9A-I])(?:\.\d+)*)\.\**\s+\**[A-Z].{0,90}$"
+                     r"|^(?:#+\s*)?\**(Abstract|Impact Statement|References|APPENDIX)\**\s*$", re.MULTILINE)
+NAMES = re.compile(r"(?:Section|Appendix) ([1-9A-I](?:\.\d+)*)|(Abstract|Impact Statement|Poster)"
+                   r"|((?:Theorem|Lemma|Remark|Proposition|Problem|Definition|Table|Figure|Algorithm) \d+)"
+                   r"|Eqs?\. (\d+)")
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paper's text on one line, with the places of its headings.
+
+    Attributes:
+        words: the text, white space collapsed.
+        headings: (offset, number or title) of each section.
+        poster: whether it is the poster, which has no sections.
+    """
+
+    words: str
+    headings: tuple[tuple[int, str], ...]
+    poster: bool
+
+
+def one_line(text: str) -> str:
+    """Return a text with its white space collapsed."""
+    return " ".join(text.split())
+
+
+def read(folder: Path) -> dict[str, list[Text]]:
+    """Read the papers' texts.
+
+    Args:
+        folder: has cca.txt, cca-poster.txt, dga.txt and lococo.txt.
+
+    Raises:
+        ValueError: if one of them is missing.
+    """
+    missing = [name for names in FILES.values() for name in names if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"papers: {folder} has no {', '.join(missing)}; put the papers' texts there under these names")
+    return {paper: [_text((folder / name).read_text(encoding="utf-8"), "poster" in name) for name in names]
+            for paper, names in FILES.items()}
+
+
+def _text(raw: str, poster: bool) -> Text:
+    headings = tuple((len(one_line(raw[:found.start()])), found.group(1) or found.group(2))
+                     for found in HEADING.finditer(raw))
+    return Text(one_line(raw), headings, poster)
+
+
+def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
+    """Say which quotes of a claim are not in its paper, and which are not where the claim's place says."""
+    named = ["".join(found.groups(default="")) if found.group(4) is None else f"Eq. {found.group(4)}"
+             for found in NAMES.finditer(claim.place)]
+    for quote in claim.quotes:
+        found = [(text, start) for text in texts for start in _offsets(text.words, one_line(quote))]
+        if not found:
+            yield f"{claim.id}: not in the paper: {quote!r}"
+        elif not any(_stands_at(name, text, start, quote) for name in named for text, start in found):
+            text, start = found[0]
+            yield f"{claim.id}: {claim.place!r} is not its place; it stands in {_sections(text, start)}: {quote!r}"
+
+
+def all_problems(claims: Iterable[Claim], papers: Mapping[str, Sequence[Text]]) -> list[str]:
+    """Return the problems of all claims."""
+    return [problem for claim in claims for problem in problems(claim, papers[claim.paper])]
+
+
+def fingerprint(claim: Claim) -> str:
+    """Return a digest of a claim's quotes and place, to see without the papers that they are those that were found."""
+    return hashlib.sha256("\n".join((claim.paper, claim.place, *map(one_line, claim.quotes))).encode()).hexdigest()[:16]
+
+
+def _offsets(words: str, quote: str) -> list[int]:
+    return [found.start() for found in re.finditer(re.escape(quote), words)]
+
+
+def _sections(text: Text, start: int) -> list[str]:
+    """Return the sections that hold an offset, such as ["4", "4.2"]."""
+    if text.poster:
+        return ["Poster"]
+    before = [name for offset, name in text.headings if offset <= start]
+    number = before[-1] if before else ""
+    return [number] if not re.match(r"[1-9A-I](\.|$)", number) else \
+        [number[:end] for end in range(1, len(number) + 1) if end == len(number) or number[end] == "."]
+
+
+def _stands_at(name: str, text: Text, start: int, quote: str) -> bool:
+    """Whether a quote at an offset belongs to a section, or lies near a label or an equation's number."""
+    if re.fullmatch(r"[1-9A-I](\.\d+)*|Abstract|Impact Statement|Poster", name):
+        return name in _sections(text, start)
+    around = text.words[max(0, start - NEAR):start + len(quote) + NEAR]
+    if name.startswith("Eq. "):
+        return any(mark in around for mark in (f"({name[4:]})", f"tag{{{name[4:]}}}"))
+    return re.search(rf"{name}\b", around) is not None

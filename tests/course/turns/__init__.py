@@ -1,0 +1,1 @@
+"""Wrong answers to the notebooks' "your turn" cells."""

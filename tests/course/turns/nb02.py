@@ -1,0 +1,78 @@
+"""Wrong answers to the turns of notebook 02_attention_is_sparse."""
+
+import torch
+
+
+def count(row, mass, *, order=lambda row: sorted(row, reverse=True), strict=False, spare=1e-6, less=0):
+    """Count weights until their sum reaches the mass, with a mistake."""
+    total = 0.0
+    for number, weight in enumerate(order(row), start=1):
+        total += weight
+        if total > mass if strict else total >= mass - spare:
+            return number - less
+    return len(row) - less
+
+
+def choice(*, tokens=slice(1, None), rows="early", test="late", scaled=True, count=False, added=True, mean=False):
+    """Choose a token and test it, with a mistake."""
+    def choose_then_test(weights, first, split):
+        part = {"early": slice(first, split), "late": slice(split, None), "both": slice(first, None)}
+        even = weights * (torch.arange(len(weights)) + 1)[:, None]
+        end = first if tokens.stop is None else split
+        token = even[part[rows], tokens.start:end].mean(0).argmax().item() + (tokens.start if added else 0)
+        if mean:
+            return token, weights[part[test], token].mean()
+        over = (even if scaled is True else weights * scaled(len(weights)))[part[test], token] > 1
+        return token, over.sum() if count else over.float().mean()
+
+    return choose_then_test
+
+
+def beyond(change=0, few=0, kept=False, subtract=False, ignore=False):
+    """Return the weight beyond a window, with a mistake."""
+    def weight_beyond(weights, window, sinks):
+        token = torch.arange(len(weights))
+        old = token <= token[:, None] - window + change
+        first = 0 if ignore or subtract else max(0, sinks - few)
+        lost = (weights * (old & (token >= first))).sum(1)
+        return 1 - lost if kept else lost - weights[:, :sinks].sum(1) * subtract
+
+    return weight_beyond
+
+
+WRONG = {
+    "02.2": {
+        "without the last key": (lambda row, mass: count(row, mass, less=1), "is not counted"),
+        "not sorted": (lambda row, mass: count(row, mass, order=list), "as they stand"),
+        "smallest first": (lambda row, mass: count(row, mass, order=sorted), "the smallest weights come first"),
+        "0.9 for every mass": (lambda row, mass: count(row, 0.9), "is written into the function"),
+        "more than the mass": (lambda row, mass: count(row, mass, strict=True), "compare with >="),
+        "no room for rounding": (lambda row, mass: count(row, mass, spare=0.0), "rounding decides"),
+        "one key more": (lambda row, mass: count(row, mass, less=-1), "one key more than it has to"),
+        "nothing": (lambda row, mass: None, "wanted a number"),
+    },
+    "02.4": {
+        "token 0": (choice(tokens=slice(0, None)), "token 0 is a candidate"),
+        "a circle": (choice(rows="both"), "have a say in the choice"),
+        "chosen where it is tested": (choice(rows="late"), "the circle that we want to leave"),
+        "too late a token": (choice(tokens=slice(1, "split")), "cannot read them"),
+        "counted from the candidates": (choice(added=False), "add 1"),
+        "tested on all": (choice(test="both"), "the rows that chose are tested too"),
+        "tested where it was chosen": (choice(test="early"), "only the rows that chose"),
+        "one even share for all rows": (choice(scaled=lambda length: length), "not 1 / L"),
+        "not in even shares": (choice(scaled=lambda length: 1), "multiply it by i + 1"),
+        "a number of rows": (choice(count=True), "not their share"),
+        "a mean": (choice(mean=True), "count the rows instead"),
+        "the token alone": (lambda weights, first, split: 3, "wanted two"),
+    },
+    "02.8": {
+        "a short window": (beyond(change=1), "one token too short"),
+        "a long window": (beyond(change=-1), "one token too long"),
+        "no sinks": (beyond(ignore=True), "the sinks are not left out"),
+        "one sink too few": (beyond(few=1), "one sink too few"),
+        "one sink too many": (beyond(few=-1), "one sink too many"),
+        "sinks twice": (beyond(subtract=True), "never beyond it"),
+        "what is kept": (beyond(kept=True), "not what it loses"),
+        "one number": (lambda weights, window, sinks: beyond()(weights, window, sinks).mean(), "has shape"),
+    },
+}

@@ -1,0 +1,45 @@
+"""Wrong answers to the turns of notebook 07_convolutional_memory."""
+
+import torch
+
+
+def _columns(*, always=False, least=1, slots_count=True, late=0):
+    def columns_of(row, slots, segment):
+        held, first = 0, 0
+        for begin in range(segment, row + 1 - late, segment):
+            if always or held * slots_count + begin - first >= slots + least:
+                held, first = slots, begin
+        return held, first
+    return columns_of
+
+
+def _ratio(W, positive, dim=1):
+    return positive / positive.sum(dim, keepdim=True)
+
+
+def _zeros(W):
+    return (W.relu() / W.relu().sum(1, keepdim=True)).nan_to_num(0.0)
+
+
+WRONG = {
+    "07.2": {
+        "always": (_columns(always=True), "compressed at every segment"),
+        "at M": (_columns(least=0), "exactly M columns"),
+        "raw tokens only": (_columns(slots_count=False), "only the raw tokens are counted"),
+        "one row late": (_columns(late=1), "still reads the old columns"),
+        "the segment's beginning": (lambda row, slots, segment: (slots * (row >= segment), row // segment * segment),
+                                    "compressed at every segment"),
+        "one number": (lambda row, slots, segment: row, "wanted two integers"),
+    },
+    "07.5": {
+        "as printed": (lambda W: _ratio(W, W), "not made 0 first"),
+        "0/0": (lambda W: _ratio(W, W.relu()), "0/0"),
+        "over the slots": (lambda W: _ratio(W, W.relu() + 1e-300, 0), "sums go over the slots"),
+        "softmax of the ReLU": (lambda W: W.relu().softmax(1), "softmax of the ReLU"),
+        "absolute values": (lambda W: _ratio(W, W.abs() + 1e-300), "absolute values"),
+        "an empty slot": (_zeros, "its slot is empty"),
+        "a small number": (lambda W: W.relu() / (W.relu().sum(1, keepdim=True) + 1e-6), "a small number is added"),
+        "one for all": (lambda W: _ratio(W, W.relu()) if (W > 0).any(1).all() else torch.full_like(W, 1 / W.shape[1]),
+                        "all rows even"),
+    },
+}

@@ -1,0 +1,19 @@
+"""A browser for the tests of the view: that of the machine, or none."""
+
+import pytest
+
+from cca_lab import doctor
+
+CHROMIUM = doctor.chromium()
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+MARKS = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt install chromium")]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Start Chromium."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield running
+        running.close()

@@ -1,0 +1,137 @@
+"""Examples as training rows: what is marked is the answer to what stands before it, and rows are full."""
+
+import json
+
+import pytest
+import torch
+
+from cca_lab.models.pretrain import tokenize
+from cca_lab.tasks import packed
+from cca_lab.tasks.key_values import KeyValues
+from cca_lab.tasks.mixture import Mixture
+from cca_lab.tasks.own import own_questions
+from cca_lab.tasks.packed import PackedExamples
+from cca_lab.tasks.ruler import NiahMultivalue, NiahSingle
+from tests.tasks.test_prompts import READERS
+from tests.training import small
+
+ROW = 512
+
+
+def drawn(kind=PackedExamples, task=None, rows=6, longest=448, seed=0):
+    questions = kind(task or NiahSingle(), small.tokenizer(), longest)
+    return questions.interleaved_batch(rows, ROW, torch.Generator().manual_seed(seed))
+
+
+def pieces(ids, marks):
+    """Divide a row at its separators: (text before the answer, marked text, text after it) of each whole example."""
+    tokenizer, found, start = small.tokenizer(), [], 0
+    for end in (ids == tokenizer.eos_token_id).nonzero().flatten().tolist():
+        own, held = ids[start:end], marks[start:end]
+        places = held.nonzero().flatten().tolist() or [0]
+        first, last = places[0], places[-1] + 1
+        found.append([tokenizer.decode(part) for part in (own[:first], own[first:last], own[last:])])
+        start = end + 1
+    return found
+
+
+def marks_answer_what_stands_before(kind, task):
+    ids, marks = drawn(kind, task)
+    assert ids.shape == marks.shape == (6, ROW) and marks.dtype == torch.bool
+    for row, held in zip(ids, marks, strict=True):
+        whole = pieces(row, held)
+        assert whole, "a row without a whole example teaches nothing"
+        for prompt, answer, after in whole:
+            if after or answer.strip() != ", ".join(READERS[task.name](prompt)):
+                return False
+    return True
+
+
+class MarksMoved(PackedExamples):
+    """Mutant: marks the tokens that predict the answer, one too early."""
+
+    def interleaved_batch(self, rows, length, generator):
+        ids, marks = super().interleaved_batch(rows, length, generator)
+        return ids, marks.roll(-1, dims=1)
+
+
+class OneMarkEach(PackedExamples):
+    """Mutant: marks the first token of an answer only."""
+
+    def interleaved_batch(self, rows, length, generator):
+        ids, marks = super().interleaved_batch(rows, length, generator)
+        return ids, marks & ~marks.roll(1, dims=1)
+
+
+@pytest.mark.parametrize("task", [NiahSingle(), NiahMultivalue(), KeyValues(short=True)], ids=str)
+def test_exactly_the_answers_are_marked(task):
+    assert marks_answer_what_stands_before(PackedExamples, task)
+    for mutant in (MarksMoved, OneMarkEach):
+        assert not marks_answer_what_stands_before(mutant, task), mutant.__name__
+
+
+def test_rows_hold_examples_of_several_lengths():
+    questions = PackedExamples(NiahSingle(), small.tokenizer(), 448)
+    assert questions.lengths == [448, 224, 112]  # 56 tokens are too few for these words and digits
+    ids, marks = drawn(rows=20)
+    counts = [len(pieces(row, held)) for row, held in zip(ids, marks, strict=True)]
+    assert min(counts) >= 1 and max(counts) >= 3
+
+
+def whole_in_mixture(longest):
+    """The least number of whole examples in a row, with text before it."""
+    stream = tokenize(small.corpus().train, small.tokenizer())
+    mixed = Mixture(stream, (PackedExamples(NiahSingle(), small.tokenizer(), longest),), ROW, 8, 0.0, 0, 64)
+    return min(sum(bool(answer) for _, answer, _ in pieces(row, held))
+               for step in range(3) for row, held in zip(*mixed.batch(step), strict=True))
+
+
+def test_text_before_a_row_cuts_off_no_first_answer(monkeypatch):
+    assert whole_in_mixture(ROW - 64) >= 1
+    monkeypatch.setattr(packed, "HALVINGS", 0)
+    assert whole_in_mixture(ROW) == 0  # mutant: examples as long as the row
+
+
+def test_the_generator_decides_everything():
+    torch.manual_seed(1)
+    first = drawn()
+    torch.manual_seed(2)
+    assert all(torch.equal(one, other) for one, other in zip(first, drawn(), strict=True))
+    assert not torch.equal(first[0], drawn(seed=1)[0])
+    assert len({tuple(row) for row in first[0].tolist()}) == len(first[0])
+
+
+def test_a_file_s_questions_keep_their_lengths_and_long_ones_are_left_out(tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(json.dumps({"prompt": "the last of them " * count + "is", "answer": f"w{count}"}) + "\n"
+                            for count in (3, 5, 400)))
+    task = own_questions(path)
+    ids, marks = drawn(task=task)
+    found = [pieces(row, held) for row, held in zip(ids, marks, strict=True)]
+    assert {answer for row in found for _, answer, _ in row} == {" w3", " w5"}
+    assert all(prompt.count("last") == int(answer[2:]) for row in found for prompt, answer, _ in row)
+    assert PackedExamples(task, small.tokenizer(), 448).name.startswith("q.jsonl ")
+    with pytest.raises(ValueError, match="the shortest question of q.jsonl, line 1"):
+        PackedExamples(task, small.tokenizer(), 10)
+
+
+def test_without_an_end_of_text_a_line_end_separates():
+    class Endless:
+        eos_token_id = None
+
+        def __getattr__(self, name):
+            return getattr(small.tokenizer(), name)
+
+    questions = PackedExamples(NiahSingle(), Endless(), 112)
+    ids, marks = questions.interleaved_batch(1, 300, torch.Generator().manual_seed(0))
+    text = small.tokenizer().decode(ids[0])
+    assert small.tokenizer().eos_token not in text and marks.any() and "\nRemember the codes" in text
+
+
+def test_names_distinguish_difficulties_and_lengths_are_checked():
+    names = {PackedExamples(task, small.tokenizer(), 448).name for task in (NiahSingle(3), NiahSingle(4))}
+    assert len(names) == 2
+    with pytest.raises(ValueError, match="length: got 30, wanted at least"):
+        PackedExamples(NiahSingle(), small.tokenizer(), 30)
+    with pytest.raises(ValueError, match="longest: got 0"):
+        PackedExamples(NiahSingle(), small.tokenizer(), 0)

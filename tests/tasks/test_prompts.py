@@ -1,0 +1,307 @@
+"""The tasks as prompts: they fit, they hold the answer that they ask for, and it stands where it was asked for."""
+
+import json
+import random
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+from tokenizers import Tokenizer, models, normalizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from cca_lab.tasks import examples as filling
+from cca_lab.tasks import ruler
+from cca_lab.tasks.examples import Example, answer_ids, answer_room, prompt_ids, tokens_of
+from cca_lab.tasks.key_values import KeyValues
+from cca_lab.tasks.prompts import TASKS, chosen_task, chosen_tasks, make_task
+from cca_lab.tasks.ruler import NiahMultikey, NiahMultivalue, NiahSingle, VariableTracking
+from cca_lab.tasks.word_counts import CommonWords, FrequentWords
+from tests.training import small
+
+ALL = [NiahSingle(), NiahMultikey(), NiahMultivalue(), VariableTracking(chains=2), CommonWords(), FrequentWords(),
+       KeyValues(), KeyValues(short=True)]
+PLACED = [task for task in ALL if task.placed]
+
+
+def drawn(task, count=3, length=512, seed=0, place=None):
+    return task.examples(small.tokenizer(), count, length=length, seed=seed, place=place)
+
+
+def read_codes(prompt):
+    return re.findall(r"The code for (\w+) is (\d+)\.", prompt)
+
+
+def read_needles(prompt):
+    asked = re.search(r"codes? for (\w+) (?:is|are)$", prompt).group(1)
+    return [value for key, value in read_codes(prompt) if key == asked]
+
+
+def read_variables(prompt):
+    """Carry out the assignments in the order of the text."""
+    held = {}
+    for name, source in re.findall(r"Set (\w+) to (\w+)\.", prompt):
+        held[name] = source if source.isdigit() else held[source]
+    wanted = re.search(r"with the value (\d+) are$", prompt).group(1)
+    return [name for name, value in held.items() if value == wanted]
+
+
+def read_counts(prompt):
+    """The most frequent words, if they are more frequent than all others."""
+    top = int(re.search(r"The (\d+) words that stand there most often are$", prompt).group(1))
+    counts = Counter(re.findall(r"[a-z]{6}", prompt.splitlines()[1])).most_common()
+    assert counts[top - 1][1] > counts[top][1], "a tie: the question has no answer"
+    return [word for word, _ in counts[:top]]
+
+
+def read_pairs(prompt):
+    body = re.search(r"\{.*\}", prompt, re.DOTALL).group()
+    key = re.search(r'"([^"]*)": "$', prompt).group(1)
+    return [json.loads(body)[key]]
+
+
+READERS = {"niah_single": read_needles, "niah_multikey": read_needles, "niah_multivalue": read_needles,
+           "variable_tracking": read_variables, "common_words": read_counts, "frequent_words": read_counts,
+           "key_values": read_pairs}
+
+
+def answers_follow(task, **settings):
+    return all(sorted(READERS[task.name](example.prompt)) == sorted(example.answers)
+               for example in drawn(task, **settings))
+
+
+@pytest.mark.parametrize("task", ALL, ids=str)
+@pytest.mark.parametrize("length", [300, 512])
+def test_a_reader_of_the_prompt_finds_the_answers_and_no_others(task, length):
+    assert answers_follow(task, length=length)
+    if task.placed:
+        assert all(answers_follow(task, length=length, place=place) for place in (0.0, 0.4, 1.0))
+
+
+@dataclass(frozen=True)
+class Forgetful(NiahMultivalue):
+    """Mutant: names one value fewer than stands in the text."""
+
+    def build(self, draw, place, pieces):
+        found = super().build(draw, place, pieces)
+        return Example(found.prompt, found.answers[:-1], found.place)
+
+
+@dataclass(frozen=True)
+class Ties(CommonWords):
+    """Mutant: another word stands there as often as the common ones."""
+
+    def build(self, draw, place, pieces):
+        found = super().build(draw, place, pieces)
+        head, text, question = found.prompt.split("\n")
+        return Example("\n".join([head, text + " 0. zzzzzz" * self.often, question]), found.answers)
+
+
+def unordered(sentences, inserted):
+    """Mutant of `haystack`: sentences of one depth come in reverse, so that a name is set before its source is."""
+    filler = [ruler.SENTENCES[0]] * sentences
+    for depth, sentence in sorted(inserted, key=lambda one: one[0], reverse=True):
+        filler.insert(round(depth * sentences), sentence)
+    return " ".join(filler)
+
+
+def test_wrong_answers_would_be_seen(monkeypatch):
+    assert not answers_follow(Forgetful())
+    with pytest.raises(AssertionError, match="a tie"):
+        answers_follow(Ties())
+    monkeypatch.setattr(ruler, "haystack", unordered)
+    with pytest.raises(KeyError):
+        answers_follow(VariableTracking(), place=0.5)
+
+
+def with_one_more(task, example, seed=0):
+    """The example that has one piece of filler more."""
+    builds = [task.build(random.Random(f"{task} {seed} 0"), example.place if task.placed else None, pieces)
+              for pieces in range(300)]
+    prompts = [build.prompt for build in builds]
+    return builds[max(index for index, prompt in enumerate(prompts) if prompt == example.prompt) + 1]
+
+
+def overhang(task, length):
+    """Tokens by which an example is longer than asked for, and by which one with another piece would be."""
+    (example,) = drawn(task, 1, length, place=0.5 if task.placed else None)
+    return [tokens_of(small.tokenizer(), one) - length for one in (example, with_one_more(task, example))]
+
+
+@pytest.mark.parametrize("task", ALL, ids=str)
+@pytest.mark.parametrize("length", [300, 377, 512])
+def test_examples_fill_their_length_and_no_more(task, length):
+    own, more = overhang(task, length)
+    assert own <= 0 < more
+
+
+def test_examples_that_are_too_long_or_too_short_would_be_seen(monkeypatch):
+    def without_answer(tokenizer, example):
+        """Mutant of `tokens_of`: forgets the room for the answer."""
+        return len(prompt_ids(tokenizer, example.prompt))
+
+    def first_guess(build, tokenizer, length, *, name, least=0):
+        """Mutant of `fill`: takes the first number of pieces that fits."""
+        return build(least + 1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(filling, "tokens_of", without_answer)
+        assert overhang(NiahSingle(), 512)[0] > 0
+    monkeypatch.setattr(filling, "fill", first_guess)
+    assert overhang(NiahSingle(), 512)[1] < 0
+
+
+@pytest.mark.parametrize("task", ALL, ids=str)
+def test_the_seed_decides_everything(task):
+    random.seed(1)
+    first = drawn(task)
+    random.seed(2)
+    assert first == drawn(task) and first != drawn(task, seed=1)
+    assert len({example.answers for example in first}) == 3
+    assert drawn(task, 2) == first[:2]
+
+
+@pytest.mark.parametrize("task", PLACED, ids=str)
+def test_every_place_and_length_asks_the_same(task):
+    found = [drawn(task, 1, length, place=place)[0] for length in (300, 512) for place in (0.0, 1.0)]
+    assert len({example.answers for example in found}) == 1 and [one.place for one in found] == [0.0, 1.0] * 2
+
+
+def seen_at(task, place, length=512):
+    """Where the answers stand in the middle line of a prompt, 0 (beginning) to 1 (end)."""
+    found = []
+    for example in drawn(task, 3, length, place=place):
+        body = example.prompt[example.prompt.index("\n"):example.prompt.rindex("\n")]
+        found += [body.index(answer) / len(body) for answer in example.answers]
+    return found
+
+
+@dataclass(frozen=True)
+class FromTheEnd(NiahSingle):
+    """Mutant: counts depth from the end."""
+
+    def build(self, draw, place, pieces):
+        found = super().build(draw, 1 - place, pieces)
+        return Example(found.prompt, found.answers, place)
+
+
+@dataclass(frozen=True)
+class Anywhere(NiahSingle):
+    """Mutant: draws the depth whatever was asked for."""
+
+    def build(self, draw, place, pieces):
+        return super().build(draw, None, pieces)
+
+
+def stands_there(task):
+    return all(abs(seen - place) < 0.2 for place in (0.0, 0.5, 1.0) for seen in seen_at(task, place, 1024))
+
+
+@pytest.mark.parametrize("task", PLACED, ids=str)
+def test_answers_stand_where_they_were_asked_for(task):
+    assert stands_there(task)
+
+
+def test_wrong_depths_would_be_seen():
+    assert not stands_there(FromTheEnd()) and not stands_there(Anywhere())
+
+
+def test_without_a_place_needles_stand_everywhere():
+    places = [example.place for example in drawn(NiahSingle(), 40)]
+    assert min(places) < 0.15 and max(places) > 0.85
+    assert all(example.place is None for task in ALL if not task.placed for example in drawn(task))
+    with pytest.raises(ValueError, match="place: got 0.5 for common_words"):
+        drawn(CommonWords(), place=0.5)
+
+
+def test_difficulties_are_what_they_say():
+    assert len(read_codes(drawn(NiahMultikey(distractors=9))[0].prompt)) == 10
+    assert len(drawn(NiahMultivalue(values=6))[0].answers) == 6
+    assert len(drawn(VariableTracking(hops=2))[0].answers) == 3
+    assert drawn(VariableTracking(chains=3), place=0.5)[0].prompt.count("Set ") == 15
+    assert {len(answer) for answer in drawn(NiahSingle(digits=3))[0].answers} == {3}
+    easy = Counter(re.findall(r"[a-z]{6}", drawn(CommonWords(2, 9, 3))[0].prompt.splitlines()[1]))
+    assert sorted(set(easy.values())) == [3, 9] and list(easy.values()).count(9) == 2
+    assert len(read_pairs(drawn(KeyValues(short=True))[0].prompt)[0]) == 6
+    assert re.fullmatch(r"\w{8}-\w{4}-4\w{3}-\w{4}-\w{12}", drawn(KeyValues(), length=600)[0].answers[0])
+
+
+def test_no_word_of_the_wording_could_be_made_up():
+    """The words that two prompts share are those of the wording; a made-up word has three open syllables."""
+    made = re.compile(rf"(?:[{ruler.CONSONANTS}][{ruler.VOWELS}]){{3}}")
+    for task in ALL:
+        first, second = (set(re.findall(r"\w+", drawn(task, 1, seed=seed)[0].prompt)) for seed in (0, 1))
+        assert len(first & second) >= 9 and not [word for word in first & second if made.search(word)]
+    words = ruler.words(random.Random(0), 500)
+    assert len(set(words)) == 500 and all(made.fullmatch(word) for word in words)
+    assert ruler.words(random.Random(0), 20) == words[:20]
+
+
+def test_answers_are_tokenized_as_generation_writes_them():
+    """With a tokenizer that puts a space before any text and a token before any prompt, as Llama's does."""
+    words = ["<s>", "<unk>", "\u2581the", "\u2581code", "\u2581is", "\u258112", "\u2581", "12"]
+    inner = Tokenizer(models.Unigram([(word, -1.0) for word in words], unk_id=1))
+    inner.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>")
+    example = Example("the code is", ("12",))
+    (text,) = example.continuations
+
+    def read(ids):
+        return [words[index] for index in ids]
+
+    assert read(prompt_ids(tokenizer, example.prompt)) == ["<s>", *words[2:5]]
+    assert read(answer_ids(tokenizer, example.prompt, text)) == ["\u258112"]
+    alone = tokenizer.encode(text, add_special_tokens=False)  # mutant: the answer by itself
+    assert read(alone) == ["\u2581", "\u258112"]
+
+
+@pytest.mark.parametrize("prompt, wanted", [("Answer:", " 1, 2"), ("Answer: ", "1, 2"), ("A:\n", "1, 2"),
+                                            ('"key": "', "1, 2"), ('He said "hello"', " 1, 2"), ("f(", " 1, 2")])
+def test_an_answer_follows_a_space_unless_the_prompt_has_one(prompt, wanted):
+    assert Example(prompt, ("1", "2")).continuations == (wanted,)
+    assert Example(prompt, ("1", "2"), one_is_enough=True).continuations == tuple(wanted.split(", ")[0].replace(
+        "1", number) for number in "12")
+
+
+def test_the_room_is_that_of_the_longest_answer():
+    one, two = (answer_room(small.tokenizer(), Example("The code is", answers)) for answers in (("1",), ("1", "22222")))
+    alternatives = answer_room(small.tokenizer(), Example("The code is", ("1", "22222"), one_is_enough=True))
+    assert filling.SPARE + 1 <= one < alternatives < two
+
+
+@pytest.mark.parametrize("call, told", [
+    (lambda: make_task("niah"), "task: got 'niah', wanted one of niah_single, niah_multikey"),
+    (lambda: make_task("niah_single", size=3), "difficulty: 'size' is none of niah_single, wanted digits"),
+    (lambda: make_task("niah_single", digits=0), "digits: got 0"),
+    (lambda: make_task("niah_single", digits=19), "digits: got 19"),
+    (lambda: make_task("niah_multikey", distractors=9, digits=1), "digits: got 1 for 10 different"),
+    (lambda: make_task("niah_multikey", distractors=10**9), "distractors: got 1000000000"),
+    (lambda: make_task("variable_tracking", hops=-1), "hops: got -1"),
+    (lambda: make_task("common_words", often=1), "often: got 1, wanted more than 1"),
+    (lambda: make_task("common_words", common=9999, often=9999), "common, often: got 9999 and 9999"),
+    (lambda: drawn(VariableTracking(9999, 9999)), "words: got 99990000"),
+    (lambda: make_task("frequent_words", top=30), "top, alpha: got 30"),
+    (lambda: make_task("frequent_words", top=20, alpha=10), "top, alpha: got 20 and 10"),
+    (lambda: make_task("key_values", short=1), "short: got 1, wanted true or false"),
+    (lambda: drawn(NiahSingle(), length=20), "length: got 20, wanted at least"),
+    (lambda: drawn(NiahSingle(), count=0), "count: got 0"), (lambda: drawn(NiahSingle(), place=2), "place: got 2"),
+    (lambda: chosen_task("niah_single", ["many"]), "difficulty: got 'many', wanted a number"),
+    (lambda: chosen_task("niah_single", ["3", "digits=4"]), "difficulty: digits given twice"),
+    (lambda: chosen_task("key_values", ["3"]), "wanted NAME=VALUE, such as short=false"),
+    (lambda: chosen_tasks([], ["3"]), "difficulty: got '3' without --task"),
+    (lambda: chosen_tasks(["niah_single"] * 2), "task: got niah_single twice"),
+    (lambda: chosen_tasks(["niah_single"], ["short=true"]), "'short' is none of niah_single"),
+])
+def test_what_is_wrong_is_named(call, told):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert told in str(error.value)
+
+
+def test_tasks_are_chosen_by_name_and_difficulty():
+    assert set(TASKS) == {task.name for task in ALL} and all(make_task(name).name == name for name in TASKS)
+    assert chosen_task("niah_multikey", ["5", "digits=3"]) == NiahMultikey(5, 3)
+    assert chosen_tasks(["niah_single", "key_values", "variable_tracking"], ["digits=3", "short=true"]) == (
+        NiahSingle(3), KeyValues(True), VariableTracking())
+    assert str(NiahMultikey(5, 3)) == "niah_multikey distractors=5 digits=3"

@@ -1,0 +1,224 @@
+"""The reader's notebooks in the real JupyterLab: run by the menu, filled in by the keyboard, and the explorer's slider.
+
+The browser is that of the machine; nothing here looks into a kernel, only at the page and at what was saved.
+"""
+
+import inspect
+import re
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from typer.testing import CliRunner
+
+from cca_lab import paths
+from cca_lab.cli import app
+from cca_lab.course.release import solution_of
+from cca_lab.course.student import STUB
+from cca_lab.mechanisms import groups
+from tests import jupyterlab
+from tests.jupyterlab import MARKS
+
+pytestmark = MARKS
+
+NAMES = {path.stem[:2]: path.name for path in sorted(paths.notebooks_folder().glob("*.ipynb"))}
+NOT_WRITTEN = "not written yet; a hint and a solution are folded below"
+NOT_GUESSED = "no guess yet: write one in the place of the dots, and run the cell again"
+TEXT = "def average(numbers):\n    return sum(numbers) / len(numbers)\n"
+GROUP, WINDOW = 3, 4  # of the explorer at first
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
+    """The reader's build of all notebooks, by the command."""
+    folder = tmp_path_factory.mktemp("jupyterlab") / "work" / "mine"
+    done = CliRunner().invoke(app, ["notebooks", "--student", str(folder)])
+    assert done.exit_code == 0 and f"{len(NAMES)} notebooks written" in done.output, done.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(mine):
+    """JupyterLab in Chromium, in the folder of the reader's notebooks."""
+    place = mine.parents[1]
+    with jupyterlab.serving(place / "settings", mine) as address:
+        with jupyterlab.browsing(address, place / "browser") as shown:
+            yield shown
+
+
+@pytest.fixture(autouse=True)
+def tidy(request):
+    """Close what a test opened, and end its kernel: one kernel at a time."""
+    yield
+    if "page" in request.fixturenames:
+        request.getfixturevalue("page").evaluate("""async () => {
+            const panel = window.panel;
+            if (!panel) return;
+            window.panel = null;
+            await panel.context.save();
+            await panel.sessionContext.shutdown();
+            panel.dispose();
+        }""")
+
+
+# A reader who writes nothing
+
+def printed(cell: NotebookNode) -> str:
+    """Return what a cell has printed."""
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def check_untouched(notebook: NotebookNode) -> None:
+    """Raise AssertionError unless every cell of a reader's notebook ran, with no answer and no guess written.
+
+    Args:
+        notebook: as saved after all cells were run once, in order.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    broken = [(cell.id, output.ename, output.evalue) for cell in cells for output in cell.outputs
+              if output.output_type == "error"]
+    assert not broken, broken
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        assert not [output for output in cell.outputs if output.get("name") == "stderr"], (cell.id, printed(cell))
+        for asked, reply in ((cell.source.count("\nyour_turn(") or cell.source.count("    your_turn("), NOT_WRITTEN),
+                             (len(re.findall(r"^predict\(", cell.source, flags=re.MULTILINE)), NOT_GUESSED)):
+            assert printed(cell).count(reply) == asked, (cell.id, printed(cell))
+
+
+@pytest.mark.parametrize("number", ["00", "05"])
+def test_an_untouched_notebook_runs_to_its_end(page, mine, number):
+    """Catches a stub that stops the run, cells that need the reader's function, and a build without stubs."""
+    page.evaluate(jupyterlab.OPEN, NAMES[number])
+    jupyterlab.run_all(page)
+    notebook = nbformat.read(mine / NAMES[number], as_version=4)
+    assert any(STUB in cell.source for cell in notebook.cells)
+    check_untouched(notebook)
+    table = jupyterlab.shown(page, "my-work")
+    assert f"{number}.1" in table and "done" not in table, table
+
+
+def ran(*cells: tuple[str, str], stop: str = "") -> NotebookNode:
+    """Return a notebook of cells (source, what it printed); the last one failed with an error of the name `stop`."""
+    notebook = new_notebook(cells=[new_code_cell(source, execution_count=number, outputs=[
+        new_output("stream", name="stdout", text=text)]) for number, (source, text) in enumerate(cells, start=1)])
+    if stop:
+        notebook.cells[-1].outputs.append(new_output("error", ename=stop, evalue="", traceback=[]))
+    return notebook
+
+
+TURN, GUESS = f"def f():\n    {STUB}\n\n\nyour_turn('00.1', f)", "predict('00.3', ..., 'a number')"
+RAN = {"a stub that stops the run": ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED), stop="NotImplementedError"),
+       "a cell that was not reached": ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED)),
+       "a stub of which nothing is said": ran((TURN, "00.1 One row of attention: done"), (GUESS, NOT_GUESSED)),
+       "a guess of which nothing is said": ran((TURN, NOT_WRITTEN), (GUESS, ""))}
+RAN["a cell that was not reached"].cells[-1].execution_count = None
+
+
+@pytest.mark.parametrize("wrong", RAN)
+def test_the_check_of_an_untouched_notebook_catches(wrong):
+    check_untouched(ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED)))
+    with pytest.raises(AssertionError):
+        check_untouched(RAN[wrong])
+
+
+# A reader who guesses, errs and corrects
+
+def body(number: str, name: str) -> list[str]:
+    """Return the lines in the solution of a committed notebook's cell, without indentation."""
+    notebook = nbformat.read(paths.notebooks_folder() / NAMES[number], as_version=4)
+    cell, = (cell for cell in notebook.cells if cell.id == name)
+    _, solved = solution_of(cell.source)
+    lines = [line.strip() for line in solved.split("\n")]
+    return lines[2 : lines.index("")]  # after the line of def and the docstring
+
+
+def test_a_guess_a_wrong_answer_and_the_right_one(page):
+    """Catches a checker that calls every mistake the same, one that is never content, and solutions that lie open."""
+    page.evaluate(jupyterlab.OPEN, NAMES["05"])
+    jupyterlab.run(page, "setup")
+    question = page.evaluate("() => window.panel.content.widgets.find(cell => cell.model.id === 'idea-guess')"
+                             ".model.sharedModel.getSource()")
+    jupyterlab.write_over(page, "idea-guess", [question], [question.replace("...", "0.6", 1)])
+    assert "you say 0.6" in jupyterlab.run(page, "idea-guess")
+    assert ": 0.8 (you said 0.6: 0.2 too little, 25 %)" in jupyterlab.run(page, "idea-words")
+
+    folded = jupyterlab.cell(page, "turn-core-folded").locator(".jp-RenderedMarkdown")
+    hint = folded.get_by_text("one query is enough")
+    assert not hint.is_visible()
+    folded.get_by_text("A hint").click()
+    assert hint.is_visible() and not folded.get_by_text("torch.softmax").first.is_visible()
+
+    right = body("05", "turn-core")
+    wrong = [line.replace("queries[-1]", "queries[0]") for line in right]
+    assert wrong != right
+    assert NOT_WRITTEN in jupyterlab.run(page, "turn-core")
+    source = jupyterlab.write_over(page, "turn-core", [STUB], wrong)
+    assert f"\n    {wrong[0]}\n    {wrong[1]}\n\n\nyour_turn(" in source, source
+    said = jupyterlab.run(page, "turn-core")
+    assert "the first query judges; it is the last one, which has seen the whole group" in said, said
+    assert "CheckFailed: 05.2: not yet" in said and "Traceback" not in said and "done" not in said, said
+    source = jupyterlab.write_over(page, "turn-core", wrong, right)
+    assert f"\n    {right[0]}\n    {right[1]}\n\n\nyour_turn(" in source, source
+    said = jupyterlab.run(page, "turn-core")
+    assert said == "05.2 The core of one group: done"
+
+
+# A reader who moves a slider
+
+def check_slider(page, name: str, patience: int = jupyterlab.PATIENCE) -> None:
+    """Raise an error unless the arrow keys on the slider of the group size change what the explorer draws.
+
+    Args:
+        page: with the explorer below a cell.
+        name: the cell's id.
+        patience: milliseconds to wait for the kernel's answer.
+    """
+    from playwright.sync_api import expect
+
+    view = jupyterlab.cell(page, name).locator(".jp-OutputArea-output")
+    slider = view.locator("label[data-name=group] input[type=range]")
+    slider.focus()
+    for key, group in (("ArrowRight", GROUP + 1), ("ArrowRight", GROUP + 2), ("ArrowLeft", GROUP + 1)):
+        before = view.locator(".ex-lanes").inner_html()
+        page.keyboard.press(key)
+        expect(view.locator(".ex-title")).to_contain_text(f"group {group}", timeout=patience)
+        expect(view.locator("label[data-name=group] output")).to_have_text(str(group))
+        assert view.locator(".ex-lanes").inner_html() != before
+        check_drawn(view, group)
+
+
+def check_drawn(view, group: int) -> None:
+    """Raise AssertionError unless the last row's columns are drawn and lit: its cores, and the tokens after them."""
+    tokens = view.locator(".ex-word").count()
+    cores = groups.visible_cores(tokens, group, WINDOW)[-1].item()
+    assert cores > 1
+    assert view.locator(".ex-column.core.seen").count() == cores, (tokens, group, cores)
+    assert view.locator(".ex-column.raw.seen").count() == tokens - group * cores
+
+
+def deaf() -> None:
+    """The wrong explorer: it answers the browser, and nothing changes but the number beside the slider."""
+    from cca_lab.explore.widget import ExplorerWidget
+
+    ExplorerWidget.receive = lambda self, widget, content, buffers: setattr(self, "answered", content["serial"])
+
+
+def test_a_slider_of_the_explorer(page, mine):
+    """Catches a widget that is not shown, and (in its second cell) one whose picture does not follow its slider."""
+    shows = f"explore('gpt2-mini', {TEXT!r}, attention='cca', group={GROUP}, window={WINDOW})"
+    sources = {"explorer": f"from cca_lab.explore import explore\n\n{shows}",
+               "deaf": f"{inspect.getsource(deaf)}\n\ndeaf()\n{shows}"}
+    made = new_notebook(cells=[new_code_cell(source, id=name) for name, source in sources.items()])
+    made.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(made, mine / "explorer.ipynb")
+    page.evaluate(jupyterlab.OPEN, "explorer.ipynb")
+    jupyterlab.run(page, "explorer")
+    view = jupyterlab.cell(page, "explorer")
+    view.locator(".ex-lanes").wait_for()
+    check_drawn(view, GROUP)
+    check_slider(page, "explorer")
+    jupyterlab.run(page, "deaf")
+    with pytest.raises(AssertionError, match=f"group {GROUP + 1}"):
+        check_slider(page, "deaf", patience=3000)
