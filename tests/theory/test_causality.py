@@ -182,7 +182,7 @@ def test_the_first_compression_of_the_paper_s_sizes():
      (grouping.any_member, grouping.minus), {"i": 0, "t": 1, "first": 0, "last": 1}),
     (papers.one_open_group, grouping.columns_of_group, lambda z, m: (z * m, z * m + m), {"z": 0, "other": 1, "m": 1}),
     (papers.segments_cut, segments.exact_segment, segments.printed_segment, {"t": 1}),
-    (papers.segments_cut, segments.exact_segment, wrong.segments_from_zero, {"t": 1}),
+    (papers.segments_cut, segments.exact_segment, wrong.segments_from_zero, {"t": 0}),  # a token that is none
     (papers.past_of_a_row, segments.columns_seen, lambda i, block: i % block + 1, {"i": 1, "B": 1}),
 ])
 def test_the_solver_proves_what_is_right_and_finds_the_smallest_exception(prove, right, slip, smallest):
