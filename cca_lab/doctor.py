@@ -86,7 +86,7 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
 
 
 def check_packages() -> Iterator[Check]:
-    """Check each package that the project requires; those for developers only in a clone."""
+    """Check each package that the project requires, once; those for developers only in a clone."""
     pins, groups = {}, ("", *extras.EXTRAS)
     if paths.in_clone():
         pins, groups = read_pins((paths.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
@@ -95,10 +95,13 @@ def check_packages() -> Iterator[Check]:
     except PackageNotFoundError:
         yield Check("cca-lab", FAIL, "is not installed here, only imported", INSTALL)
         return
+    seen = set()  # several extras want the same package
     for requirement in requirements:
         requiring = [extra for extra in groups
                      if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
-        if requiring and not requirement.extras:  # dev lists the other extras as requirements
+        wanted = canonicalize_name(requirement.name), str(requirement.specifier)
+        if requiring and not requirement.extras and wanted not in seen:  # dev lists the other extras as requirements
+            seen.add(wanted)
             yield check_package(requirement, pins.get(canonicalize_name(requirement.name)), requiring[0])
 
 

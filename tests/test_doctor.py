@@ -64,6 +64,11 @@ def test_local_build_of_the_pinned_version_is_the_pinned_version(monkeypatch):
     assert doctor.check_package(Requirement("torch>=2.13,<3"), Version("2.13.0")).status == "ok"
 
 
+def test_each_package_is_named_once():
+    names = [check.name for check in doctor.check_packages()]
+    assert len(names) == len(set(names)) and {"torch", "transformers", "z3-solver"} <= {*names}
+
+
 def test_pins_are_read_with_their_markers():
     pins = doctor.read_pins("# a comment\nTorch==2.13.0\nwin_only==1.0 ; sys_platform == 'no-such-platform'\n")
     assert pins == {"torch": Version("2.13.0")}
