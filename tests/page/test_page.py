@@ -190,3 +190,20 @@ def test_it_answers_without_a_thread_of_its_own(without_threads, opened):
     expect(without_threads.locator("#verdict")).to_contain_text("✗ Wrong", timeout=PATIENCE)
     without_threads.get_by_role("button", name="Full attention").click()
     expect(without_threads.locator("#verdict")).to_contain_text("✓ Right", timeout=PATIENCE)
+
+
+def test_a_click_on_the_text_before_does_no_harm(opened):
+    """A word of a long text is clicked while a short one is read, and the other way round."""
+    tab, expect, _, problems = opened
+    look, before, own = tab.locator("#look"), len(problems), tab.get_by_label("Your own text")
+    own.check()
+    tab.get_by_label("The model goes on after it").fill("In Marta Keller.")
+    for wait in (0, 30, 100, 200, 270, 300, 350, 450):
+        for text in (tab.get_by_label("Documents and a question"), own):
+            text.check()
+            tab.wait_for_timeout(wait)
+            tab.evaluate("[...document.querySelectorAll('#look .ex-word')].at(-1)?.click()")
+            tab.wait_for_timeout(600 - wait)
+    tab.get_by_label("Documents and a question").check()
+    expect(look.locator(".ex-word").nth(100)).to_be_visible(timeout=PATIENCE)
+    assert problems[before:] == []

@@ -33,7 +33,7 @@ export function engine(packed, send) {
   const memory = new Memory(packed.models.length * modelFloats(packed) + 2 * Reader.floats(config));
   const models = packed.models.map(({ parts }) => unpack(packed, parts.map((part) => packed.parts[part]), memory));
   const shown = new Reader(models[0], memory), reader = new Reader(models[0], memory);
-  let newest = -1;
+  let newest = -1, read = -1;  // versions of the newest job, and of the one whose text was read
 
   async function work({ version, model, mechanism, options, asks, write }) {
     newest = version;
@@ -41,6 +41,7 @@ export function engine(packed, send) {
     if (version !== newest) return;
     [shown, reader].forEach((one) => one.begin(mechanism, options, models[model]));
     const started = performance.now();
+    read = version;
     const logits = shown.read(asks[0].ids), seconds = (performance.now() - started) / 1000;
     const simd = Boolean(memory.kernel);
     send({ kind: "first", version, ...judged(asks[0], logits), seconds, ...shown.cost(), simd });
@@ -72,7 +73,7 @@ export function engine(packed, send) {
 
   return (message) => {
     if (message.kind === "job") work(message);
-    else if (shown.ids.length) send({ ...message, version: newest, ...looked(message) });
+    else if (shown.ids.length) send({ ...message, version: read, ...looked(message) });
   };
 }
 

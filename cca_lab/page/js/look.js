@@ -13,13 +13,14 @@ export class Look {
    */
   constructor(place, { layers, heads }, ask) {
     Object.assign(this, { place, ask, layers, heads, layer: Math.min(1, layers - 1), head: 0, query: null });
-    Object.assign(this, { words: [], view: null, timer: 0 });
+    Object.assign(this, { words: [], drawn: false, other: false, view: null, timer: 0 });
   }
 
   /** A text was read: its words, the mechanism (Attention of the explorer's state.js) and the model's name. */
   text(words, attention, model) {
-    if (words.join("\u0000") !== this.words.join("\u0000")) this.query = null;
-    Object.assign(this, { words, attention, model, overview: null });
+    this.other ||= words.join("\u0000") !== this.words.join("\u0000");
+    if (this.other) this.query = null;
+    Object.assign(this, { words, attention, model, overview: null, drawn: false });
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.again(), REST);
   }
@@ -32,20 +33,22 @@ export class Look {
     if (kind === "overview") {
       this.overview = overview;
       this.view?.update({ overview });
-    } else if (layer === this.layer && head === this.head) {
+    } else if (layer === this.layer && head === this.head && (kind === "head" || this.drawn)) {
       this.columns = columns ?? this.columns;
       const own = { ...row, numbers: numbersOf(row, this.columns) };
-      if (kind === "row") this.view?.update({ row: own });
-      else {
-        const place = { model: this.model, layer, head, layers: this.layers, heads: this.heads };
-        const { words, attention, overview: all } = this;
-        this.show({ words, attention, columns, row: own, totals, maps, overview: all, place });
-        if (!all) this.ask({ kind: "overview" });
+      if (kind === "row") {
+        this.view.update({ row: own });
+        return;
       }
+      const place = { model: this.model, layer, head, layers: this.layers, heads: this.heads };
+      const { words, attention, overview: all } = this;
+      this.show({ words, attention, columns, row: own, totals, maps, overview: all, place });
+      if (!all) this.ask({ kind: "overview" });
     }
   }
 
   show(state) {
+    Object.assign(this, { drawn: true, other: false });
     if (this.view) this.view.update(state);
     else {
       this.view = render(this.place, state, { onQuery: (row) => this.choose({ query: row }, "row"),
@@ -56,7 +59,8 @@ export class Look {
   }
 
   choose(change, kind) {
+    if (kind === "row" && this.other) return;  // a word of the text before, which is still shown
     Object.assign(this, change);
-    this.ask({ kind, layer: this.layer, head: this.head, row: this.query });
+    if (kind === "head" || this.drawn) this.ask({ kind, layer: this.layer, head: this.head, row: this.query });
   }
 }
