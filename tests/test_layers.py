@@ -20,7 +20,7 @@ LAYERS = (
     {"analysis", "checksums", "extras", "paths", "recipe"},
     {"attention", "tasks"},
     {"mechanisms", "figures", "notebook_tools", "reader", "reporting"},
-    {"caches", "walkthrough"},
+    {"caches", "parallel", "walkthrough"},
     {"theory"},  # proves things of the caches' own functions
     {"models"},
     {"bench"},

@@ -91,6 +91,8 @@ def finetune(
     text: Text = None,
     task: Task = None,
     difficulty: Difficulty = None,
+    context_parallel: Annotated[int, typer.Option(help="Processes of torchrun that share each text, a part of its "
+                                                       "tokens each; cca only.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
 ) -> None:
     """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run before it stops."""
@@ -102,7 +104,7 @@ def finetune(
         try:
             run(model, attention, given(attention, option, group=group, window=window), config,
                 Reading(length, rows, text_share, seed), out, text=text, resume=resume, tasks=task or (),
-                difficulty=difficulty or ())
+                difficulty=difficulty or (), context_parallel=context_parallel)
         except KeyboardInterrupt:
             saved = (out / "state").exists()
             typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",

@@ -56,11 +56,11 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
 
 def finetune(model_name: str, attention: str, options: dict, config: FinetuneConfig, reading: Reading,
              out: Path, *, text: str | None = None, resume: bool = False, tasks: Sequence[str] = (),
-             difficulty: Sequence[str] = ()) -> list[dict]:
+             difficulty: Sequence[str] = (), context_parallel: int = 1) -> list[dict]:
     """Load a model, swap its attention, train and save it; return the records of the steps taken.
 
     Dropout on attention weights is disabled, as pooled attention does not support it. `tasks` and `difficulty` are
-    those of `chosen_tasks`, and replace the built-in questions.
+    those of `chosen_tasks`, and replace the built-in questions; `context_parallel` is that of `Finetuner`.
 
     Raises:
         ValueError: if `out` is a model's folder, or holds a saved run and `resume` is False, or for a wrong task.
@@ -78,7 +78,7 @@ def finetune(model_name: str, attention: str, options: dict, config: FinetuneCon
     swap_attention(model, attention, **options)
     corpus = load_corpus(text)
     mixture = mixture_for(reading, model, tokenizer, corpus, asked)
-    finetuner = Finetuner(model, mixture, config, out, tokenizer)
+    finetuner = Finetuner(model, mixture, config, out, tokenizer, context_parallel)
     if resume:
         finetuner.resume()
     elif finetuner.accelerator.is_main_process:

@@ -16,9 +16,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.models.checkpoints import save_pretrained
+from cca_lab.models.context import context_groups, context_of, local_inputs
 from cca_lab.models.interrupt import deferred_interrupt
 from cca_lab.models.optimizers import make_optimizers
-from cca_lab.models.plugin import attention_of, group_size
+from cca_lab.models.plugin import attention_of, group_size, swap_attention
 from cca_lab.models.precision import autocast, faster_precision
 from cca_lab.models.run_folder import append_log, put_back, read_log, replace_folder, trim_log
 from cca_lab.models.trainable import mark_trainable, row_losses
@@ -41,21 +42,25 @@ class Finetuner:
         config: hyperparameters.
         folder: folder for `log.jsonl`, `state/` and `model/`; None writes nothing.
         tokenizer: saved beside the model.
+        context_parallel: processes that share each text, a divisor of their number; 1 for whole texts in each.
     """
 
-    def __init__(self, model: PreTrainedModel, mixture: Mixture, config: FinetuneConfig,
-                 folder: Path | None = None, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, mixture: Mixture, config: FinetuneConfig, folder: Path | None = None,
+                 tokenizer: PreTrainedTokenizerBase | None = None, context_parallel: int = 1) -> None:
         self.config, self.mixture, self.tokenizer = config, mixture, tokenizer
         self.folder = Path(folder) if folder is not None else None
         self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
         self.step = 0
-        self.parts = config.accumulation * self.accelerator.num_processes
+        context, self.reader, self.readers = context_groups(context_parallel)  # readers have texts of their own
+        self.parts = config.accumulation * self.readers
         if mixture.rows < self.parts:
             raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for each of "
-                             f"{config.accumulation} micro-step(s) in {self.accelerator.num_processes} process(es)")
+                             f"{config.accumulation} micro-step(s) in {self.readers} process(es) or groups of them")
         self.trained = mark_trainable(model, config.strategy)
         model.to(self.accelerator.device)
         self.precision = self._precision(model)
+        if context is not None:
+            swap_attention(model, attention_of(model), context_parallel=context)
         self.model = self.accelerator.prepare(model)  # may copy the weights, so Muon must view them afterwards
         optimizers = make_optimizers(model, muon=config.optimizer == "muon", learning_rate=config.learning_rate,
                                      weight_decay=config.weight_decay, betas=BETAS)
@@ -74,7 +79,11 @@ class Finetuner:
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
         """Accumulate the gradient of this micro-step's rows; return their part of the text and question loss, (2,)."""
         accelerator, text_rows = self.accelerator, self.mixture.text_rows
-        mine = slice(micro * accelerator.num_processes + accelerator.process_index, None, self.parts)
+        mine = slice(micro * self.readers + self.reader, None, self.parts)
+        ids, spread = input_ids[mine], context_of(accelerator.unwrap_model(self.model)) is not None
+        given: dict[str, Any] = {"input_ids": ids, "use_cache": False}
+        if spread:
+            given = local_inputs(accelerator.unwrap_model(self.model), ids)
         # the mean over each kind is taken over the whole batch, across micro-steps and processes
         kind = (torch.arange(len(input_ids), device=input_ids.device) >= text_rows).long()  # (rows,): 0 text
         marked = torch.zeros(2, device=input_ids.device).index_add(0, kind, known[:, 1:].sum(dim=1).float())
@@ -82,8 +91,9 @@ class Finetuner:
         last = micro == self.config.accumulation - 1
         with nullcontext() if last else accelerator.no_sync(self.model):
             with autocast(self.precision, input_ids.device):
-                logits = self.model(input_ids=input_ids[mine], use_cache=False).logits
-            losses = row_losses(logits, input_ids[mine], known[mine]) / marked.clamp(min=1)[kind[mine]]
+                logits = self.model(**given).logits
+            positions = given["position_ids"][0] if spread else None
+            losses = row_losses(logits, ids, known[mine], positions) / marked.clamp(min=1)[kind[mine]]
             # processes average their gradients
             accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
         return torch.zeros(2, device=losses.device).index_add(0, kind[mine], losses.detach())
@@ -174,6 +184,8 @@ class Finetuner:
         attention = attention_of(self.accelerator.unwrap_model(self.model))
         identity = {**asdict(self.config), **self.mixture.identity(), "attention": attention.name,
                     **attention.options(), "processes": self.accelerator.num_processes}
+        if self.readers != self.accelerator.num_processes:
+            identity["groups of processes"] = self.readers
         return json.loads(json.dumps(identity))
 
     def resume(self) -> int:

@@ -20,6 +20,7 @@ from cca_lab.caches import CACHES, MechanismCache
 from cca_lab.caches.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
 from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.base import EVERY_ROW
+from cca_lab.models.context import CONTEXT, Context
 from cca_lab.models.inputs import check_forward
 from cca_lab.models.padding import check_positions, left_padding, roll_rows
 
@@ -69,6 +70,9 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
         raise ValueError(_wrong_cache(cache, mechanism.name))
     past = cache.get_seq_length(module.layer_idx) if cached else 0
     _check_mask(attention_mask, (query.shape[0], past + query.shape[2]))
+    if (context := kwargs.get(CONTEXT)) is not None:
+        return _attend_spread(context, mechanism, query, key, value, attention_mask, scaling, rotation,
+                              whole=cached or kwargs.get(MAPS, False))
     if module.layer_idx == 0:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
     inputs, maps = (query, key, value, attention_mask, scaling, rotation), kwargs.get(MAPS, False)
@@ -101,6 +105,15 @@ def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism,
                          f"{mechanism}; make a new cache")
     output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation, mask=mask)
     return output.transpose(1, 2), None
+
+
+def _attend_spread(context: Context, mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor,
+                   mask: Tensor | None, scale: float, rotation: Rotation | None, *, whole: bool) -> tuple[Tensor, None]:
+    """Attend to a text of which this process holds a part."""
+    if whole:
+        raise ValueError("context_parallel: got a cache or a request for maps, wanted neither: each process holds a "
+                         "part of the text; swap_attention(model, ...) without context_parallel reads it whole")
+    return context.attend(mechanism, query, key, value, mask, scale, rotation).transpose(1, 2), None
 
 
 def _attend_whole(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor, value: Tensor,
@@ -204,6 +217,7 @@ def attention_hook(module: AttentionLayer, args: tuple[Any, ...], kwargs: dict[s
     if isinstance(cache, MechanismCache):
         cache.layers[module.layer_idx].expected = True
     kwargs[ROTATION] = kwargs.get("position_embeddings")
+    kwargs[CONTEXT] = vars(module).get(CONTEXT)
     return args, kwargs
 
 

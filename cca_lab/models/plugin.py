@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
+from torch.distributed import ProcessGroup
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.caches.base import CHOICE, IMPLEMENTATION, mechanism_in
 from cca_lab.mechanisms import MECHANISMS, Full, Mechanism, mechanism_of
+from cca_lab.models.context import check_context, install
 from cca_lab.models.inputs import check_model as require_model
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook
 
@@ -27,7 +29,8 @@ class Swap:
     handles: list[RemovableHandle]
 
 
-def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, **options: Any) -> PreTrainedModel:
+def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
+                   context_parallel: ProcessGroup | None = None, **options: Any) -> PreTrainedModel:
     """Make a model attend with a mechanism of the lab, in place.
 
     Padding to the left or right of the text is supported: groups begin at the first
@@ -46,6 +49,8 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, **options
         model: a GPT-2, OPT, Llama or Qwen2 model of transformers.
         mechanism: such as `CCA(group=16, window=256)`, or its name and, as further arguments, its options:
             "cca", group=16, window=256. `Full()` or "full" restores the original attention.
+        context_parallel: processes that share each text, each with a part of its tokens ("cca" only): call the model
+            with `local_inputs(model, input_ids)` in each of them.
         options: options of a mechanism given by its name; those left out keep their defaults.
 
     Returns:
@@ -55,6 +60,7 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, **options
         ValueError: for another model, an unknown mechanism, or an option that the mechanism does not take.
     """
     chosen = checked_choice(mechanism, options)
+    check_context(chosen, context_parallel)
     if chosen.name == "full":
         return restore_attention(model)
     check_model(model)
@@ -63,6 +69,7 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, **options
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
     setattr(model.config, CHOICE, {"name": chosen.name, **copy.deepcopy(chosen.options())})
     attach_modules(model, chosen)
+    install(attention_modules(model), context_parallel)
     model.set_attn_implementation(IMPLEMENTATION)
     return model
 
@@ -77,6 +84,7 @@ def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
         model.set_attn_implementation(swap.previous)
         delattr(model, STATE)
         attach_modules(model, Full())
+        install(attention_modules(model), None)
     if hasattr(model.config, CHOICE):
         delattr(model.config, CHOICE)
     return model

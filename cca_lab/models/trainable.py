@@ -37,10 +37,20 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
     return trained
 
 
-def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor) -> Tensor:
-    """Return the summed cross entropy, in nats, of each row's marked tokens, (rows,)."""
-    row, column = known[:, 1:].nonzero(as_tuple=True)  # (n,) each: the token after `column` is marked
+def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor, positions: Tensor | None = None) -> Tensor:
+    """Return the summed cross entropy, in nats, of each row's marked tokens, (rows,).
+
+    Args:
+        logits: (rows, T, V), those of the tokens at `positions`.
+        input_ids: the whole rows, (rows, L).
+        known: which tokens are predicted and counted, (rows, L).
+        positions: int64 (T,); None means that there are logits for all tokens.
+    """
+    following, marked = F.pad(input_ids[:, 1:], (0, 1)), F.pad(known[:, 1:], (0, 1))  # of the token after each
+    if positions is not None:
+        following, marked = following[:, positions], marked[:, positions]
+    row, column = marked.nonzero(as_tuple=True)  # (n,) each
     # one row of logits per marked token; the others are not copied
     own = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column).float()  # (n, V)
-    losses = F.cross_entropy(own, input_ids[row, column + 1], reduction="none")
+    losses = F.cross_entropy(own, following[row, column], reduction="none")
     return losses.new_zeros(len(input_ids)).index_add(0, row, losses)

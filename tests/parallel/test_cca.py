@@ -1,0 +1,110 @@
+"""Context-parallel CCA equals CCA in one process, and receives exactly the bytes of the closed form."""
+
+import pytest
+import torch
+
+from cca_lab.parallel import Plan, Shards
+from cca_lab.parallel.processes import run_in_processes
+from cca_lab.parallel.shards import size
+from cca_lab.parallel.wire import cores_received, raw_received
+from tests.mutants.parallel import MUTANTS
+from tests.parallel.campaign import CASES, campaigns
+
+# Sums run in another order: about L rounding errors of the largest term, which is a few units.
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5}
+MUTATED = [case for case in CASES if case.length in (37, 64, 97)]
+
+
+def bytes_of(case, ranks, rank):
+    """Return the bytes that a process receives: entries, and the rotary tables of its groups' other tokens."""
+    plan = Plan(Shards(case.length, ranks, case.balance), case.group, case.window)
+    number = torch.finfo(case.dtype).bits // 8
+    core_heads = case.heads if case.per_query_head else case.kv_heads
+    found = 2 * case.batch * case.dim * number * (plan.halo.received(rank) * case.kv_heads
+                                                  + plan.cores.received(rank) * core_heads)
+    return found + case.rotary * 2 * case.dim * number * plan.tables.received(rank)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_processes_attend_as_one(ranks):
+    """Outputs and gradients of every case, and the bytes; each mutant is found by some case."""
+    right = run_in_processes(ranks, campaigns, CASES, ())
+    for index, case in enumerate(CASES):
+        for rank, found in enumerate(right):
+            gaps, received = found[""][index]
+            assert max(gaps) < TOLERANCES[case.dtype], f"{case}, process {rank}: {gaps}"
+            assert received == bytes_of(case, ranks, rank), f"{case}, process {rank}"
+    wrong = run_in_processes(ranks, campaigns, MUTATED, MUTANTS)
+    for mutant in MUTANTS:
+        worst = max(max(gaps) for found in wrong for gaps, _ in found[mutant])
+        assert worst > 1e-3, f"{mutant}: {worst}"
+        outputs = max(gaps[0] for found in wrong for gaps, _ in found[mutant])
+        assert (outputs < 1e-12) == (mutant == "no_way_back")  # only gradients show it
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 64])
+def test_the_closed_forms_count_what_travels(ranks):
+    for length in (0, 1, 5, 63, 64, 65, 200, 513):
+        for group in (1, 2, 7, 16, 100):
+            for window in (1, 3, 16, 64, 300):
+                plan = Plan(Shards(length, ranks), group, window)
+                for rank, pieces in enumerate(plan.shards.pieces):
+                    raw = sum(raw_received(piece, group, window) for piece in pieces)
+                    cores = sum(cores_received(piece, group, window) for piece in pieces)
+                    assert (plan.halo.received(rank), plan.cores.received(rank)) == (raw, cores)
+                    assert raw <= window + group and cores <= length // group
+                    assert plan.tables.received(rank) < group
+
+
+@pytest.mark.parametrize("balance", ["contiguous", "zigzag"])
+def test_each_core_is_pooled_once_and_each_token_held_once(balance):
+    for length, ranks, group, window in [(37, 4, 4, 5), (3, 4, 2, 1), (200, 7, 16, 3), (64, 2, 50, 20)]:
+        plan = Plan(Shards(length, ranks, balance), group, window)
+        tokens = [t for own in plan.shards.pieces for start, stop in own for t in range(start, stop)]
+        cores = [p for own in plan.cores.have for start, stop in own for p in range(start, stop)]
+        assert sorted(tokens) == list(range(length))
+        assert max(map(plan.shards.tokens, range(ranks))) <= -(-length // ranks) + 1
+        assert sorted(cores) == list(range(max(0, (length - window) // group)))
+
+
+def test_zigzag_evens_the_pairs():
+    from cca_lab.parallel.wire import pairs_of
+
+    spread = {}
+    for balance in ("contiguous", "zigzag"):
+        plan = Plan(Shards(2**16, 8, balance), 16, 1024)
+        counts = [pairs_of(plan, rank) for rank in range(8)]
+        spread[balance] = max(counts) / (sum(counts) / 8)
+    assert spread["contiguous"] > 1.4 and spread["zigzag"] < 1.03
+
+
+def test_pairs_of_processes_add_up():
+    from cca_lab.mechanisms.groups import pairs
+    from cca_lab.parallel.wire import pairs_of
+
+    for balance in ("contiguous", "zigzag"):
+        for ranks in (1, 3, 8):
+            plan = Plan(Shards(211, ranks, balance), 7, 12)
+            assert sum(pairs_of(plan, rank) for rank in range(ranks)) == pairs(211, 7, 12)
+
+
+def test_shards_cut_and_join():
+    x = torch.arange(2 * 11).view(2, 11)
+    for balance in ("contiguous", "zigzag"):
+        for ranks in (1, 2, 4, 16):
+            shards = Shards(11, ranks, balance)
+            assert torch.equal(shards.joined([shards.piece(x, rank, 1) for rank in range(ranks)], 1), x)
+            assert sum(size(own) for own in shards.pieces) == 11
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ((-1, 2), "length: got -1"), ((4, 0), "ranks: got 0"), ((4, 2, "even"), "balance: got 'even', wanted one of"),
+])
+def test_wrong_shards_are_named(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        Shards(*arguments)
+
+
+def test_a_part_of_the_wrong_length_is_named():
+    with pytest.raises(ValueError, match="x: got 5 entries along dimension 0, wanted 4"):
+        Shards(4, 2).piece(torch.zeros(5), 0, 0)
