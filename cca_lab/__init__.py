@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         attention_of,
         disable_attention_dropout,
         load_pretrained,
+        local_inputs,
         restore_attention,
         save_pretrained,
         swap_attention,
@@ -55,7 +56,7 @@ __all__ = [
     "LMInfinite", "LMInfiniteCache", "LoCoCo", "LoCoCoCache", "LongLoRA", "MECHANISMS", "MInference", "MeanPooling",
     "MeanPoolingCache", "Mechanism", "RandomTokens", "RandomTokensCache", "StreamingLLM", "StreamingLLMCache",
     "VerticalSlash", "attention_maps", "attention_of", "causal_intervals", "disable_attention_dropout",
-    "interval_attention", "load_pretrained", "mechanism_of", "pool_groups",
+    "interval_attention", "load_pretrained", "local_inputs", "mechanism_of", "pool_groups",
     "restore_attention", "save_pretrained", "swap_attention",
 ]
 _PACKAGES = ("attention", "mechanisms", "caches", "models")  # from the lightest: the last two load transformers

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.experiments.readme import MARKED, updated
+from cca_lab.experiments.readme import MARKED, PAGES, updated
 from cca_lab.paths import repository
 
 README = (repository() / "README.md").read_text(encoding="utf-8")
@@ -16,8 +16,10 @@ COMMANDS = sorted({line.split("#")[0].strip() for language, block in BLOCKS
                    for line in block.splitlines() if not language and line.startswith("cca-lab ")})
 
 
-def test_tables_are_those_of_the_results():
-    assert updated(README) == README, "run `cca-lab readme` and commit README.md"
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_are_those_of_the_results(page):
+    text = (repository() / page).read_text(encoding="utf-8")
+    assert updated(text) == text, f"run `cca-lab readme` and commit {page}"
 
 
 def test_a_changed_number_in_a_table_would_be_seen():

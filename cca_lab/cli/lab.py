@@ -98,4 +98,5 @@ def readme() -> None:
     from cca_lab.reproduce import page, record
 
     with door():
-        typer.echo(f"written: {tables.write()}, {readme_figures.write()}, {page.write()}, {record.write()}")
+        written = [*tables.write(), readme_figures.write(), page.write(), record.write()]
+        typer.echo(f"written: {', '.join(map(str, written))}")

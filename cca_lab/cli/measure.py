@@ -71,6 +71,24 @@ def bench_model(
             rounds=rounds, out=out)
 
 
+@bench.command("wire")
+def bench_wire(
+    out: ResultFile = None,
+    processes: Annotated[list[int] | None, typer.Option(help="Number of processes to measure with; repeatable.",
+                                                        show_default="2 and 4")] = None,
+    length: Annotated[int, typer.Option(help="Tokens of the measured text.")] = 8192,
+    group: Annotated[int, typer.Option(help="Group size.")] = 16,
+    window: Annotated[int, typer.Option(help="Local window, in tokens.")] = 256,
+    tokens: Annotated[int, typer.Option(help="Tokens of the planned text.")] = 2**20,
+    gpus: Annotated[int, typer.Option(help="GPUs of the plan.")] = 64,
+) -> None:
+    """Count what travels when one text is spread over processes, measured here and planned for many GPUs."""
+    from cca_lab.bench.wire import run
+
+    with door():
+        run(processes or (2, 4), length, group, window, out, (tokens, gpus))
+
+
 @bench.command("gpu")
 def bench_gpu(
     out: Annotated[Path, out_folder("Folder for gpu.json, a JSON file per section and the figures.")],

@@ -168,9 +168,37 @@ def needles() -> str:
         f"length and depth; {found['machine']['cpu']}.\n")
 
 
+def wire() -> str:
+    """Return the table of what travelled between processes, and of the largest error."""
+    found = _read(results_folder() / "wire.json")
+    rows = [[str(row["ranks"]), row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
+             "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}", f"{row['ring_bytes'] / 1024:.0f}"]
+            for row in found["measured"]]
+    shape = found["shape"]
+    return _table(["processes", "pieces", "largest error, float32", "KiB, closed form", "KiB on the wire", "KiB, ring"],
+                  rows) + (f"\n{found['length']} tokens, group size {found['group']}, window {found['window']}, "
+                           f"{shape['heads']} query and {shape['kv_heads']} KV heads of {shape['head_dim']}, float32; "
+                           f"sums over the processes, gloo; {found['machine']['cpu']}.\n")
+
+
+def wire_plan() -> str:
+    """Return the table of a long text on many GPUs, planned by the closed forms."""
+    found = _read(results_folder() / "wire.json")
+    rows = [[row["method"], f"{row['bytes'] / 1e6:.0f}", f"{row['resident'] / 1e6:.0f}", f"{row['balance']:.2f}",
+             f"{row['flop'] / 1e12:.1f}", f"{row['link'] / 1e9:.1f}"] for row in found["planned"]]
+    shape = found["planned_shape"]
+    tokens, gpus = found["planned_size"]
+    return _table(["method", "MB received", "MB of keys and values", "pairs over the mean", "TFLOP of attention",
+                   "GB/s to hide"], rows) + (
+        f"\n{tokens} tokens on {gpus} GPUs, {shape['heads']} query and {shape['kv_heads']} KV heads of "
+        f"{shape['head_dim']}, {shape['number']} bytes a number; attention at {found['flops'] / 1e12:.0f} TFLOP/s is "
+        "assumed for the last column.\n")
+
+
 TABLES = {"models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
           "decode": decode, "model": model, "lengths": lengths,
-          "needles": needles}
+          "needles": needles, "wire": wire, "wire-plan": wire_plan}
+PAGES = ("README.md", "docs/context_parallel.md")  # pages with marked tables
 
 
 def updated(text: str) -> str:
@@ -188,8 +216,9 @@ def updated(text: str) -> str:
     return MARKED.sub(fill, text)
 
 
-def write() -> Path:
-    """Write the README's tables again; return its path."""
-    path = repository() / "README.md"
-    path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return path
+def write() -> list[Path]:
+    """Write the marked tables of all pages again; return the pages."""
+    pages = [repository() / page for page in PAGES]
+    for path in pages:
+        path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return pages
