@@ -2,6 +2,7 @@
 
 Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in cache, runs.h finds
 the columns a block of rows computes, forward.h and backward.h do one block, and interval_attention.cpp all of them.
+On processors with AMX the same is there for bfloat16: amx.h, amx_forward.h, amx_backward.h and amx_attention.h.
 """
 
 from functools import cache
@@ -14,7 +15,7 @@ from torch import Tensor
 from cca_lab.attention import native_build
 from cca_lab.attention.derivatives import refuse_second_derivative
 
-DTYPES = (torch.float32, torch.float64)
+DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `matrix_units`
 _LOADING = Lock()  # the op may be registered once in a process
 
 
@@ -25,7 +26,16 @@ def available() -> bool:
 
 def ready(x: Tensor) -> bool:
     """Return whether "auto" uses the op for a tensor: it supports it, is already built, and is not switched off."""
-    return x.device.type == "cpu" and x.dtype in DTYPES and not native_build.switched_off() and built()
+    supported = x.dtype in DTYPES or x.dtype == torch.bfloat16
+    if x.device.type != "cpu" or not supported or native_build.switched_off() or not built():
+        return False
+    return x.dtype in DTYPES or matrix_units()
+
+
+@torch.compiler.disable
+def matrix_units() -> bool:
+    """Return whether the op, which has to be loaded, multiplies bfloat16 on this processor's AMX tiles."""
+    return bool(torch.ops.cca_lab.matrix_units())
 
 
 @torch.compiler.disable
@@ -36,21 +46,25 @@ def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
     order that depends only on the number of threads, so results are reproducible.
 
     Args:
-        q: (B, H, L, D), float32 or float64, on the CPU.
+        q: (B, H, L, D), float32 or float64, or bfloat16 where `matrix_units`, on the CPU.
         k, v: (B, Hk, N, D).
         intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
 
     Returns:
-        out (B, H, L, D) and lse (B, H, L), natural log, both in q's dtype.
+        out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32. In bfloat16 sums and softmax
+        are float32, and weights are rounded before they multiply values.
 
     Raises:
         ValueError: for another dtype or device, or if the op cannot be built on this machine.
     """
-    if q.device.type != "cpu" or q.dtype not in DTYPES:
+    if q.device.type != "cpu" or q.dtype not in (*DTYPES, torch.bfloat16):
         raise ValueError(f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the CPU; '
                          'use backend="auto", or "blocked", which takes any')
     load()
+    if q.dtype == torch.bfloat16 and not matrix_units():
+        raise ValueError('backend: got "native" for torch.bfloat16, which needs a processor with AMX; use '
+                         'backend="auto", or "blocked", which takes any')
     bounds = intervals.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
     return _NativeAttention.apply(q, k, v, bounds, scale)
 

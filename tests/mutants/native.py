@@ -1,4 +1,4 @@
-"""Wrong native ops: one change of the C++ sources each, all compiled into one library, in float64 only."""
+"""Wrong native ops: one change of the C++ sources each, compiled into two libraries: float64, and bfloat16 on AMX."""
 
 import hashlib
 from dataclasses import dataclass
@@ -35,30 +35,53 @@ MUTANTS = [
     Mutant("lse_gradient_dropped", "interval_attention.cpp", "if (grad_lse) delta = delta - *grad_lse;", ""),
     Mutant("parts_overlap", "interval_attention.cpp", "row += parts * kBlockRows", "row += kBlockRows"),
     Mutant("last_part_only", "interval_attention.cpp", "x.sum(0)", "x[x.size(0) - 1]"),
-    Mutant("padding_keeps_strides", "interval_attention.cpp", ": x).contiguous();", ": x.contiguous());"),
+    Mutant("padding_keeps_strides", "problem.h", ": x).contiguous();", ": x.contiguous());"),
     Mutant("reads_behind_the_end", "forward.h", "values.at(run.columns.begin, 0)",
            "values.at(run.columns.begin + (run.columns.end == 300), 0)"),
 ]
-# Registers of one column each and no optimisation: a mutant compiles in a second.
+AMX_MUTANTS = [
+    Mutant("amx_one_column_more", "amx_forward.h", "std::min(width, interval.end[i] - column), scale",
+           "std::min(width, interval.end[i] - column + 1), scale"),
+    Mutant("amx_starts_ignored", "amx_forward.h", "begin = std::max<int64_t>(0, interval.start[i] - column)",
+           "begin = 0"),
+    Mutant("amx_outputs_not_rescaled", "amx_forward.h", "if (shrink != 1) std::transform", "if (false) std::transform"),
+    Mutant("amx_totals_not_rescaled", "amx_forward.h", "total = total * shrink +", "total = total +"),
+    Mutant("amx_columns_between_chunks", "amx_forward.h", "column += kChunk)", "column += kChunk + kUnit)"),
+    Mutant("amx_old_weights_stay", "amx_forward.h", "  std::fill(weights + last, weights + width, Half(0));\n", ""),
+    Mutant("amx_last_rows_lost", "amx_attention.h", "count = std::clamp<int64_t>(rows - row, 0, kSide)",
+           "count = rows - row < kSide ? 0 : kSide"),
+    Mutant("amx_heads_interleaved", "amx_attention.h", "b * p.key_heads + head / p.share();\n    attend",
+           "b * p.key_heads + head % p.key_heads;\n    attend"),
+    Mutant("amx_backward_unmasked", "amx_backward.h", "lanes(rows[r].begin - j, rows[r].end - j)", "0xffff"),
+    Mutant("amx_twins_swapped", "amx_backward.h", "twins(weight[0], weight[1])", "twins(weight[1], weight[0])"),
+    Mutant("amx_turned_wrongly", "amx.h", "_mm512_srli_epi32(both, 16)", "both"),
+    Mutant("amx_lse_gradient_dropped", "amx_attention.h", "if (grad_lse) delta = delta - *grad_lse;", ""),
+    Mutant("amx_parts_overlap", "amx_attention.h", "row += parts * kUnit", "row += kUnit"),
+    Mutant("amx_first_part_only", "amx_attention.h", "part < parts;", "part < 1;"),
+    Mutant("amx_grad_k_not_scaled", "amx_attention.h", "unpacked(grad_k, p, scale)", "unpacked(grad_k, p, 1)"),
+]
+# Registers of one column each and no optimisation: a mutant compiles in a second. Those of one list are in one library.
 _HEAD = """#pragma GCC optimize("O0")
 #include <ATen/Dispatch.h>
 #undef AT_DISPATCH_FLOATING_TYPES
 #define AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, ...) [&] { using scalar_t = double; __VA_ARGS__(); }()
 """
+_WITHOUT_AMX = "#undef __AMX_TILE__\n"
 
 
-def load(folder: Path) -> None:
-    """Register every mutant's ops as torch.ops.<name>, compiling them in `folder` unless that was done before."""
-    digest = hashlib.sha256((native_build.library().name + _HEAD + repr(MUTANTS)).encode()).hexdigest()[:16]
+def load(folder: Path, mutants: list[Mutant] = MUTANTS) -> None:
+    """Register the mutants' ops as torch.ops.<name>, compiling them in `folder` unless that was done before."""
+    head = _HEAD + (_WITHOUT_AMX if mutants is MUTANTS else "")
+    digest = hashlib.sha256((native_build.library().name + head + repr(mutants)).encode()).hexdigest()[:16]
     target = folder / f"mutants-{digest}.so"
     if not target.is_file():
-        sources = folder / "mutants"
-        for mutant in MUTANTS:
+        sources = folder / f"mutants-{digest}"
+        for mutant in mutants:
             _write(mutant, sources / mutant.name)
-        every = "".join(f'#include "{mutant.name}/interval_attention.cpp"\n' for mutant in MUTANTS)
-        (sources / "interval_attention.cpp").write_text(_HEAD + every, encoding="utf-8")
+        every = "".join(f'#include "{mutant.name}/interval_attention.cpp"\n' for mutant in mutants)
+        (sources / "interval_attention.cpp").write_text(head + every, encoding="utf-8")
         native_build.build(sources, target)
-    if not hasattr(getattr(torch.ops, MUTANTS[0].name), "forward"):
+    if not hasattr(getattr(torch.ops, mutants[0].name), "forward"):
         torch.ops.load_library(target)
 
 

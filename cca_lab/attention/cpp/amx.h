@@ -1,0 +1,158 @@
+// Matrix products of bfloat16 on AMX tiles of 16 x 64 bytes, and the layouts that they read.
+#pragma once
+
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#define CCA_LAB_AMX 1
+
+#include <ATen/cpu/Utils.h>
+#include <immintrin.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "gemm.h"
+
+namespace cca_lab {
+
+using Half = at::BFloat16;
+using Twin = uint32_t;  // two bfloat16 that follow each other in the direction of the sum, the earlier one low
+
+constexpr int64_t kUnit = 32;    // query rows of a task: two tiles
+constexpr int64_t kChunk = 256;  // columns whose scores are kept
+constexpr int64_t kSide = 16;    // rows of a tile, and its columns of 32 bits
+
+inline int64_t down(int64_t x) { return x / kUnit * kUnit; }
+inline int64_t up(int64_t x, int64_t multiple = kUnit) { return (std::max<int64_t>(x, 0) + multiple - 1) / multiple * multiple; }
+
+// Zeroed memory at the beginning of a cache line, so that a row of a tile lies in one.
+template <class T>
+struct Aligned {
+  std::unique_ptr<T, decltype(&std::free)> memory;
+
+  explicit Aligned(int64_t count)
+      : memory(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64)), &std::free) {
+    std::fill_n(memory.get(), count, T(0));
+  }
+  operator T*() const { return memory.get(); }
+};
+
+// While it lives, its thread has eight tiles of 16 rows and 64 bytes.
+struct Tiles {
+  Tiles() {
+    struct alignas(64) {
+      uint8_t palette = 1, start = 0, reserved[14] = {};
+      uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } config;
+    _tile_loadconfig(&config);
+  }
+  ~Tiles() { _tile_release(); }
+};
+
+// Left operand: 32 rows of bfloat16. Right operand and result: two blocks of 16 columns, `next` elements apart; `row`
+// is the distance of rows.
+struct Left {
+  const Half* data;
+  int64_t row;
+};
+struct Right {
+  const Twin* data;
+  int64_t row, next;
+};
+struct Result {
+  float* data;
+  int64_t row, next;
+};
+
+// C = A B or C += A B for 32 x 32 numbers of C; depth is a multiple of 32.
+inline void multiply(Left a, Right b, Result c, int64_t depth, bool add) {
+  float *lower = c.data + kSide * c.row;
+  const int64_t stride = c.row * sizeof(float);
+  if (add) {
+    _tile_loadd(0, c.data, stride);
+    _tile_loadd(1, c.data + c.next, stride);
+    _tile_loadd(2, lower, stride);
+    _tile_loadd(3, lower + c.next, stride);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t k = 0; k < depth; k += kUnit) {
+    const Twin* right = b.data + k / 2 * b.row;
+    _tile_loadd(4, a.data + k, a.row * sizeof(Half));
+    _tile_loadd(6, right, b.row * sizeof(Twin));
+    _tile_loadd(7, right + b.next, b.row * sizeof(Twin));
+    _tile_loadd(5, a.data + kSide * a.row + k, a.row * sizeof(Half));
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c.data, stride);
+  _tile_stored(1, c.data + c.next, stride);
+  _tile_stored(2, lower, stride);
+  _tile_stored(3, lower + c.next, stride);
+}
+
+// Transpose `rows` x `columns` numbers of 32 bits, both multiples of 16.
+inline void transpose32(const void* x, int64_t x_row, void* y, int64_t y_row, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; i += kSide) {
+    for (int64_t j = 0; j < columns; j += kSide) {
+      at::vec::transpose_mxn<float, kSide, kSide>(static_cast<const float*>(x) + i * x_row + j, x_row,
+                                                  static_cast<float*>(y) + j * y_row + i, y_row);
+    }
+  }
+}
+
+inline __m512i widened(__m256i halves) { return _mm512_cvtepu16_epi32(halves); }
+
+// Twins of two rows of 16 numbers: the first row low, the second high.
+inline __m512i twins(__m256i low, __m256i high) {
+  return _mm512_or_si512(widened(low), _mm512_slli_epi32(widened(high), 16));
+}
+
+inline __m256i rounded(__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
+
+// x (rows, dim) as the right operand of products that sum over features: blocks of 16 rows, (dim / 2, 16) each.
+inline void pack_features(const Half* x, int64_t rows, int64_t dim, Twin* y, Half* space) {
+  if (rows < kSide) {  // the last block: rows that lack are 0
+    std::copy(x, x + rows * dim, space);
+    std::fill(space + rows * dim, space + kSide * dim, Half(0));
+    x = space;
+  }
+  transpose32(x, dim / 2, y, kSide, kSide, dim / 2);
+}
+
+// x (rows, dim) as the right operand of products that sum over rows: (rows / 2, dim), 16 rows at a time.
+inline void pack_rows(const Half* x, int64_t rows, int64_t dim, Twin* y) {
+  const auto load = [=](int64_t i, int64_t d) {
+    return i < rows ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i * dim + d)) : _mm256_setzero_si256();
+  };
+  for (int64_t i = 0; i < kSide; i += 2) {
+    for (int64_t d = 0; d < dim; d += kSide) _mm512_storeu_si512(y + i / 2 * dim + d, twins(load(i, d), load(i + 1, d)));
+  }
+}
+
+// x (32, dim) as (dim, 32): the left operand of products that sum over the 32 rows.
+inline void turn(const Half* x, int64_t dim, Half* y, Twin* space) {
+  transpose32(x, dim / 2, space, kUnit, kUnit, dim / 2);
+  for (int64_t pair = 0; pair < dim / 2; ++pair) {
+    for (int64_t i = 0; i < kUnit; i += kSide) {
+      const __m512i both = _mm512_loadu_si512(space + pair * kUnit + i);
+      Half* row = y + 2 * pair * kUnit + i;
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(row), _mm512_cvtepi32_epi16(both));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + kUnit), _mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)));
+    }
+  }
+}
+
+// Columns from..to of 16, as bits of a mask.
+inline __mmask16 lanes(int64_t from, int64_t to) {
+  const auto below = [](int64_t n) { return (1u << std::clamp<int64_t>(n, 0, kSide)) - 1; };
+  return static_cast<__mmask16>(below(to) & ~below(from));
+}
+
+}  // namespace cca_lab
+#endif

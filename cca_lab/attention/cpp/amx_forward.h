@@ -1,0 +1,117 @@
+// A unit of 32 query rows in bfloat16, forward: an online softmax over chunks of columns, products on AMX tiles.
+#pragma once
+
+#include "amx.h"
+#include "runs.h"
+
+#ifdef CCA_LAB_AMX
+namespace cca_lab {
+
+// Memory of a unit: queries, scores, weights, sums of weighted values, and by row the highest logit and the total.
+struct AmxForwardSpace {
+  Tiles tiles;
+  Aligned<Half> queries, weights;
+  Aligned<float> scores, sums;
+  float tops[kUnit], totals[kUnit];
+
+  explicit AmxForwardSpace(int64_t dim)
+      : queries(kUnit * dim), weights(kUnit * kChunk), scores(kUnit * kChunk), sums(kUnit * dim) {}
+};
+
+// Copy `count` rows into a unit, and zeros into the rows that lack.
+inline void fill_unit(const Half* x, int64_t count, int64_t dim, Half* unit) {
+  std::copy(x, x + count * dim, unit);
+  std::fill(unit + count * dim, unit + kUnit * dim, Half(0));
+}
+
+// Call visit(column, width) for chunks of whole units over all columns that some row sees.
+template <class Visit>
+void each_chunk(const Interval& interval, const Visit& visit) {
+  const int64_t last = up(interval.end[interval.rows - 1]);
+  if (interval.start[0] == interval.end[interval.rows - 1]) return;
+  for (int64_t column = down(interval.start[0]); column < last; column += kChunk)
+    visit(column, std::min(kChunk, last - column));
+}
+
+// Rows x columns: scores = Q K^T, of a unit and a chunk; packed keys have blocks of 16 columns.
+inline void score(const Half* rows, int64_t dim, const Twin* packed, int64_t column, int64_t width, float* scores) {
+  const int64_t block = dim / 2 * kSide;
+  for (int64_t j = 0; j < width; j += kUnit) {
+    multiply(Left{rows, dim}, Right{packed + (column + j) / kSide * block, kSide, block},
+             Result{scores + j, kChunk, kSide}, dim, false);
+  }
+}
+
+// One row of scores of which columns [begin, end) are seen: weights exp(scale * score - top) in bfloat16, zeros
+// elsewhere. Updates top and total, and returns the factor by which earlier sums shrink.
+inline float exponentiate(const float* scores, int64_t width, int64_t begin, int64_t end, float scale, float& top,
+                          float& total, Half* weights) {
+  const int64_t first = std::min(begin, width) / kSide * kSide, last = std::max(first, up(end, kSide));
+  std::fill(weights, weights + first, Half(0));
+  std::fill(weights + last, weights + width, Half(0));
+  if (begin >= end) {
+    std::fill(weights + first, weights + last, Half(0));
+    return 1;
+  }
+  const Vec<float> factor(scale), nothing(-std::numeric_limits<float>::infinity());
+  const auto logits = [&](int64_t j) -> Vec<float> {
+    const Vec<float> x = Vec<float>::loadu(scores + j) * factor;
+    if (j >= begin && j + kSide <= end) return x;
+    return _mm512_mask_mov_ps(nothing, lanes(begin - j, end - j), x);
+  };
+  Vec<float> highest = nothing;
+  for (int64_t j = first; j < last; j += kSide) highest = _mm512_max_ps(highest, logits(j));
+  const float before = top;
+  top = std::max(top, _mm512_reduce_max_ps(highest));
+  const Vec<float> now(top);
+  Vec<float> sum(0);
+  for (int64_t j = first; j < last; j += kSide) {
+    const Vec<float> weight = (logits(j) - now).exp_u20();
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + j), rounded(weight));
+    sum = sum + weight;
+  }
+  const float shrink = before == top ? 1.0f : std::exp(before - top);
+  total = total * shrink + _mm512_reduce_add_ps(sum);
+  return shrink;
+}
+
+// out (bfloat16) and lse of `count` rows of q; keys are packed by features, values by rows.
+inline void attend(const std::vector<Interval>& intervals, int64_t count, int64_t dim, float scale, const Half* q,
+                   const Twin* keys, const Twin* values, Half* out, float* lse, AmxForwardSpace& space) {
+  fill_unit(q, count, dim, space.queries);
+  std::fill_n(static_cast<float*>(space.sums), kUnit * dim, 0.0f);
+  std::fill_n(space.tops, kUnit, -std::numeric_limits<float>::infinity());
+  std::fill_n(space.totals, kUnit, 0.0f);
+  std::fill(space.weights + count * kChunk, space.weights + kUnit * kChunk, Half(0));
+
+  for (const Interval& interval : intervals) {
+    each_chunk(interval, [&](int64_t column, int64_t width) {
+      score(space.queries, dim, keys, column, width, space.scores);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t begin = std::max<int64_t>(0, interval.start[i] - column);
+        const float shrink = exponentiate(space.scores + i * kChunk, width, begin,
+                                          std::min(width, interval.end[i] - column), scale, space.tops[i],
+                                          space.totals[i], space.weights + i * kChunk);
+        float* sums = space.sums + i * dim;
+        if (shrink != 1) std::transform(sums, sums + dim, sums, [=](float x) { return x * shrink; });
+      }
+      for (int64_t d = 0; d < dim; d += kUnit) {
+        multiply(Left{space.weights, kChunk}, Right{values + column / 2 * dim + d, dim, kSide},
+                 Result{space.sums + d, dim, kSide}, width, true);
+      }
+    });
+  }
+
+  for (int64_t i = 0; i < count; ++i) {
+    const bool seen = std::isfinite(space.tops[i]);
+    const Vec<float> inverse(seen ? 1 / space.totals[i] : std::numeric_limits<float>::quiet_NaN());
+    for (int64_t d = 0; d < dim; d += kSide) {
+      const Vec<float> x = Vec<float>::loadu(space.sums + i * dim + d) * inverse;
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * dim + d), rounded(x));
+    }
+    lse[i] = space.tops[i] + std::log(space.totals[i]);
+  }
+}
+
+}  // namespace cca_lab
+#endif
