@@ -27,12 +27,13 @@ def bench_attention(
                                                 show_default="if it can be built")] = None,
     figure: Annotated[Path | None, typer.Option(help="PNG file to write, with the roofline.", show_default="none",
                                                 callback=check_option)] = None,
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
 ) -> None:
     """Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, memory."""
     from cca_lab.bench.attention import LENGTHS, WINDOWS, run
 
     with door():
-        run(length or LENGTHS, window or WINDOWS, rounds, out, memory, native, figure)
+        run(length or LENGTHS, window or WINDOWS, rounds, out, memory, native, figure, dtype)
 
 
 @bench.command("decode")
