@@ -86,8 +86,9 @@ def times_read(length: int, window: int, group: int | None, *, overlap: bool = F
     found = torch.zeros(length, length, dtype=torch.int64)
     for i in range(length):
         found[i, max(0, i + 1 - window) : i + 1] += 1
-        for p in range((i + 1) // group if group else 0):
-            found[i, max(0, p - overlap) * group : (p + 1) * group] += 1
+        if group is not None:
+            for p in range((i + 1) // group):
+                found[i, max(0, p - overlap) * group : (p + 1) * group] += 1
     return found
 
 
