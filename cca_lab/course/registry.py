@@ -30,13 +30,14 @@ from cca_lab.course.turns import (
     nb13,
     nb14,
     nb15,
+    nb16,
 )
 
 ASSIGNMENTS: dict[str, Assignment] = {part.ASSIGNMENT.id: part.ASSIGNMENT for part in (
     a1_tiles, a2_sparsity, a3_coding, a4_pooling, a5_cca, a6_dga, a7_kernels,
     a8_caches, a9_mutants, a10_finetune)}
 TURNS: dict[str, Task] = {task.id: task for part in (
-    nb00, nb01, nb02, nb03, nb04, nb05, nb06, nb07, nb08, nb09, nb10, nb11, nb12, nb13, nb14, nb15)
+    nb00, nb01, nb02, nb03, nb04, nb05, nb06, nb07, nb08, nb09, nb10, nb11, nb12, nb13, nb14, nb15, nb16)
     for task in part.TURNS}
 
 

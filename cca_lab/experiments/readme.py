@@ -86,6 +86,25 @@ def attention() -> str:
                                    f"product {found['roof']['product']}, {found['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
 
 
+def families() -> str:
+    """Return the table of CCA against full attention in every committed file, at the lengths that all have."""
+    files = [_read(path) for path in sorted(results_folder().glob("attention-*.json"))]
+    rows = []
+    for found in files:
+        for row in found["rows"]:
+            if row["length"] in (8192, 16384):
+                rows.append([found["machine"]["cpu"], found["shape"]["dtype"], row["pass"], str(row["length"]),
+                             str(row["window"]), row["implementation"], f"{1e3 * row['full_seconds']:.0f}",
+                             f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}",
+                             _percent(row["share"]), *(f"{row[one] * found['roof']['flops'] / 1e9:.0f}"
+                                                       for one in ("full_of_peak", "cca_of_peak"))])
+    return _table(["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs", "share",
+                   "full GFLOP/s", "CCA GFLOP/s"], rows) + "\n" + " ".join(
+        f"{found['machine']['cpu']}, {found['shape']['dtype']}: a product {found['roof']['product']} at "
+        f"{found['roof']['flops'] / 1e9:.0f} GFLOP/s, {found['machine']['threads']} threads, medians of "
+        f"{found['rounds']} rounds." for found in files) + "\n"
+
+
 def decode() -> str:
     """Return the table of one token's attention with each cache against a full cache, by length."""
     found = _read(results_folder() / "decode-cpu.json")
@@ -197,8 +216,8 @@ def wire_plan() -> str:
 
 TABLES = {"models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
           "decode": decode, "model": model, "lengths": lengths,
-          "needles": needles, "wire": wire, "wire-plan": wire_plan}
-PAGES = ("README.md", "docs/context_parallel.md")  # pages with marked tables
+          "needles": needles, "wire": wire, "wire-plan": wire_plan, "families": families}
+PAGES = ("README.md", "docs/context_parallel.md", "docs/speed_notes.md")  # pages with marked tables
 
 
 def updated(text: str) -> str:
