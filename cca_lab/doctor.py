@@ -137,7 +137,7 @@ def check_triton() -> Check:
 def check_native() -> Check:
     """Report which backend "auto" uses for attention on the CPU, and how to change it."""
     from cca_lab.attention import native_build as native
-    from cca_lab.attention.native import built
+    from cca_lab.attention.native import built, matrix_units
 
     name = "CPU attention"
     if native.library().is_file():
@@ -146,7 +146,9 @@ def check_native() -> Check:
         if not built():
             return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be loaded; delete it and "
                                      "run `cca-lab native`")
-        return Check(name, OK, f"native, in C++; {native.SWITCH}=0 switches back to plain PyTorch")
+        bfloat16 = "and bfloat16 on AMX" if matrix_units() else "bfloat16 stays with PyTorch: no AMX here"
+        return Check(name, OK, f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 switches back to "
+                               "plain PyTorch")
     if needed := native.missing():
         return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {needed}")
     return Check(name, OK, "blocked, in plain PyTorch; `cca-lab native` builds the faster C++ op")

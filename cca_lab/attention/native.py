@@ -34,8 +34,8 @@ def ready(x: Tensor) -> bool:
 
 @torch.compiler.disable
 def matrix_units() -> bool:
-    """Return whether the op, which has to be loaded, multiplies bfloat16 on this processor's AMX tiles."""
-    return bool(torch.ops.cca_lab.matrix_units())
+    """Return whether the op is loaded and multiplies bfloat16 on this processor's AMX tiles."""
+    return _registered() and bool(torch.ops.cca_lab.matrix_units())
 
 
 @torch.compiler.disable

@@ -6,7 +6,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
-from torch.distributed._functional_collectives import all_to_all_single_autograd
 
 from cca_lab.parallel.shards import Ranges, common, merged, place, size
 
@@ -37,6 +36,14 @@ class Route:
         return sum(self.received(rank) for rank in range(len(self.have)))
 
 
+def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int], group: ProcessGroup) -> Tensor:
+    """Send rows to each process and return those that arrive from each; the gradient goes the other way."""
+    # imported late: it imports Triton, which notebooks set up first
+    from torch.distributed._functional_collectives import all_to_all_single_autograd
+
+    return all_to_all_single_autograd(sent, incoming, outgoing, group)
+
+
 def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
     """Return the rows that this process wants, its own and those of others; every process of the group has to call it.
 
@@ -57,8 +64,7 @@ def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
     sent = torch.cat([x[:0], *(x[place(have, piece)] for pieces in outgoing for piece in pieces)])
     arrived = x[:0]
     if route.rows:  # the same in every process: all call the collective, or none
-        arrived = all_to_all_single_autograd(sent, [size(pieces) for pieces in incoming],
-                                             [size(pieces) for pieces in outgoing], group)
+        arrived = all_to_all(sent, [size(pieces) for pieces in incoming], [size(pieces) for pieces in outgoing], group)
     own = common(have, route.want[rank])
     held = [(piece, x[place(have, piece)]) for piece in own]
     lengths = [stop - start for pieces in incoming for start, stop in pieces]

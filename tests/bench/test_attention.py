@@ -91,7 +91,8 @@ def test_memory_is_measured_once_a_contender_and_written_into_its_rows(monkeypat
     monkeypatch.setattr(attention, "peak_of", lambda prepare, *case: asked.append(case) or len(asked))
     rows = [{"length": 64, "window": window, "implementation": "blocked", "pass": "forward"} for window in (16, 32)]
     attention.add_memory(rows)
-    assert asked == [(64, "full", "forward"), (64, ("blocked", 16), "forward"), (64, ("blocked", 32), "forward")]
+    cases = "full", ("blocked", 16), ("blocked", 32)
+    assert asked == [(64, name, "forward", "float32") for name in cases]
     assert [(row["full_peak"], row["cca_peak"]) for row in rows] == [(1, 2), (1, 3)]
 
 

@@ -40,8 +40,8 @@ MUTANTS = [
            "values.at(run.columns.begin + (run.columns.end == 300), 0)"),
 ]
 AMX_MUTANTS = [
-    Mutant("amx_one_column_more", "amx_forward.h", "std::min(width, interval.end[i] - column), scale",
-           "std::min(width, interval.end[i] - column + 1), scale"),
+    Mutant("amx_one_column_more", "amx_forward.h", "std::min(width, interval.end[i] - column), scale *",
+           "std::min(width, interval.end[i] - column + 1), scale *"),
     Mutant("amx_starts_ignored", "amx_forward.h", "begin = std::max<int64_t>(0, interval.start[i] - column)",
            "begin = 0"),
     Mutant("amx_outputs_not_rescaled", "amx_forward.h", "if (shrink != 1) std::transform", "if (false) std::transform"),

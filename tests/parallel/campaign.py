@@ -65,7 +65,7 @@ def errors(group, case):
     shards, rank = Shards(case.length, group.size(), case.balance), group.rank()
     inputs = [shards.piece(x, rank, 2).clone().requires_grad_() for x in (q, k, v)]
     own = tables and tuple(shards.piece(table, rank, 0) for table in tables)
-    received, send = [], exchange.all_to_all_single_autograd
+    received, send = [], exchange.all_to_all
 
     def counted(sent, incoming, outgoing, processes):
         arrived = send(sent, incoming, outgoing, processes)
@@ -73,7 +73,7 @@ def errors(group, case):
         received.append(arrived.numel() * arrived.element_size())
         return arrived
 
-    with patch.object(exchange, "all_to_all_single_autograd", counted):
+    with patch.object(exchange, "all_to_all", counted):
         out = context_parallel_cca(case.mechanism(), *inputs, shards, group, rotation=own)
     (out * shards.piece(loss, rank, 2)).sum().backward()
     found = [out.detach(), *(x.grad for x in inputs)]

@@ -148,6 +148,18 @@ inline void turn(const Half* x, int64_t dim, Half* y, Twin* space) {
   }
 }
 
+constexpr float kLog2E = 1.44269504f, kLog2 = 0.693147181f;
+
+// 2^x, right within 2^-22 of itself: the polynomial interpolates 2^f at Chebyshev nodes of [-1/2, 1/2].
+inline __m512 power_of_two(__m512 x) {
+  const __m512 whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 f = _mm512_sub_ps(x, whole);
+  __m512 y = _mm512_set1_ps(0.00133908633f);
+  for (const float c : {0.00967603177f, 0.0555035696f, 0.240221068f, 0.693147182f, 1.00000012f})
+    y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(c));
+  return _mm512_scalef_ps(y, whole);
+}
+
 // Columns from..to of 16, as bits of a mask.
 inline __mmask16 lanes(int64_t from, int64_t to) {
   const auto below = [](int64_t n) { return (1u << std::clamp<int64_t>(n, 0, kSide)) - 1; };

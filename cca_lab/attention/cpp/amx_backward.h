@@ -39,8 +39,9 @@ inline void weigh(const float* scores, const float* products, int64_t width, flo
       const __mmask16 seen = lanes(rows[r].begin - j, rows[r].end - j);
       weight[r] = slope[r] = _mm256_setzero_si256();
       if (seen) {
-        const Vec<float> logit = Vec<float>::loadu(scores + r * kChunk + j) * Vec<float>(scale) - Vec<float>(rows[r].lse);
-        const Vec<float> p = _mm512_maskz_mov_ps(seen, logit.exp_u20());
+        const __m512 logit = _mm512_fmsub_ps(_mm512_load_ps(scores + r * kChunk + j), _mm512_set1_ps(kLog2E * scale),
+                                             _mm512_set1_ps(kLog2E * rows[r].lse));
+        const Vec<float> p = _mm512_maskz_mov_ps(seen, power_of_two(logit));
         const Vec<float> ds = p * (Vec<float>::loadu(products + r * kChunk + j) - Vec<float>(rows[r].delta));
         weight[r] = rounded(p), slope[r] = rounded(_mm512_maskz_mov_ps(seen, ds));
       }

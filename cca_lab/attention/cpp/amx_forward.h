@@ -42,9 +42,9 @@ inline void score(const Half* rows, int64_t dim, const Twin* packed, int64_t col
   }
 }
 
-// One row of scores of which columns [begin, end) are seen: weights exp(scale * score - top) in bfloat16, zeros
-// elsewhere. Updates top and total, and returns the factor by which earlier sums shrink.
-inline float exponentiate(const float* scores, int64_t width, int64_t begin, int64_t end, float scale, float& top,
+// One row of scores of which columns [begin, end) are seen: weights 2^(factor * score - top) in bfloat16, zeros
+// elsewhere. Updates top (in powers of two) and total, and returns the factor by which earlier sums shrink.
+inline float exponentiate(const float* scores, int64_t width, int64_t begin, int64_t end, float factor, float& top,
                           float& total, Half* weights) {
   const int64_t first = std::min(begin, width) / kSide * kSide, last = std::max(first, up(end, kSide));
   std::fill(weights, weights + first, Half(0));
@@ -53,24 +53,24 @@ inline float exponentiate(const float* scores, int64_t width, int64_t begin, int
     std::fill(weights + first, weights + last, Half(0));
     return 1;
   }
-  const Vec<float> factor(scale), nothing(-std::numeric_limits<float>::infinity());
-  const auto logits = [&](int64_t j) -> Vec<float> {
-    const Vec<float> x = Vec<float>::loadu(scores + j) * factor;
-    if (j >= begin && j + kSide <= end) return x;
-    return _mm512_mask_mov_ps(nothing, lanes(begin - j, end - j), x);
-  };
-  Vec<float> highest = nothing;
-  for (int64_t j = first; j < last; j += kSide) highest = _mm512_max_ps(highest, logits(j));
+  const auto seen = [=](int64_t j) { return lanes(begin - j, end - j); };
+  const __m512 scale = _mm512_set1_ps(factor), nothing = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+  __m512 highest = nothing;
+  for (int64_t j = first; j < last; j += kSide) {
+    const __m512 logits = _mm512_mul_ps(_mm512_load_ps(scores + j), scale);
+    highest = _mm512_mask_max_ps(highest, seen(j), highest, logits);
+  }
   const float before = top;
   top = std::max(top, _mm512_reduce_max_ps(highest));
-  const Vec<float> now(top);
-  Vec<float> sum(0);
+  const __m512 shift = _mm512_set1_ps(top);
+  __m512 sum = _mm512_setzero_ps();
   for (int64_t j = first; j < last; j += kSide) {
-    const Vec<float> weight = (logits(j) - now).exp_u20();
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + j), rounded(weight));
-    sum = sum + weight;
+    const __m512 weight = _mm512_maskz_mov_ps(
+        seen(j), power_of_two(_mm512_fmsub_ps(_mm512_load_ps(scores + j), scale, shift)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(weights + j), rounded(weight));
+    sum = _mm512_add_ps(sum, weight);
   }
-  const float shrink = before == top ? 1.0f : std::exp(before - top);
+  const float shrink = before == top ? 1.0f : std::exp2(before - top);
   total = total * shrink + _mm512_reduce_add_ps(sum);
   return shrink;
 }
@@ -90,7 +90,7 @@ inline void attend(const std::vector<Interval>& intervals, int64_t count, int64_
       for (int64_t i = 0; i < count; ++i) {
         const int64_t begin = std::max<int64_t>(0, interval.start[i] - column);
         const float shrink = exponentiate(space.scores + i * kChunk, width, begin,
-                                          std::min(width, interval.end[i] - column), scale, space.tops[i],
+                                          std::min(width, interval.end[i] - column), scale * kLog2E, space.tops[i],
                                           space.totals[i], space.weights + i * kChunk);
         float* sums = space.sums + i * dim;
         if (shrink != 1) std::transform(sums, sums + dim, sums, [=](float x) { return x * shrink; });
@@ -109,7 +109,7 @@ inline void attend(const std::vector<Interval>& intervals, int64_t count, int64_
       const Vec<float> x = Vec<float>::loadu(space.sums + i * dim + d) * inverse;
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * dim + d), rounded(x));
     }
-    lse[i] = space.tops[i] + std::log(space.totals[i]);
+    lse[i] = kLog2 * space.tops[i] + std::log(space.totals[i]);
   }
 }
 

@@ -4,11 +4,12 @@ from torch import Tensor
 
 from cca_lab.course.compare import need_close, need_equal
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
-from cca_lab.mechanisms.deepseek_v4 import pool, read_twice, unread
 
 
 def check_counts(answer: Answer, draw: Draw) -> None:
     """Rows before and after the window is full, windows longer and shorter than a group."""
+    from cca_lab.mechanisms.deepseek_v4 import read_twice, unread  # late: it imports Triton, which notebooks set up
+
     for row, window, group in [(11, 5, 4), (12, 5, 4), (38, 3, 8), (39, 3, 8), (3, 5, 4), (6, 8, 3),
                                (draw.randrange(60, 90), draw.randrange(4, 9), draw.randrange(10, 20))]:
         twice, missing = read_twice(row, window, group), unread(row, window, group)
@@ -31,6 +32,8 @@ def check_counts(answer: Answer, draw: Draw) -> None:
 
 def check_pooling(answer: Answer, draw: Draw) -> None:
     """One group, against the package's pooling; the usual slips are named."""
+    from cca_lab.mechanisms.deepseek_v4 import pool
+
     for tokens, features in [(4, 3), (1, 2), (5, 6)]:
         values, gates = draw.normal(tokens, features), draw.normal(tokens, features)
         bias = draw.normal(tokens, features)

@@ -69,8 +69,8 @@ def layer_output(module: Any, hidden: Tensor, rotation: tuple[Tensor, Tensor], s
         columns = torch.cat([raw, entries.unsqueeze(1)], dim=2)
         if sparse:
             chosen = _choice(compressor.indexer, hidden, latent, state.indexer, first)
-            window = visible_mask(visible[..., :1, :], raw.shape[2]).expand(len(hidden), 1, -1, -1)
-            visible = torch.cat([window, chosen.unsqueeze(1)], dim=-1)
+            window = visible_mask(visible[..., :1, :], raw.shape[2]).to(hidden.device)
+            visible = torch.cat([window.expand(len(hidden), 1, -1, -1), chosen.unsqueeze(1)], dim=-1)
     out = attend(q, columns, visible, module.sinks, scale=module.scaling, backend=backend)
     out = turned(out, rotation[0], -rotation[1]).transpose(1, 2)                      # (B, T, H, D)
     keep = min(module.sliding_window - 1, raw.shape[2])
@@ -97,7 +97,7 @@ def _entries(compressor: Any, hidden: Tensor, series: Series, first: int, *, ove
     known, begin = before // group if overlap else 0, first - before     # a closed group, kept for the next one
     fresh = pool(values, gates, compressor.position_bias, group, overlap=overlap)[:, known:]
     fresh = compressor.kv_norm(fresh)
-    places = (begin + group * torch.arange(known, known + fresh.shape[1])).expand(len(hidden), -1)
+    places = (begin + group * torch.arange(known, known + fresh.shape[1], device=hidden.device)).expand(len(hidden), -1)
     cos, sin = compressor.rotary_emb(fresh, position_ids=places, layer_type=compressor.rope_layer_type)
     fresh = turned(fresh.unsqueeze(1), cos, sin).squeeze(1)
     series.entries = fresh if series.entries is None else torch.cat([series.entries, fresh], dim=1)
@@ -110,7 +110,7 @@ def _entries(compressor: Any, hidden: Tensor, series: Series, first: int, *, ove
 def _choice(indexer: Any, hidden: Tensor, latent: Tensor, series: Series, first: int) -> Tensor:
     """Return which entries each row sees, bool (B, T, n)."""
     keys = _entries(indexer, hidden, series, first, overlap=True)
-    places = torch.arange(first, first + hidden.shape[1]).expand(len(hidden), -1)
+    places = torch.arange(first, first + hidden.shape[1], device=hidden.device).expand(len(hidden), -1)
     cos, sin = indexer.rotary_emb(hidden, position_ids=places, layer_type=indexer.rope_layer_type)
     queries = indexer.q_b_proj(latent).unflatten(-1, (-1, indexer.head_dim)).transpose(1, 2)
     queries = turned(queries, cos, sin).transpose(1, 2)                                # (B, T, Hi, Di)

@@ -57,7 +57,8 @@ def chosen_entries(scores: Tensor, group: int, count: int, first: int = 0) -> Te
     Returns:
         bool (B, rows, n).
     """
-    entry, row = torch.arange(scores.shape[2]), torch.arange(first, first + scores.shape[1])
+    entry = torch.arange(scores.shape[2], device=scores.device)
+    row = torch.arange(first, first + scores.shape[1], device=scores.device)
     closed = entry < closed_groups(row, group)[:, None]                       # (rows, n)
     best = scores.masked_fill(~closed, float("-inf")).topk(min(count, scores.shape[2]), dim=-1).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & closed
