@@ -76,7 +76,8 @@ def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, he
         found = perplexity(model, held_out, length=budget.length, windows=budget.windows, batch=budget.windows)
         losses.append(float(np.log(found.value)))
 
-    config = FinetuneConfig(steps=budget.steps, learning_rate=budget.rate, warmup=budget.warmup, save_every=0, grow=0.0)
+    config = FinetuneConfig(steps=budget.steps, learning_rate=budget.rate, warmup=budget.warmup, save_every=0, grow=0.0,
+                            precision="float32")
     mixture = Mixture(train, (), budget.length, budget.rows, 1.0, seed)
     trainer = Finetuner(model, mixture, config)
     model.to(trainer.accelerator.device)

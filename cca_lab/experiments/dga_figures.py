@@ -89,7 +89,7 @@ def noise(model_name: str | None = None, out: Path | None = None, *, texts: int 
 
 def _train(model: PreTrainedModel, mixture: Mixture, steps: int) -> None:
     if steps:
-        Finetuner(model, mixture, FinetuneConfig(steps=steps, save_every=0, grow=0.0)).run()
+        Finetuner(model, mixture, FinetuneConfig(steps=steps, save_every=0, grow=0.0, precision="float32")).run()
     model.eval()
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -113,8 +113,10 @@ class Study:
         model = swap_attention(copy.deepcopy(self.base), trial.attention, **trial.options)
         if trial.config.strategy == "none":
             return model, []
-        mixture = mixture_for(trial.reading, model, self.tokenizer, self.corpus)
-        return model, run_with_progress(Finetuner(model, mixture, trial.config), title)
+        mixture, config = mixture_for(trial.reading, model, self.tokenizer, self.corpus), trial.config
+        if config.precision == "auto" and device().type == "cpu":  # a timing would choose, for each trial anew
+            config = replace(config, precision="float32")
+        return model, run_with_progress(Finetuner(model, mixture, config), title)
 
     def measure(self, trial: Trial, title: str) -> dict:
         """Run a trial, and return its measurements as JSON values."""

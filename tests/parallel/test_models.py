@@ -17,9 +17,8 @@ from cca_lab.models.context import CONTEXT, Context, context_groups, context_of
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.run_folder import read_log
 from cca_lab.parallel.processes import run_in_processes
-from cca_lab.recipe import FinetuneConfig
 from tests.training import small
-from tests.training.test_finetune import TOLERANCE, far_apart, gap, mixture, swapped, weights
+from tests.training.test_finetune import TOLERANCE, far_apart, gap, in_float32, mixture, swapped, weights
 
 TINY = dict(vocab_size=97, max_position_embeddings=128)
 CONFIGS = [
@@ -122,7 +121,7 @@ def test_what_cannot_work_is_named():
 def train(folder: Path) -> None:
     """The program that torchrun starts four times: two groups of two processes."""
     base, read = torch.load(folder / "given.pt", weights_only=False)
-    trainer = Finetuner(swap_attention(base, "cca", group=4, window=8), read, FinetuneConfig(steps=3), folder / "run",
+    trainer = Finetuner(swap_attention(base, "cca", group=4, window=8), read, in_float32(steps=3), folder / "run",
                         context_parallel=2)
     trainer.run()
     rank = trainer.accelerator.process_index
@@ -140,7 +139,7 @@ def test_groups_of_processes_train_as_one(tmp_path):
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     alone = swapped()
-    expected = Finetuner(alone, read, FinetuneConfig(steps=3)).run()
+    expected = Finetuner(alone, read, in_float32(steps=3)).run()
     got = list(read_log(tmp_path / "run"))
     assert far_apart(got, expected) < 1e-5
     for rank in range(4):

@@ -38,6 +38,11 @@ def mixture(**changes):
     return Mixture(**settings | changes)
 
 
+def in_float32(**settings):
+    """Return a configuration that does not ask which precision is faster here: runs are compared to the last digits."""
+    return FinetuneConfig(**settings, precision="float32")
+
+
 def swapped(family="gpt2"):
     return swap_attention(small.model(family), "cca", group=4, window=8)
 
@@ -89,7 +94,7 @@ def test_losses_are_means_over_the_marked_tokens():
 def changed_by_training(model, **config):
     """Return the names of the weights that two steps change, and of those that were to be trained."""
     before = weights(model)
-    finetuner = Finetuner(model, mixture(), FinetuneConfig(steps=2, **config))
+    finetuner = Finetuner(model, mixture(), in_float32(steps=2, **config))
     finetuner.run()
     return {name for name, value in weights(model).items() if not torch.equal(value, before[name])}, finetuner.trained
 
@@ -135,13 +140,13 @@ def test_full_trains_everything():
 def test_none_trains_nothing():
     model = swapped()
     before = weights(model)
-    assert Finetuner(model, mixture(), FinetuneConfig(steps=2, strategy="none")).run() == []
+    assert Finetuner(model, mixture(), in_float32(steps=2, strategy="none")).run() == []
     assert same(weights(model), before)
 
 
 def test_none_saves_and_resumes(tmp_path):
-    Finetuner(swapped(), mixture(), FinetuneConfig(steps=2, strategy="none"), tmp_path).run()
-    assert Finetuner(swapped(), mixture(), FinetuneConfig(steps=2, strategy="none"), tmp_path).resume() == 0
+    Finetuner(swapped(), mixture(), in_float32(steps=2, strategy="none"), tmp_path).run()
+    assert Finetuner(swapped(), mixture(), in_float32(steps=2, strategy="none"), tmp_path).resume() == 0
 
 
 def test_muon_is_given_the_matrices_and_adamw_the_rest():
@@ -158,7 +163,7 @@ def test_muon_is_given_the_matrices_and_adamw_the_rest():
 
 @pytest.mark.parametrize("optimizer, rate", [("adamw", 1e-2), ("muon", 2e-2)])
 def test_the_loss_falls(optimizer, rate):
-    records = Finetuner(swapped(), mixture(), FinetuneConfig(steps=20, learning_rate=rate, optimizer=optimizer)).run()
+    records = Finetuner(swapped(), mixture(), in_float32(steps=20, learning_rate=rate, optimizer=optimizer)).run()
     assert records[-1]["text_loss"] < 0.7 * records[0]["text_loss"]
     assert not any(record["rising"] for record in records)
 
@@ -198,7 +203,7 @@ def muon_in_float32():
 def test_micro_steps_change_nothing_but_memory(rows, optimizer):
     def run(kind, accumulation):
         model = swapped()
-        config = FinetuneConfig(steps=3, optimizer=optimizer, accumulation=accumulation)
+        config = in_float32(steps=3, optimizer=optimizer, accumulation=accumulation)
         return kind(model, mixture(rows=rows), config).run(), weights(model)
 
     with muon_in_float32():
@@ -214,7 +219,7 @@ def test_the_losses_written_are_the_means_of_the_whole_batch():
     ids, known = read.batch(0)
     with torch.no_grad():
         expected = [float(loss) for loss in masked_losses(model(ids).logits, ids, known, read.text_rows)]
-    record = Finetuner(model, read, FinetuneConfig(steps=1, accumulation=3, grow=0)).run()[0]
+    record = Finetuner(model, read, in_float32(steps=1, accumulation=3, grow=0)).run()[0]
     assert [record["text_loss"], record["task_loss"]] == pytest.approx(expected, rel=1e-5)
 
 
@@ -223,7 +228,7 @@ def test_groups_grow_while_the_model_trains_and_only_then():
     def groups(grow, size):
         model, seen = swap_attention(small.model(), "cca", group=size, window=8), []
         model.register_forward_hook(lambda *_: seen.append(attention_of(model).group))
-        Finetuner(model, mixture(rows=2), FinetuneConfig(steps=5, grow=grow, precision="float32")).run(
+        Finetuner(model, mixture(rows=2), in_float32(steps=5, grow=grow)).run(
             lambda record: seen.append(attention_of(model).group))
         assert seen[1::2] == [size] * 5  # between the steps
         return seen[::2]
@@ -236,14 +241,14 @@ def test_groups_grow_while_the_model_trains_and_only_then():
 
 def test_each_micro_step_needs_a_row():
     with pytest.raises(ValueError, match=r"rows: got 4, wanted at least 5.* 5 micro-step\(s\) in 1 process"):
-        Finetuner(swapped(), mixture(rows=4), FinetuneConfig(accumulation=5))
-    Finetuner(swapped(), mixture(rows=4), FinetuneConfig(accumulation=4))
+        Finetuner(swapped(), mixture(rows=4), in_float32(accumulation=5))
+    Finetuner(swapped(), mixture(rows=4), in_float32(accumulation=4))
 
 
 def run_until_divergence(folder=None):
     """Train at a rate that the second step cannot survive; return the error, and weights after the first and last."""
     model, after = swapped(), []
-    config = FinetuneConfig(steps=20, learning_rate=1e30, warmup=0, save_every=1)
+    config = in_float32(steps=20, learning_rate=1e30, warmup=0, save_every=1)
     with pytest.raises(Diverged) as raised:
         Finetuner(model, mixture(), config, folder).run(lambda record: after.append(weights(model)))
     return str(raised.value), after, weights(model), config
@@ -261,7 +266,7 @@ def test_a_gradient_that_is_no_number_is_divergence_too():
     """The loss before it is finite."""
     model = swapped()
     before = weights(model)
-    finetuner = Finetuner(model, mixture(), FinetuneConfig(steps=1))
+    finetuner = Finetuner(model, mixture(), in_float32(steps=1))
     model.transformer.wpe.weight.register_hook(lambda gradient: gradient * math.nan)
     with pytest.raises(Diverged, match=r"step 1: loss 1\d\.\d, gradient norm nan at a learning rate of 1.0e-04"):
         finetuner.run()
@@ -272,7 +277,7 @@ def test_a_step_taken_without_looking_would_be_seen(monkeypatch):
     """The mutant of the two tests above: takes every loss and gradient for a number."""
     monkeypatch.setattr(finetune, "math", SimpleNamespace(isfinite=lambda value: True))
     model = swapped()
-    Finetuner(model, mixture(), FinetuneConfig(steps=2, learning_rate=1e30, warmup=0)).run()
+    Finetuner(model, mixture(), in_float32(steps=2, learning_rate=1e30, warmup=0)).run()
     assert not all(value.isfinite().all() for value in weights(model).values())
 
 
@@ -296,7 +301,7 @@ def test_a_rising_text_loss_is_said_to_rise():
 
 
 def test_a_run_at_too_high_a_rate_is_said_to_rise(tmp_path):
-    config = FinetuneConfig(steps=2 * WATCHED, learning_rate=30.0)
+    config = in_float32(steps=2 * WATCHED, learning_rate=30.0)
     records = Finetuner(swapped(), mixture(), config, tmp_path).run()
     assert [record["rising"] for record in records] == [False] * (2 * WATCHED - 1) + [True]
     assert [record["rising"] for record in read_log(tmp_path)] == [record["rising"] for record in records]
@@ -304,7 +309,7 @@ def test_a_run_at_too_high_a_rate_is_said_to_rise(tmp_path):
 
 def test_a_resumed_run_goes_on_watching_where_it_stopped(tmp_path):
     """What it rises above is the loss of the run's first steps, not of the first after the interruption."""
-    config = FinetuneConfig(steps=2 * WATCHED, learning_rate=30.0, save_every=WATCHED)
+    config = in_float32(steps=2 * WATCHED, learning_rate=30.0, save_every=WATCHED)
 
     class Stop(Exception):
         pass
@@ -322,7 +327,7 @@ def test_a_resumed_run_goes_on_watching_where_it_stopped(tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, optimizer):
-    config = FinetuneConfig(steps=6, save_every=3, accumulation=2, optimizer=optimizer)
+    config = in_float32(steps=6, save_every=3, accumulation=2, optimizer=optimizer)
     whole = swapped()
     start = copy.deepcopy(whole.state_dict())
     Finetuner(whole, mixture(), config, tmp_path / "whole").run()
@@ -350,7 +355,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, optimizer):
     ("adamw", set()), ("adamw", {0}), ("muon", set()), ("muon", {0}), ("muon", {1})])
 def test_resume_without_the_optimizer_state_would_be_seen(optimizer, forgotten):
     """The mutants of the test above, weights restored and an optimizer forgotten, beside their correct twin."""
-    config = FinetuneConfig(steps=6, save_every=3, optimizer=optimizer)
+    config = in_float32(steps=6, save_every=3, optimizer=optimizer)
     whole = swapped()
     Finetuner(whole, mixture(), config).run()
     halves = swapped()
@@ -376,7 +381,7 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_bit_for_bit(tmp_path, moment
                 module.p = 0.1
         return disable_attention_dropout(model)
 
-    config = FinetuneConfig(steps=5, save_every=0)
+    config = in_float32(steps=5, save_every=0)
     torch.manual_seed(7)
     whole = dropped_out()
     torch.manual_seed(8)
@@ -408,7 +413,7 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_bit_for_bit(tmp_path, moment
 
 
 def test_resume_after_a_cut_between_the_two_renames_of_a_checkpoint(tmp_path):
-    config = FinetuneConfig(steps=1)
+    config = in_float32(steps=1)
     Finetuner(swapped(), mixture(), config, tmp_path).run()
     (tmp_path / "state").rename(tmp_path / "state.old")
     assert Finetuner(swapped(), mixture(), config, tmp_path).resume() == 1
@@ -416,22 +421,22 @@ def test_resume_after_a_cut_between_the_two_renames_of_a_checkpoint(tmp_path):
 
 
 def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
-    Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path).run()
+    Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path).run()
     with pytest.raises(ValueError, match="learning_rate differ"):
-        Finetuner(swapped(), mixture(), FinetuneConfig(steps=1, learning_rate=1.0), tmp_path).resume()
+        Finetuner(swapped(), mixture(), in_float32(steps=1, learning_rate=1.0), tmp_path).resume()
     with pytest.raises(ValueError, match="optimizer differ"):
-        Finetuner(swapped(), mixture(), FinetuneConfig(steps=1, optimizer="muon"), tmp_path).resume()
+        Finetuner(swapped(), mixture(), in_float32(steps=1, optimizer="muon"), tmp_path).resume()
     for other in (mixture(length=32), mixture(seed=1), mixture(tasks=()), mixture(shift=0)):
         with pytest.raises(ValueError, match="differ from the run"):
-            Finetuner(swapped(), other, FinetuneConfig(steps=1), tmp_path).resume()
+            Finetuner(swapped(), other, in_float32(steps=1), tmp_path).resume()
     narrow = swap_attention(small.model(), "cca", group=2, window=8)
     with pytest.raises(ValueError, match="group differ"):
-        Finetuner(narrow, mixture(), FinetuneConfig(steps=1), tmp_path).resume()
+        Finetuner(narrow, mixture(), in_float32(steps=1), tmp_path).resume()
     with pytest.raises(ValueError, match="no state"):
-        Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path / "empty").resume()
+        Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path / "empty").resume()
     (tmp_path / "state" / "progress.json").write_text('{"step": 1')
     with pytest.raises(ValueError, match="progress.json in .* cannot be read"):
-        Finetuner(swapped(), mixture(), FinetuneConfig(steps=1), tmp_path).resume()
+        Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path).resume()
 
 
 @pytest.mark.parametrize("changes, message", [
@@ -446,7 +451,7 @@ KINDS = {"adamw": Finetuner, "muon": Finetuner, "mutant": MeansOfSlices}
 
 
 def config_of(kind):
-    return FinetuneConfig(steps=3, optimizer="muon" if kind == "muon" else "adamw")
+    return in_float32(steps=3, optimizer="muon" if kind == "muon" else "adamw")
 
 
 def two_process_run(folder: Path) -> None:

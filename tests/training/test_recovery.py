@@ -41,7 +41,7 @@ def aligned_recipe(base, tokenizer):
     reading = Mixture(tokenize(load_corpus().train, tokenizer), (MultiDocumentQA(tokenizer),), LENGTH, rows=8,
                       text_share=0.5, shift=0)
     model = swap_attention(copy.deepcopy(base), "cca", **CCA)
-    Finetuner(model, reading, FinetuneConfig(steps=80, learning_rate=2e-3, grow=0.0)).run()
+    Finetuner(model, reading, FinetuneConfig(steps=80, learning_rate=2e-3, grow=0.0, precision="float32")).run()
     return model
 
 

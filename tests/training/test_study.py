@@ -14,14 +14,14 @@ from cca_lab.experiments.study import Study, Trial
 from cca_lab.experiments.summary import Spread, Summary, summaries
 from cca_lab.experiments.sweep import Recipe
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
-from cca_lab.models import attention_of, save_pretrained, swap_attention
+from cca_lab.models import attention_of, finetune, save_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_losses
 from cca_lab.models.finetune import Finetuner
 from cca_lab.recipe import Diverged, FinetuneConfig, Reading
 from tests.training import small
 
 CCA = {"group": 4, "window": 8}
-TRAINED = FinetuneConfig(steps=2, learning_rate=1e-2, warmup=1), Reading(length=64, rows=2)
+TRAINED = FinetuneConfig(steps=2, learning_rate=1e-2, warmup=1, precision="float32"), Reading(length=64, rows=2)
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +100,21 @@ def trials_are_independent(home, out, kind):
 def test_a_trial_does_not_depend_on_those_before_it(home, tmp_path):
     assert trials_are_independent(home, tmp_path / "a", Study)
     assert not trials_are_independent(home, tmp_path / "b", InPlace)
+
+
+def trained_as_in_float32(home, out, kind):
+    exact, reading = TRAINED
+    rows = new_study(home, out, kind).run({"exact": Trial("cca", CCA, exact, reading)})
+    other = new_study(home, out.with_name("other.json"), kind).run(
+        {"auto": Trial("cca", CCA, replace(exact, precision="auto"), reading)})
+    return rows["exact"]["perplexity_ratio"] == other["auto"]["perplexity_ratio"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU chooses without a timing")
+def test_no_timing_chooses_the_precision_of_a_trial(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "bf16")
+    assert trained_as_in_float32(home, tmp_path / "study.json", Study)
+    assert not trained_as_in_float32(home, tmp_path / "mutant.json", InPlace)
 
 
 def test_a_mechanism_that_trains_something_draws_it_from_the_trial_s_seed(home, tmp_path):
