@@ -105,7 +105,7 @@ def test_a_trial_does_not_depend_on_those_before_it(home, tmp_path):
 def trained_as_in_float32(home, out, kind):
     exact, reading = TRAINED
     rows = new_study(home, out, kind).run({"exact": Trial("cca", CCA, exact, reading)})
-    other = new_study(home, out.with_name("other.json"), kind).run(
+    other = new_study(home, out.with_name(f"other-{out.name}"), kind).run(
         {"auto": Trial("cca", CCA, replace(exact, precision="auto"), reading)})
     return rows["exact"]["perplexity_ratio"] == other["auto"]["perplexity_ratio"]
 
