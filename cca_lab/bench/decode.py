@@ -1,15 +1,16 @@
 """One decoded token with each cache against a full cache: `cca-lab bench decode`.
 
-The attention of one layer is timed from the new token's q, k, v to its output, including the update of the cache
-(appending, pooling, dropping). The full cache is a buffer of the right size that is written in place and read by
-SDPA, the fastest form found here; "full, copied" appends by making a longer tensor, as transformers' DynamicCache
-and the lab's caches do. A round is 18 tokens: CCA closes one or two groups in it, and DGA makes one group. LoCoCo's
-compression, once per segment of 512, is not included: its cache is as after one, at its smallest. Caches are filled
-with random content (see `bench.fill`). A length that would exceed the command's time is left out and reported.
+The attention of a layer is timed from the new token's q, k, v to its output, including the update of the cache
+(appending, pooling, dropping). A token goes through several layers with caches of their own, as many as together take
+a quarter of a gigabyte, at most 8: a single small cache would stay in the processor's. The full cache is written in
+place and read by SDPA, the fastest form found here; "full, copied" appends by making a longer tensor, as transformers'
+DynamicCache does. A round is 18 tokens, and the next round goes on where it stopped: CCA closes one or two groups in a
+round, and DGA makes one group. LoCoCo's compression, once per segment of 512, falls into a long run only: its cache is
+as after one, at its smallest. Caches are filled with random content (see `bench.fill`). A length that would exceed the
+command's time is left out and reported.
 """
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +23,7 @@ from torch import Tensor
 from cca_lab.bench.fill import filled_state
 from cca_lab.bench.timing import interleave, median_and_range, ratios
 from cca_lab.caches.budget import with_sized
+from cca_lab.caches.rooms import Copies, Rooms
 from cca_lab.caches.state import State
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.ranges import check_sizes
@@ -39,7 +41,8 @@ OPTIONS: dict[str, dict[str, Any]] = with_sized({
 }, entries=2048, length=LENGTHS[-1])
 FULL, COPIED = "full", "full, copied"
 TOKENS = 18  # per round: DGA with groups of 16 makes one group in 18 tokens
-LIMIT = 170.0  # seconds; approximate time limit of the command
+LAYERS, SPREAD = 8, 2**28  # layers that are read in turn: as many as take so many bytes together
+LIMIT = 300.0  # seconds; approximate time limit of the command
 GROWTH = 2.5  # lengths double, so each takes at most this many times as long as the one before
 
 
@@ -94,17 +97,23 @@ def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[
 @torch.no_grad()
 def measure(caches: Sequence[str], length: int, shape: dict[str, int], rounds: int) -> list[dict[str, Any]]:
     """Return the rows of one length and shape, all from the same rounds."""
-    states = {name: filled_state(mechanism_of(name, OPTIONS[name]), length, **shape) for name in caches}
+    makers: dict[str, Callable[[], FullState | State]] = {
+        FULL: partial(FullState, length, shape), COPIED: partial(FullState, length, shape, copies=True),
+        **{name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length, **shape) for name in caches}}
+    states = {name: layers_of(make) for name, make in makers.items()}
+    held = {name: held_bytes(layers[0]) for name, layers in states.items()}
     tokens = [new_token(shape, number) for number in range(TOKENS)]
-    full, full_bytes = full_cache(length, shape, tokens)
-    copied, _ = full_cache(length, shape, tokens, copies=True)
-    calls = {FULL: full, COPIED: copied, **{name: partial(read, state, tokens) for name, state in states.items()}}
-    found = interleave(calls, rounds)
-    found = {name: [time / TOKENS for time in times] for name, times in found.items()}
+    found = interleave({name: partial(read, layers, tokens) for name, layers in states.items()}, rounds)
+    found = {name: [time / TOKENS / len(states[name]) for time in times] for name, times in found.items()}
     entry = 2 * shape["kv_heads"] * shape["head_dim"] * 4
-    rows = [_row(name, found, full_bytes, length, length, shape) for name in (FULL, COPIED)]
-    return rows + [_row(name, found, held_bytes(state), held_bytes(state) / entry, length, shape)
-                   for name, state in states.items()]
+    return [_row(name, found, held[name], held[name] / entry, length, shape) | {"layers": len(states[name])}
+            for name in states]
+
+
+def layers_of(make: Callable[[], "FullState | State"]) -> "list[FullState | State]":
+    """Return so many states that together they take `SPREAD` bytes, at most `LAYERS`."""
+    first = make()
+    return [first, *(make() for _ in range(min(LAYERS, -(-SPREAD // held_bytes(first))) - 1))]
 
 
 def _row(name: str, found: dict[str, list[float]], nbytes: int, entries: float, length: int,
@@ -124,49 +133,42 @@ def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]
     return q, k, v
 
 
-def read(state: State, tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """Feed the tokens one by one to a copy of a state; return the last output (1, H, 1, D)."""
-    state = copy(state)  # a shallow copy is enough: states replace their tensors and never modify them
+def read(states: "Sequence[FullState | State]", tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+    """Feed tokens one by one to the states of some layers, which go on; return the last output (1, H, 1, D)."""
     for q, k, v in tokens:
-        output = state.step(q, k, v, scale=q.shape[-1] ** -0.5, rotation=None)
+        for state in states:
+            output = state.step(q, k, v, scale=q.shape[-1] ** -0.5, rotation=None)
     return output
 
 
-def full_cache(length: int, shape: dict[str, int], tokens: Sequence[tuple[Tensor, Tensor, Tensor]], *,
-               copies: bool = False) -> tuple[Callable[[], Tensor], int]:
-    """Return a call that reads the tokens with a full cache of `length` tokens, and the bytes of those tokens.
-
-    The query heads of a KV head are rows of one call, which is faster than repeating the keys.
+class FullState:
+    """A layer's cache of all tokens, as after `length` of them; its content is random.
 
     Args:
         length: tokens in the cache before.
         shape: H, Hk and D.
-        tokens: q, k, v of each token.
         copies: append by copying everything into a longer tensor, instead of writing in place.
     """
-    generator = torch.Generator().manual_seed(0)
-    size = (1, shape["kv_heads"], length + len(tokens), shape["head_dim"])
-    all_keys, all_values = (torch.randn(size, generator=generator) for _ in range(2))
 
-    def appended(past: Tensor, new: Tensor, buffer: Tensor) -> Tensor:
-        if copies:
-            return torch.cat([past, new], dim=2)
-        end = past.shape[2] + 1
-        buffer[:, :, end - 1 : end] = new
-        return buffer[:, :, :end]
+    def __init__(self, length: int, shape: dict[str, int], *, copies: bool = False) -> None:
+        generator = torch.Generator().manual_seed(0)
+        size = (1, shape["kv_heads"], length, shape["head_dim"])
+        self.key, self.value = (torch.randn(size, generator=generator) for _ in range(2))
+        self.rooms = Copies() if copies else Rooms()
 
-    def call() -> Tensor:
-        keys, values = all_keys[:, :, :length], all_values[:, :, :length]
-        for q, k, v in tokens:
-            keys, values = appended(keys, k, all_keys), appended(values, v, all_values)
-            rows = q.view(1, shape["kv_heads"], -1, shape["head_dim"])  # (1, Hk, H / Hk, D)
-            output = F.scaled_dot_product_attention(rows, keys, values)
-        return output.view_as(q)
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, rotation: None) -> Tensor:
+        """Process one token, q (1, H, 1, D) -> (1, H, 1, D); query heads of a KV head are rows of one call."""
+        self.key = self.rooms.append("key", self.key, key)
+        self.value = self.rooms.append("value", self.value, value)
+        rows = query.view(1, key.shape[1], -1, key.shape[3])  # (1, Hk, H / Hk, D); repeating the keys is slower
+        return F.scaled_dot_product_attention(rows, self.key, self.value, scale=scale).view_as(query)
 
-    return call, 2 * all_keys[:, :, :length].nbytes
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors that the cache stores."""
+        return [self.key, self.value]
 
 
-def held_bytes(state: State) -> int:
+def held_bytes(state: FullState | State) -> int:
     """Return the bytes that a state stores."""
     return sum(tensor.nbytes for tensor in state.tensors())
 

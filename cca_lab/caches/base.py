@@ -212,7 +212,11 @@ class MechanismCache(Cache, Generic[M]):
         super().__init__(layers=[StateLayer(new_state) for _ in range(config.num_hidden_layers)])
 
     def nbytes(self) -> int:
-        """Return the bytes of memory that the cache has allocated (storages, not views)."""
+        """Return the bytes of what the cache stores."""
+        return sum(tensor.nbytes for layer in self.layers for tensor in layer.tensors())
+
+    def allocated_bytes(self) -> int:
+        """Return the bytes of memory that the cache keeps, the room for further entries included (see `Rooms`)."""
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
                     for layer in self.layers for t in layer.tensors()}
         return sum(storages.values())

@@ -17,8 +17,9 @@ from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation, at, of_rows
 from cca_lab.caches.base import MechanismCache
 from cca_lab.caches.parts import attend_row
+from cca_lab.caches.rooms import Copies, Rooms
 from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import NO_TOKENS, Draw, append, append_tables, none_of, with_rows
+from cca_lab.caches.state import NO_TOKENS, Draw, append_tables, none_of, with_rows
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.groups import chunk_intervals, core_count
 from cca_lab.mechanisms.inputs import expand_heads
@@ -47,6 +48,7 @@ class CCAState:
         """Reset to the empty state."""
         self.seen = self.first = 0
         self.rotation = None
+        self.rooms: Copies = Rooms()
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
@@ -55,7 +57,8 @@ class CCAState:
         if start == 0:
             self.core_key = self.core_value = none_of(query if self.per_query_head else key)
             self.raw_key, self.raw_value = none_of(key), none_of(value)
-        self.raw_key, self.raw_value = append(self.raw_key, key), append(self.raw_value, value)
+        self.raw_key = self.rooms.append("raw_key", self.raw_key, key)
+        self.raw_value = self.rooms.append("raw_value", self.raw_value, value)
         self._close_groups(query, rotation, start, stop, scale)
         output = self._attend(query, start, stop, scale)
         self._evict(self.group * core_count(stop + 1, self.group, self.window))  # the first the next row reads
@@ -79,8 +82,8 @@ class CCAState:
         core_key, core_value = pool_groups(
             pooling_query, self.raw_key[:, :, raw], self.raw_value[:, :, raw], self.group, scale=scale,
             rotation=rotation, weights=self.weights, per_query_head=self.per_query_head, backend=backend)
-        self.core_key = append(self.core_key, core_key)
-        self.core_value = append(self.core_value, core_value)
+        self.core_key = self.rooms.append("core_key", self.core_key, core_key)
+        self.core_value = self.rooms.append("core_value", self.core_value, core_value)
 
     def _attend(self, query: Tensor, start: int, stop: int, scale: float) -> Tensor:
         """Attend to the visible cores and the raw tokens after them, in one softmax."""
@@ -97,10 +100,10 @@ class CCAState:
         return interval_attention(query, key, value, intervals, scale=scale, backend=self.backend)
 
     def _evict(self, first: int) -> None:
-        """Drop the raw tokens before `first`; a clone, because a slice would keep all of the memory."""
+        """Drop the raw tokens before `first`."""
         if first > self.first:
-            self.raw_key = self.raw_key[:, :, first - self.first:].clone()
-            self.raw_value = self.raw_value[:, :, first - self.first:].clone()
+            self.raw_key = self.rooms.drop("raw_key", self.raw_key, 0, first - self.first)
+            self.raw_value = self.rooms.drop("raw_value", self.raw_value, 0, first - self.first)
             self.first = first
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
@@ -127,8 +130,7 @@ class CCACache(MechanismCache[CCA]):
 
     It stores floor(t / g) core tokens and at most s + g - 2 raw tokens per layer after t
     tokens, O(L / g + s), where a full cache stores t. Decoding with it gives what a
-    forward over the whole text gives. Concatenation copies the stored tensors, which
-    costs no more than attention, which reads them anyway.
+    forward over the whole text gives. New entries are written in place (see `Rooms`).
 
     Beam search and prefill in chunks of any size work. Rows of different length must
     be padded on the left; they are then stored and computed row by row, which is slower.

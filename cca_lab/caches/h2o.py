@@ -19,8 +19,9 @@ from torch import Tensor
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
 from cca_lab.attention.rotary import Rotation
 from cca_lab.caches.base import MechanismCache
+from cca_lab.caches.rooms import Copies
 from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import NO_TOKENS, Draw, append, none_of, with_rows
+from cca_lab.caches.state import NO_TOKENS, Draw, none_of, with_rows
 from cca_lab.mechanisms.h2o import H2O
 from cca_lab.ranges import check_integers
 
@@ -38,6 +39,7 @@ class H2OState:
     """
 
     key = value = score = NO_TOKENS
+    rooms: Copies = Copies()  # entries are gathered anew for each token
 
     def __init__(self, mechanism: H2O) -> None:
         self.mechanism, self.prompt = mechanism, mechanism.prompt
@@ -50,7 +52,7 @@ class H2OState:
             self.heavy, self.recent = self.mechanism.budget(max(self.prompt, key.shape[2]))
             self.key, self.value = none_of(key), none_of(value)
             self.score = key.new_zeros((*key.shape[:2], 0), dtype=accumulation_dtype(key.dtype))
-        self.key, self.value = append(self.key, key), append(self.value, value)
+        self.key, self.value = self.rooms.append("key", self.key, key), self.rooms.append("value", self.value, value)
         self.score = F.pad(self.score, (0, key.shape[2]))
         self.seen += key.shape[2]
         output = self._attend(query, scale)

@@ -15,8 +15,10 @@ from transformers import PreTrainedModel
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
 from cca_lab.caches.base import MechanismCache
+from cca_lab.caches.parts import attend_row
+from cca_lab.caches.rooms import Copies, Rooms
 from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import NO_TOKENS, Draw, append, none_of, with_rows
+from cca_lab.caches.state import NO_TOKENS, Draw, none_of, with_rows
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.compressor import compression_matrix, mix
 from cca_lab.mechanisms.lococo.memory import attention_received
@@ -51,6 +53,7 @@ class LoCoCoState:
         self.mechanism, self.compressor = mechanism, compressor or Borrowed(None)
         self.segment, self.seen, self.open = mechanism.segment, 0, 0
         self.received: Tensor | None = None
+        self.rooms: Copies = Rooms()
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None = None) -> Tensor:
@@ -73,20 +76,28 @@ class LoCoCoState:
             self._compress_if_full()  # for "lazy"; with "eager" it is done already
             if self.mechanism.scores == "last" and self.received is not None:
                 self.received = torch.zeros_like(self.received)
-        self.key, self.value = append(self.key, key), append(self.value, value)
+        self.key = self.rooms.append("key", self.key, key)
+        self.value = self.rooms.append("value", self.value, value)
         rows, columns = key.shape[2], self.key.shape[2]
         if self.mechanism.scored:
             accumulated = attention_received(query, self.key, scale)
             if self.received is not None:
                 accumulated[..., : columns - rows] += self.received
             self.received = accumulated
-        output = interval_attention(query, self.key, self.value, causal_intervals(rows, columns), scale=scale,
-                                    backend=self.mechanism.backend)
+        output = self._attend(query, scale)
         self.seen += rows
         self.open += rows
         if self.open == self.segment:
             self._close()
         return output
+
+    def _attend(self, query: Tensor, scale: float) -> Tensor:
+        """Attend to the columns and the chunk's own past."""
+        backend, rows = self.mechanism.backend, query.shape[2]
+        if rows == 1:
+            return attend_row(query, [(self.key, self.value)], scale=scale, backend=backend)
+        visible = causal_intervals(rows, self.key.shape[2])
+        return interval_attention(query, self.key, self.value, visible, scale=scale, backend=backend)
 
     def _close(self) -> None:
         self.open = 0
@@ -99,6 +110,7 @@ class LoCoCoState:
             return
         weights = compression_matrix(self.key, self.value, self.received, self.mechanism, self.compressor.module)
         self.key, self.value = mix(weights, self.key), mix(weights, self.value)
+        self.rooms.forget("key", "value")
         if self.received is not None:
             self.received = (weights.detach() @ self.received[..., None])[..., 0]
 

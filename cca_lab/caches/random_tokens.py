@@ -8,7 +8,6 @@ from torch import Tensor
 from cca_lab.attention.rotary import Rotation
 from cca_lab.caches.base import MechanismCache
 from cca_lab.caches.cca import CCAState
-from cca_lab.caches.state import append
 from cca_lab.mechanisms.random_tokens import RandomTokens, kept_tokens
 
 
@@ -29,8 +28,8 @@ class RandomTokensState(CCAState):
         kept = kept_tokens(closed.stop, self.group, self.seed)[closed]
         if kept:
             entries = [token - self.first for token in kept]
-            self.core_key = append(self.core_key, self.raw_key[:, :, entries])
-            self.core_value = append(self.core_value, self.raw_value[:, :, entries])
+            self.core_key = self.rooms.append("core_key", self.core_key, self.raw_key[:, :, entries])
+            self.core_value = self.rooms.append("core_value", self.core_value, self.raw_value[:, :, entries])
 
 
 class RandomTokensCache(MechanismCache[RandomTokens]):

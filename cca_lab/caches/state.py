@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.rotary import Rotation
+from cca_lab.caches.rooms import Copies
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 
@@ -43,6 +44,7 @@ class State(Protocol):
     """What one layer keeps of the past of rows with the same group borders; made from a mechanism."""
 
     seen: int  # real tokens read so far
+    rooms: Copies  # where its tensors lie
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
@@ -71,6 +73,7 @@ class State(Protocol):
 def with_rows(state: S, rows: Tensor, *names: str) -> S:
     """Return a copy of a state in which the named tensors, unless None, have only the given batch rows."""
     new = copy(state)
+    new.rooms = type(state.rooms)()
     for name in names if state.seen else ():
         tensor = getattr(state, name)
         setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))

@@ -18,6 +18,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from cca_lab.attention import interval_attention
 from cca_lab.attention.rotary import Rotation, at, of_rows, turn
 from cca_lab.caches.base import MechanismCache
+from cca_lab.caches.parts import attend_row
+from cca_lab.caches.rooms import Copies, Rooms
 from cca_lab.caches.sizes import CacheSizes, has_rotary
 from cca_lab.caches.state import NO_TOKENS, Draw, with_rows
 from cca_lab.mechanisms import columns
@@ -47,6 +49,7 @@ class StreamingLLMState:
     def forget(self) -> None:
         """Reset to the empty state."""
         self.seen = 0
+        self.rooms: Copies = Rooms()
         self.tables: dict[int, Tensor] = {}
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
@@ -54,7 +57,7 @@ class StreamingLLMState:
         """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
         row = torch.arange(self.seen, self.seen + key.shape[2])  # on the CPU, where intervals are built
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
-        self.key, self.value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
+        self.key, self.value = self.rooms.append("key", past[0], key), self.rooms.append("value", past[1], value)
         if rotation is not None and self.kept_positions:
             rotation = of_rows(rotation, slice(0, 1))  # all batch rows re-rotate by the same angle
             self._keep_tables(rotation, row)
@@ -72,6 +75,8 @@ class StreamingLLMState:
 
     def _attend(self, query: Tensor, row: Tensor, rotation: Rotation | None, scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, with the far part at its own positions."""
+        if len(row) == 1 and rotation is None:  # it sees all that is stored
+            return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
         dropped = max(0, self.seen - self.sinks - self.recent)
         visible = intervals(row, self.sinks, self.recent + 1, dropped)
         if self.prompt == "dense":  # every row sees all stored tokens: a separate far part only after drops
@@ -109,12 +114,11 @@ class StreamingLLMState:
         return cos[None], sin[None]
 
     def _evict(self) -> None:
-        """Drop the oldest recent tokens; the others are copied to new memory."""
-        entries = self.key.shape[2]
-        if entries > self.sinks + self.recent:
-            last = slice(entries - self.recent, None)
-            self.key, self.value = (torch.cat([x[:, :, : self.sinks], x[:, :, last]], dim=2)
-                                    for x in (self.key, self.value))
+        """Drop the oldest recent tokens."""
+        recent = self.key.shape[2] - self.recent
+        if recent > self.sinks:
+            self.key = self.rooms.drop("key", self.key, self.sinks, recent)
+            self.value = self.rooms.drop("value", self.value, self.sinks, recent)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens, see `State.fill`."""

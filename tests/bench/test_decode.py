@@ -40,9 +40,11 @@ def sizes(state):
 def same_as_reading(mechanism, length):
     filled, read = filled_state(mechanism, length, **SHAPE), after_reading(mechanism, length)
     assert sizes(filled) == sizes(read), f"{mechanism} at {length}"
-    decode.read(filled, [decode.new_token(SHAPE, seed) for seed in range(9)])  # goes on where a text ended
     numbers = {key: value for key, value in vars(read).items() if isinstance(value, int)}
     assert {key: getattr(filled, key) for key in numbers} == numbers
+    for state in (filled, read):  # they go on where a text ended
+        decode.read([state], [decode.new_token(SHAPE, seed) for seed in range(9)])
+    assert sizes(filled) == sizes(read)
 
 
 @pytest.mark.parametrize("length", [1, 7, 16, 40, 61])
@@ -66,27 +68,38 @@ def test_a_fill_that_keeps_too_few_tokens_is_caught(monkeypatch):
         same_as_reading(CCA(**SMALL["cca"]), 40)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("copies", [False, True])
 def test_the_full_cache_attends_to_all_it_holds(copies):
     tokens = [decode.new_token(SHAPE, seed) for seed in range(3)]
-    call, held = decode.full_cache(12, SHAPE, tokens, copies=copies)
-    assert held == 2 * 12 * 2 * 8 * 4 and torch.equal(call(), call())
-    generator = torch.Generator().manual_seed(0)
-    keys, values = (torch.randn(1, 2, 15, 8, generator=generator) for _ in range(2))
-    for place, (_, k, v) in enumerate(tokens, start=12):
-        keys[:, :, place], values[:, :, place] = k[:, :, 0], v[:, :, 0]
+    state = decode.FullState(12, SHAPE, copies=copies)
+    assert decode.held_bytes(state) == 2 * 12 * 2 * 8 * 4
+    keys, values = (torch.cat([x, *new], dim=2) for x, new in (
+        (state.key, [k for _, k, _ in tokens]), (state.value, [v for *_, v in tokens])))
+    found = decode.read([state], tokens)
     keys, values = (x.repeat_interleave(2, dim=1) for x in (keys, values))
     weights = (tokens[-1][0] @ keys.mT * 8**-0.5).softmax(-1)
-    assert torch.allclose(call(), weights @ values, atol=1e-6)
+    assert torch.allclose(found, weights @ values, atol=1e-6)
 
 
-def test_reading_leaves_the_filled_state_as_it_was():
-    for name, options in SMALL.items():
-        state = filled_state(mechanism_of(name, options), 40, **SHAPE)
-        before = [tensor.clone() for tensor in state.tensors()]
-        tokens = [decode.new_token(SHAPE, seed) for seed in range(9)]
-        assert torch.equal(decode.read(state, tokens), decode.read(state, tokens)), name
-        assert all(torch.equal(a, b) for a, b in zip(before, state.tensors(), strict=True)), name
+@torch.no_grad()
+def test_only_the_full_cache_that_copies_moves():
+    for copies in (False, True):
+        state = decode.FullState(12, SHAPE, copies=copies)
+        decode.read([state], [decode.new_token(SHAPE, 0)])
+        place = state.key.data_ptr()
+        decode.read([state], [decode.new_token(SHAPE, 1)])
+        assert (state.key.data_ptr() == place) is not copies
+
+
+def test_a_token_goes_through_layers_that_do_not_fit_into_the_processor_s_cache(monkeypatch):
+    monkeypatch.setattr(decode, "SPREAD", 5 * 2 * 12 * 2 * 8 * 4 - 1)
+    layers = decode.layers_of(lambda: decode.FullState(12, SHAPE))
+    assert len(layers) == 5 and len({layer.key.data_ptr() for layer in layers}) == 5
+    assert len(decode.layers_of(lambda: decode.FullState(1, SHAPE))) == decode.LAYERS
+    assert len(decode.layers_of(lambda: decode.FullState(999, SHAPE))) == 1
+    decode.read(layers, [decode.new_token(SHAPE, 0)])
+    assert {layer.key.shape[2] for layer in layers} == {13}
 
 
 def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):

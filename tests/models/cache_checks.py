@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.caches import CACHES, MechanismCache
+from cca_lab.caches.rooms import room_for
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
@@ -37,6 +38,24 @@ def check_bytes(family: str, name: str, **options) -> None:
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
             assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            check_room(cache)
+
+
+def check_room(cache: MechanismCache) -> None:
+    """What is stored keeps no other memory than room, and that twice at most."""
+    allocated = 0
+    for state in (state for layer in cache.layers for state in layer.states):
+        rooms = getattr(state.rooms, "_buffers", {}).values()
+        buffers = {buffer.tensor.untyped_storage().data_ptr() for buffer in rooms}
+        for tensor in state.tensors():
+            storage, entries = tensor.untyped_storage(), tensor.shape[2] if tensor.dim() == 4 else 0
+            in_room = storage.data_ptr() in buffers
+            most = tensor.nbytes // entries * (entries + 2 * room_for(entries)) if in_room else tensor.nbytes
+            assert storage.nbytes() <= most, f"{tuple(tensor.shape)}: {storage.nbytes()} bytes are kept, not {most}"
+            allocated += storage.nbytes()
+            buffers.discard(storage.data_ptr())
+        assert not buffers, "memory that holds nothing"
+    assert cache.allocated_bytes() == allocated
 
 
 def check_generation(family: str, name: str, **options) -> None:

@@ -13,6 +13,7 @@ from cca_lab.caches import CacheSizes, CCACache, cca
 from cca_lab.caches.cca import CCAState
 from cca_lab.mechanisms import CCA
 from cca_lab.models import attention_maps, restore_attention, swap_attention
+from tests.models import cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import models as mutants
 
@@ -202,6 +203,7 @@ def check_bytes(family: str, **options) -> None:
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
             assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            cache_checks.check_room(cache)
 
 
 @pytest.mark.parametrize("options", [{}, dict(per_query_head=True)], ids=str)
@@ -212,7 +214,7 @@ def test_bytes_equal_the_closed_form(family, options):
 
 def test_bytes_kill_an_eviction_that_frees_nothing(monkeypatch):
     monkeypatch.setattr(CCAState, "_evict", mutants.evict_without_clone)
-    with pytest.raises(AssertionError, match="closed form"):
+    with pytest.raises(AssertionError, match="bytes are kept"):
         check_bytes("gpt2")
 
 

@@ -11,6 +11,7 @@ from cca_lab.caches.h2o import H2OState
 from cca_lab.mechanisms import H2O
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
+from tests.models import cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import h2o as wrong
 
@@ -169,6 +170,7 @@ def check_bytes(family: str, **options) -> None:
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8, first=5)
             assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            cache_checks.check_room(cache)
 
 
 @pytest.mark.parametrize("options", [{}, dict(heavy=6, recent=0), dict(prompt=9), dict(heavy=0.5, recent=0.4)], ids=str)
@@ -179,7 +181,7 @@ def test_bytes_equal_the_closed_form(family, options):
 
 def test_bytes_kill_an_eviction_that_frees_nothing(monkeypatch):
     monkeypatch.setattr(H2OState, "_evict", wrong.state_that_keeps_a_view)
-    with pytest.raises(AssertionError, match="closed form"):
+    with pytest.raises(AssertionError, match="bytes are kept"):
         check_bytes("gpt2")
 
 

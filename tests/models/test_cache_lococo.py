@@ -14,6 +14,7 @@ from cca_lab.caches import CacheSizes, LoCoCoCache
 from cca_lab.caches.lococo import Borrowed, LoCoCoState
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.models import swap_attention
+from tests.models import cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 
 TOLERANCE = 1e-10  # float64; logits are of order 1
@@ -191,6 +192,7 @@ def check_bytes(family: str, **options) -> list[int]:
             done += size
             wanted = cache.expected_bytes(done, batch=rows, itemsize=8)
             assert cache.nbytes() == wanted, f"{done} tokens: {cache.nbytes()} bytes, closed form {wanted}"
+            cache_checks.check_room(cache)
             held.append(cache.nbytes() // rows)
     return held
 
@@ -207,7 +209,7 @@ def test_bytes_of_every_family(family):
 
 def test_bytes_kill_memory_that_is_only_reserved(monkeypatch):
     monkeypatch.setattr(LoCoCoCache, "state", KeepsViews)
-    with pytest.raises(AssertionError, match="closed form"):
+    with pytest.raises(AssertionError, match="bytes are kept"):
         check_bytes("gpt2")
 
 

@@ -150,17 +150,21 @@ SLIPS = {
     "raw tokens evicted twice": Slip(
         "CCA's cache", f"{CACHES}cca.CCAState._evict", "self.first = first", "self.first = first - 1"),
     "values evicted otherwise than keys": Slip(
-        "CCA's cache", f"{CACHES}cca.CCAState._evict", "self.raw_value[:, :, first - self.first:]",
-        "self.raw_value[:, :, first - self.first + 1:]"),
+        "CCA's cache", f"{CACHES}cca.CCAState._evict", "self.raw_value, 0, first - self.first)",
+        "self.raw_value, 0, first - self.first + 1)"),
     "rows counted from the chunk": Slip(
         "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState.step", "torch.arange(self.seen, self.seen + ",
         "torch.arange(0, "),
     "dropped tokens still counted": Slip(
         "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._attend",
         "max(0, self.seen - self.sinks - self.recent)", "max(0, self.seen - self.recent)"),
-    "recent tokens from the front": Slip(
-        "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._evict", "slice(entries - self.recent, None)",
-        "slice(self.sinks, self.sinks + self.recent)"),
+    "a recent token too many": Slip(
+        "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._evict", "self.key.shape[2] - self.recent",
+        "self.key.shape[2] - self.recent - 1"),
+    "a chunk that attends as a single row": Slip(
+        "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._attend", "len(row) == 1 and ", ""),
+    "a segment that attends as a single row": Slip(
+        "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState._attend", "if rows == 1:", "if rows:"),
     "a chunk that ends after its segment": Slip(
         "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState.step", "start + self.segment - self.open)",
         "start + self.segment - self.open - 1 + (self.open == self.segment - 1))"),
@@ -179,8 +183,8 @@ SLIPS = {
         "DGA's cache", f"{CACHES}dga.DGAState._read", "causal_intervals(query.shape[2], keys.shape[2])",
         "causal_intervals(query.shape[2], keys.shape[2]) - 1"),
     "queries of the block without the newest": Slip(
-        "DGA's cache", f"{CACHES}dga.DGAState._read", "append(self.raw_query, query)",
-        "append(self.raw_query, query[:, :, 1:])"),
+        "DGA's cache", f"{CACHES}dga.DGAState._read", "self.raw_query, query)",
+        "self.raw_query, query[:, :, 1:])"),
     "no focal token among those generated": Slip(
         "DGA's cache", f"{CACHES}dga.DGAState._divide", "queries.shape[2] - self.mechanism.group)",
         "queries.shape[2] - self.mechanism.group - 1)"),

@@ -18,6 +18,7 @@ def step() -> Iterable[Obligation]:
 
 def _step(when: str) -> Iterable[Obligation]:
     from cca_lab.caches import lococo as module
+    from cca_lab.caches.rooms import Copies
     from cca_lab.mechanisms import LoCoCo
 
     seen, count, slots, block, buffer, r = integers("seen chunk M B buffer row")
@@ -38,11 +39,11 @@ def _step(when: str) -> Iterable[Obligation]:
         attended = Attended(seen, count)
         state: Any = module.LoCoCoState(LoCoCo(**options, when=when))
         waits = when == "lazy" and bool((opened == 0) & (n >= 1))
-        state.seen, state.open = seen, opened
+        state.rooms, state.seen, state.open = Copies(), seen, opened
         state.key = state.value = columns(n - 1 if waits else n, cache_tokens(seen, **options, when=when), seen)
         chunk = tokens(seen, count)
-        with shadowed(module, interval_attention=attended.intervals, compression_matrix=lambda *_: "weights",
-                      mix=lambda *_: cores(slots)):
+        with shadowed(module, interval_attention=attended.intervals, attend_row=attended.row,
+                      compression_matrix=lambda *_: "weights", mix=lambda *_: cores(slots)):
             state.step(chunk, chunk, chunk, scale=1.0)
         stop = seen + count
         (key, start, end), *others = attended.seen(r)
@@ -63,6 +64,7 @@ THEOREMS = (Theorem(
     "LoCoCo's cache", "after any chunks within a segment the cache holds the slots and the raw tokens since the last "
     "compression, as many as the closed form says, eager and lazy; each row sees all slots and its own past of them",
     ("cca_lab.caches.lococo.LoCoCoState.step", "cca_lab.caches.lococo.LoCoCoState._read",
+     "cca_lab.caches.lococo.LoCoCoState._attend",
      "cca_lab.caches.lococo.LoCoCoState._close", "cca_lab.caches.lococo.LoCoCoState._compress_if_full",
      "cca_lab.mechanisms.lococo.segments.held_columns", "cca_lab.mechanisms.lococo.segments.cache_tokens",
      "cca_lab.attention.intervals.causal_intervals"),

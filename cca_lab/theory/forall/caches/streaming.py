@@ -12,6 +12,7 @@ from cca_lab.theory.forall.theorem import Theorem, exactly_one, none_of, shadowe
 def step() -> Iterable[Obligation]:
     """StreamingLLM's cache: sinks and recent tokens, and a row of a chunk sees the mechanism's tokens, each once."""
     from cca_lab.caches import streaming_llm as module
+    from cca_lab.caches.rooms import Copies
     from cca_lab.mechanisms import StreamingLLM
 
     seen, count, sinks, recent, r, t = integers("seen chunk sinks recent row token")
@@ -21,16 +22,17 @@ def step() -> Iterable[Obligation]:
     def statement() -> Mapping[str, Truth]:
         attended = Attended(seen, count)
         state: Any = module.StreamingLLMState(StreamingLLM(sinks=sinks, recent=recent, positions="original"))
-        state.seen = seen
+        state.rooms, state.seen = Copies(), seen
         state.key = state.value = kept(seen)
         chunk = tokens(seen, count)
-        with shadowed(module, interval_attention=attended.intervals, len=symbolic_len):
+        with shadowed(module, interval_attention=attended.intervals, attend_row=attended.row, len=symbolic_len):
             state.step(chunk, chunk, chunk, scale=1.0, rotation=None)
         row = seen + r
-        (key, far_from, far_to), (_, near_from, near_to) = attended.seen(r)
+        parts = attended.seen(r)  # one of all that is stored for a single row, else the far part and the near one
+        key = parts[0][0]
         dropped = most(0, seen - sinks - recent)
         column = where(t < sinks, t, t - dropped)
-        ways = [within(column, part) for part in ((far_from, far_to), (near_from, near_to))]
+        ways = [within(column, bounds) for _, *bounds in parts]
         wanted = (t <= row) & ((t < sinks) | (row - t < recent + 1))
         held = (t < sinks) | (t >= sinks + dropped)
         return {"columns": held.implies(is_token(key.at(0, 0, column, 0), t)),
