@@ -7,6 +7,7 @@ from typer.core import TyperGroup
 
 from cca_lab.cli import course, lab, measure, models, packaged, page, reproduce, site, theory
 from cca_lab.extras import advice
+from cca_lab.freed_memory import keep_freed_memory
 
 
 class Commands(TyperGroup):
@@ -14,6 +15,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
+        keep_freed_memory()
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:

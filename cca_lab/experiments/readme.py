@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+from cca_lab.bench.computed import tile_ratio
 from cca_lab.experiments.recover import label, spoken
 from cca_lab.experiments.summary import COLUMNS, summaries
 from cca_lab.paths import models_folder, repository, results_folder
@@ -89,20 +90,21 @@ def attention() -> str:
 def families() -> str:
     """Return the table of CCA against full attention in every committed file, at the lengths that all have."""
     files = [_read(path) for path in sorted(results_folder().glob("attention-*.json"))]
-    rows = []
-    for found in files:
-        for row in found["rows"]:
-            if row["length"] in (8192, 16384):
-                rows.append([found["machine"]["cpu"], found["shape"]["dtype"], row["pass"], str(row["length"]),
-                             str(row["window"]), row["implementation"], f"{1e3 * row['full_seconds']:.0f}",
-                             f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}",
-                             _percent(row["share"]), *(f"{row[one] * found['roof']['flops'] / 1e9:.0f}"
-                                                       for one in ("full_of_peak", "cca_of_peak"))])
-    return _table(["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs", "share",
-                   "full GFLOP/s", "CCA GFLOP/s"], rows) + "\n" + " ".join(
+    rows = [_family(found, row) for found in files for row in found["rows"] if row["length"] in (8192, 16384)]
+    return _table(["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs", "tiles",
+                   "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"], rows) + "\n" + " ".join(
         f"{found['machine']['cpu']}, {found['shape']['dtype']}: a product {found['roof']['product']} at "
         f"{found['roof']['flops'] / 1e9:.0f} GFLOP/s, {found['machine']['threads']} threads, medians of "
         f"{found['rounds']} rounds." for found in files) + "\n"
+
+
+def _family(found: dict, row: dict) -> list[str]:
+    dtype, implementation, peak = found["shape"]["dtype"], row["implementation"], found["roof"]["flops"] / 1e9
+    tiles = tile_ratio(row["length"], found["shape"]["group"], row["window"], implementation, dtype)
+    return [found["machine"]["cpu"], dtype, row["pass"], str(row["length"]), str(row["window"]), implementation,
+            f"{1e3 * row['full_seconds']:.0f}", f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}",
+            f"{row['pair_ratio']:.2f}", f"{tiles:.2f}", _percent(row["share"]), _percent(row["ratio"] / tiles),
+            f"{row['full_of_peak'] * peak:.0f}", f"{row['cca_of_peak'] * peak:.0f}"]
 
 
 def decode() -> str:

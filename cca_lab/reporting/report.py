@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cca_lab import freed_memory
 from cca_lab.outputs import replacing
 
 WIDE = 200  # width in characters of a table that is not printed to a terminal
@@ -30,6 +31,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "cpu_attention": "native" if native.ready(torch.empty(1)) else "blocked",  # what "auto" uses
+        "freed_memory": "kept" if freed_memory.kept() else "returned",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
