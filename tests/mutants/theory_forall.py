@@ -10,6 +10,7 @@ from typing import Any
 
 ATTENTION, CACHES, MECHANISMS = "cca_lab.attention.", "cca_lab.caches.", "cca_lab.mechanisms."
 GROUPS, SEGMENTS, DGA = f"{MECHANISMS}groups.", f"{MECHANISMS}lococo.segments.", f"{MECHANISMS}dga."
+READING = f"{MECHANISMS}deepseek_v4.reading."
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,17 @@ SLIPS = {
         "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._attend", "len(row) == 1 and ", ""),
     "a segment that attends as a single row": Slip(
         "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState._attend", "if rows == 1:", "if rows:"),
+    "a window one token longer than it says": Slip(
+        "DeepSeek-V4's reads", f"{READING}intervals", "(row + 1 - window)", "(row - window)"),
+    "an entry for a group that is still open": Slip(
+        "DeepSeek-V4's reads", f"{READING}closed_groups", "row + 1, group", "row + group, group"),
+    "read twice, the open group too": Slip(
+        "DeepSeek-V4's reads", f"{READING}read_twice", "(row + 1) // group * group", "(row + 1)"),
+    "unread, counted from the row": Slip(
+        "DeepSeek-V4's reads", f"{READING}unread", "row + 1 - window", "row - window"),
+    "entries of a chunk that begin after its own tokens alone": Slip(
+        "DeepSeek-V4's chunks", f"{READING}intervals", "full_like(row, kept + length)",
+        "full_like(row, length)"),
     "a chunk that ends after its segment": Slip(
         "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState.step", "start + self.segment - self.open)",
         "start + self.segment - self.open - 1 + (self.open == self.segment - 1))"),

@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter
 
 from cca_lab.theory.claim import Finding
-from cca_lab.theory.forall import cca, dga, kernels, lococo, papers, tables
+from cca_lab.theory.forall import cca, dga, kernels, lococo, papers, production, tables
 from cca_lab.theory.forall.caches import cca as cca_cache
 from cca_lab.theory.forall.caches import dga as dga_cache
 from cca_lab.theory.forall.caches import lococo as lococo_cache
@@ -22,7 +22,8 @@ from cca_lab.theory.forall.core import prove
 from cca_lab.theory.forall.theorem import Theorem
 
 THEOREMS: tuple[Theorem, ...] = tuple(
-    theorem for module in (cca, dga, lococo, tables, kernels, cca_cache, dga_cache, lococo_cache, streaming_cache)
+    theorem for module in (cca, dga, lococo, production, tables, kernels, cca_cache, dga_cache, lococo_cache,
+                                streaming_cache)
     for theorem in module.THEOREMS)
 
 
