@@ -71,9 +71,9 @@ inline std::tuple<at::Tensor, at::Tensor> forward_amx(const at::Tensor& q, const
   const Problem p(queries, wide, bounds);
   const auto out = at::empty_like(queries);
   const auto lse = at::empty({p.batch, p.heads, p.rows}, q.options().dtype(at::kFloat));
-  const int64_t heads = p.batch * p.heads;
-  share_out<AmxForwardSpace>(heads * at::divup(p.rows, kUnit), p.dim, [&](int64_t task, auto& space) {
-    const int64_t row = task / heads * kUnit, b = task % heads / p.heads, head = task % p.heads;
+  const int64_t units = at::divup(p.rows, kUnit);
+  share_out<AmxForwardSpace>(p.batch * p.heads * units, p.dim, [&](int64_t task, auto& space) {
+    const int64_t row = task % units * kUnit, b = task / units / p.heads, head = task / units % p.heads;
     const int64_t first = (b * p.heads + head) * p.rows + row, count = std::min(kUnit, p.rows - row);
     const int64_t key_head = b * p.key_heads + head / p.share();
     attend(p.intervals(b, head, row, count), count, p.dim, static_cast<float>(scale),

@@ -15,9 +15,9 @@ void forward_blocks(const Problem& p, const at::Tensor& q, const at::Tensor& k, 
                     const at::Tensor& out, const at::Tensor& lse) {
   const T *queries = q.const_data_ptr<T>(), *keys = k.const_data_ptr<T>(), *values = v.const_data_ptr<T>();
   T *outputs = out.data_ptr<T>(), *sums = lse.data_ptr<T>();
-  const int64_t heads = p.batch * p.heads;
-  share_out<ForwardSpace<T>>(heads * at::divup(p.rows, kBlockRows), p.dim, [&](int64_t task, auto& space) {
-    const int64_t row = task / heads * kBlockRows, b = task % heads / p.heads, head = task % p.heads;
+  const int64_t blocks = at::divup(p.rows, kBlockRows);  // of a head: they read the same cores, which stay in cache
+  share_out<ForwardSpace<T>>(p.batch * p.heads * blocks, p.dim, [&](int64_t task, auto& space) {
+    const int64_t row = task % blocks * kBlockRows, b = task / blocks / p.heads, head = task / blocks % p.heads;
     const int64_t first = (b * p.heads + head) * p.rows + row;
     const int64_t column = (b * p.key_heads + head / p.share()) * p.columns;
     const int64_t count = std::min(kBlockRows, p.rows - row);
