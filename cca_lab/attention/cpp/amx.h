@@ -7,9 +7,6 @@
 #include <ATen/cpu/Utils.h>
 #include <immintrin.h>
 
-#include <cstdlib>
-#include <memory>
-
 #include "gemm.h"
 
 namespace cca_lab {
@@ -23,18 +20,6 @@ constexpr int64_t kSide = 16;    // rows of a tile, and its columns of 32 bits
 
 inline int64_t down(int64_t x) { return x / kUnit * kUnit; }
 inline int64_t up(int64_t x, int64_t multiple = kUnit) { return (std::max<int64_t>(x, 0) + multiple - 1) / multiple * multiple; }
-
-// Zeroed memory at the beginning of a cache line, so that a row of a tile lies in one.
-template <class T>
-struct Aligned {
-  std::unique_ptr<T, decltype(&std::free)> memory;
-
-  explicit Aligned(int64_t count)
-      : memory(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64)), &std::free) {
-    std::fill_n(memory.get(), count, T(0));
-  }
-  operator T*() const { return memory.get(); }
-};
 
 // While it lives, its thread has eight tiles of 16 rows and 64 bytes.
 struct Tiles {

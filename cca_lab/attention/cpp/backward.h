@@ -24,11 +24,11 @@ struct BackwardColumns {
 // Memory of a block: scaled queries and gradients, transposed, and the tiles of p and ds; lse and delta by lane.
 template <class T>
 struct BackwardSpace {
-  std::vector<T> scaled, queries, grads, weights, slopes, lse, delta;
+  Aligned<T> scaled, queries, grads, weights, slopes, lse, delta;
 
   explicit BackwardSpace(int64_t dim)
       : scaled(kBlockRows * dim), queries(dim * kBlockRows), grads(dim * kBlockRows),
-        weights(kTileColumns * kBlockRows), slopes(kTileColumns * kBlockRows), lse(kBlockRows), delta(kBlockRows) {}
+        weights(kTileColumns * kTileRow), slopes(kTileColumns * kTileRow), lse(kBlockRows), delta(kBlockRows) {}
 };
 
 // (columns, 16 rows) of a group: logits become p = exp(logit - lse), and do . v becomes ds = p (do . v - delta).
@@ -50,18 +50,18 @@ template <class T>
 void differentiate(const std::vector<Interval>& intervals, int64_t count, int64_t dim, T scale,
                    const BackwardRows<T>& rows, const BackwardColumns<T>& columns, BackwardSpace<T>& space) {
   const Matrix<const T> keys{columns.k, dim}, values{columns.v, dim}, grad_out{rows.grad_out, dim};
-  const Matrix<const T> scaled{space.scaled.data(), dim};
-  const Matrix<const T> queries{space.queries.data(), kBlockRows}, grads{space.grads.data(), kBlockRows};
+  const Matrix<const T> scaled{space.scaled, dim};
+  const Matrix<const T> queries{space.queries, kBlockRows}, grads{space.grads, kBlockRows};
   const Matrix<T> grad_q{rows.grad_q, dim}, grad_k{columns.grad_k, dim}, grad_v{columns.grad_v, dim};
-  std::transform(rows.q, rows.q + count * dim, space.scaled.begin(), [=](T x) { return x * scale; });
-  transpose(space.scaled.data(), count, dim, space.queries.data());
-  transpose(rows.grad_out, count, dim, space.grads.data());
-  std::copy(rows.lse, rows.lse + count, space.lse.begin());
-  std::copy(rows.delta, rows.delta + count, space.delta.begin());
+  std::transform(rows.q, rows.q + count * dim, +space.scaled, [=](T x) { return x * scale; });
+  transpose<T>(space.scaled, count, dim, space.queries);
+  transpose<T>(rows.grad_out, count, dim, space.grads);
+  std::copy(rows.lse, rows.lse + count, +space.lse);
+  std::copy(rows.delta, rows.delta + count, +space.delta);
 
   for (const Interval& interval : intervals) {
     each_tile(interval, [&](Span all) {
-      const Tile<T> weights{space.weights.data(), all.begin}, slopes{space.slopes.data(), all.begin};
+      const Tile<T> weights{space.weights, all.begin}, slopes{space.slopes, all.begin};
       const auto runs = runs_of(interval, all);
       for (const Run& run : runs) {  // S^T = K Q^T, dP^T = V dO^T
         const int64_t column = run.columns.begin, row = run.rows().begin;

@@ -8,6 +8,10 @@
 
 namespace cca_lab {
 
+// Numbers from a column of a tile to the next: with 64, a power of two, 16 rows of all columns would meet in few sets of
+// the cache and push each other out.
+constexpr int64_t kTileRow = kBlockRows + 16;
+
 // Scores are kept transposed, (columns, rows): keys and values are then read as they lie in memory, and the softmax
 // of 16 rows goes down 16 lanes, without sums across a register.
 template <class T>
@@ -16,7 +20,7 @@ struct Tile {
   int64_t first;  // the first column
 
   Matrix<T> at(int64_t column, int64_t row) const {
-    return {data + (column - first) * kBlockRows + row, kBlockRows};
+    return {data + (column - first) * kTileRow + row, kTileRow};
   }
 };
 
@@ -34,9 +38,9 @@ void transpose(const T* x, int64_t rows, int64_t dim, T* transposed) {
 template <class T>
 void hide(const Tile<T>& tile, const Interval& interval, Span rows, Span columns) {
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    T* scores = tile.at(columns.begin, i).data - columns.begin * kBlockRows;
+    T* scores = tile.at(columns.begin, i).data - columns.begin * kTileRow;
     const auto write = [=](int64_t from, int64_t to) {
-      for (int64_t j = from; j < to; ++j) scores[j * kBlockRows] = -std::numeric_limits<T>::infinity();
+      for (int64_t j = from; j < to; ++j) scores[j * kTileRow] = -std::numeric_limits<T>::infinity();
     };
     write(columns.begin, std::min(interval.start[i], columns.end));
     write(std::max(interval.end[i], columns.begin), columns.end);

@@ -13,12 +13,24 @@ namespace cca_lab {
 // both sums.
 template <class T>
 struct ForwardSpace {
-  std::vector<T> scaled, queries, scores, sums, tops, totals, factors;
+  Aligned<T> scaled, queries, scores, sums, tops, totals, factors;
 
   explicit ForwardSpace(int64_t dim)
-      : scaled(kBlockRows * dim), queries(dim * kBlockRows), scores(kTileColumns * kBlockRows), sums(kBlockRows * dim),
+      : scaled(kBlockRows * dim), queries(dim * kBlockRows), scores(kTileColumns * kTileRow), sums(kBlockRows * dim),
         tops(kBlockRows), totals(kBlockRows), factors(kBlockRows) {}
 };
+
+// The highest logit of each lane, and no less than `least`. Four maxima at a time: one would wait for the last.
+template <class T>
+Vec<T> highest(Matrix<const T> logits, int64_t columns, Vec<T> least) {
+  Vec<T> top[4] = {least, least, least, least};
+  int64_t j = 0;
+  for (; j + 4 <= columns; j += 4)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) top[i] = at::vec::maximum(top[i], Vec<T>::loadu(logits.data + (j + i) * logits.row));
+  for (; j < columns; ++j) top[0] = at::vec::maximum(top[0], Vec<T>::loadu(logits.data + j * logits.row));
+  return at::vec::maximum(at::vec::maximum(top[0], top[1]), at::vec::maximum(top[2], top[3]));
+}
 
 // Turn the logits (columns, 16 rows) of a group into exp(logit - top) in place.
 template <class T>
@@ -27,8 +39,7 @@ void exponentiate(Matrix<T> logits, int64_t columns, T* tops, T* totals, T* fact
   for (int64_t lane = 0; lane < kGroup; lane += kWidth<T>) {
     T* column = logits.data + lane;
     const Vec<T> before = Vec<T>::loadu(tops + lane);
-    Vec<T> top = before;
-    for (int64_t j = 0; j < columns; ++j) top = at::vec::maximum(top, Vec<T>::loadu(column + j * logits.row));
+    Vec<T> top = highest<T>(logits.at(0, lane), columns, before);
     top.store(tops + lane);
     top = Vec<T>::blendv(top, Vec<T>(0), top == nothing);  // a row that saw nothing yet: -inf - -inf would be NaN
     Vec<T> total(0);
@@ -47,17 +58,17 @@ void exponentiate(Matrix<T> logits, int64_t columns, T* tops, T* totals, T* fact
 template <class T>
 void attend(const std::vector<Interval>& intervals, int64_t count, int64_t dim, T scale, const T* q, const T* k,
             const T* v, T* out, T* lse, ForwardSpace<T>& space) {
-  const Matrix<const T> keys{k, dim}, values{v, dim}, queries{space.queries.data(), kBlockRows};
-  const Matrix<T> sums{space.sums.data(), dim};
-  std::transform(q, q + count * dim, space.scaled.begin(), [=](T x) { return x * scale; });
-  transpose(space.scaled.data(), count, dim, space.queries.data());
-  std::fill(space.sums.begin(), space.sums.end(), T(0));
-  std::fill(space.tops.begin(), space.tops.end(), -std::numeric_limits<T>::infinity());
-  std::fill(space.totals.begin(), space.totals.end(), T(0));
+  const Matrix<const T> keys{k, dim}, values{v, dim}, queries{space.queries, kBlockRows};
+  const Matrix<T> sums{space.sums, dim};
+  std::transform(q, q + count * dim, +space.scaled, [=](T x) { return x * scale; });
+  transpose<T>(space.scaled, count, dim, space.queries);
+  std::fill_n(+space.sums, kBlockRows * dim, T(0));
+  std::fill_n(+space.tops, kBlockRows, -std::numeric_limits<T>::infinity());
+  std::fill_n(+space.totals, kBlockRows, T(0));
 
   for (const Interval& interval : intervals) {
     each_tile(interval, [&](Span columns) {
-      const Tile<T> tile{space.scores.data(), columns.begin};
+      const Tile<T> tile{space.scores, columns.begin};
       const auto runs = runs_of(interval, columns);
       for (const Run& run : runs) {  // S^T = K Q^T
         multiply<T>(run.columns.size(), run.rows().size(), dim, keys.at(run.columns.begin, 0),

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <new>
 
 namespace cca_lab {
 
@@ -20,6 +22,21 @@ constexpr int64_t kWidth = Vec<T>::size();  // numbers in a register
 constexpr bool kFewRegisters = sizeof(Vec<float>) == 32;
 constexpr int kMostVectors = kFewRegisters ? 2 : 4;
 constexpr int tile_rows(int vectors) { return std::min(12, (kFewRegisters ? 12 : 24) / vectors); }
+
+// Zeroed memory at the beginning of a cache line: a register of 64 bytes is then read from one line.
+template <class T>
+struct Aligned {
+  static constexpr std::align_val_t kLine{64};
+  struct Delete {
+    void operator()(T* memory) const { ::operator delete(memory, kLine); }
+  };
+  std::unique_ptr<T, Delete> memory;
+
+  explicit Aligned(int64_t count) : memory(static_cast<T*>(::operator new(count * sizeof(T), kLine))) {
+    std::fill_n(memory.get(), count, T(0));
+  }
+  operator T*() const { return memory.get(); }
+};
 
 // Element (i, j) is data[i * row + j * column].
 template <class T>
@@ -61,13 +78,21 @@ void multiply_tile(int64_t depth, Matrix<const T> a, Matrix<const T> b, Matrix<T
   }
 }
 
-// The same for any number of rows: as many high tiles as fit, then lower ones.
+// The same for a number of rows, at most ROWS, that is known only when it runs.
 template <class T, int VECTORS, int ROWS = tile_rows(VECTORS)>
+void multiply_high(int64_t rows, int64_t depth, Matrix<const T> a, Matrix<const T> b, Matrix<T> c, bool add) {
+  if (rows == ROWS) multiply_tile<T, ROWS, VECTORS>(depth, a, b, c, add);
+  else if constexpr (ROWS > 1) multiply_high<T, VECTORS, ROWS - 1>(rows, depth, a, b, c, add);
+}
+
+// The same for any number of rows, in tiles of nearly the same height: the few sums of a low one wait for each other.
+template <class T, int VECTORS>
 void multiply_rows(int64_t rows, int64_t depth, Matrix<const T> a, Matrix<const T> b, Matrix<T> c, bool add) {
-  for (; rows >= ROWS; rows -= ROWS, a = a.at(ROWS, 0), c = c.at(ROWS, 0))
-    multiply_tile<T, ROWS, VECTORS>(depth, a, b, c, add);
-  if constexpr (ROWS > 1) {
-    if (rows > 0) multiply_rows<T, VECTORS, ROWS / 2>(rows, depth, a, b, c, add);
+  constexpr int64_t most = tile_rows(VECTORS);
+  for (int64_t tiles = (rows + most - 1) / most; tiles > 0; --tiles) {
+    const int64_t high = (rows + tiles - 1) / tiles;
+    multiply_high<T, VECTORS>(high, depth, a, b, c, add);
+    rows -= high, a = a.at(high, 0), c = c.at(high, 0);
   }
 }
 

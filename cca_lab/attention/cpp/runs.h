@@ -9,7 +9,7 @@ namespace cca_lab {
 
 constexpr int64_t kGroup = 16;         // query rows side by side in registers: they share the columns that are computed
 constexpr int64_t kBlockRows = 64;     // query rows of a task
-constexpr int64_t kTileColumns = 256;  // columns of a tile: its 256 x 64 scores stay in the second-level cache
+constexpr int64_t kTileColumns = 128;  // columns of a tile: its 128 x 64 scores stay in the first-level cache
 
 struct Span {
   int64_t begin, end;
