@@ -16,6 +16,7 @@ using Twin = uint32_t;  // two bfloat16 that follow each other in the direction 
 
 constexpr int64_t kUnit = 32;    // query rows of a task: two tiles
 constexpr int64_t kChunk = 256;  // columns whose scores are kept
+constexpr int64_t kRow = kChunk + 32;  // numbers from one of their rows to the next: no power of two, see kTileRow
 constexpr int64_t kSide = 16;    // rows of a tile, and its columns of 32 bits
 
 inline int64_t down(int64_t x) { return x / kUnit * kUnit; }
@@ -147,6 +148,7 @@ inline __m512 power_of_two(__m512 x) {
 
 // Columns from..to of 16, as bits of a mask.
 inline __mmask16 lanes(int64_t from, int64_t to) {
+  if (from <= 0 && to >= kSide) return 0xffff;  // as nearly everywhere
   const auto below = [](int64_t n) { return (1u << std::clamp<int64_t>(n, 0, kSide)) - 1; };
   return static_cast<__mmask16>(below(to) & ~below(from));
 }

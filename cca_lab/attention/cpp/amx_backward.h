@@ -21,8 +21,8 @@ struct AmxBackwardSpace {
 
   explicit AmxBackwardSpace(int64_t dim)
       : queries(kUnit * dim), grads(kUnit * dim), turned_queries(kUnit * dim), turned_grads(kUnit * dim),
-        slopes(kUnit * kChunk), scores(kUnit * kChunk), products(kUnit * kChunk), grad_q(kUnit * dim),
-        weight_twins(kSide * kChunk), slope_twins(kSide * kChunk), space(kUnit * dim / 2) {}
+        slopes(kUnit * kRow), scores(kUnit * kRow), products(kUnit * kRow), grad_q(kUnit * dim),
+        weight_twins(kSide * kRow), slope_twins(kSide * kRow), space(kUnit * dim / 2) {}
 };
 
 struct RowFacts {
@@ -39,13 +39,13 @@ inline void weigh(const float* scores, const float* products, int64_t width, flo
       const __mmask16 seen = lanes(rows[r].begin - j, rows[r].end - j);
       weight[r] = slope[r] = _mm256_setzero_si256();
       if (seen) {
-        const __m512 logit = _mm512_fmsub_ps(_mm512_load_ps(scores + r * kChunk + j), _mm512_set1_ps(kLog2E * scale),
+        const __m512 logit = _mm512_fmsub_ps(_mm512_load_ps(scores + r * kRow + j), _mm512_set1_ps(kLog2E * scale),
                                              _mm512_set1_ps(kLog2E * rows[r].lse));
         const Vec<float> p = _mm512_maskz_mov_ps(seen, power_of_two(logit));
-        const Vec<float> ds = p * (Vec<float>::loadu(products + r * kChunk + j) - Vec<float>(rows[r].delta));
+        const Vec<float> ds = p * (Vec<float>::loadu(products + r * kRow + j) - Vec<float>(rows[r].delta));
         weight[r] = rounded(p), slope[r] = rounded(_mm512_maskz_mov_ps(seen, ds));
       }
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(slopes + r * kChunk + j), slope[r]);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(slopes + r * kRow + j), slope[r]);
     }
     _mm512_storeu_si512(weight_twins + j, twins(weight[0], weight[1]));
     _mm512_storeu_si512(slope_twins + j, twins(slope[0], slope[1]));
@@ -73,17 +73,17 @@ inline void differentiate(const std::vector<Interval>& intervals, int64_t count,
                                    : RowFacts{std::max<int64_t>(0, interval.start[r] - column),
                                               std::min(width, interval.end[r] - column), lse[r], delta[r]};
         }
-        weigh(space.scores + i * kChunk, space.products + i * kChunk, width, scale, rows, space.slopes + i * kChunk,
-              space.weight_twins + i / 2 * kChunk, space.slope_twins + i / 2 * kChunk);
+        weigh(space.scores + i * kRow, space.products + i * kRow, width, scale, rows, space.slopes + i * kRow,
+              space.weight_twins + i / 2 * kRow, space.slope_twins + i / 2 * kRow);
       }
       for (int64_t d = 0; d < dim; d += kUnit) {
-        multiply(Left{space.slopes, kChunk}, Right{columns.keys_by_row + column / 2 * dim + d, dim, kSide},
+        multiply(Left{space.slopes, kRow}, Right{columns.keys_by_row + column / 2 * dim + d, dim, kSide},
                  Result{space.grad_q + d, dim, kSide}, width, true);
         for (int64_t j = 0; j < width; j += kUnit) {
           const int64_t place = ((column + j) / kSide * dim + d) * kSide, next = dim * kSide;
-          multiply(Left{space.turned_queries + d * kUnit, kUnit}, Right{space.slope_twins + j, kChunk, kSide},
+          multiply(Left{space.turned_queries + d * kUnit, kUnit}, Right{space.slope_twins + j, kRow, kSide},
                    Result{columns.grad_k + place, kSide, next}, kUnit, true);
-          multiply(Left{space.turned_grads + d * kUnit, kUnit}, Right{space.weight_twins + j, kChunk, kSide},
+          multiply(Left{space.turned_grads + d * kUnit, kUnit}, Right{space.weight_twins + j, kRow, kSide},
                    Result{columns.grad_v + place, kSide, next}, kUnit, true);
         }
       }

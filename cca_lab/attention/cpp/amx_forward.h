@@ -15,7 +15,7 @@ struct AmxForwardSpace {
   float tops[kUnit], totals[kUnit];
 
   explicit AmxForwardSpace(int64_t dim)
-      : queries(kUnit * dim), weights(kUnit * kChunk), scores(kUnit * kChunk), sums(kUnit * dim) {}
+      : queries(kUnit * dim), weights(kUnit * kRow), scores(kUnit * kRow), sums(kUnit * dim) {}
 };
 
 // Copy `count` rows into a unit, and zeros into the rows that lack.
@@ -38,7 +38,7 @@ inline void score(const Half* rows, int64_t dim, const Twin* packed, int64_t col
   const int64_t block = dim / 2 * kSide;
   for (int64_t j = 0; j < width; j += kUnit) {
     multiply(Left{rows, dim}, Right{packed + (column + j) / kSide * block, kSide, block},
-             Result{scores + j, kChunk, kSide}, dim, false);
+             Result{scores + j, kRow, kSide}, dim, false);
   }
 }
 
@@ -55,13 +55,15 @@ inline float exponentiate(const float* scores, int64_t width, int64_t begin, int
   }
   const auto seen = [=](int64_t j) { return lanes(begin - j, end - j); };
   const __m512 scale = _mm512_set1_ps(factor), nothing = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  __m512 highest = nothing;
-  for (int64_t j = first; j < last; j += kSide) {
-    const __m512 logits = _mm512_mul_ps(_mm512_load_ps(scores + j), scale);
-    highest = _mm512_mask_max_ps(highest, seen(j), highest, logits);
-  }
+  __m512 even = nothing, odd = nothing;  // in turns: one would wait for the last
+  const auto raise = [=](__m512& highest, int64_t j) {
+    highest = _mm512_mask_max_ps(highest, seen(j), highest, _mm512_mul_ps(_mm512_load_ps(scores + j), scale));
+  };
+  int64_t next = first;
+  for (; next + kSide < last; next += 2 * kSide) raise(even, next), raise(odd, next + kSide);
+  if (next < last) raise(even, next);
   const float before = top;
-  top = std::max(top, _mm512_reduce_max_ps(highest));
+  top = std::max(top, _mm512_reduce_max_ps(_mm512_max_ps(even, odd)));
   const __m512 shift = _mm512_set1_ps(top);
   __m512 sum = _mm512_setzero_ps();
   for (int64_t j = first; j < last; j += kSide) {
@@ -82,21 +84,21 @@ inline void attend(const std::vector<Interval>& intervals, int64_t count, int64_
   std::fill_n(static_cast<float*>(space.sums), kUnit * dim, 0.0f);
   std::fill_n(space.tops, kUnit, -std::numeric_limits<float>::infinity());
   std::fill_n(space.totals, kUnit, 0.0f);
-  std::fill(space.weights + count * kChunk, space.weights + kUnit * kChunk, Half(0));
+  std::fill(space.weights + count * kRow, space.weights + kUnit * kRow, Half(0));
 
   for (const Interval& interval : intervals) {
     each_chunk(interval, [&](int64_t column, int64_t width) {
       score(space.queries, dim, keys, column, width, space.scores);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t begin = std::max<int64_t>(0, interval.start[i] - column);
-        const float shrink = exponentiate(space.scores + i * kChunk, width, begin,
+        const float shrink = exponentiate(space.scores + i * kRow, width, begin,
                                           std::min(width, interval.end[i] - column), scale * kLog2E, space.tops[i],
-                                          space.totals[i], space.weights + i * kChunk);
+                                          space.totals[i], space.weights + i * kRow);
         float* sums = space.sums + i * dim;
         if (shrink != 1) std::transform(sums, sums + dim, sums, [=](float x) { return x * shrink; });
       }
       for (int64_t d = 0; d < dim; d += kUnit) {
-        multiply(Left{space.weights, kChunk}, Right{values + column / 2 * dim + d, dim, kSide},
+        multiply(Left{space.weights, kRow}, Right{values + column / 2 * dim + d, dim, kSide},
                  Result{space.sums + d, dim, kSide}, width, true);
       }
     });
