@@ -54,9 +54,9 @@ def check_edges(answer: Answer, draw: Draw) -> None:
 
 # 02.4: choose a token on some rows, test it on later ones
 
-def _choose(weights: Tensor, tokens: range, rows: range, *, shares: bool = True) -> int:
+def _choose(weights: Tensor, tokens: range, rows: range) -> int:
     """Return the token that the rows read most, in units of an even share."""
-    total = {t: sum(float(weights[i, t]) * (i + 1 if shares else 1) for i in rows) for t in tokens}
+    total = {t: sum(float(weights[i, t]) * (i + 1) for i in rows) for t in tokens}
     return max(total, key=lambda t: total[t])
 
 
@@ -109,6 +109,55 @@ def check_choice(answer: Answer, draw: Draw) -> None:
             } if share else None)
 
 
+# Text of 24 tokens, first 8, split 16, by (rows, token): the even shares that those rows give to the token; and the
+# right choice; and what each mistake chooses instead.
+PLACES: tuple[tuple[dict[tuple[range, int], float], int, dict[int, str]], ...] = (
+    ({(range(8, 16), 2): 1.2, (range(8, 12), 4): 3.0}, 4, {
+        2: "in how many rows it is over the even share does not choose: the mean of the shares does"}),
+    ({(range(8, 16), 2): 2.0, (range(12, 13), 6): 6.0}, 2, {
+        6: "the largest share of a single row does not choose: the mean of the shares does"}),
+    ({(range(8, 16), 1): 2.0, (range(8, 16), 4): 1.0}, 1, {4: "token 1 is a candidate too"}),
+    ({(range(8, 16), 7): 2.0, (range(8, 16), 8): 3.0, (range(8, 16), 4): 1.0}, 7, {
+        8: "token `first` is no candidate, only those before it", 4: "token `first` - 1 is a candidate too"}),
+    ({(range(8, 9), 2): 4.0, (range(15, 16), 3): 3.0}, 2, {3: "row `first` has a say too"}),
+    ({(range(8, 9), 2): 3.0, (range(15, 16), 3): 6.0, (range(16, 17), 4): 7.0, (range(7, 8), 5): 7.0}, 3, {
+        2: "row `split` - 1 has a say too", 4: "row `split` has no say: it is the first of the test",
+        5: "rows before `first` have no say"}),
+    ({(range(8, 9), 3): 2.7, (range(15, 16), 5): 4.0}, 5, {
+        3: "the weights are compared as they are; an even share of row i is 1 / (i + 1), so multiply by i + 1 first"}),
+)
+
+
+def _with_shares(shares: dict[tuple[range, int], float]) -> Tensor:
+    """Return weights, (24, 24), that are such shares; what is left of a row goes to token 0."""
+    weights = torch.zeros(24, 24, dtype=torch.float64)
+    for (rows, token), share in shares.items():
+        for i in rows:
+            weights[i, token] = share / (i + 1)
+    weights[:, 0] = 1 - weights.sum(1)
+    return weights
+
+
+def _spoken(rows: range) -> str:
+    return f"row {rows.start}" if len(rows) == 1 else f"rows {rows.start} to {rows.stop - 1}"
+
+
+def check_places(answer: Answer, draw: Draw) -> None:
+    """Texts in which one row or one token decides, and shares close to the even one."""
+    del draw
+    for shares, token, causes in PLACES:
+        given = ", ".join(f"{share} to token {t} from {_spoken(rows)}" for (rows, t), share in shares.items())
+        with case(f"24 tokens, first 8, split 16; even shares: {given}"):
+            need_equal(need_number(_two(answer(_with_shares(shares), 8, 16))[0], "the chosen token"), token,
+                       "the chosen token", causes={cause: other for other, cause in causes.items()})
+    close = {(range(8, 16), 3): 2.0, (range(16, 20), 3): 1.03, (range(20, 24), 3): 0.97}
+    with case("24 tokens, first 8, split 16; the rows of the test give 1.03 or 0.97 even shares, four rows each"):
+        got = _two(answer(_with_shares(close), 8, 16))[1]
+        need_equal(need_number(got, "the share"), 0.5, "the share", tolerance=1e-6, causes={
+            "row i reads i + 1 tokens, so its even share is 1 / (i + 1), not 1 / i": 0.0,
+            "row i reads i + 1 tokens, so its even share is 1 / (i + 1), not 1 / (i + 2)": 1.0})
+
+
 def _need_token(got: Any, wanted: int, causes: dict[str, int]) -> None:
     need_equal(need_number(got, "the chosen token"), wanted, "the chosen token",
                causes={cause: other for cause, other in causes.items() if other != wanted})
@@ -157,7 +206,8 @@ TURNS: tuple[Task, ...] = (
         Property("equal to sums of the largest weights", 1, check_count),
         Property("a sum that meets the mass is enough", 1, check_edges))),
     Task("02.4", "choose_then_test", "Choose on early rows, test on late ones", 8, 3, 4, (
-        Property("the token and the share of each text", 1, check_choice),)),
+        Property("the token and the share of each text", 1, check_choice),
+        Property("what decides, and what does not", 1, check_places))),
     Task("02.8", "weight_beyond", "The weight beyond a window", 5, 2, 5, (
         Property("equal to adding what is older", 1, check_beyond),)),
 )

@@ -143,7 +143,7 @@ def _by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *, s
 def check_kernel(answer: Answer, draw: Draw) -> None:
     """All groups of a text whose length no group size divides."""
     for group, length in [(3, 23), (5, 39), (4, 21)]:
-        q, k, v = (draw.normal(length, 4, dtype=torch.float32) for _ in "qkv")
+        q, k, v = (draw.normal(length, 16, dtype=torch.float32) for _ in "qkv")  # wider than a tile is high
         made = partial(_by_programs, q, k, v, group)
         size = 1 << (group - 1).bit_length()
         wanted = made(1.5)
@@ -165,7 +165,7 @@ def check_kernel(answer: Answer, draw: Draw) -> None:
 def check_padding(answer: Answer, draw: Draw) -> None:
     """What stands behind a group must not be read: NaN there changes nothing in its core."""
     for group in (3, 5):
-        q, k, v = (draw.normal(3 * group + 8, 4, dtype=torch.float32) for _ in "qkv")
+        q, k, v = (draw.normal(3 * group + 8, 16, dtype=torch.float32) for _ in "qkv")
         wanted = _by_programs(q, k, v, group, 1.0)
         for x in (q, k, v):
             x[group:] = math.nan

@@ -13,15 +13,19 @@ def count(row, mass, *, order=lambda row: sorted(row, reverse=True), strict=Fals
     return len(row) - less
 
 
-def choice(*, tokens=slice(1, None), rows="early", test="late", scaled=True, count=False, added=True, mean=False):
+def choice(*, tokens=slice(1, None), rows="early", test="late", scaled=True, count=False, added=True, mean=False,
+           shift=(0, 0), end=0, by=torch.mean, plain=False, even_of=1):
     """Choose a token and test it, with a mistake."""
     def choose_then_test(weights, first, split):
-        part = {"early": slice(first, split), "late": slice(split, None), "both": slice(first, None)}
+        part = {"early": slice(first + shift[0], split + shift[1]), "late": slice(split, None),
+                "both": slice(first, None)}
         even = weights * (torch.arange(len(weights)) + 1)[:, None]
-        end = first if tokens.stop is None else split
-        token = even[part[rows], tokens.start:end].mean(0).argmax().item() + (tokens.start if added else 0)
+        stop = first + end if tokens.stop is None else split
+        chosen = (weights if plain else even)[part[rows], tokens.start:stop]
+        token = by(chosen, 0).argmax().item() + (tokens.start if added else 0)
         if mean:
             return token, weights[part[test], token].mean()
+        even = weights * (torch.arange(len(weights)) + even_of)[:, None]
         over = (even if scaled is True else weights * scaled(len(weights)))[part[test], token] > 1
         return token, over.sum() if count else over.float().mean()
 
@@ -64,6 +68,15 @@ WRONG = {
         "a number of rows": (choice(count=True), "not their share"),
         "a mean": (choice(mean=True), "count the rows instead"),
         "the token alone": (lambda weights, first, split: 3, "wanted two"),
+        "the most rows": (choice(by=lambda x, dim: (x > 1).double().mean(dim)), "the mean of the shares does"),
+        "the largest share": (choice(by=torch.amax), "a single row does not choose"),
+        "from token 2": (choice(tokens=slice(2, None)), "token 1 is a candidate too"),
+        "up to `first`": (choice(end=1), "only those before it"),
+        "without row `first`": (choice(shift=(1, 0)), "row `first` has a say too"),
+        "without the last row": (choice(shift=(0, -1)), "row `split` - 1 has a say too"),
+        "with a row before": (choice(shift=(-1, 0)), "rows before `first` have no say"),
+        "weights as they are": (choice(plain=True), "are compared as they are"),
+        "the even share of the row before": (choice(even_of=0), "not 1 / i"),
     },
     "02.8": {
         "a short window": (beyond(change=1), "one token too short"),
