@@ -103,19 +103,24 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
 
 
 @styled
-def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = None) -> Figure:
-    """Draw values of every head, with a row for each layer and a column for each head; panels have own scales.
+def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = None, shared: bool = False) -> Figure:
+    """Draw values of every head, with a row for each layer and a column for each head.
 
     Args:
         values: (layers, H) by title.
         numbers: the number format of a panel, by title; ".2f" by default.
+        shared: give all panels one colour scale, as the same quantity needs; otherwise each has its own, from 0 to
+            its largest value.
     """
     arrays = {title: as_array(array).astype(float) for title, array in values.items()}
+    largest = {title: max(array.max(), 1e-9) for title, array in arrays.items()}
+    if shared:
+        largest = dict.fromkeys(arrays, max(largest.values()))
     layers, heads = next(iter(arrays.values())).shape
     figure, panels = plt.subplots(1, len(arrays), squeeze=False,
                                   figsize=((0.62 * heads + 0.6) * len(arrays) + 0.2, 0.5 * layers + 0.9))
     for place, (axes, (title, array)) in enumerate(zip(panels[0], arrays.items(), strict=True)):
-        seaborn.heatmap(array, ax=axes, cmap=WEIGHTS, vmin=0, vmax=max(array.max(), 1e-9), cbar=False,
+        seaborn.heatmap(array, ax=axes, cmap=WEIGHTS, vmin=0, vmax=largest[title], cbar=False,
                         annot=True, fmt=(numbers or {}).get(title, ".2f"), annot_kws={"size": 9},
                         linewidths=1, linecolor="white")
         axes.set_title(title)

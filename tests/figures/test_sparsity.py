@@ -46,6 +46,14 @@ def test_by_head_writes_every_number():
     assert written == [["1", "2", "3", "4"], ["0.10", "0.20", "0.30", "0.40"]]
 
 
+@pytest.mark.parametrize("shared, largest", [(False, [5.0, 0.5]), (True, [5.0, 5.0])])
+def test_by_head_shares_a_scale_if_asked(shared, largest):
+    values = np.arange(6.0).reshape(2, 3)
+    figure = sparsity.by_head({"a": values, "b": values / 10}, shared=shared)
+    assert [axes.collections[0].get_clim() for axes in figure.axes] == [(0, most) for most in largest]
+
+
+
 def test_by_position_averages_blocks_and_keeps_the_short_last_one():
     (axes,) = sparsity.by_position({"a": torch.arange(5.0)}, ylabel="y", even=torch.ones(5), smoothing=2).axes
     even, line = axes.lines
