@@ -107,6 +107,8 @@ def _outputs(notebook: NotebookNode) -> list[str]:
             breaks.append(f"an error output: {output.ename}")
         if output.get("name") == "stderr":
             breaks.append(f"an output on stderr: {output.text[:60]!r}")
+        if "[fail]" in output.get("text", ""):
+            breaks.append(f"a check that failed: {output.text[output.text.index('[fail]'):][:60]!r}")
         data = output.get("data", {"text/plain": output.get("text", "")})
         for kind, value in data.items():
             if kind.startswith("image/"):

@@ -150,6 +150,8 @@ BROKEN_RULES = {
     "error output": lambda made: made.cells[2].update(
         outputs=[new_output("error", ename="E", evalue="", traceback=[])]),
     "stderr": lambda made: made.cells[2].update(outputs=[new_output("stream", name="stderr", text="w")]),
+    "check that failed": lambda made: made.cells[2].update(
+        outputs=[new_output("stream", name="stdout", text="[ok] a\n[fail] b\n")]),
     "picture": lambda made: made.cells[2].update(outputs=_shown(image_png="A" * MOST_IMAGE_BYTES * 2)),
     "scripts": lambda made: made.cells[2].update(outputs=_shown(application_javascript="1")),
     "path of one machine": lambda made: made.cells[2].update(outputs=_shown(text_plain="in /" + "home/me/x.py")),
