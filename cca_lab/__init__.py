@@ -1,4 +1,4 @@
-"""Long-context attention, from loops to models: `docs/names.md` says what the public names are for.
+"""Long-context attention, from loops to models: `docs/use/names.md` says what the public names are for.
 
     from cca_lab import CCA, load_pretrained, swap_attention
 

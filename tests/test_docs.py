@@ -1,4 +1,4 @@
-"""docs/adding_a_mechanism.md, followed to the letter in a copy of the package: its example passes the bench."""
+"""docs/use/adding_a_mechanism.md, followed to the letter in a copy of the package: its example passes the bench."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from cca_lab.attention.fused import installed
 from cca_lab.paths import repository
 
-PAGE = repository() / "docs" / "adding_a_mechanism.md"
+PAGE = repository() / "docs" / "use" / "adding_a_mechanism.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 BENCH, EXACT_WHEN = "tests/mechanisms/test_every_mechanism.py", "tests/mechanisms/test_exact_when.py"
 

@@ -9,7 +9,7 @@ import pytest
 import cca_lab
 from cca_lab import paths
 
-PAGE = (paths.repository() / "docs" / "names.md").read_text(encoding="utf-8")
+PAGE = (paths.repository() / "docs" / "use" / "names.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -33,7 +33,7 @@ def test_the_examples_run():
     assert len(EXAMPLES) == 2
     names: dict = {}
     for example in EXAMPLES:
-        exec(compile(example, "docs/names.md", "exec"), names)
+        exec(compile(example, "docs/use/names.md", "exec"), names)
     assert names["text"].shape == (1, 24)
 
 

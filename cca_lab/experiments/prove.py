@@ -42,15 +42,15 @@ def prove() -> list[str]:
             console.print(f"        {escape(row.finding.evidence)}", highlight=False)
     console.print(f"{len(found) - len(failed)} of {len(found)} as wanted, {sum(row.seconds for row in found):.0f} s")
     if not failed and in_clone():
-        path = repository() / "docs" / "proved.md"
+        path = repository() / "docs" / "claims" / "proved.md"
         with replacing(path) as temporary:
             temporary.write_text(page(found, cpu_name()), encoding="utf-8", newline="\n")
-        console.print("written: docs/proved.md", highlight=False)
+        console.print("written: docs/claims/proved.md", highlight=False)
     return failed
 
 
 def page(found: Sequence[Row], cpu: str) -> str:
-    """Return docs/proved.md.
+    """Return docs/claims/proved.md.
 
     Args:
         found: the statements, with their times.

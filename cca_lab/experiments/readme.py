@@ -219,7 +219,7 @@ def wire_plan() -> str:
 TABLES = {"models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
           "decode": decode, "model": model, "lengths": lengths,
           "needles": needles, "wire": wire, "wire-plan": wire_plan, "families": families}
-PAGES = ("README.md", "docs/context_parallel.md", "docs/speed_notes.md")  # pages with marked tables
+PAGES = ("README.md", "docs/use/context_parallel.md", "docs/results/speed_notes.md")  # pages with marked tables
 
 
 def updated(text: str) -> str:

@@ -9,7 +9,7 @@ from cca_lab.figures.training import recipes
 from cca_lab.paths import repository, results_folder
 from cca_lab.reporting.report import write_figure
 
-COMPARISON, RECIPES = "docs/comparison.png", "docs/recipes.png"
+COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
 
 
 def _read(name: str) -> dict:
@@ -20,4 +20,4 @@ def write() -> Path:
     """Draw every figure again; return the folder."""
     write_figure(repository() / COMPARISON, comparison(_read("compare-gpt2-mini.json")["rows"]))
     write_figure(repository() / RECIPES, recipes(*swept(_read("sweep-gpt2-mini.json")["trials"])))
-    return repository() / "docs"
+    return repository() / "docs" / "results"

@@ -1,4 +1,4 @@
-"""docs/reproduction.md: every artefact, its claim, what came out here, and why; written from the committed results."""
+"""docs/results/reproduction.md: every artefact, its claim, what came out here, and why; from the committed results."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,8 @@ from cca_lab.reproduce.ordering import VERDICTS
 from cca_lab.reproduce.out_of_reach import OUT_OF_REACH
 from cca_lab.reproduce.registry import TRAINED
 
-PAGE, FRONTIER = "docs/reproduction.md", "docs/frontier.png"
-RECALL, RECALL_FIGURE = "mqar-64-4.json", "docs/mqar.png"
+PAGE, FRONTIER = "docs/results/reproduction.md", "docs/results/frontier.png"
+RECALL, RECALL_FIGURE = "mqar-64-4.json", "docs/results/mqar.png"
 RECALL_TEXT = """
 ## A public benchmark: multi-query associative recall
 

@@ -1,6 +1,6 @@
 """The record: from the shipped base to 98 % of the questions with groups of 16, in the fewest CPU seconds.
 
-The rules are `RULES`, printed on the page of the records, docs/records.md.
+The rules are `RULES`, printed on the page of the records, docs/results/records.md.
 """
 
 import shlex
@@ -20,7 +20,7 @@ from cca_lab.reporting.report import print_table
 BASE, GROUP, WINDOW, SEEDS = "gpt2-mini", 16, 64, 3
 ANSWERS, PERPLEXITY = 0.98, 1.25
 WINDOWS, QUESTIONS = 64, 48
-FILE, PAGE = "records.json", "docs/records.md"
+FILE, PAGE = "records.json", "docs/results/records.md"
 COLUMNS = ("recipe", "CPU seconds", "questions answered", "worst seed", "perplexity over the base's", "counts",
            "machine")
 RULES = f"""# The record: {ANSWERS:.0%} of the questions with groups of {GROUP}

@@ -133,7 +133,7 @@ def _contents(root: Path, extras: Sequence[Extra], repository: str | None, branc
 
 
 def _claims(root: Path, plan: Iterable[Entry], bodies: dict[Entry, str]) -> set[str]:
-    """Put the ledger in the place of the table of docs/claims.md, and return the ids of the claims."""
+    """Put the ledger in the place of the table of docs/claims/ledger.md, and return the ids of the claims."""
     page = next((entry for entry in plan if entry.address == LEDGER), None)
     if page is None:
         return set()

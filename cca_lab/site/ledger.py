@@ -38,7 +38,7 @@ def body(found: Sequence[dict[str, Any]], page: str, used: Mapping[str, Sequence
 
     Args:
         found: the records.
-        page: docs/claims.md, whose head is the page's head.
+        page: docs/claims/ledger.md, whose head is the page's head.
         used: for each claim the notebooks that name it.
     """
     head = markdown_html(page.partition("\n|")[0], Path())

@@ -181,7 +181,8 @@ def paths() -> dict[str, Path]:
     return {
         "records": results / "claims.json", "schema": results / "claims.schema.json",
         "reviews": results / "claimreview.jsonld", "found": results / "quotes.json",
-        "overview": docs / "claims.md", "errata": docs / "errata.md", "pages": docs / "claims",
+        "overview": docs / "claims" / "ledger.md", "errata": docs / "claims" / "errata.md",
+        "pages": docs / "claims",
         "article": docs / "article.md",
     }
 

@@ -40,7 +40,7 @@ example that shows it, and what holds instead. The ideas of the papers do not st
 *Substance* is an error that changes a conclusion; a *slip* is an index, a digit or a table that any reader would
 repair; *typography* may be a symbol lost in print. An entry that repeats the error of another says so.
 
-Each entry is a row of the [ledger of claims](claims.md), which also lists what does hold. Each is a program:
+Each entry is a row of the [ledger of claims](ledger.md), which also lists what does hold. Each is a program:
 `cca-lab verify ID --explain` runs the entry with that id again. What is printed stands in quotation marks; how we read
 it stands below, in our words, and the verdict is on the most charitable reading that we found. Where a quotation is a
 formula, it comes from text extracted from a PDF, in which a symbol may have been lost: such entries are marked with †,
@@ -51,9 +51,9 @@ This page is written by `cca-lab verify`; do not edit.
 
 
 def claims_page(records: list[dict[str, Any]]) -> str:
-    """Return docs/claims.md: counts of verdicts and of errors, and one row per claim."""
+    """Return docs/claims/ledger.md: counts of verdicts and of errors, and one row per claim."""
     header = ["id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds", "stands on"]
-    rows = [[f"[`{found['id']}`](claims/{found['id']}.md)", plain(f"{found['paper']}, {found['place']}"),
+    rows = [[f"[`{found['id']}`]({found['id']}.md)", plain(f"{found['paper']}, {found['place']}"),
              plain(found["reading"]), verdict(found), plain(found["evidence"]), plain(found["repair"]) or "-",
              strength(found)] for found in records]
     table = "".join(f"| {' | '.join(line)} |\n" for line in [header, ["---"] * len(header), *rows])
@@ -86,7 +86,7 @@ def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
 
 
 def errata_page(records: list[dict[str, Any]]) -> str:
-    """Return docs/errata.md: every claim that does not hold as printed, paper by paper, the weightiest first."""
+    """Return docs/claims/errata.md: every claim that does not hold as printed, paper by paper, the weightiest first."""
     parts = [ERRATA_HEAD]
     weights = [one.value for one in Weight]
     for paper in PAPERS:
@@ -100,7 +100,7 @@ def errata_page(records: list[dict[str, Any]]) -> str:
 def erratum(found: dict[str, Any]) -> str:
     """Return the entry of one claim: place, what is printed, what is wrong, the smallest example, the repair."""
     again = "" if found["root"] == found["id"] else f"- **Same error as** `{found['root']}`.\n"
-    head = f"### {plain(found['place'])} ([`{found['id']}`](claims/{found['id']}.md))\n"
+    head = f"### {plain(found['place'])} ([`{found['id']}`]({found['id']}.md))\n"
     return "\n".join([head, *quoted(found), *facts(found)]) + f"\n{again}"
 
 
@@ -158,13 +158,13 @@ def claim_page(found: Mapping[str, Any]) -> str:
     return "\n".join([
         f"# `{found['id']}`\n", f"{plain(TITLES[found['paper']])}, {plain(found['place'])}.{weight}\n",
         *quoted(found), *facts(found), note, "## To paste into Python\n", "```python", example, "```\n",
-        "## History\n", changes, "[All claims](../claims.md), [errata](../errata.md). Written by `cca-lab verify`.\n"])
+        "## History\n", changes, "[All claims](ledger.md), [errata](errata.md). Written by `cca-lab verify`.\n"])
 
 
 def retired_page(change: history.Change) -> str:
     """Return docs/claims/ID.md of an id that is no longer in the ledger."""
     return f"# `{change.id}`\n\nRetired on {change.date}; its verdict was “{change.before}”. {plain(change.why)}\n\n" \
-           "The id is not used again. [All claims](../claims.md). Written by `cca-lab verify`.\n"
+           "The id is not used again. [All claims](ledger.md). Written by `cca-lab verify`.\n"
 
 
 def verdict(found: Mapping[str, Any]) -> str:

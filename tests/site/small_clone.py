@@ -20,8 +20,9 @@ DOCUMENTS = {
     "README.md": "# The lab\n\n[first](notebooks/00_first.ipynb#a-part) [folder](notebooks) "
                  "[adapters](lab/adapters.py) [tests](tests) [away](https://example.org/x)\n\n"
                  "## One\n\ntext\n\n## One\n\nagain",
-    "docs/claims.md": "# The claims\n\nJudged.\n\n| id |\n| --- |\n| `T1.eq19` |\n",
-    "docs/errata.md": "# Errata\n\n### Eq. 19 (`T1.eq19`)\n\nSee the [ledger](claims.md#T1.eq19), `P2` is no claim.",
+    "docs/claims/ledger.md": "# The claims\n\nJudged.\n\n| id |\n| --- |\n| `T1.eq19` |\n",
+    "docs/claims/errata.md": "# Errata\n\n### Eq. 19 (`T1.eq19`)\n\nSee the [ledger](claims.md#T1.eq19), "
+                            "`P2` is no claim.",
     "docs/own_page.md": "# A page of its own",
     "lab/README.md": "# The classroom\n\n[a2](release/a2_two/a2_two.ipynb)",
     "lab/adapters.py": "answer = None\n",

@@ -13,7 +13,7 @@ PROVED = report.Row("it holds", "x < x + 1", ("cca_lab.a.b",), "", Finding(True,
 
 
 def test_the_page_lists_every_statement_as_it_is():
-    page = (paths.repository() / "docs" / "proved.md").read_text(encoding="utf-8")
+    page = (paths.repository() / "docs" / "claims" / "proved.md").read_text(encoding="utf-8")
     listed = [(theorem.name, theorem.says) for theorem in report.THEOREMS]
     listed += [(name, says) for name, says, *_ in report.printed()]
     assert [name for name, says in listed if f"| {plain(name)} | {plain(says)}" not in page] == []
@@ -21,7 +21,7 @@ def test_the_page_lists_every_statement_as_it_is():
 
 
 def run(monkeypatch, tmp_path, *rows: report.Row):
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "claims").mkdir(parents=True)
     monkeypatch.setattr(prove, "rows", lambda: iter(rows))
     monkeypatch.setattr(prove, "repository", lambda: tmp_path)
     return CliRunner().invoke(app, ["prove"])
@@ -30,11 +30,12 @@ def run(monkeypatch, tmp_path, *rows: report.Row):
 def test_the_command_writes_what_it_proved(monkeypatch, tmp_path):
     done = run(monkeypatch, tmp_path, PROVED)
     assert done.exit_code == 0 and "1 of 1 as wanted" in done.output
-    assert "| it holds | x \\< x + 1 | `a.b` | 1 | 0.50 | - |" in (tmp_path / "docs" / "proved.md").read_text()
+    page = (tmp_path / "docs" / "claims" / "proved.md").read_text()
+    assert "| it holds | x \\< x + 1 | `a.b` | 1 | 0.50 | - |" in page
 
 
 def test_the_command_writes_nothing_where_a_proof_fails(monkeypatch, tmp_path):
     wrong = report.Row("it fails", "x < x", (), "", Finding(False, "x = 0", {"obligations": 1}), 0.5)
     done = run(monkeypatch, tmp_path, PROVED, wrong)
     assert done.exit_code == 1 and "FAILS" in done.output and "x = 0" in done.output
-    assert not list((tmp_path / "docs").iterdir())
+    assert not list((tmp_path / "docs" / "claims").iterdir())
