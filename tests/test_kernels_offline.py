@@ -36,7 +36,7 @@ def test_the_committed_report_is_current(target, tmp_path):
 
 
 def test_an_unknown_target_is_named():
-    from cca_lab.experiments.kernels import report
+    from cca_lab.studies.kernels import report
 
     with pytest.raises(ValueError, match="target: got 'sm_30', wanted one of sm_80"):
         report(targets=["sm_30"])

@@ -23,10 +23,10 @@ LAYERS = (
     {"caches", "parallel", "walkthrough"},
     {"theory"},  # proves things of the caches' own functions
     {"models"},
-    {"bench"},
+    {"studies"},
     {"experiments", "page"},
     {"explore"},
-    {"course", "reproduce"},
+    {"course"},
     {"doctor", "site"},
     {"cli"},
     {"__init__", "__main__"},
@@ -148,7 +148,7 @@ MUTANTS = {
     "up, the package": ("mechanisms.cca", "from cca_lab import models", True),
     "up, later": ("mechanisms.cca", "def late():\n    from cca_lab.caches.cca import CCACache", True),
     "up, for annotations": ("attention.plan", "if TYPE_CHECKING:\n    import cca_lab.models.plugin", True),
-    "beside": ("theory.cost", "import cca_lab.bench.timing", False),
+    "beside": ("theory.cost", "import cca_lab.models.loading", False),
 }
 
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.experiments.readme import MARKED, PAGES, updated
 from cca_lab.paths import repository
+from cca_lab.studies.tables import MARKED, PAGES, updated
 
 README = (repository() / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)

@@ -93,9 +93,8 @@ def checksums(write: Annotated[bool, typer.Option("--write", help="Write them ag
 @app.command(hidden=True)
 def readme() -> None:
     """Write the tables, pages and figures of README and docs/ from data/ (for maintainers)."""
-    from cca_lab.experiments import readme as tables
-    from cca_lab.experiments import readme_figures
-    from cca_lab.reproduce import page, record
+    from cca_lab.studies import readme_figures, tables
+    from cca_lab.studies.reproduce import page, record
 
     with door():
         written = [*tables.write(), readme_figures.write(), page.write(), record.write()]

@@ -30,7 +30,7 @@ def bench_attention(
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
 ) -> None:
     """Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, memory."""
-    from cca_lab.bench.attention import LENGTHS, WINDOWS, run
+    from cca_lab.studies.benchmarks.attention import LENGTHS, WINDOWS, run
 
     with door():
         run(length or LENGTHS, window or WINDOWS, rounds, out, memory, native, figure, dtype)
@@ -46,7 +46,7 @@ def bench_decode(
     rounds: Rounds = 3,
 ) -> None:
     """Measure one token's attention with each cache against a full cache: time, bytes, entries."""
-    from cca_lab.bench.decode import LENGTHS, run
+    from cca_lab.studies.benchmarks.decode import LENGTHS, run
 
     with door():
         run(length or LENGTHS, cache, rounds, out)
@@ -65,7 +65,7 @@ def bench_model(
     rounds: Rounds = 3,
 ) -> None:
     """Measure a GPT-2 of random weights with each attention: first token, next tokens and a training step."""
-    from cca_lab.bench.model import ATTENTIONS, PROMPTS, run
+    from cca_lab.studies.benchmarks.model import ATTENTIONS, PROMPTS, run
 
     with door():
         run(layers=layers, width=width, heads=heads, prompts=prompt or PROMPTS, attentions=attention or ATTENTIONS,
@@ -84,7 +84,7 @@ def bench_wire(
     gpus: Annotated[int, typer.Option(help="GPUs of the plan.")] = 64,
 ) -> None:
     """Count what travels when one text is spread over processes, measured here and planned for many GPUs."""
-    from cca_lab.bench.wire import run
+    from cca_lab.studies.benchmarks.wire import run
 
     with door():
         run(processes or (2, 4), length, group, window, out, (tokens, gpus))
@@ -95,7 +95,7 @@ def bench_gpu(
     out: Annotated[Path, out_folder("Folder for gpu.json, a JSON file per section and the figures.")],
 ) -> None:
     """Check and time the kernels on one GPU, within ten minutes; TRITON_INTERPRET=1 tries it at tiny sizes without."""
-    from cca_lab.bench.gpu.run import run
+    from cca_lab.studies.benchmarks.gpu.run import run
 
     with door():
         run(out)
@@ -108,7 +108,7 @@ def kernels_report(
     out: ResultFile = None,
 ) -> None:
     """Compile every kernel for each target, without a GPU, and show the registers, memory and instructions it uses."""
-    from cca_lab.experiments.kernels import report
+    from cca_lab.studies.kernels import report
 
     with door():
         report(out, targets=target)

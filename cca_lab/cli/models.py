@@ -57,8 +57,8 @@ def pretrain(
     text_only: Annotated[bool, typer.Option("--text-only", help="Train on text only, without questions.")] = False,
 ) -> None:
     """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
-    from cca_lab.experiments.pretrain import PretrainOptions
-    from cca_lab.experiments.pretrain import pretrain as run
+    from cca_lab.studies.pretrain import PretrainOptions
+    from cca_lab.studies.pretrain import pretrain as run
 
     with door():
         run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
@@ -96,7 +96,7 @@ def finetune(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
 ) -> None:
     """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run before it stops."""
-    from cca_lab.experiments.finetune import finetune as run
+    from cca_lab.studies.finetune import finetune as run
 
     with door():
         config = FinetuneConfig(steps, strategy, learning_rate, optimizer, warmup, accumulation,
@@ -130,7 +130,7 @@ def evaluate(
     out: ResultFile = None,
 ) -> None:
     """Measure perplexity and exact match of a model under any attention, and the answers to prompts."""
-    from cca_lab.experiments.evaluate import evaluate as run
+    from cca_lab.studies.evaluate import evaluate as run
 
     with door():
         run(model, attention, given(attention, option, group=group, window=window), length=length, windows=windows,
@@ -162,7 +162,7 @@ def recover(
     text: Text = None,
 ) -> None:
     """Measure a model before the swap to CCA, after it, and after finetuning, at every offset of the text."""
-    from cca_lab.experiments.recover import recover as run
+    from cca_lab.studies.recover import recover as run
 
     with door():
         config = FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow)
@@ -181,7 +181,7 @@ def sweep(
     text: Text = None,
 ) -> None:
     """Try recipes for finetuning on CCA, and on full attention as the control."""
-    from cca_lab.experiments.sweep import sweep as run
+    from cca_lab.studies.sweep import sweep as run
 
     with door():
         run(model, out, group=group, window=window, seeds=seeds, text=text)
@@ -198,7 +198,7 @@ def compare(
     out: ResultFile = None,
 ) -> None:
     """Measure every mechanism on one model, without training, at an equal memory budget."""
-    from cca_lab.experiments.compare import compare as run
+    from cca_lab.studies.compare import compare as run
 
     with door():
         run(model, entries=entries, length=length, windows=windows, questions=questions, text=text, out=out)

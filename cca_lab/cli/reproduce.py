@@ -39,7 +39,7 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="List the tables and figures, and stop.")] = False,
 ) -> None:
     """Re-enact the papers' tables and figures at a small scale, and say what agrees."""
-    from cca_lab.reproduce import latency, run
+    from cca_lab.studies.reproduce import latency, run
 
     with door():
         if listed:
@@ -64,7 +64,7 @@ def record(
     out: Annotated[Path | None, json_file("data/results/records.json")] = None,
 ) -> None:
     """Try a recipe for the lab's record: 98 % of the questions with groups of 16, in the fewest CPU seconds."""
-    from cca_lab.reproduce.record import record as run
+    from cca_lab.studies.reproduce.record import record as run
 
     with door():
         run(name, FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow),

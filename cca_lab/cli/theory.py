@@ -63,8 +63,8 @@ def sparsity(
     out: Annotated[Path | None, json_file("data/results/sparsity-MODEL.json")] = None,
 ) -> None:
     """Measure how sparse each head's attention is, and compare it with what theory predicts."""
-    from cca_lab.experiments.sparsity import SparsityOptions
-    from cca_lab.experiments.sparsity import sparsity as run
+    from cca_lab.studies.sparsity import SparsityOptions
+    from cca_lab.studies.sparsity import sparsity as run
 
     with door():
         run(SparsityOptions(model, texts, length, text, out))
@@ -82,7 +82,7 @@ def noise(
     out: Annotated[Path | None, json_file("data/results/noise-MODEL.json")] = None,
 ) -> None:
     """DGA's Figure 3b: measure what noise in the attention does to the next-token distribution."""
-    from cca_lab.experiments.dga_figures import noise as run
+    from cca_lab.studies.dga_figures import noise as run
 
     with door():
         run(model, out, texts=texts, length=length, seeds=seeds, steps=steps, text=text)
@@ -96,8 +96,8 @@ def convergence(
     out: Annotated[Path | None, json_file("data/results/convergence.json")] = None,
 ) -> None:
     """DGA's Figures 3a and 4: measure whether grouped attention learns faster than full, from the same seeds."""
-    from cca_lab.experiments.convergence import Budget
-    from cca_lab.experiments.dga_figures import convergence as run
+    from cca_lab.studies.convergence import Budget
+    from cca_lab.studies.dga_figures import convergence as run
 
     with door():
         run(out, seeds=seeds, budget=Budget(steps=steps), text=text)
@@ -117,7 +117,7 @@ def lengths(
     text: Text = None,
 ) -> None:
     """Measure a model's perplexity by the length of the context, with every mechanism at an equal memory budget."""
-    from cca_lab.experiments.by_length import lengths as run
+    from cca_lab.studies.by_length import lengths as run
 
     with door():
         folders = dict(one.partition("=")[::2] for one in trained or ())
@@ -146,7 +146,7 @@ def needles(
                                                 callback=check_option)] = None,
 ) -> None:
     """RULER's and Lost in the Middle's question: what a model finds, by its depth in the prompt and the length."""
-    from cca_lab.experiments.needles import needles as run
+    from cca_lab.studies.needles import needles as run
 
     with door():
         run(model, attention, given(attention, option, group=group, window=window), lengths=length or (), task=task,
@@ -162,7 +162,7 @@ def heads(
     out: Annotated[Path | None, json_file("data/results/heads-MODEL.json")] = None,
 ) -> None:
     """Measure how sparse every head is: k90, effective tokens, the weight of the first token and of far tokens."""
-    from cca_lab.experiments.heads import heads as run
+    from cca_lab.studies.heads import heads as run
 
     with door():
         run(model, out, texts=texts, length=length, text=text)
@@ -186,8 +186,8 @@ def mqar(
                                                 callback=check_option)] = None,
 ) -> None:
     """Zoology's recall task: how many keys each mechanism answers with how much memory, trained from scratch."""
-    from cca_lab.experiments.mqar import mqar as run
-    from cca_lab.experiments.mqar_training import Recipe
+    from cca_lab.studies.mqar import mqar as run
+    from cca_lab.studies.mqar_training import Recipe
     from cca_lab.tasks.mqar import MQAR
 
     with door():

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from cca_lab.outputs import replacing
 from cca_lab.paths import in_clone, repository
-from cca_lab.reporting.report import cpu_name
+from cca_lab.reporting import cpu_name
 from cca_lab.theory.forall.report import Row, printed, rows
 from cca_lab.theory.pages import plain
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cca_lab.extras import install, missing
 from cca_lab.paths import in_clone
-from cca_lab.reporting.progress import training_progress
+from cca_lab.reporting import training_progress
 from cca_lab.theory import ledger, quotes
 from cca_lab.theory.claim import Claim, Verdict
 from cca_lab.theory.pages import strength, tally

@@ -66,7 +66,7 @@ import sys
 sys.modules["triton"] = None  # as if it were not installed: find_spec finds nothing, import fails
 import torch
 from cca_lab.attention import interval_attention, pool_groups
-from cca_lab.experiments.kernels import report
+from cca_lab.studies.kernels import report
 from cca_lab.mechanisms import VerticalSlash
 x, table = torch.zeros(1, 1, 4, 16), torch.tensor([[0, 4]]).expand(1, 1, 4, 1, 2)
 for door in (lambda: interval_attention(x, x, x, table, backend="triton"),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cca_lab.bench import flex
+from cca_lab.studies.benchmarks import flex
 
 RIGHT_MASK, RIGHT_BLOCKS = flex.cca_mask, flex.blocks_seen
 

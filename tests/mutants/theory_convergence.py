@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cca_lab.experiments.convergence import Difference
+from cca_lab.studies.convergence import Difference
 
 BROKEN: dict = {}  # no claim of the ledger rests on these
 

@@ -17,8 +17,8 @@ from cca_lab.models.context import CONTEXT, Context, context_groups, context_of
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.run_folder import read_log
 from cca_lab.parallel.processes import run_in_processes
-from tests.training import small
-from tests.training.test_finetune import TOLERANCE, far_apart, gap, in_float32, mixture, swapped, weights
+from tests.studies import small
+from tests.studies.test_finetune import TOLERANCE, far_apart, gap, in_float32, mixture, swapped, weights
 
 TINY = dict(vocab_size=97, max_position_embeddings=128)
 CONFIGS = [

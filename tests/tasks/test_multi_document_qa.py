@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cca_lab.tasks.multi_document_qa import FIRST_NAMES, SURNAMES, MultiDocumentQA
-from tests.training import small
+from tests.studies import small
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from cca_lab.tasks.examples import tokens_of
 from cca_lab.tasks.own import own_questions
 from cca_lab.tasks.prompts import chosen_task, chosen_tasks
-from tests.training import small
+from tests.studies import small
 
 OWN = {"prompt": "The first day of the week is", "answer": " Monday "}
 PAIRS = [[f"key {index}", f"value {index}"] for index in range(5)]

@@ -12,8 +12,8 @@ from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.own import own_questions
 from cca_lab.tasks.packed import PackedExamples
 from cca_lab.tasks.ruler import NiahMultivalue, NiahSingle
+from tests.studies import small
 from tests.tasks.test_prompts import READERS
-from tests.training import small
 
 ROW = 512
 

@@ -17,7 +17,7 @@ from cca_lab.tasks.key_values import KeyValues
 from cca_lab.tasks.prompts import TASKS, chosen_task, chosen_tasks, make_task
 from cca_lab.tasks.ruler import NiahMultikey, NiahMultivalue, NiahSingle, VariableTracking
 from cca_lab.tasks.word_counts import CommonWords, FrequentWords
-from tests.training import small
+from tests.studies import small
 
 ALL = [NiahSingle(), NiahMultikey(), NiahMultivalue(), VariableTracking(chains=2), CommonWords(), FrequentWords(),
        KeyValues(), KeyValues(short=True)]

@@ -7,7 +7,7 @@ import torch
 
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from cca_lab.tasks.varied_documents import CLOSINGS, OPENINGS, VariedDocumentQA
-from tests.training import small
+from tests.studies import small
 
 
 @pytest.fixture(scope="module")

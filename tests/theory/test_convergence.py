@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cca_lab.experiments import convergence
-from cca_lab.experiments import dga_figures as experiments
 from cca_lab.models.pretrain import tokenize
+from cca_lab.studies import convergence
+from cca_lab.studies import dga_figures as experiments
 from tests.mutants import theory_convergence as wrong
-from tests.training import small
+from tests.studies import small
 
 TINY = convergence.Budget(steps=4, rows=2, length=32, every=2, windows=2, layers=1, width=16, heads=2)
 

@@ -7,14 +7,14 @@ import torch
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.experiments import noise_on_models
-from cca_lab.experiments.noise_on_models import Noise
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.columns import Columns
 from cca_lab.models import save_pretrained, swap_attention
+from cca_lab.studies import noise_on_models
+from cca_lab.studies.noise_on_models import Noise
 from cca_lab.theory import noise
 from tests.mutants import theory_noise as wrong
-from tests.training import small
+from tests.studies import small
 
 OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2},
            "streaming_llm": {"sinks": 1, "recent": 3}}

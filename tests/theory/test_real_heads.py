@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from cca_lab import analysis
 from cca_lab.cli import app
-from cca_lab.experiments import real_heads
 from cca_lab.figures import p_sparse as figures
 from cca_lab.models import attention_maps, save_pretrained
+from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
 from tests.mutants import theory_sparsity as mutants
-from tests.training import small
+from tests.studies import small
 
 
 def causal_maps(*shape: int, spread: float = 2.0) -> torch.Tensor:

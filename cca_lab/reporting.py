@@ -1,0 +1,141 @@
+"""The machine of a measurement, and how progress, results, tables and figures are written and displayed."""
+
+import json
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from cca_lab import freed_memory
+from cca_lab.outputs import replacing
+
+WIDE = 200  # width in characters of a table that is not printed to a terminal
+SECONDS_BETWEEN_LINES = 30.0
+
+
+def machine() -> dict[str, Any]:
+    """Return the device, its threads and the versions that a measurement depends on."""
+    from cca_lab.attention import native
+
+    return {
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cpu_attention": "native" if native.ready(torch.empty(1)) else "blocked",  # what "auto" uses
+        "freed_memory": "kept" if freed_memory.kept() else "returned",
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__.split("+")[0],
+        "measured": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def command_line() -> str:
+    """Return the command that runs now, as one would type it."""
+    program = Path(sys.argv[0])
+    return shlex.join(["cca-lab" if program.name == "__main__.py" else program.name, *sys.argv[1:]])
+
+
+def device() -> torch.device:
+    """Return the GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_name() -> str:
+    """Return the name of `device`: the GPU's, or the CPU's with its number of threads."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{cpu_name()}, {torch.get_num_threads()} thread(s)"
+
+
+def cpu_name() -> str:
+    """Return the CPU's model as the system reports it, or its architecture."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def write_json(path: str | Path, data: Any) -> None:
+    """Write `data` as indented JSON to a temporary path, then rename it, so that no file is half written.
+
+    Missing folders are made.
+    """
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    with replacing(Path(path)) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
+                console: Console | None = None) -> None:
+    """Print rows of text and numbers as a table, right-aligned except for the first column."""
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(str, row))
+    if console is None:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=WIDE)  # a log has no width to fit the table to
+    console.print(table)
+
+
+def write_figure(path: str | Path, figure: Any, dpi: int = 110) -> None:
+    """Write a Figure as PNG to a temporary path, then rename it, so that no file is half written."""
+    with replacing(Path(path)) as temporary:
+        figure.savefig(temporary, format="png", dpi=dpi, metadata={"Software": None})
+
+
+@contextmanager
+def training_progress(title: str, total: float) -> Iterator[Callable[[float, str], None]]:
+    """Yield a function report(done, text) that moves the bar.
+
+    Args:
+        title: text before the bar.
+        total: the last value of `done` (tokens, steps).
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_reporter(console, title, total)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+               TextColumn("{task.fields[text]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(title, total=total, text="")
+        yield lambda done, text: progress.update(bar, completed=done, text=text)
+
+
+def _line_reporter(console: Console, title: str, total: float) -> Callable[[float, str], None]:
+    """Return a reporter that prints a line at most every `SECONDS_BETWEEN_LINES`, and at the end."""
+    start, last, first = time.monotonic(), float("-inf"), None
+
+    def report(done: float, text: str) -> None:
+        nonlocal last, first
+        first = done if first is None else first  # a resumed run does not begin at 0
+        now = time.monotonic()
+        if now - last < SECONDS_BETWEEN_LINES and done < total:
+            return
+        last = now
+        left = (now - start) * (total - done) / (done - first) if done > first else float("nan")
+        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} s{_left(left)}",
+                      highlight=False)
+    return report
+
+
+def _left(seconds: float) -> str:
+    return f", {max(0.0, seconds):.0f} s left" if seconds == seconds else ""

@@ -1,1 +1,0 @@
-"""How measurements are written and displayed: machine, JSON, tables, figures, progress."""

@@ -1,0 +1,1 @@
+"""Every measured number of the lab: studies that measure, continue, write and show what they found."""

@@ -1,0 +1,119 @@
+"""Check and measure the kernels on one GPU: `cca-lab bench gpu --out FOLDER`, within ten minutes.
+
+Four sections run, each in a separate process with a time limit: a kernel that crashes the GPU or hangs ends only
+its section, whose results until then are on disk. All results are then gathered in FOLDER/gpu.json, compared with
+the targets, and drawn. Without a GPU the command runs only under Triton's interpreter, at tiny sizes, which tests
+the command but measures nothing.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from cca_lab.reporting import machine, write_json
+from cca_lab.studies.benchmarks.gpu.section import Section, told
+from cca_lab.studies.benchmarks.gpu.sizes import BY_NAME, REAL, TOY, Sizes
+
+# Seconds after which a section starts no new case. It is stopped GRACE seconds later; all four take under ten minutes.
+LIMITS = {"correctness": 130.0, "speed": 180.0, "decode": 30.0, "model": 110.0}
+GRACE = 30.0
+
+
+def run(out: str | Path, sizes: Sizes | None = None, *, apart: bool = True) -> dict[str, Any]:
+    """Run every section; gather the results, compare them with the targets, print and draw them.
+
+    Args:
+        out: folder for gpu.json, a JSON file per section, and the figures; made if missing.
+        sizes: sizes to measure; by default the real ones, or the tiny ones under the interpreter.
+        apart: run each section in a separate process.
+
+    Returns:
+        The content of gpu.json.
+
+    Raises:
+        ValueError: if there is neither a GPU nor the interpreter.
+    """
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if not torch.cuda.is_available() and not interpreted:
+        raise ValueError("gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a GPU is, or "
+                         "with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
+    sizes = sizes or (TOY if interpreted else REAL)
+    out = Path(out)
+    start, sections = perf_counter(), {}
+    for name, limit in LIMITS.items():
+        print(f"{name}: at most {limit + GRACE:.0f} s", flush=True)
+        (out / f"{name}.json").unlink(missing_ok=True)  # of an earlier run: a section that does not start has no rows
+        error = _apart(name, out, sizes, limit) if apart else _here(name, out, sizes, limit)
+        sections[name] = _found(out / f"{name}.json", error)
+        write_json(out / "gpu.json", gathered(sections, sizes, perf_counter() - start))
+    result = gathered(sections, sizes, perf_counter() - start)
+    from cca_lab.studies.benchmarks.gpu.tables import draw, show  # an error here leaves gpu.json
+
+    show(result)
+    draw(result, out)
+    return result
+
+
+def run_section(name: str, out: Path, sizes: Sizes, limit: float) -> None:
+    """Run one section; its results are written to out/<name>.json."""
+    section = Section(out / f"{name}.json", limit)
+    importlib.import_module(f"cca_lab.studies.benchmarks.gpu.{name}").run(sizes, section)
+    section.write()
+
+
+def _apart(name: str, out: Path, sizes: Sizes, limit: float) -> str | None:
+    """Run a section in a separate process; return its error, or None."""
+    command = [sys.executable, "-m", "cca_lab.studies.benchmarks.gpu.run", name, str(out), sizes.name, str(limit)]
+    try:
+        status = subprocess.run(command, timeout=limit + GRACE, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return f"ended after {limit + GRACE:.0f} s"
+    return f"exit status {status}" if status else None
+
+
+def _here(name: str, out: Path, sizes: Sizes, limit: float) -> str | None:
+    try:
+        run_section(name, out, sizes, limit)
+    except Exception as error:
+        return told(error)
+    return None
+
+
+def _found(path: Path, error: str | None) -> dict[str, Any]:
+    """Return the results of a section, and its error."""
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": [], "left_out": []}
+    return found | {"error": error}
+
+
+def gathered(sections: dict[str, dict], sizes: Sizes, seconds: float) -> dict[str, Any]:
+    """Return all sections, the machine, and the targets."""
+    from cca_lab.studies.benchmarks.gpu.targets import targets
+
+    return {"bench": "gpu", "machine": machine() | gpu_facts(), "sizes": sizes.name, "seconds": seconds,
+            "heads": sizes.heads, "head_dim": sizes.head_dim, "targets": targets(sections), "sections": sections}
+
+
+def gpu_facts() -> dict[str, Any]:
+    """Return Triton's and CUDA's version, and memory, processors and capability of the GPU."""
+    try:
+        facts: dict[str, Any] = {"triton": version("triton")}
+    except PackageNotFoundError:
+        facts = {"triton": None}
+    if torch.cuda.is_available():
+        card = torch.cuda.get_device_properties(0)
+        facts |= {"cuda": torch.version.cuda, "memory": card.total_memory, "processors": card.multi_processor_count,
+                  "capability": f"{card.major}.{card.minor}"}
+    return facts
+
+
+if __name__ == "__main__":
+    section_name, folder, sizes_name, seconds_limit = sys.argv[1:]
+    run_section(section_name, Path(folder), BY_NAME[sizes_name], float(seconds_limit))

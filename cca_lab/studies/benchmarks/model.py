@@ -1,0 +1,205 @@
+"""A whole model with each attention: `cca-lab bench model`.
+
+A GPT-2 of random weights, with swapped attention and its caches: the time from a prompt to the first token, the
+time of each further token, and the tokens per second of a training step. The attentions are interleaved in rotating
+order; the ratio to full attention is taken within a round.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTrainedModel
+
+from cca_lab.caches import CACHES
+from cca_lab.caches.budget import with_sized
+from cca_lab.ranges import check_sizes
+from cca_lab.reporting import device, device_name, machine, print_table, write_json
+from cca_lab.studies.benchmarks.timing import median_and_range, ratios, rotating, seconds
+
+ATTENTIONS = ("cca", "dga", "streaming_llm", "lococo")
+PROMPTS = (1024, 8192)
+OPTIONS: dict[str, dict[str, Any]] = with_sized({
+    "cca": {"group": 16, "window": 256}, "mean_pooling": {"group": 16, "window": 256},
+    "random_tokens": {"group": 16, "window": 256}, "dga": {"group": 16, "gamma": 0.1, "recent": 64},
+    "lococo": {"slots": 256, "segment": 256}, "h2o": {"heavy": 256, "recent": 256},
+    "streaming_llm": {"sinks": 4, "recent": 508}, "lm_infinite": {"local": 509, "global_tokens": 4},
+}, entries=512, length=PROMPTS[-1])
+FULL = "full"
+TOKENS = 16  # decoded after a prompt, and timed
+STEP = (2, 1024)  # rows and tokens of a training step
+VOCABULARY = 4096
+
+
+class Written(NamedTuple):
+    """The measurements of one prompt and the tokens after it.
+
+    Attributes:
+        first: seconds until the logits of the first token.
+        tokens: seconds of each further token.
+        nbytes: bytes of the cache after the prompt; None without a cache.
+    """
+
+    first: float
+    tokens: list[float]
+    nbytes: int | None
+
+
+def run(*, layers: int = 4, width: int = 256, heads: int = 4, prompts: Sequence[int] = PROMPTS,
+        attentions: Sequence[str] = ATTENTIONS, rounds: int = 3, step: tuple[int, int] = STEP,
+        out: str | Path | None = None) -> dict[str, Any]:
+    """Measure, print the tables, and write them as JSON.
+
+    Args:
+        layers, width, heads: sizes of the GPT-2.
+        prompts: lengths of the prompts, in tokens.
+        attentions: mechanisms with a cache, measured beside full attention.
+        rounds: interleaved rounds; each time is the median over them.
+        step: rows and tokens of a training step.
+        out: JSON file to write, or None.
+
+    Returns:
+        What is written: machine, model, one row per attention and prompt, and one per attention for training.
+
+    Raises:
+        ValueError: for a mechanism without a cache, or a number out of range.
+    """
+    check_sizes(layers=(layers, 1, 100), width=(width, 1, 16384), heads=(heads, 1, 1024), prompt=(prompts, 1, 2**18),
+                rounds=(rounds, 1, 1000))
+    for name in attentions:
+        if name not in OPTIONS:
+            raise ValueError(f"attention: got {name!r}, wanted one of {', '.join(OPTIONS)}")
+    if width % heads:
+        raise ValueError(f"heads: got {heads}, which does not divide the width {width}; choose a divisor")
+    torch.manual_seed(0)
+    context = max(*prompts, step[1]) + TOKENS
+    model = new_gpt2(layers, width, heads, context).to(device())
+    names = [FULL, *attentions]
+    writing = [row for prompt in prompts for row in measure_writing(model, names, prompt, rounds)]
+    result = {"bench": "model", "machine": machine(), "device": device_name(), "rounds": rounds, "tokens": TOKENS,
+              "model": {"family": "gpt2", "layers": layers, "width": width, "heads": heads,
+                        "parameters": sum(p.numel() for p in model.parameters())},
+              "options": {name: OPTIONS[name] for name in attentions}, "writing": writing,
+              "training": measure_training(model, names, step, rounds)}
+    if out is not None:
+        write_json(out, result)
+    show(result)
+    return result
+
+
+def new_gpt2(layers: int, width: int, heads: int, context: int) -> PreTrainedModel:
+    """Return a GPT-2 of random weights without dropout."""
+    config = GPT2Config(vocab_size=VOCABULARY, n_positions=context, n_embd=width, n_layer=layers, n_head=heads,
+                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config)
+    model.loss_type = "ForCausalLM"
+    return model
+
+
+@contextmanager
+def attending(model: PreTrainedModel, name: str, options: Mapping[str, Any]) -> Iterator[PreTrainedModel]:
+    """Swap a mechanism into a model within the context; restore its own attention afterwards."""
+    from cca_lab.models import swap_attention
+
+    torch.manual_seed(0)  # for the mechanism's own weights
+    swap_attention(model, name, **options)
+    try:
+        yield model
+    finally:
+        swap_attention(model, FULL)
+
+
+def new_cache(model: PreTrainedModel, name: str) -> Cache:
+    """Return an empty cache for the mechanism of a model; for "full", transformers' own."""
+    return CACHES[name](model) if name in CACHES else DynamicCache()
+
+
+@torch.no_grad()
+def write(model: PreTrainedModel, cache: Cache | None, prompt: Tensor, rest: Tensor) -> Written:
+    """Time the forward of a prompt, and then of the given tokens one by one; without a cache, of the prompt only.
+
+    Args:
+        prompt: (P,) token ids.
+        rest: (n,) token ids.
+    """
+    model.eval()
+    cached = cache is not None
+
+    def forward(ids: Tensor) -> object:
+        return model(ids.view(1, -1), past_key_values=cache, use_cache=cached, logits_to_keep=1)
+
+    first = seconds(lambda: forward(prompt))
+    size = nbytes(cache) if cached else None
+    return Written(first, [seconds(lambda token=token: forward(token)) for token in rest] if cached else [], size)
+
+
+def nbytes(cache: Cache) -> int:
+    """Return the bytes of the keys, the values and everything else that a cache stores."""
+    if isinstance(cache, DynamicCache):
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    return cache.nbytes()
+
+
+def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, rounds: int,
+                    options: Mapping[str, dict] = OPTIONS) -> list[dict[str, Any]]:
+    """Return a row per attention: first token, next tokens and cache after a prompt of random tokens."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.config.vocab_size, (prompt + TOKENS,), generator=generator).to(model.device)
+    found: dict[str, list[Written]] = {name: [] for name in names}
+    for round_, name in rotating(names, rounds):
+        with attending(model, name, options.get(name, {})):
+            written = write(model, new_cache(model, name), ids[:prompt], ids[prompt:])
+        if round_ >= 0:
+            found[name].append(written)
+    first = {name: [one.first for one in each] for name, each in found.items()}
+    token = {name: [sum(one.tokens) / TOKENS for one in each] for name, each in found.items()}
+    return [{"attention": name, "prompt": prompt, "cache_bytes": found[name][0].nbytes,
+             **_compared("first", first, name), **_compared("token", token, name)} for name in names]
+
+
+def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[int, int],
+                     rounds: int) -> list[dict[str, Any]]:
+    """Return a row per attention: tokens per second of forward, backward and AdamW."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.config.vocab_size, step, generator=generator).to(model.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+    def train() -> None:
+        model(ids, labels=ids, use_cache=False).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for round_, name in rotating(names, rounds):
+        with attending(model.train(), name, OPTIONS.get(name, {})):
+            time = seconds(train)
+        if round_ >= 0:
+            found[name].append(time)
+    return [{"attention": name, "rows": step[0], "length": step[1], **_compared("step", found, name),
+             "tokens_a_second": ids.numel() / median_and_range(found[name])[0]} for name in names]
+
+
+def _compared(what: str, found: dict[str, list[float]], name: str) -> dict[str, Any]:
+    """Return the seconds of one attention, and full attention's seconds over them."""
+    time, time_range = median_and_range(found[name])
+    ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
+    return {f"{what}_seconds": time, f"{what}_range": time_range, f"{what}_ratio": ratio,
+            f"{what}_ratio_range": ratio_range}
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the rows of `run`: decoding, then training."""
+    size = result["model"]
+    title = (f"GPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} M; "
+             f"{result['device']}, torch {result['machine']['torch']}")
+    rows = [(row["attention"], row["prompt"], f"{row['first_seconds'] * 1e3:.0f}", f"{row['first_ratio']:.2f}",
+             f"{row['token_seconds'] * 1e3:.2f}", f"{row['token_ratio']:.2f}", f"{row['cache_bytes'] / 2**20:.2f}")
+            for row in result["writing"]]
+    print_table(title, ("attention", "prompt", "first token ms", "full / it", "next token ms", "full / it",
+                        "cache MiB"), rows)
+    rows = [(row["attention"], f"{row['rows']} x {row['length']}", f"{row['tokens_a_second']:.0f}",
+             f"{row['step_ratio']:.2f}") for row in result["training"]]
+    print_table("A training step", ("attention", "tokens", "tokens a second", "full / it"), rows)

@@ -1,0 +1,23 @@
+"""The README's figures, drawn from the committed results."""
+
+import json
+from pathlib import Path
+
+from cca_lab.figures.comparison import comparison
+from cca_lab.figures.training import recipes
+from cca_lab.paths import repository, results_folder
+from cca_lab.reporting import write_figure
+from cca_lab.studies.summary import swept
+
+COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
+
+
+def _read(name: str) -> dict:
+    return json.loads((results_folder() / name).read_text(encoding="utf-8"))
+
+
+def write() -> Path:
+    """Draw every figure again; return the folder."""
+    write_figure(repository() / COMPARISON, comparison(_read("compare-gpt2-mini.json")["rows"]))
+    write_figure(repository() / RECIPES, recipes(*swept(_read("sweep-gpt2-mini.json")["trials"])))
+    return repository() / "docs" / "results"

@@ -1,0 +1,210 @@
+"""A table or figure of a paper, re-enacted: its claim as an order of settings, and what tests it here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.studies.recover import label
+from cca_lab.studies.reproduce.ordering import AGREES, DISAGREES, ONE_SEED, UNSEEN, ordering, values
+from cca_lab.studies.trials import Trial
+
+RECIPES = {"short": 100, "long": 300, "plain": 300}  # optimizer steps
+STUDIES = {"short": "reproduce", "long": "recovery", "plain": "reproduce-plain"}
+QUICK_STEPS = 30
+
+
+def study_file(recipe: str, model: str) -> str:
+    """Return the file name of a study; that of the long recipe is `cca-lab recover`'s."""
+    return f"{STUDIES[recipe]}-{model}.json"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One setting of a comparison.
+
+    Attributes:
+        attention: a mechanism, or one of `variants`.
+        options: its options.
+        strategy: the weights that are trained; "none" measures the swapped model.
+        lengths: other lengths at which exact match is measured.
+        plain: train on text alone, with groups of the full size from the first step, as the papers do.
+    """
+
+    attention: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    strategy: str = "full"
+    lengths: tuple[int, ...] = ()
+    plain: bool = False
+
+    def trial(self, steps: int, seed: int) -> Trial:
+        """Return the training run with a seed; without training, the seed has no effect."""
+        if self.strategy == "none":
+            return Trial(self.attention, dict(self.options), lengths=self.lengths)
+        config, reading = FinetuneConfig(steps, self.strategy), Reading(seed=seed)
+        if self.plain:
+            config, reading = replace(config, grow=0.0), replace(reading, text_share=1.0)
+        return Trial(self.attention, dict(self.options), config, reading, self.lengths)
+
+    def name(self, seed: int) -> str:
+        """Return the name of the trial in a study; the same as in `cca-lab recover`."""
+        setting = label(self.attention, dict(self.options))
+        return setting if self.strategy == "none" else f"{setting}, {self.strategy}, seed {seed}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came out.
+
+    Attributes:
+        numbers: the measurement of each setting, in words, by its label.
+        verdict: one of `VERDICTS`.
+        seeds: training runs per setting; 0 where nothing was trained.
+        device: the machine.
+    """
+
+    numbers: Mapping[str, str]
+    verdict: str
+    seeds: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One artefact whose settings are finetuned from a shipped base.
+
+    Attributes:
+        name: its name on the command line.
+        paper, place: where it is printed.
+        claim: the claim, as an order or a slope.
+        printed: the printed number of each setting, by label.
+        arms: the settings, by label.
+        order: the labels from the best to the worst, as claimed.
+        metric: "perplexity" or "answers", see `ordering.values`.
+        unit: what the printed numbers are.
+        recipe: "short", "long" or "plain", which says the steps of training and the file of the study.
+        model: the base, of the shipped ones.
+        verdict: what came out, with which the committed results must agree; empty while nothing can be concluded.
+        why: the reason, for the reader.
+    """
+
+    name: str
+    paper: str
+    place: str
+    claim: str
+    printed: Mapping[str, float]
+    arms: Mapping[str, Arm]
+    order: Sequence[str]
+    unit: str
+    metric: str = "perplexity"
+    recipe: str = "short"
+    model: str = "gpt2-mini"
+    verdict: str = ""
+    why: str = ""
+
+    @property
+    def file(self) -> str:
+        """The file of its study."""
+        return study_file(self.recipe, self.model)
+
+    def trials(self, seed: int, steps: int | None = None) -> dict[str, Trial]:
+        """Return the trials of one seed by name; `steps` in place of the recipe's."""
+        steps = RECIPES[self.recipe] if steps is None else steps
+        return {arm.name(seed): arm.trial(steps, seed) for arm in self.arms.values()}
+
+    def rows(self, trials: Mapping[str, dict]) -> dict[str, list[dict]]:
+        """Return the measurements of each setting that a study holds, one for each seed, by label."""
+        found = {}
+        for key, arm in self.arms.items():
+            names = [arm.name(seed) for seed in range(100 if arm.strategy != "none" else 1)]
+            found[key] = [trials[name] for name in names if name in trials]
+        return {key: rows for key, rows in found.items() if rows}
+
+    def found(self, study: Mapping) -> Found | None:
+        """Return what the file of a study says; None before anything was measured."""
+        rows = self.rows(study["trials"])
+        if not rows:
+            return None
+        seeds = min((len(rows.get(key, [])) for key in self.order if self.arms[key].strategy != "none"), default=0)
+        trained = any(arm.strategy != "none" for arm in self.arms.values())
+        verdict = ONE_SEED if trained and seeds < 2 else ordering(rows, self.order, self.metric)
+        devices = sorted({row.get("machine", study["machine"])["cpu"] for arm in rows.values() for row in arm})
+        return Found({key: written(arm) for key, arm in rows.items()}, verdict, seeds, ", ".join(devices))
+
+
+@dataclass(frozen=True)
+class Converging(Artefact):
+    """An artefact about the speed of training: how much of the gap to a control closes early, and is it all there is.
+
+    The control reads the same batches, so the difference of the two losses does not depend on how hard a batch is.
+
+    Attributes:
+        early: the early share of the steps.
+        least: the least share of the whole gain that counts as "converges fast".
+    """
+
+    early: float = 0.1
+    least: float = 0.8
+
+    def found(self, study: Mapping) -> Found | None:
+        """Return the share of the gain that came in the early steps, for each seed; `order` names arm and control."""
+        base, rows = super().found(study), self.rows(study["trials"])
+        if base is None or len(rows) < 2:
+            return None
+        shares, gaps = [], []
+        for row, control in zip(*(rows[name] for name in self.order), strict=False):
+            gap = np.subtract(row["curve"], control["curve"])
+            first, last = round(self.early * len(gap)), gap[-len(gap) // 5 :].mean()  # of the last fifth
+            shares.append(float((gap[0] - gap[first]) / (gap[0] - last)))
+            gaps.append((float(gap[0]), float(gap[first]), float(last)))
+        mean = [sum(column) / len(column) for column in zip(*gaps, strict=True)]
+        numbers = {"loss over the control's, first steps": f"{mean[0]:.3f} nats",
+                   f"after {self.early:.0%} of the steps": f"{mean[1]:.3f}", "in the last fifth": f"{mean[2]:.3f}",
+                   "share of the gain that came early": ", ".join(f"{share:.0%}" for share in shares)}
+        verdict = AGREES if min(shares) >= self.least else DISAGREES if max(shares) < self.least else UNSEEN
+        return replace(base, numbers=numbers, verdict=verdict if base.seeds > 1 else ONE_SEED)
+
+
+def written(rows: Sequence[dict]) -> str:
+    """Return perplexity over the base's and the questions answered, averaged over seeds, in words."""
+    ratio = float(np.exp(values(rows, "perplexity").mean()))
+    return f"{ratio:.3f}, {100 * (1 - values(rows, 'answers').mean()):.0f} %"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One artefact that another command of the lab measures; its numbers are read from that command's file.
+
+    Attributes:
+        name, paper, place, claim, verdict, why: as in `Artefact`.
+        file: of data/results.
+        command: that writes the file.
+        read: gives what came out, from the file's content.
+    """
+
+    name: str
+    paper: str
+    place: str
+    claim: str
+    file: str
+    command: str
+    read: Callable[[dict], Found]
+    verdict: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class OutOfReach:
+    """One artefact that nothing here can tell about.
+
+    Attributes:
+        name, paper, place, claim: as in `Artefact`.
+        why: what would be needed.
+    """
+
+    name: str
+    paper: str
+    place: str
+    claim: str
+    why: str

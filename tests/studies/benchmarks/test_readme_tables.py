@@ -1,0 +1,45 @@
+"""The README's tables of measurements hold what the commands write."""
+
+import pytest
+
+from cca_lab.studies import tables as readme
+from cca_lab.studies.benchmarks import attention, decode, model
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """An empty folder in the place of the committed results."""
+    monkeypatch.setattr(readme, "results_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def cells(text):
+    return [[cell.strip() for cell in line.strip("|\n").split("|")] for line in text.splitlines() if line[:1] == "|"]
+
+
+def test_attention(results, monkeypatch):
+    monkeypatch.setattr(attention, "PRODUCT_SIZE", 64)
+    monkeypatch.setattr(attention, "COPY_BYTES", 1 << 16)
+    found = attention.run((40,), (16,), 1, results / "attention-cpu.json", memory=False, native=False)
+    header, _, *rows = cells(readme.attention())
+    assert [row[:4] for row in rows] == [[kind, "40", "16", "blocked"] for kind in attention.PASSES]
+    assert all(len(row) == len(header) for row in rows)
+    assert rows[0][header.index("CCA, of peak")] == f"{100 * found['rows'][0]['cca_of_peak']:.0f} %"
+
+
+def test_decode(results):
+    found = decode.run((1024, 2048), ["lococo"], 1, results / "decode-cpu.json")
+    header, _, *rows = cells(readme.decode())
+    assert [row[:2] for row in rows] == [[shape, name] for shape in ("8 / 8 x 64", "32 / 8 x 128")
+                                         for name in ("full", "full, copied", "lococo")]
+    assert header[-2:] == ["full / its time, 1K", "full / its time, 2K"]
+    assert rows[2][3] == "4.0" and rows[2][4] == f"{found['rows'][2]['ratio']:.1f}"
+
+
+def test_model(results):
+    found = model.run(layers=1, width=16, heads=2, prompts=(20, 40), attentions=("cca",), rounds=1, step=(1, 24),
+                      out=results / "model-cpu.json")
+    header, _, *rows = cells(readme.model())
+    assert [row[0] for row in rows] == ["full", "cca"] and all(len(row) == len(header) == 6 for row in rows)
+    assert rows[1][1] == f"{1e3 * found['writing'][1]['first_seconds']:.0f}"
+    assert rows[1][-1] == f"{found['training'][1]['tokens_a_second']:.0f}"

@@ -1,0 +1,172 @@
+"""What cores keep: the reading from effective attention against phi and a core's weight worked out by hand."""
+
+
+import numpy as np
+import pytest
+import torch
+
+from cca_lab.mechanisms import CCA
+from cca_lab.models import swap_attention
+from cca_lab.models.cores import CoreReading, core_reading
+from cca_lab.models.pretrain import tokenize
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+from tests.mutants import cores as mutants
+from tests.studies import small
+
+LENGTH, OFFSETS, CONTEXTS, GROUP, WINDOW = 64, 3, 2, 4, 8
+HALF_ULP = 2.0 ** -24  # what one rounding to float32 may change, relatively
+
+
+def task():
+    return MultiDocumentQA(small.tokenizer())
+
+
+def sharp(**options):
+    """A small model whose queries and keys are 8 times as long, so that its phi is far from 1 / g."""
+    model = small.model()
+    with torch.no_grad():
+        for block in model.transformer.h:
+            block.attn.c_attn.weight.mul_(8.0)
+    return swap_attention(model, "cca", **{"group": GROUP, "window": WINDOW} | options)
+
+
+def text():
+    return tokenize(small.corpus().validation, small.tokenizer())
+
+
+def read(model, reading=core_reading, **changes):
+    settings = dict(length=LENGTH, text=text(), offsets=OFFSETS, contexts=CONTEXTS)
+    return reading(model, task(), **settings | changes)
+
+
+def seen_by(model, monkeypatch, **changes):
+    """Read, and return the reading, each context's tokens, and each layer's float64 queries, keys and scale."""
+    contexts, heads = [], []
+
+    def watch(module, args, kwargs):
+        contexts.append(kwargs["input_ids"][0])
+        heads.append([])
+
+    own = CCA.effective
+
+    def effective(mechanism, q, k, v, *, scale, **call):
+        heads[-1].append((q[0].double(), k[0].double(), scale))
+        return own(mechanism, q, k, v, scale=scale, **call)
+
+    handle = model.transformer.register_forward_pre_hook(watch, with_kwargs=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(CCA, "effective", effective)
+        found = read(model, **changes)
+    handle.remove()
+    return found, contexts, heads
+
+
+def by_hand(q, k, scale, window=WINDOW):
+    """phi (H, groups, g) of the groups that the last row sees, its weight on their cores (H, groups), an error bound.
+
+    The bound is relative, for either. A logit is a dot product of D terms in float32, wrong by D + 2 half ulps of
+    its `size`, the sum of what is added, and a softmax doubles that: phi. A core's logit is wrong by as much again,
+    and by what phi made of the core; then come g + 8 single roundings.
+    """
+    heads, length, dim = q.shape
+    count = (length - window) // GROUP
+    groups = k[:, : count * GROUP].unflatten(1, (count, GROUP))              # (H, groups, g, D)
+    judge = q[:, GROUP - 1: count * GROUP: GROUP, None]                      # (H, groups, 1, D)
+    phi = (scale * (judge * groups).sum(-1)).softmax(-1)
+    core = (phi[..., None] * groups).sum(2)                                  # (H, groups, D)
+    columns = torch.cat([core, k[:, count * GROUP:]], dim=1)
+    attention = (scale * (q[:, -1:] * columns).sum(-1)).softmax(-1)[:, :count]
+    size = scale * max(float((judge * groups).abs().sum(-1).max()), float((q[:, -1:] * columns).abs().sum(-1).max()))
+    return phi, attention, (2 * (dim + 2) * size * (1 + 2 * size) + GROUP + 8) * HALF_ULP
+
+
+def place_of_answer(ids):
+    """Where the surname stands that follows the first name of the question."""
+    return (ids[:-1] == ids[-1]).nonzero().flatten()[0].item() + 1
+
+
+def matches_the_definition(monkeypatch, reading):
+    """Whether what is reported of two contexts at each of three offsets is what was worked out by hand."""
+    model = sharp()
+    found, contexts, heads = seen_by(model, monkeypatch, reading=reading)
+    assert len(contexts) == OFFSETS * CONTEXTS and found.phi.shape == found.attention.shape == (OFFSETS, 2, 2)
+    size, bound = task().document_length, 0.0
+    wanted = {"phi": np.zeros((OFFSETS, 2, 2)), "attention": np.zeros((OFFSETS, 2, 2)),
+              "kept": np.zeros((OFFSETS, 2, 2, size))}
+    for index, (ids, layers) in enumerate(zip(contexts, heads, strict=True)):
+        offset, answer = index // CONTEXTS, place_of_answer(ids)
+        for layer, seen in enumerate(layers):
+            phi, attention, error = by_hand(*seen)
+            bound = max(bound, error)
+            flat = phi.flatten(1)                                            # (H, closed tokens)
+            wanted["phi"][offset, layer] += flat[:, answer].numpy() / CONTEXTS
+            wanted["attention"][offset, layer] += attention[:, answer // GROUP].numpy() / CONTEXTS
+            for token in range(size):
+                mean = flat[:, offset + token::size].mean(1).numpy()
+                wanted["kept"][offset, layer, :, token] += mean / CONTEXTS
+    assert bound < 1e-3  # no bound at all would let everything pass
+    assert np.ptp(wanted["kept"]) > 0.1 and np.ptp(wanted["attention"]) > 0.02  # nor would equal weights tell much
+    return all(np.allclose(getattr(found, name), value, rtol=bound, atol=0) for name, value in wanted.items())
+
+
+def test_phi_and_the_core_s_weight_are_those_of_the_queries_and_keys(monkeypatch):
+    """The mutant reports the effective weight itself as phi."""
+    assert matches_the_definition(monkeypatch, core_reading)
+    assert not matches_the_definition(monkeypatch, mutants.undivided)
+
+
+def test_the_answer_is_looked_for_where_the_question_s_document_stands(monkeypatch):
+    """At both ends too; a reading one token off is another."""
+    for position in (0.0, 1.0):
+        found, contexts, heads = seen_by(sharp(window=5), monkeypatch, offsets=1, contexts=1, position=position)
+        answer = place_of_answer(contexts[0])
+        phi = by_hand(*heads[0][0], window=5)[0].flatten(1)
+        if position == 0:
+            assert answer == task().question_length
+        assert np.allclose(found.phi[0, 0], phi[:, answer], rtol=1e-3)
+        assert not np.allclose(found.phi[0, 0], phi[:, answer - 1], rtol=1e-2)
+
+
+@pytest.mark.parametrize("group, window", [(4, 5), (8, 5), (1, 5)])
+def test_phi_sums_to_one_over_a_group(group, window):
+    """Seven whole documents of 8 tokens are closed: 8 / g groups a document, with a sum of 1 each."""
+    found = read(sharp(group=group, window=window), offsets=1, length=61, position=0.5)
+    assert np.allclose(found.kept.sum(-1), task().document_length / group, rtol=1e-5)
+    assert (found.phi > 0).all() and (found.phi <= 1 + 1e-6).all()
+    assert (found.attention > 0).all() and (found.attention < 1).all()
+    if group == 1:  # a core is its token
+        assert np.allclose(found.phi, 1.0, rtol=1e-6) and np.allclose(found.kept, 1.0, rtol=1e-6)
+
+
+def test_a_reading_repeats_and_its_seed_draws_other_questions():
+    model = sharp()
+    first, again, other = (read(model, offsets=1, contexts=1, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(first.phi, again.phi) and not np.array_equal(first.phi, other.phi)
+
+
+def test_another_attention_is_named():
+    for name, options in (("full", {}), ("dga", {"group": 4})):
+        with pytest.raises(ValueError, match=f"model: attends with '{name}', wanted 'cca'"):
+            read(swap_attention(small.model(), name, **options))
+
+
+def test_an_answer_in_the_window_is_named():
+    """62 tokens hold seven documents and a question; the last answer is token 53, and 52 stand in closed groups."""
+    with pytest.raises(ValueError, match="position: got 1.0, whose answer stands in the local window of 8"):
+        read(sharp(), position=1.0)
+    read(sharp(window=5), position=1.0, offsets=1, contexts=1)  # 56 do
+
+
+def product_of_means(found):
+    """Mutant of `best_head`: lets a head keep the answer at one offset and be looked for at another."""
+    weight = found.phi.mean(0) * found.attention.mean(0)
+    return tuple(int(index) for index in np.unravel_index(weight.argmax(), weight.shape))
+
+
+def test_the_best_head_reads_the_answer_itself():
+    """Head (0, 1) keeps it at one offset and is looked for at the other; head (1, 0) does both, half as well."""
+    phi, attention = np.full((2, 2, 2), 0.1), np.full((2, 2, 2), 0.1)
+    phi[:, 0, 1], attention[:, 0, 1] = (1.0, 0.0), (0.0, 1.0)
+    phi[:, 1, 0] = attention[:, 1, 0] = 0.45
+    found = CoreReading(phi, attention, np.zeros((2, 2, 2, 8)))
+    assert found.best_head() == (1, 0) and product_of_means(found) == (0, 1)

@@ -1,0 +1,196 @@
+"""In which precision a finetuning multiplies: who chooses, what the choice leaves alone, and what bfloat16 costs."""
+
+import shutil
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cca_lab.models import finetune, precision, swap_attention
+from cca_lab.models.finetune import Finetuner
+from cca_lab.models.precision import faster_precision, matrix_units
+from cca_lab.models.pretrain import tokenize
+from cca_lab.recipe import FinetuneConfig
+from cca_lab.tasks.mixture import Mixture
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA
+from tests.studies import small
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+def mixture(**changes):
+    settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
+                    tasks=(MultiDocumentQA(small.tokenizer()),), length=64, rows=8, text_share=0.25, shift=8)
+    return Mixture(**settings | changes)
+
+
+def swapped():
+    return swap_attention(small.model(), "cca", group=4, window=8)
+
+
+def weights(model):
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+# ---------------------------------------------------------------- who chooses
+
+def with_units(monkeypatch, units, times=None):
+    """Give every device matrix units, or none, and the gradients the given times; without times, timing fails."""
+    monkeypatch.setattr(precision, "matrix_units", lambda device: units)
+    monkeypatch.setattr(precision, "_seconds", lambda model, ids, known, name: times[name])
+
+
+def test_without_matrix_units_it_is_float32_untimed(monkeypatch):
+    with_units(monkeypatch, False)
+    for device in (CPU, GPU):
+        assert faster_precision(None, SimpleNamespace(device=device), None) == "float32"
+
+
+def test_a_gpu_with_matrix_units_takes_bf16_untimed(monkeypatch):
+    with_units(monkeypatch, True)
+    assert faster_precision(None, SimpleNamespace(device=GPU), None) == "bf16"
+
+
+def no_margin(times):
+    """Mutant of the comparison: takes bf16 for any gain, which noise decides."""
+    return "bf16" if times["bf16"] < times["float32"] else "float32"
+
+
+@pytest.mark.parametrize("share, wanted", [(0.5, "bf16"), (0.94, "bf16"), (0.95, "float32"), (0.97, "float32"),
+                                           (2.0, "float32")])
+def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth(monkeypatch, share, wanted):
+    times = {"bf16": share, "float32": 1.0}
+    with_units(monkeypatch, True, times)
+    assert faster_precision(None, SimpleNamespace(device=CPU), None) == wanted
+    assert (no_margin(times) == wanted) is not (0.95 <= share < 1)
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_matrix_units_are_what_torch_says(monkeypatch, has):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: not has)
+    assert matrix_units(CPU) is has and matrix_units(GPU) is not has and not matrix_units(torch.device("mps"))
+
+
+def test_nothing_is_timed_for_a_run_that_trains_nothing_or_was_told(monkeypatch):
+    monkeypatch.setattr(finetune, "faster_precision", None)  # to call it fails
+    assert Finetuner(swapped(), mixture(), FinetuneConfig(strategy="none")).precision == "float32"
+    assert Finetuner(swapped(), mixture(), FinetuneConfig(precision="bf16")).precision == "bf16"
+    assert Finetuner(swapped(), mixture(), FinetuneConfig(precision="float32")).precision == "float32"
+
+
+# ---------------------------------------------------------------- what timing leaves alone
+
+def timed_model():
+    """Return a model in training with dropout, so that a forward draws random numbers, and what it reads."""
+    model = swapped().train()
+    model.transformer.drop.p = 0.1
+    return model, *(tensor[:1] for tensor in mixture().batch(0))
+
+
+def test_timing_leaves_weights_and_random_state_and_no_gradients():
+    model, ids, known = timed_model()
+    model.transformer.wte.weight.grad = torch.ones_like(model.transformer.wte.weight)
+    before, state, forwards = weights(model), torch.get_rng_state(), []
+    model.register_forward_hook(lambda *_: forwards.append(model.transformer.wte.weight.grad is None))
+    assert precision._seconds(model, ids, known, "float32") > 0
+    assert len(forwards) == 1 + precision.REPEATS and all(forwards[1:])
+    assert same(before, weights(model)) and torch.equal(state, torch.get_rng_state())
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_timing_in_the_run_s_own_random_state_would_be_seen(monkeypatch):
+    """The mutant of the test above: forks no random state."""
+    monkeypatch.setattr(torch.random, "fork_rng", nullcontext)
+    model, ids, known = timed_model()
+    state = torch.get_rng_state()
+    precision._seconds(model, ids, known, "float32")
+    assert not torch.equal(state, torch.get_rng_state())
+
+
+def test_the_least_time_counts_without_the_first(monkeypatch):
+    model, ids, known = timed_model()
+    clock = iter([0.0, 1.0, 10.0, 14.0, 20.0, 23.0])  # a first of 1 s, which a least of all would be; then 4 s and 3 s
+    monkeypatch.setattr(precision, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert precision._seconds(model, ids, known, "float32") == 3.0
+
+
+# ---------------------------------------------------------------- what bfloat16 costs
+
+# A product in bfloat16 rounds both factors and the result by up to 2**-9 of themselves; 2**-9 / sqrt(3) is the
+# standard deviation. On the way to a logit stand 13 products (6 a block, and the head), so a logit is wrong by
+# sqrt(3 * 13) * 2**-9 / sqrt(3) = 0.7 % of its size, 0.6 for a new model: 0.004. A token's loss takes two such logits,
+# 0.006, and a mean over no fewer than 4 answers 0.003. Five standard deviations are 0.015.
+# In later steps the weights differ too, by what AdamW makes of gradients that are 1 % wrong: as much again.
+TOLERANCE = 0.03
+TRAINS = FinetuneConfig(steps=5, learning_rate=1e-2, warmup=1)
+
+
+def run(name):
+    """Train in a precision: the losses of each step, the types of what a projection gave, the model."""
+    model, kinds = swapped(), set()
+    model.transformer.h[1].attn.c_attn.register_forward_hook(lambda module, args, output: kinds.add(output.dtype))
+    finetuner = Finetuner(model, mixture(), replace(TRAINS, precision=name))
+    return [record[kind] for record in finetuner.run() for kind in ("text_loss", "task_loss")], kinds, model
+
+
+def test_bf16_trains_as_float32_does(monkeypatch):
+    """The mutants, products that stay float32 and weights that do not, are seen by their types."""
+    read = mixture()
+    assert min(int(read.batch(step)[1][read.text_rows:, 1:].sum()) for step in range(TRAINS.steps)) >= 4
+    whole, kinds, _ = run("float32")
+    assert kinds == {torch.float32}
+    rounded, kinds, model = run("bf16")
+    assert kinds == {torch.bfloat16}
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+    gaps = [abs(one - other) for one, other in zip(rounded, whole, strict=True)]
+    assert 0 < max(gaps) < TOLERANCE, gaps
+    assert whole[0] - whole[-2] > 10 * TOLERANCE  # it trains: a run that does not would be far from it
+    monkeypatch.setattr(finetune, "autocast", lambda name, device: nullcontext())
+    assert run("bf16")[1] == {torch.float32}
+
+
+# ---------------------------------------------------------------- a resumed run keeps it
+
+class ChoosesAnew(Finetuner):
+    """Mutant: goes on in the precision that is faster now."""
+
+    def resume(self):
+        now = self.precision
+        step = super().resume()
+        self.precision = now
+        return step
+
+
+def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
+    config, whole = FinetuneConfig(steps=4, save_every=2), swapped()
+    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "bf16")
+    Finetuner(whole, mixture(), config).run()
+
+    class Stop(Exception):
+        pass
+
+    def stop_after_three(record):
+        if record["step"] == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        Finetuner(swapped(), mixture(), config, tmp_path / "stopped").run(stop_after_three)
+    monkeypatch.setattr(finetune, "faster_precision", lambda *_: "float32")
+
+    def resumed(kind):
+        model, folder = swapped(), tmp_path / kind.__name__
+        shutil.copytree(tmp_path / "stopped", folder)
+        finetuner = kind(model, mixture(), config, folder)
+        assert finetuner.resume() == 2
+        finetuner.run()
+        return finetuner.precision, same(weights(model), weights(whole))
+
+    assert resumed(Finetuner) == ("bf16", True)
+    assert resumed(ChoosesAnew) == ("float32", False)
