@@ -17,7 +17,7 @@ PACKAGE = "cca_lab"
 # From the bottom up. A part imports itself and parts of lower layers; parts of one layer do not know each other.
 LAYERS = (
     {"ranges", "outputs"},
-    {"analysis", "checksums", "extras", "freed_memory", "paths", "recipe"},
+    {"checksums", "extras", "freed_memory", "paths", "recipe"},
     {"attention", "tasks"},
     {"mechanisms", "figures", "notebook_tools", "reader", "reporting"},
     {"caches", "parallel", "walkthrough"},

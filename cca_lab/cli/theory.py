@@ -36,7 +36,7 @@ def verify(
                                                 show_default="quotations are not looked up")] = None,
 ) -> None:
     """Verify the papers' theorems and numbers, and write the ledger of claims."""
-    from cca_lab.experiments.verify import verify as run
+    from cca_lab.theory.verify import verify as run
 
     with door():
         failed = run(ids or (), explain=explain, papers=papers)
@@ -46,7 +46,7 @@ def verify(
 @app.command()
 def prove() -> None:
     """Prove index statements for all integers with z3, from the functions that the lab runs."""
-    from cca_lab.experiments.prove import prove as run
+    from cca_lab.theory.prove import prove as run
 
     with door():
         failed = run()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cca_lab import analysis
+from cca_lab.attention import statistics as analysis
 from cca_lab.explore import maps
 from cca_lab.explore.inputs import Source
 from cca_lab.explore.options import controls, settings_of, starting_options, titles

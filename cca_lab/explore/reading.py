@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab import analysis
+from cca_lab.attention import statistics as analysis
 from cca_lab.explore.inputs import Inputs
 from cca_lab.explore.kinds import kinds
 from cca_lab.explore.state import Column, Numbers, Row

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from cca_lab import analysis
+from cca_lab.attention import statistics as analysis
 from cca_lab.models import attention_maps, load_pretrained
 from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cca_lab import analysis
+from cca_lab.attention import statistics as analysis
 from cca_lab.models import attention_maps
 from cca_lab.theory.sparsity.limit import length_for
 from cca_lab.theory.sparsity.logits import gaussian

@@ -10,20 +10,24 @@ from typing import Any
 
 from cca_lab.outputs import replacing
 from cca_lab.paths import repository, results_folder
-from cca_lab.theory import causality, compression, descent, history, noise, reachability, sparsity
+from cca_lab.theory import history, reachability
 from cca_lab.theory.causality import dga as causality_dga
 from cca_lab.theory.causality import focal as causality_focal
 from cca_lab.theory.causality import lococo as causality_lococo
+from cca_lab.theory.causality import masks
 from cca_lab.theory.citable import reviews, schema
 from cca_lab.theory.claim import Claim, Finding
+from cca_lab.theory.compression import convolution
 from cca_lab.theory.compression import cost as compression_cost
 from cca_lab.theory.conditioning import claims as conditioning_claims
+from cca_lab.theory.conditioning import descent
 from cca_lab.theory.conditioning import simplex as conditioning_simplex
 from cca_lab.theory.cost import claims as cost_claims
 from cca_lab.theory.cost import prefill as cost_prefill
 from cca_lab.theory.judgement import Judgement, contradictions, judge
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
+from cca_lab.theory.noise import weight
 from cca_lab.theory.pages import claim_page, claims_page, counted, errata_page, retired_page
 from cca_lab.theory.published import claims as published_claims
 from cca_lab.theory.quotes import fingerprint
@@ -33,13 +37,14 @@ from cca_lab.theory.reachability import rope as reachability_rope
 from cca_lab.theory.sparsity import bounds as sparsity_bounds
 from cca_lab.theory.sparsity import limit as sparsity_limit
 from cca_lab.theory.sparsity import meaning as sparsity_meaning
+from cca_lab.theory.sparsity import theorem1
 
 MODULES: tuple[ModuleType, ...] = (
-    sparsity,
+    theorem1,
     sparsity_bounds,
     sparsity_limit,
     sparsity_meaning,
-    noise,
+    weight,
     noise_models,
     noise_output,
     conditioning_claims,
@@ -49,11 +54,11 @@ MODULES: tuple[ModuleType, ...] = (
     reachability_floats,
     reachability_rope,
     reachability_depth,
-    causality,
+    masks,
     causality_dga,
     causality_focal,
     causality_lococo,
-    compression,
+    convolution,
     compression_cost,
     cost_claims,
     cost_prefill,

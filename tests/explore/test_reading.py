@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cca_lab import analysis
+from cca_lab.attention import statistics as analysis
 from cca_lab.explore.inputs import Inputs
 from cca_lab.explore.reading import Reading
 from cca_lab.mechanisms import MECHANISMS, Full, mechanism_of

@@ -8,10 +8,10 @@ import subprocess
 import pytest
 import torch
 
-from cca_lab import analysis
+from cca_lab.attention import statistics as analysis
 from cca_lab.explore import figure
 from cca_lab.explore.script import MODULES, script, style, widget_module
-from tests.test_analysis import causal_maps
+from tests.attention.test_statistics import causal_maps
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no Node on this machine: apt install nodejs")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from cca_lab.analysis import k90, received
+from cca_lab.attention.statistics import k90, received
 from cca_lab.figures import sparsity, tokens
 
 

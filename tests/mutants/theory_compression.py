@@ -3,7 +3,7 @@
 from fractions import Fraction
 from functools import partial
 
-from cca_lab.theory import compression
+from cca_lab.theory.compression import convolution as compression
 from cca_lab.theory.compression import cost, memory
 
 

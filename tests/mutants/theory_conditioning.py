@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cca_lab.theory.conditioning import hessian
+from cca_lab.theory.conditioning.spectrum import hessian
 
 
 def no_cross_terms(values):

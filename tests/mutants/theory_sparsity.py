@@ -5,10 +5,11 @@ from math import ceil, log
 
 from scipy.stats import norm
 
-from cca_lab.theory.sparsity import counting_bound, enclosure, eq19
+from cca_lab.theory.sparsity import enclosure
 from cca_lab.theory.sparsity.bounds import bracket
 from cca_lab.theory.sparsity.laws import points
 from cca_lab.theory.sparsity.limit import limit
+from cca_lab.theory.sparsity.theorem1 import counting_bound, eq19
 
 
 def two_term_without_rho(law, rho):

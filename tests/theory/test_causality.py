@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import DGA, full
-from cca_lab.theory import causality
 from cca_lab.theory.causality import dga as causality_dga
 from cca_lab.theory.causality import focal as causality_focal
 from cca_lab.theory.causality import grouping, segments
 from cca_lab.theory.causality import lococo as causality_lococo
+from cca_lab.theory.causality import masks as causality
 from cca_lab.theory.forall import papers
 from tests.mutants import theory_causality as wrong
 

@@ -14,8 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.experiments import verify
-from cca_lab.theory import history, ledger, pages, quotes
+from cca_lab.theory import history, ledger, pages, quotes, verify
 from cca_lab.theory.claim import LONGEST_QUOTE, Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
 from cca_lab.theory.judgement import Judgement, contradictions, judge
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from cca_lab.theory import compression
+from cca_lab.theory.compression import convolution as compression
 from cca_lab.theory.compression import cost as compression_cost
 from cca_lab.theory.compression import memory
 from tests.mutants import theory_compression as wrong

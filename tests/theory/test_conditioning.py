@@ -8,9 +8,10 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.theory import conditioning, descent
+from cca_lab.theory.conditioning import descent
 from cca_lab.theory.conditioning import proof as conditioning_proof
 from cca_lab.theory.conditioning import simplex as conditioning_simplex
+from cca_lab.theory.conditioning import spectrum as conditioning
 
 SIZES = ((1, 7), (2, 2, 4), (1, 2, 5), (3, 3, 2), (4, 4))
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.mechanisms import groups
-from cca_lab.theory import cost
 from cca_lab.theory.cost import claims, dga, dga_counts, prefill
+from cca_lab.theory.cost import pairs as cost
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape, amdahl, cache_bytes, prefill_speedup
 from tests.mutants import theory_cost as wrong
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import sympy
 
-from cca_lab.theory import noise
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
 from cca_lab.theory.noise import pooling as noise_pooling
 from cca_lab.theory.noise import sampling as noise_sampling
 from cca_lab.theory.noise import series as noise_series
+from cca_lab.theory.noise import weight as noise
 from tests.mutants import theory_noise as wrong
 
 # ---------------------------------------------------------------- one weight

@@ -12,7 +12,7 @@ from cca_lab.mechanisms.columns import Columns
 from cca_lab.models import save_pretrained, swap_attention
 from cca_lab.studies import noise_on_models
 from cca_lab.studies.noise_on_models import Noise
-from cca_lab.theory import noise
+from cca_lab.theory.noise import weight as noise
 from tests.mutants import theory_noise as wrong
 from tests.studies import small
 

@@ -4,7 +4,7 @@ from typer.testing import CliRunner
 
 from cca_lab import paths
 from cca_lab.cli import app
-from cca_lab.experiments import prove
+from cca_lab.theory import prove
 from cca_lab.theory.claim import Finding
 from cca_lab.theory.forall import report
 from cca_lab.theory.pages import plain

@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from cca_lab import analysis
+from cca_lab.attention import statistics as analysis
 from cca_lab.cli import app
 from cca_lab.figures import p_sparse as figures
 from cca_lab.models import attention_maps, save_pretrained

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.theory import sparsity
 from cca_lab.theory.sparsity import laws as sparsity_laws
 from cca_lab.theory.sparsity import meaning as sparsity_meaning
+from cca_lab.theory.sparsity import theorem1 as sparsity
 from cca_lab.theory.sparsity.laws import EVEN_PAIR, TWO_POINT, FiniteLaw, iid, p_sparse, points, random_laws
 
 # By hand
@@ -173,7 +173,7 @@ def test_long_gaussian_rows_need_a_constant_share_of_tokens():
 def test_a_drawn_gaussian_row_agrees_with_its_limits():
     import torch
 
-    from cca_lab import analysis
+    from cca_lab.attention import statistics as analysis
 
     tau, length = 1.5, 400_000
     row = (tau * torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(0)

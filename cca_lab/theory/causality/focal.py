@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cca_lab.mechanisms import DGA, full
 from cca_lab.theory.base_two import causal_attention
-from cca_lab.theory.causality import Attend, edit_leak, jacobian_leak
+from cca_lab.theory.causality.masks import Attend, edit_leak, jacobian_leak
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
 
 Matrix = Sequence[Sequence[Fraction]]

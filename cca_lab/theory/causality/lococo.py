@@ -6,7 +6,7 @@ Cai et al., ICML 2024, Sections 3.1-3.2. The functions and checks are those of `
 from functools import partial
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.causality import check_masking, mask_before, mask_times
+from cca_lab.theory.causality.masks import check_masking, mask_before, mask_times
 from cca_lab.theory.causality.segments import (
     all_slots,
     cached_slots,

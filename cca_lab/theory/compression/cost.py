@@ -12,7 +12,7 @@ from math import log2
 from typing import NamedTuple
 
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.compression import KERNEL
+from cca_lab.theory.compression.convolution import KERNEL
 from cca_lab.theory.compression.memory import CLAIMS as MEMORY
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape
 

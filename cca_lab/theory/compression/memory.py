@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
-from cca_lab.theory.compression import KERNEL, Rows, mix, one_hot_rows, share_after
+from cca_lab.theory.compression.convolution import KERNEL, Rows, mix, one_hot_rows, share_after
 
 Count = Callable[[int, int], int]
 FACTOR = 4

@@ -3,14 +3,14 @@
 from fractions import Fraction
 
 from cca_lab.theory.claim import Claim, Strength, Verdict, Weight
-from cca_lab.theory.conditioning import (
+from cca_lab.theory.conditioning.proof import CLAIMS as PROOF
+from cca_lab.theory.conditioning.spectrum import (
     check_largest,
     check_second_difference,
     check_theorem,
     hessian,
     hessian_printed,
 )
-from cca_lab.theory.conditioning.proof import CLAIMS as PROOF
 
 CLAIMS = (
     Claim(id="T3", paper="DGA", place="Theorem 3, Appendix A.3, Eq. 30",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.conditioning import (
+from cca_lab.theory.conditioning.spectrum import (
     SLACK,
     ZERO,
     Array,

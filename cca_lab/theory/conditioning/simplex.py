@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.conditioning import ZERO, Array, grouping_matrix, hessian
+from cca_lab.theory.conditioning.spectrum import ZERO, Array, grouping_matrix, hessian
 
 
 def tangent_hessian(values: Array) -> Array:

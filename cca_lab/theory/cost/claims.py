@@ -10,8 +10,8 @@ from itertools import product
 from cca_lab.mechanisms.groups import cache_tokens
 from cca_lab.mechanisms.groups import pairs as cca_pairs
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.cost import below_every_group, best_group, cca_columns, least_bracket, older_pairs
 from cca_lab.theory.cost.dga import CLAIMS as DGA
+from cca_lab.theory.cost.pairs import below_every_group, best_group, cca_columns, least_bracket, older_pairs
 from cca_lab.theory.forall.core import demand, integers, prove
 from cca_lab.theory.reachability.indices import printed_cover
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
-from cca_lab.theory.cost import dga_keys
 from cca_lab.theory.cost.dga_counts import Decoding, Training, cache_sizes, decodings, pairs_in_front, trainings
+from cca_lab.theory.cost.pairs import dga_keys
 
 FACTOR = 2                                  # O(...) is read as: at most twice what stands inside
 GAMMA, FLOOR, GROUP = 0.1, 1024, 16         # Appendix C.2

@@ -5,7 +5,7 @@ from itertools import combinations
 from math import ceil
 from typing import NamedTuple
 
-from cca_lab.theory.cost import dga_pairs_listed, older_pairs
+from cca_lab.theory.cost.pairs import dga_pairs_listed, older_pairs
 
 
 class Training(NamedTuple):

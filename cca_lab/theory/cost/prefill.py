@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cca_lab.mechanisms import groups
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.cost import full_pairs
+from cca_lab.theory.cost.pairs import full_pairs
 
 GIB = 2**30
 CONTEXT = 2**17  # "128K"

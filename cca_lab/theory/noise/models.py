@@ -20,10 +20,10 @@ from functools import cache
 from typing import Any
 
 from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
-from cca_lab.theory.noise import Weights, lemma2
 from cca_lab.theory.noise import series as noise_series
 from cca_lab.theory.noise.pooling import CLAIMS as POOLING
 from cca_lab.theory.noise.pooling import STANDS_OUT, numerical_factor, pooled_logit_factor
+from cca_lab.theory.noise.weight import Weights, lemma2
 
 __all__ = ["CASES", "CLAIMS", "MODELS", "STANDS_OUT", "Reduction", "check_reduction", "check_shared", "exact_variance",
            "factor", "factor_printed", "full_variance", "group_masses", "numerical_factor", "pooled_logit_factor",

@@ -20,10 +20,10 @@ from functools import partial
 from typing import Any
 
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.noise import Weights
 from cca_lab.theory.noise.models import group_masses
 from cca_lab.theory.noise.problem import CLAIMS as PROBLEM
 from cca_lab.theory.noise.problem import GROUP_MASS, MEAN_WEIGHT, PRINTED, GroupProblem, check_problem, residual
+from cca_lab.theory.noise.weight import Weights
 
 __all__ = ["APART", "CLAIMS", "EQUAL", "GROUP_MASS", "MEAN_WEIGHT", "PRINTED", "GroupProblem", "Smoothing", "always",
            "check_smoothing", "check_problem", "divergence", "full_covariance", "grouped_covariance", "only_scatter",

@@ -1,6 +1,6 @@
 """What rho-sparse says and what it misses: it compares only the largest weight with a threshold that falls like 1/L.
 
-Other measures are k90, the keys that carry 90 % of a row, and effective numbers of tokens (`cca_lab.analysis`).
+Other measures are k90, the keys that carry 90 % of a row, and effective numbers of tokens (`cca_lab.attention.statistics`).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from random import Random
 
 from scipy.stats import norm
 
-from cca_lab.analysis import keys_for_mass_loops
+from cca_lab.attention.statistics import keys_for_mass_loops
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
 from cca_lab.theory.sparsity.laws import rho_sparse
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab import analysis
-from tests.mutants import analysis as mutants
+from cca_lab.attention import statistics as analysis
+from tests.mutants import attention_statistics as mutants
 
 counts = st.integers(1, 12)
 shares = st.sampled_from([0.1, 0.5, 0.75, 0.9, 0.99, 1.0])

@@ -17,8 +17,8 @@ from fractions import Fraction
 import numpy as np
 
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.conditioning import ZERO, Array, condition_number, grouped, hessian
-from cca_lab.theory.conditioning import smallest_counterexample as counterexample
+from cca_lab.theory.conditioning.spectrum import ZERO, Array, condition_number, grouped, hessian
+from cca_lab.theory.conditioning.spectrum import smallest_counterexample as counterexample
 
 TOLERANCE = 1e-8
 MOST_STEPS = 200_000
