@@ -1,6 +1,7 @@
 """What rho-sparse says and what it misses: it compares only the largest weight with a threshold that falls like 1/L.
 
-Other measures are k90, the keys that carry 90 % of a row, and effective numbers of tokens (`cca_lab.attention.statistics`).
+Other measures are k90, the keys that carry 90 % of a row, and effective numbers of tokens
+(`cca_lab.attention.statistics`).
 """
 
 from collections.abc import Callable, Sequence
