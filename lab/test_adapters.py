@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cca_lab.course.cell import local
-from cca_lab.course.marks import findings
+from cca_lab.course.tasks import findings
 from cca_lab.course.registry import ASSIGNMENTS
 from cca_lab.course.tasks import Property, Task
 

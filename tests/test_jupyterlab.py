@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from cca_lab import paths
 from cca_lab.cli import app
-from cca_lab.course.release import solution_of
-from cca_lab.course.student import STUB
+from cca_lab.course.release import STUB, solution_of
 from cca_lab.mechanisms import groups
 from tests import jupyterlab
 from tests.jupyterlab import MARKS

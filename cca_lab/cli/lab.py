@@ -61,7 +61,7 @@ def notebooks(
         "there stay.")] = None,
 ) -> None:
     """Write the notebooks to work in (`--student`); without it, run the committed ones in place (for maintainers)."""
-    from cca_lab.course.student import build
+    from cca_lab.course.release import build
     from cca_lab.paths import notebooks_folder
     from cca_lab.walkthrough.refresh import refresh
 

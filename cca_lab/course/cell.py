@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from cca_lab.course import wire
-from cca_lab.course.marks import Finding, findings
 from cca_lab.course.registry import task_of
-from cca_lab.course.tasks import Answer, Task
+from cca_lab.course.tasks import Answer, Finding, Task, findings
 from cca_lab.reader import written
 
 PACKAGE = "cca_lab"

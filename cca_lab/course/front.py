@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cca_lab.course import grading, release, reports, sandbox, submission
+from cca_lab.course import grading, release, reports, sandbox
 from cca_lab.course.cell import lines_of
 from cca_lab.course.grading import Record
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of, task_of
@@ -35,7 +35,7 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
     need_posix()
     if not path.is_file():
         raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or adapters.py")
-    if path.name == submission.ADAPTERS:
+    if path.name == grading.ADAPTERS:
         parts = [assignment_of(only)] if only else list(ASSIGNMENTS.values())
     else:
         parts = [assignment_in(path)]
@@ -151,7 +151,7 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     seconds = time.monotonic() - begun
     console.print(f"{len(found)} submissions in {seconds:.0f} s, {seconds / len(found):.1f} s each")
     if gradebook is not None:
-        from cca_lab.course.gradebook import export
+        from cca_lab.course.reports import export
 
         export(found, course, gradebook, submitted)
         console.print(f"marks written into {gradebook}")
@@ -176,7 +176,7 @@ def make_release(course: Path, only: str | None = None, *, check: bool = False, 
     """Make `release/`, or only say what is not current; True if nothing had to be changed, or something was written."""
     texts = release.files(course, only=only)
     if adapters:
-        texts[course / submission.ADAPTERS] = release.adapters(course)
+        texts[course / grading.ADAPTERS] = release.adapters(course)
     paths = release.stale(texts) if check else release.write(texts)
     for path in paths:
         console.print(f"{'not current' if check else 'written'}: {path.relative_to(course)}")

@@ -1,44 +1,17 @@
 """The assignments, in order, and every task by id: theirs and those of the notebooks."""
 
-from cca_lab.course.assignments import (
-    a1_tiles,
-    a2_sparsity,
-    a3_coding,
-    a4_pooling,
-    a5_cca,
-    a6_dga,
-    a7_kernels,
-    a8_caches,
-    a9_mutants,
-    a10_finetune,
-)
-from cca_lab.course.tasks import Assignment, Task
-from cca_lab.course.turns import (
-    nb00,
-    nb01,
-    nb02,
-    nb03,
-    nb04,
-    nb05,
-    nb06,
-    nb07,
-    nb08,
-    nb09,
-    nb10,
-    nb11,
-    nb12,
-    nb13,
-    nb14,
-    nb15,
-    nb16,
-)
+from importlib import import_module
 
-ASSIGNMENTS: dict[str, Assignment] = {part.ASSIGNMENT.id: part.ASSIGNMENT for part in (
-    a1_tiles, a2_sparsity, a3_coding, a4_pooling, a5_cca, a6_dga, a7_kernels,
-    a8_caches, a9_mutants, a10_finetune)}
-TURNS: dict[str, Task] = {task.id: task for part in (
-    nb00, nb01, nb02, nb03, nb04, nb05, nb06, nb07, nb08, nb09, nb10, nb11, nb12, nb13, nb14, nb15, nb16)
-    for task in part.TURNS}
+from cca_lab.course.tasks import Assignment, Task
+
+MODULES = ("a1_tiles", "a2_sparsity", "a3_coding", "a4_pooling", "a5_cca", "a6_dga", "a7_kernels", "a8_caches",
+           "a9_mutants", "a10_finetune")
+NOTEBOOKS = 17
+
+ASSIGNMENTS: dict[str, Assignment] = {
+    name.partition("_")[0]: import_module(f"cca_lab.course.assignments.{name}").ASSIGNMENT for name in MODULES}
+TURNS: dict[str, Task] = {task.id: task for number in range(NOTEBOOKS)
+                          for task in import_module(f"cca_lab.course.turns.nb{number:02}").TURNS}
 
 
 def assignment_of(name: str) -> Assignment:
@@ -47,10 +20,10 @@ def assignment_of(name: str) -> Assignment:
     Raises:
         ValueError: if there is none.
     """
-    found = ASSIGNMENTS.get(name.partition("_")[0])
-    if found is None or name not in (found.id, found.name):
+    assignment = ASSIGNMENTS.get(name.partition("_")[0])
+    if assignment is None or name not in (assignment.id, assignment.name):
         raise ValueError(f"assignment: got {name!r}, wanted one of {', '.join(ASSIGNMENTS)}")
-    return found
+    return assignment
 
 
 def task_of(task_id: str) -> Task:
@@ -59,7 +32,7 @@ def task_of(task_id: str) -> Task:
     Raises:
         ValueError: if there is none.
     """
-    tasks = {task.id: task for part in ASSIGNMENTS.values() for task in part.tasks} | TURNS
+    tasks = {task.id: task for assignment in ASSIGNMENTS.values() for task in assignment.tasks} | TURNS
     if task_id not in tasks:
         raise ValueError(f"task: got {task_id!r}, wanted one of {', '.join(tasks)}")
     return tasks[task_id]

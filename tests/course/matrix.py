@@ -15,9 +15,8 @@ import nbformat
 
 from cca_lab import paths
 from cca_lab.course.cell import local
-from cca_lab.course.marks import findings
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
-from cca_lab.course.tasks import Task
+from cca_lab.course.tasks import Task, findings
 from tests.course.kinds import Right, Wrong
 
 SECRET = "a seed for tests"

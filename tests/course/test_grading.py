@@ -10,8 +10,7 @@ import pytest
 from cca_lab import paths
 from cca_lab.course import front, grading, reports, sandbox
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
-from cca_lab.course.sandbox import Limits
-from cca_lab.course.session import Session
+from cca_lab.course.sandbox import Limits, Session
 from tests.course import classroom, handed_in, matrix
 from tests.course.cheats import CHEATS
 
@@ -136,7 +135,7 @@ def test_inputs_depend_on_the_secret(tmp_path):
 def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatch):
     """Checks take oracles from all of it: a hash of `course/` alone would keep marks by a wrong oracle."""
     assert (grading.PACKAGE / "attention").is_dir()
-    for name in ("course/marks.py", "attention/dense.py"):
+    for name in ("course/tasks.py", "attention/dense.py"):
         (tmp_path / "package" / name).parent.mkdir(parents=True)
         (tmp_path / "package" / name).write_text("before\n")
     times: list[str] = []
@@ -148,7 +147,7 @@ def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatc
     monkeypatch.setattr(grading, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(grading, "grade", grade)
     handed_in.hand_in(tmp_path / "submitted", "somebody", "a5", handed_in.released("a5"))
-    for number, name in enumerate((None, "attention/dense.py", "course/marks.py"), start=1):
+    for number, name in enumerate((None, "attention/dense.py", "course/tasks.py"), start=1):
         if name:
             (tmp_path / "package" / name).write_text("after\n")
         for _ in range(2):
@@ -166,7 +165,7 @@ def test_a_link_to_another_notebook_is_refused(tmp_path):
 
 def test_our_own_failure_costs_nobody_points(tmp_path, monkeypatch):
     handed_in.hand_in(tmp_path / "submitted", "somebody", "a5", handed_in.solved("a5"))
-    monkeypatch.setattr("cca_lab.course.session.command", lambda *args: ["false"])
+    monkeypatch.setattr("cca_lab.course.sandbox.command", lambda *args: ["false"])
     assert not front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE)
     assert grading.records(tmp_path / "marks")[0]["status"] == "failed"
     monkeypatch.undo()

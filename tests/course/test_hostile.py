@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from cca_lab import paths
-from cca_lab.course import front, gradebook, grading, sandbox, submission
+from cca_lab.course import front, grading, reports, sandbox
 from cca_lab.course.compare import describe
 from cca_lab.course.registry import assignment_of
-from cca_lab.course.sandbox import Limits
-from cca_lab.course.session import STARTS, Session
+from cca_lab.course.sandbox import STARTS, Limits, Session
 from cca_lab.course.tasks import Mistake
 from tests.course import handed_in, matrix
 from tests.course.cheats import HEAD
@@ -60,13 +59,13 @@ def test_files_that_cannot_be_read_stop_nobody(tmp_path):
     link.mkdir()
     (link / "a5_cca").symlink_to("/")
     begun = time.monotonic()
-    found = {path.name: submission.digest(path / "a5_cca") for path in submitted.iterdir()}
+    found = {path.name: grading.digest(path / "a5_cca") for path in submitted.iterdir()}
     assert time.monotonic() - begun < 5 and len(found) == 6
-    again = submission.digest(submitted / "alice" / "a5_cca")
+    again = grading.digest(submitted / "alice" / "a5_cca")
     (submitted / "alice" / "a5_cca" / "x").write_text("changed")
-    assert again == found["alice"] != submission.digest(submitted / "alice" / "a5_cca")
-    with pytest.raises(submission.Refused, match="nothing was handed in"):
-        submission.read(A5, link / "a5_cca", RELEASE)
+    assert again == found["alice"] != grading.digest(submitted / "alice" / "a5_cca")
+    with pytest.raises(grading.Refused, match="nothing was handed in"):
+        grading.read_submission(A5, link / "a5_cca", RELEASE)
 
 
 def test_the_time_of_a_submission_is_limited_as_a_whole():
@@ -108,8 +107,8 @@ def test_a_notebook_of_very_many_cells_is_refused(tmp_path):
     notebook = handed_in.released("a5")
     notebook["cells"] += [{"cell_type": "code", "source": "", "metadata": {}}] * 20_000
     path = handed_in.hand_in(tmp_path, "somebody", "a5", notebook) / "a5_cca.ipynb"
-    with pytest.raises(submission.Refused, match="more than 1000 cells"):
-        submission.notebook(path)
+    with pytest.raises(grading.Refused, match="more than 1000 cells"):
+        grading.notebook(path)
 
 
 def test_large_values_are_described_in_a_few_letters():
@@ -163,7 +162,7 @@ def test_nothing_active_is_shown_to_the_teacher(tmp_path):
                               "metadata": {"nbgrader": {}}, "attachments": {}})
     notebook["cells"].append({"cell_type": "raw", "id": "y", "source": "<img src=x onerror=1>", "metadata": {}})
     folder = handed_in.hand_in(tmp_path, "somebody", "a5", notebook)
-    gradebook.show(folder, A5, tmp_path / "shown")
+    reports.show(folder, A5, tmp_path / "shown")
     text = (tmp_path / "shown" / "a5_cca.ipynb").read_text()
     assert "<script" not in text and "<img" not in text and "](" not in text.split("javascript")[0][-5:]
     assert "widgets" not in text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cca_lab import paths
-from cca_lab.course import gradebook, grading
+from cca_lab.course import grading, reports
 from tests.course import handed_in, matrix
 
 LAB = paths.course_folder()
@@ -47,7 +47,7 @@ def test_nbgrader_makes_the_same_release_and_gives_honest_work_its_points(course
         handed_in.hand_in(course / "submitted", student, "a5", handed_in.solved("a5", changed))
     handed_in.hand_in(course / "submitted", "untouched", "a5", handed_in.released("a5"))
     nbgrader(course, "autograde", "a5_cca")
-    with gradebook.opened(course / "gradebook.db") as book:
+    with reports.opened(course / "gradebook.db") as book:
         scores = {entry.student.id: entry.score for entry in book.assignment_submissions("a5_cca")}
     assert scores == {"solved": 20, "noisy": 20, "wrong": 18, "untouched": 0}
 
@@ -57,16 +57,16 @@ def test_our_marks_go_into_its_database(course):
     handed_in.hand_in(course / "submitted", "bob", "a5", "no notebook")
     records = grading.grade_folder(course / "submitted", course / "marks", course)
     for _ in range(2):  # the second time changes nothing
-        gradebook.export(records, course, course / "gradebook.db", course / "submitted")
-        with gradebook.opened(course / "gradebook.db") as book:
+        reports.export(records, course, course / "gradebook.db", course / "submitted")
+        with reports.opened(course / "gradebook.db") as book:
             found = {entry.student.id: (entry.score, entry.needs_manual_grade)
                      for entry in book.assignment_submissions("a5_cca")}
         assert found == {"ann": (20, False), "bob": (0, False)}
-    with gradebook.opened(course / "gradebook.db") as book:
+    with reports.opened(course / "gradebook.db") as book:
         book.find_grade("a5-2-check", "a5_cca", "a5_cca", "ann").manual_score = 1.0
         book.db.commit()
-    gradebook.export(records, course, course / "gradebook.db", course / "submitted")
-    with gradebook.opened(course / "gradebook.db") as book:
+    reports.export(records, course, course / "gradebook.db", course / "submitted")
+    with reports.opened(course / "gradebook.db") as book:
         assert book.find_submission("a5_cca", "ann").score == 15
     assert (course / "autograded" / "ann" / "a5_cca" / "a5_cca.ipynb").is_file()
     assert not (course / "autograded" / "bob").exists()

@@ -11,8 +11,8 @@ from nbclient import NotebookClient
 from cca_lab import paths
 from cca_lab.course import release
 from cca_lab.course.cell import local
-from cca_lab.course.marks import findings
 from cca_lab.course.registry import ASSIGNMENTS
+from cca_lab.course.tasks import findings
 from tests.course import matrix
 
 COURSE = paths.course_folder()

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from cca_lab import paths
 from cca_lab.cli import app
 from cca_lab.course.registry import TURNS
-from cca_lab.course.release import BEGIN, END
-from cca_lab.course.student import STUB, build, to_work_in
+from cca_lab.course.release import BEGIN, END, STUB, build, to_work_in
 from cca_lab.walkthrough.execution import execute
 from tests.small_notebooks import notebook
 

@@ -8,8 +8,8 @@ from importlib import import_module
 
 import pytest
 
-from cca_lab.course.marks import findings
 from cca_lab.course.registry import ASSIGNMENTS, TURNS
+from cca_lab.course.tasks import findings
 
 MODULES = {name[:2]: import_module(f"tests.course.turns.nb{name[:2]}") for name in TURNS}
 WRONG = [(name, what, *found) for name in TURNS for what, found in MODULES[name[:2]].WRONG[name].items()]
