@@ -10,17 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cca_lab.attention import causal_intervals, interval_attention, pool_groups
-    from cca_lab.caches import (
-        CACHES,
-        CCACache,
-        DGACache,
-        H2OCache,
-        LMInfiniteCache,
-        LoCoCoCache,
-        MeanPoolingCache,
-        RandomTokensCache,
-        StreamingLLMCache,
-    )
     from cca_lab.mechanisms import (
         CCA,
         DGA,
@@ -39,6 +28,17 @@ if TYPE_CHECKING:
         StreamingLLM,
         VerticalSlash,
         mechanism_of,
+    )
+    from cca_lab.mechanisms.caches import (
+        CACHES,
+        CCACache,
+        DGACache,
+        H2OCache,
+        LMInfiniteCache,
+        LoCoCoCache,
+        MeanPoolingCache,
+        RandomTokensCache,
+        StreamingLLMCache,
     )
     from cca_lab.models import (
         attention_maps,
@@ -59,7 +59,7 @@ __all__ = [
     "interval_attention", "load_pretrained", "local_inputs", "mechanism_of", "pool_groups",
     "restore_attention", "save_pretrained", "swap_attention",
 ]
-_PACKAGES = ("attention", "mechanisms", "caches", "models")  # from the lightest: the last two load transformers
+_PACKAGES = ("attention", "mechanisms", "mechanisms.caches", "models")  # the last two load transformers
 
 
 def __getattr__(name: str) -> Any:

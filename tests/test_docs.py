@@ -53,8 +53,9 @@ def followed(tmp_path_factory) -> Path:
     imports = ("import StreamingLLM\n", "from cca_lab.mechanisms.strided import Strided\n")
     insert(folder / "cca_lab/mechanisms/__init__.py", imports, ("__all__ = [", '"Strided", '),
            ("for cls in (\n", "    Strided,\n"))
-    insert(folder / "cca_lab/caches/__init__.py",
-           ("from cca_lab.caches.base import MechanismCache\n", "from cca_lab.caches.strided import StridedCache\n"),
+    insert(folder / "cca_lab/mechanisms/caches.py",
+           ("from cca_lab.mechanisms.caching.base import MechanismCache\n",
+            "from cca_lab.mechanisms.strided_cache import StridedCache\n"),
            ("for cache in (", "StridedCache, "), ("__all__ = [", '"StridedCache", '))
     return folder
 
@@ -73,7 +74,7 @@ def test_there_are_blocks_for_every_step():
         "# new file: cca_lab/mechanisms/strided.py",
         "# in OPTIONS of: tests/mechanisms/options.py", "# in DRAWN of: tests/mechanisms/options.py",
         "# new file: tests/mutants/strided.py", "# new file: tests/mechanisms/test_strided.py",
-        "# new file: cca_lab/caches/strided.py", "# new file: tests/models/test_cache_strided.py", "# run"]
+        "# new file: cca_lab/mechanisms/strided_cache.py", "# new file: tests/models/test_cache_strided.py", "# run"]
 
 
 def test_the_example_passes_the_bench_and_its_own_tests(followed):

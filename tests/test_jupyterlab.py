@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cca_lab import paths
 from cca_lab.cli import app
 from cca_lab.course.release import STUB, solution_of
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 from tests import jupyterlab
 from tests.jupyterlab import MARKS
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.attention.arguments import scale_of
-from cca_lab.caches import CACHES, CacheSizes
-from cca_lab.caches.base import mechanism_named_in
 from cca_lab.explore.inputs import Inputs, in_double
 from cca_lab.mechanisms import Mechanism
+from cca_lab.mechanisms.caches import CACHES, CacheSizes
+from cca_lab.mechanisms.caching.base import mechanism_named_in
 from cca_lab.models.inputs import check_length, check_token_ids
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import attention_modules, attention_of, check_model

@@ -6,11 +6,11 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
-from cca_lab.mechanisms.cca import POOLINGS
+from cca_lab.mechanisms.cca.mechanism import POOLINGS
 from cca_lab.mechanisms.dga.selection import CHOICES as DGA_CHOICES
 from cca_lab.mechanisms.lococo.segments import CHOICES as LOCOCO_CHOICES
 from cca_lab.mechanisms.minference import CANDIDATES
-from cca_lab.mechanisms.streaming_llm import POSITIONS
+from cca_lab.mechanisms.streaming.streaming_llm import POSITIONS
 
 MEANS = tuple(pooling for pooling in POOLINGS if pooling != "max")  # a maximum is no weighted mean: it has no E
 CHOICES: dict[str, tuple[str, ...]] = {"pooling": MEANS, "choose": DGA_CHOICES, "positions": POSITIONS,

@@ -5,17 +5,17 @@ import operator
 from typing import Any
 
 from cca_lab.mechanisms.base import Mechanism
-from cca_lab.mechanisms.cca import CCA
+from cca_lab.mechanisms.cca.mean_pooling import MeanPooling
+from cca_lab.mechanisms.cca.mechanism import CCA
+from cca_lab.mechanisms.cca.random_tokens import RandomTokens
 from cca_lab.mechanisms.dga import DGA
 from cca_lab.mechanisms.full import Full
-from cca_lab.mechanisms.h2o import H2O
-from cca_lab.mechanisms.lm_infinite import LMInfinite
+from cca_lab.mechanisms.h2o.mechanism import H2O
 from cca_lab.mechanisms.lococo import LoCoCo
 from cca_lab.mechanisms.longlora import LongLoRA
-from cca_lab.mechanisms.mean_pooling import MeanPooling
 from cca_lab.mechanisms.minference import AShape, BlockSparse, MInference, VerticalSlash
-from cca_lab.mechanisms.random_tokens import RandomTokens
-from cca_lab.mechanisms.streaming_llm import StreamingLLM
+from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
+from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
 
 __all__ = ["CCA", "DGA", "H2O", "MECHANISMS", "AShape", "BlockSparse", "Full", "LMInfinite", "LoCoCo", "LongLoRA",
            "MInference", "MeanPooling", "Mechanism", "RandomTokens", "StreamingLLM", "VerticalSlash", "mechanism_of"]

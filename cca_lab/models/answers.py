@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.caches import CACHES
+from cca_lab.mechanisms.caches import CACHES
 from cca_lab.models.evaluate import POSITIONS, Estimate, bootstrap_mean, share_right
 from cca_lab.models.inputs import check_length, check_model, check_token_ids
 from cca_lab.models.plugin import attention_of

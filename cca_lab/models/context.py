@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from transformers import PreTrainedModel
 
+from cca_lab.attention.parallel import Shards
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA, Mechanism
-from cca_lab.parallel import Shards, context_parallel_cca
+from cca_lab.mechanisms.cca.parallel import context_parallel_cca
 
 CONTEXT = "cca_lab_context"  # the attribute of attention layers, and the keyword argument that the hook makes of it
 IGNORED = -100  # the label of a token whose loss is not counted

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.groups import cores_of_rows
+from cca_lab.mechanisms.cca.groups import cores_of_rows
 from cca_lab.models.maps import attention_maps
 from cca_lab.models.plugin import attention_of
 from cca_lab.tasks.mixture import random_windows

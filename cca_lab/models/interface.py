@@ -16,10 +16,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.masking_utils import causal_mask_function
 
 from cca_lab.attention.rotary import Rotation, of_rows
-from cca_lab.caches import CACHES, MechanismCache
-from cca_lab.caches.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
 from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.base import EVERY_ROW
+from cca_lab.mechanisms.caches import CACHES, MechanismCache
+from cca_lab.mechanisms.caching.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
 from cca_lab.models.context import CONTEXT, Context
 from cca_lab.models.inputs import check_forward
 from cca_lab.models.padding import check_positions, left_padding, roll_rows

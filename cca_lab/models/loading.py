@@ -24,7 +24,7 @@ from transformers import (
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from cca_lab.caches.base import CHOICE
+from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models.choice import written_choice
 from cca_lab.models.plugin import check_model
 

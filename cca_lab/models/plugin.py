@@ -11,8 +11,8 @@ from torch.distributed import ProcessGroup
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from cca_lab.caches.base import CHOICE, IMPLEMENTATION, mechanism_in
 from cca_lab.mechanisms import MECHANISMS, Full, Mechanism, mechanism_of
+from cca_lab.mechanisms.caching.base import CHOICE, IMPLEMENTATION, mechanism_in
 from cca_lab.models.context import check_context, install
 from cca_lab.models.inputs import check_model as require_model
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook

@@ -10,7 +10,7 @@ import torch
 from transformers import GPT2Config
 
 from cca_lab.mechanisms import MECHANISMS, Mechanism
-from cca_lab.mechanisms.random_tokens import kept_tokens
+from cca_lab.mechanisms.cca.random_tokens import kept_tokens
 
 # For each option that has a control: smallest, largest and step; or the values to choose from.
 LARGEST_GROUP = 64

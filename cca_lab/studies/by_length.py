@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cca_lab.caches.budget import LEAST, fits, fitted
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
+from cca_lab.mechanisms.caching.budget import LEAST, fits, fitted
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_starts
 from cca_lab.models.loading import quiet

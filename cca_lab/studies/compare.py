@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from cca_lab.caches import CACHES
-from cca_lab.caches.budget import LEAST, fits, fitted
 from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching.budget import LEAST, fits, fitted
 from cca_lab.models import load_pretrained, swap_attention
 from cca_lab.models.evaluate import POSITIONS, Estimate
 from cca_lab.models.loading import quiet

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cca_lab.caches.sizes import CacheSizes
 from cca_lab.mechanisms import Full, Mechanism
+from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.models.loading import quiet
 from cca_lab.outputs import check_file
 from cca_lab.paths import new_result

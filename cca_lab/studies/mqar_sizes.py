@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 from transformers import PreTrainedConfig
 
-from cca_lab.caches import CACHES
-from cca_lab.caches.budget import LEAST, sized
-from cca_lab.caches.sizes import CacheSizes
 from cca_lab.mechanisms import DGA, MECHANISMS, Mechanism
-from cca_lab.mechanisms.grouped import Grouped
+from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching.budget import LEAST, sized
+from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.cca.grouped import Grouped
 
 NAMES = ("cca", "dga", "lococo", "h2o", "streaming_llm", "lm_infinite", "mean_pooling", "random_tokens")
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from cca_lab.caches.budget import fits, fitted
 from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
-from cca_lab.mechanisms.groups import cache_tokens
+from cca_lab.mechanisms.caching.budget import fits, fitted
+from cca_lab.mechanisms.cca.groups import cache_tokens
 from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
 from cca_lab.recipe import FinetuneConfig, Reading
 from cca_lab.reporting import print_table

@@ -12,7 +12,7 @@ from cca_lab.attention import causal_intervals, count_pairs, interval_attention,
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.intervals import TensorCache
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 from tests import strategies
 from tests.attention import bench
 

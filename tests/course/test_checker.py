@@ -87,7 +87,7 @@ def test_nbgrader_gets_partial_points(monkeypatch, capsys):
 
 
 def test_the_package_is_not_there_when_marks_are_given(capsys):
-    from cca_lab.mechanisms.groups import visible_cores
+    from cca_lab.mechanisms.cca.groups import visible_cores
 
     def intervals(length, sinks, group, window):
         return visible_cores(length, group, window)

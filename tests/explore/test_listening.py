@@ -62,7 +62,7 @@ def test_a_trained_module_is_used_and_stays_as_it_is():
 
 
 def test_bytes_are_the_caches_own():
-    from cca_lab.caches import CacheSizes, CCACache
+    from cca_lab.mechanisms.caches import CacheSizes, CCACache
 
     model = tiny("llama")
     source = ModelText(model, None, text(LENGTH))

@@ -133,6 +133,6 @@ def test_a_maximum_has_no_effective_weights():
 
 
 def test_pairs_are_the_closed_form():
-    from cca_lab.mechanisms.groups import pairs
+    from cca_lab.mechanisms.cca.groups import pairs
 
     assert Reading(mechanism_of("cca", {"group": 3, "window": 4}), inputs()).pairs(1) == pairs(LENGTH, 3, 4)

@@ -12,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from cca_lab.attention import causal_intervals, visible_mask
 from cca_lab.attention.plan import plan_of
 from cca_lab.figures import curves, diagrams, heatmaps, steps, style, tiling
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 
 WORDS = "the cat sat on the mat".split()
 SQUARE = torch.arange(36, dtype=torch.float64).view(6, 6) / 36

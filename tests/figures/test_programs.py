@@ -12,7 +12,8 @@ from cca_lab.attention.kernels.programs import (
     softmax_reads,
 )
 from cca_lab.figures.programs import programs
-from cca_lab.mechanisms import groups, lococo
+from cca_lab.mechanisms import lococo
+from cca_lab.mechanisms.cca import groups
 from tests.mutants import programs as mutants
 
 TABLES = {

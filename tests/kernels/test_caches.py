@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from cca_lab.attention.kernels import decode
-from cca_lab.caches import CACHES
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
+from cca_lab.mechanisms.caches import CACHES
 from tests.kernels import bench
 from tests.mechanisms.bench import inputs, rope_tables, rotate
 from tests.mechanisms.options import OPTIONS

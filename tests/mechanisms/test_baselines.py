@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 import torch
 
-from cca_lab.mechanisms import MeanPooling, RandomTokens, groups, random_tokens
+from cca_lab.mechanisms import MeanPooling, RandomTokens
+from cca_lab.mechanisms.cca import groups, random_tokens
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 from tests.mutants import baselines as wrong

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import CCA, full, groups
+from cca_lab.mechanisms import CCA, full
+from cca_lab.mechanisms.cca import groups
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 

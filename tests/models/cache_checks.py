@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from cca_lab.caches import CACHES, MechanismCache
-from cca_lab.caches.rooms import room_for
 from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.caches import CACHES, MechanismCache
+from cca_lab.mechanisms.caching.buffers import room_for
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.models.tiny import left_padded, logits, text, tiny

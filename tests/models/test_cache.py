@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from transformers import DynamicCache
 
 from cca_lab.attention import pool_groups
-from cca_lab.caches import CacheSizes, CCACache, cca
-from cca_lab.caches.cca import CCAState
 from cca_lab.mechanisms import CCA
+from cca_lab.mechanisms.caches import CacheSizes, CCACache
+from cca_lab.mechanisms.cca import cache as cca
+from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.models import attention_maps, restore_attention, swap_attention
 from tests.models import cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from cca_lab.caches import CacheSizes, DGACache
-from cca_lab.caches import dga as cache_module
-from cca_lab.caches.dga import DGAState
 from cca_lab.mechanisms import DGA
+from cca_lab.mechanisms.caches import CacheSizes, DGACache
+from cca_lab.mechanisms.dga import cache as cache_module
+from cca_lab.mechanisms.dga.cache import DGAState
 from cca_lab.models import restore_attention, swap_attention
 from tests.mechanisms.bench import rope_tables, rotate
 from tests.models import cache_checks

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.caches import CacheSizes, H2OCache
-from cca_lab.caches import h2o as cache_module
-from cca_lab.caches.h2o import H2OState
 from cca_lab.mechanisms import H2O
+from cca_lab.mechanisms.caches import CacheSizes, H2OCache
+from cca_lab.mechanisms.h2o import cache as cache_module
+from cca_lab.mechanisms.h2o.cache import H2OState
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.models import cache_checks

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.caches import CacheSizes, LoCoCoCache
-from cca_lab.caches.lococo import Borrowed, LoCoCoState
+from cca_lab.mechanisms.caches import CacheSizes, LoCoCoCache
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
+from cca_lab.mechanisms.lococo.cache import Borrowed, LoCoCoState
 from cca_lab.models import swap_attention
 from tests.models import cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cca_lab.caches import CacheSizes, StreamingLLMCache
-from cca_lab.caches.streaming_llm import StreamingLLMState
 from cca_lab.mechanisms import StreamingLLM, full
+from cca_lab.mechanisms.caches import CacheSizes, StreamingLLMCache
+from cca_lab.mechanisms.streaming.cache import StreamingLLMState
 from cca_lab.models import restore_attention, swap_attention
 from tests.mechanisms import bench
 from tests.models.cache_checks import (

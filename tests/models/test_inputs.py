@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from cca_lab.caches import CACHES, CCACache
-from cca_lab.caches.base import CHOICE
 from cca_lab.mechanisms import CCA
+from cca_lab.mechanisms.caches import CACHES, CCACache
+from cca_lab.mechanisms.caching.base import CHOICE
 from cca_lab.models import (
     attention_maps,
     attention_of,

@@ -9,9 +9,8 @@ import torch
 from transformers import AttentionInterface, GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from cca_lab import caches
-from cca_lab.caches import CCACache
-from cca_lab.mechanisms import CCA, Full, MInference
+from cca_lab.mechanisms import CCA, Full, MInference, caches
+from cca_lab.mechanisms.caches import CCACache
 from cca_lab.models import (
     attention_maps,
     attention_of,

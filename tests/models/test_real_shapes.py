@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import hub
 
-from cca_lab.caches import CCACache
+from cca_lab.mechanisms.caches import CCACache
 from cca_lab.models import (
     attention_of,
     disable_attention_dropout,

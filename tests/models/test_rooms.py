@@ -6,9 +6,9 @@ from copy import copy
 import pytest
 import torch
 
-from cca_lab.caches import CACHES
-from cca_lab.caches.rooms import Copies, Rooms, _Buffer, room_for
 from cca_lab.mechanisms import mechanism_of
+from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching.buffers import Copies, Rooms, _Buffer, room_for
 
 
 def new_entries(count, seed=0):
@@ -71,7 +71,7 @@ def test_rooms_hold_what_copies_hold(seed, sinks):
 
 
 def test_first_entries_left_behind_are_found(monkeypatch):
-    monkeypatch.setattr("cca_lab.caches.rooms._Buffer", NoClone)
+    monkeypatch.setattr("cca_lab.mechanisms.caching.buffers._Buffer", NoClone)
     with torch.no_grad():
         assert not agree(Rooms(), 1, 5)
 
@@ -85,7 +85,7 @@ def another_tensor(rooms):
 def test_a_tensor_that_is_not_the_last_one_is_copied(monkeypatch):
     with torch.no_grad():
         assert torch.equal(another_tensor(Rooms()), another_tensor(Copies()))
-        monkeypatch.setattr("cca_lab.caches.rooms._Buffer", Trusting)
+        monkeypatch.setattr("cca_lab.mechanisms.caching.buffers._Buffer", Trusting)
         assert not torch.equal(another_tensor(Rooms()), another_tensor(Copies()))
 
 

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import interval_attention
-from cca_lab.mechanisms import CCA, RandomTokens, random_tokens
-from cca_lab.mechanisms.groups import core_count, intervals
+from cca_lab.mechanisms import CCA, RandomTokens
+from cca_lab.mechanisms.cca import random_tokens
+from cca_lab.mechanisms.cca.groups import core_count, intervals
 from tests.mechanisms.forms import form
 from tests.mutants.cca import Parts, rows
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.h2o import tokens_kept
+from cca_lab.mechanisms.h2o.mechanism import tokens_kept
 from cca_lab.mechanisms.inputs import expand_heads
 
 

@@ -3,7 +3,8 @@
 import torch
 
 from cca_lab.attention.kernels import decode, interval, pooling, vertical_slash
-from cca_lab.mechanisms import cca, streaming_llm
+from cca_lab.mechanisms.cca import mechanism as cca
+from cca_lab.mechanisms.streaming import streaming_llm
 
 
 def future_visible(patch) -> None:

@@ -5,9 +5,8 @@ from unittest.mock import patch
 
 import torch
 
-from cca_lab.parallel import cca
-from cca_lab.parallel.exchange import fetch
-from cca_lab.parallel.shards import place, size
+from cca_lab.attention.parallel import fetch, place, size
+from cca_lab.mechanisms.cca import parallel as cca
 
 
 def _in_the_halo(change):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-ATTENTION, CACHES, MECHANISMS = "cca_lab.attention.", "cca_lab.caches.", "cca_lab.mechanisms."
-GROUPS, SEGMENTS, DGA = f"{MECHANISMS}groups.", f"{MECHANISMS}lococo.segments.", f"{MECHANISMS}dga."
+ATTENTION, MECHANISMS = "cca_lab.attention.", "cca_lab.mechanisms."
+GROUPS, SEGMENTS, DGA = f"{MECHANISMS}cca.groups.", f"{MECHANISMS}lococo.segments.", f"{MECHANISMS}dga."
 READING = f"{MECHANISMS}deepseek_v4.reading."
 
 
@@ -85,9 +85,10 @@ SLIPS = {
         "causal intervals", f"{ATTENTION}intervals.causal_intervals",
         "torch.arange(columns - length + 1, columns + 1,", "torch.arange(columns - length + 2, columns + 2,"),
     "a sink that is counted twice": Slip(
-        "intervals of sinks are accepted", f"{MECHANISMS}sinks.intervals", "start.clamp_max(sinks)", "start + sinks"),
+        "intervals of sinks are accepted", f"{MECHANISMS}streaming.sinks.intervals", "start.clamp_max(sinks)",
+        "start + sinks"),
     "a token that is neither near nor a sink": Slip(
-        "sinks and nearest tokens", f"{MECHANISMS}sinks.intervals", "rows + 1 - near", "rows + 2 - near"),
+        "sinks and nearest tokens", f"{MECHANISMS}streaming.sinks.intervals", "rows + 1 - near", "rows + 2 - near"),
     "a shift that is added after rounding": Slip(
         "intervals of LongLoRA are accepted", f"{MECHANISMS}longlora.intervals", "row - shift, group", "row, group"),
     "rounding to the next border": Slip(
@@ -141,31 +142,34 @@ SLIPS = {
     "a peak without the slots": Slip(
         "LoCoCo's entries", f"{SEGMENTS}peak_tokens", "max(fill, slots + buffer", "max(fill, buffer"),
     "raw tokens kept for the last row, not the next": Slip(
-        "CCA's cache", f"{CACHES}cca.CCAState.step", "core_count(stop + 1,", "core_count(stop + 2,"),
+        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState.step", "core_count(stop + 1,", "core_count(stop + 2,"),
     "groups that end in the chunk, without their beginning": Slip(
-        "CCA's cache", f"{CACHES}cca.CCAState._close_groups", "start // self.group * self.group,", "start,"),
+        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._close_groups", "start // self.group * self.group,", "start,"),
     "tables of the wrong tokens": Slip(
-        "CCA's cache", f"{CACHES}cca.CCAState._close_groups", "slice(end - begin, None)", "slice(end - start, None)"),
+        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._close_groups", "slice(end - begin, None)",
+        "slice(end - start, None)"),
     "one core too many for a single row": Slip(
-        "CCA's cache", f"{CACHES}cca.CCAState._attend", "core_count(stop, ", "core_count(stop + 1, "),
+        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._attend", "core_count(stop, ", "core_count(stop + 1, "),
     "raw tokens evicted twice": Slip(
-        "CCA's cache", f"{CACHES}cca.CCAState._evict", "self.first = first", "self.first = first - 1"),
+        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._evict", "self.first = first", "self.first = first - 1"),
     "values evicted otherwise than keys": Slip(
-        "CCA's cache", f"{CACHES}cca.CCAState._evict", "self.raw_value, 0, first - self.first)",
+        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._evict", "self.raw_value, 0, first - self.first)",
         "self.raw_value, 0, first - self.first + 1)"),
     "rows counted from the chunk": Slip(
-        "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState.step", "torch.arange(self.seen, self.seen + ",
+        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState.step",
+        "torch.arange(self.seen, self.seen + ",
         "torch.arange(0, "),
     "dropped tokens still counted": Slip(
-        "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._attend",
+        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState._attend",
         "max(0, self.seen - self.sinks - self.recent)", "max(0, self.seen - self.recent)"),
     "a recent token too many": Slip(
-        "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._evict", "self.key.shape[2] - self.recent",
+        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState._evict",
+        "self.key.shape[2] - self.recent",
         "self.key.shape[2] - self.recent - 1"),
     "a chunk that attends as a single row": Slip(
-        "StreamingLLM's cache", f"{CACHES}streaming_llm.StreamingLLMState._attend", "len(row) == 1 and ", ""),
+        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState._attend", "len(row) == 1 and ", ""),
     "a segment that attends as a single row": Slip(
-        "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState._attend", "if rows == 1:", "if rows:"),
+        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._attend", "if rows == 1:", "if rows:"),
     "a window one token longer than it says": Slip(
         "DeepSeek-V4's reads", f"{READING}intervals", "(row + 1 - window)", "(row - window)"),
     "an entry for a group that is still open": Slip(
@@ -178,28 +182,28 @@ SLIPS = {
         "DeepSeek-V4's chunks", f"{READING}intervals", "full_like(row, kept + length)",
         "full_like(row, length)"),
     "a chunk that ends after its segment": Slip(
-        "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState.step", "start + self.segment - self.open)",
+        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState.step", "start + self.segment - self.open)",
         "start + self.segment - self.open - 1 + (self.open == self.segment - 1))"),
     "a segment that closes one token early": Slip(
-        "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState._read", "if self.open == self.segment:",
+        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._read", "if self.open == self.segment:",
         "if self.open >= self.segment - 1:"),
     "lazy, and compressed nevertheless": Slip(
-        "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState._close", 'when == "eager":', 'when == "lazy":'),
+        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._close", 'when == "eager":', 'when == "lazy":'),
     "M + b columns are too many": Slip(
-        "LoCoCo's cache", f"{CACHES}lococo.LoCoCoState._compress_if_full", "self.key.shape[2] <= ",
+        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._compress_if_full", "self.key.shape[2] <= ",
         "self.key.shape[2] < "),
     "a block that is divided early": Slip(
-        "DGA's cache", f"{CACHES}dga.DGAState.step", "if self.raw_key.shape[2] == size:",
+        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState.step", "if self.raw_key.shape[2] == size:",
         "if self.raw_key.shape[2] >= size - 1:"),
     "a row that does not see itself": Slip(
-        "DGA's cache", f"{CACHES}dga.DGAState._read", "causal_intervals(query.shape[2], keys.shape[2])",
+        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._read", "causal_intervals(query.shape[2], keys.shape[2])",
         "causal_intervals(query.shape[2], keys.shape[2]) - 1"),
     "queries of the block without the newest": Slip(
-        "DGA's cache", f"{CACHES}dga.DGAState._read", "self.raw_query, query)",
+        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._read", "self.raw_query, query)",
         "self.raw_query, query[:, :, 1:])"),
     "no focal token among those generated": Slip(
-        "DGA's cache", f"{CACHES}dga.DGAState._divide", "queries.shape[2] - self.mechanism.group)",
+        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._divide", "queries.shape[2] - self.mechanism.group)",
         "queries.shape[2] - self.mechanism.group - 1)"),
     "a group that is not kept": Slip(
-        "DGA's cache", f"{CACHES}dga.DGAState._keep", "// rule.group", "// rule.group - 1"),
+        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._keep", "// rule.group", "// rule.group - 1"),
 }

@@ -5,8 +5,10 @@ from unittest.mock import patch
 
 import torch
 
+from cca_lab.attention import parallel
+from cca_lab.attention.parallel import Shards
 from cca_lab.mechanisms import CCA
-from cca_lab.parallel import Shards, context_parallel_cca, exchange
+from cca_lab.mechanisms.cca.parallel import context_parallel_cca
 from tests.mutants.parallel import mutated
 
 
@@ -65,7 +67,7 @@ def errors(group, case):
     shards, rank = Shards(case.length, group.size(), case.balance), group.rank()
     inputs = [shards.piece(x, rank, 2).clone().requires_grad_() for x in (q, k, v)]
     own = tables and tuple(shards.piece(table, rank, 0) for table in tables)
-    received, send = [], exchange.all_to_all
+    received, send = [], parallel.all_to_all
 
     def counted(sent, incoming, outgoing, processes):
         arrived = send(sent, incoming, outgoing, processes)
@@ -73,7 +75,7 @@ def errors(group, case):
         received.append(arrived.numel() * arrived.element_size())
         return arrived
 
-    with patch.object(exchange, "all_to_all", counted):
+    with patch.object(parallel, "all_to_all", counted):
         out = context_parallel_cca(case.mechanism(), *inputs, shards, group, rotation=own)
     (out * shards.piece(loss, rank, 2)).sum().backward()
     found = [out.detach(), *(x.grad for x in inputs)]

@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from cca_lab.attention.parallel import run_in_processes
 from cca_lab.mechanisms import CCA
 from cca_lab.models import local_inputs, swap_attention
-from cca_lab.parallel.processes import run_in_processes
 from tests.parallel.test_models import CONFIGS, gradients, losses, model_of
 
 LENGTH = 61

@@ -11,12 +11,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, OPTConfig, Qwen2Config
 
+from cca_lab.attention.parallel import run_in_processes
 from cca_lab.mechanisms import CCA
 from cca_lab.models import local_inputs, restore_attention, swap_attention
 from cca_lab.models.context import CONTEXT, Context, context_groups, context_of
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.run_folder import read_log
-from cca_lab.parallel.processes import run_in_processes
 from tests.studies import small
 from tests.studies.test_finetune import TOLERANCE, far_apart, gap, in_float32, mixture, swapped, weights
 

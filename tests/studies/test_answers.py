@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from cca_lab.caches import CACHES
+from cca_lab.mechanisms.caches import CACHES
 from cca_lab.models import answers, load_pretrained, swap_attention
 from cca_lab.models.answers import Answer, Answers, answer_examples, answer_task, contained, continuation
 from cca_lab.models.evaluate import share_right

@@ -8,11 +8,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from cca_lab.caches import CACHES
-from cca_lab.caches.sizes import CacheSizes
 from cca_lab.cli import app
 from cca_lab.figures.mqar import COLOURS, frontier
 from cca_lab.mechanisms import MECHANISMS, Full, StreamingLLM
+from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.models import swap_attention
 from cca_lab.recipe import Diverged
 from cca_lab.studies import mqar as experiment

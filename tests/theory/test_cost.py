@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 from cca_lab.theory.cost import claims, dga, dga_counts, prefill
 from cca_lab.theory.cost import pairs as cost
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape, amdahl, cache_bytes, prefill_speedup

@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from cca_lab.attention import causal_intervals
-from cca_lab.mechanisms import groups, longlora, sinks
+from cca_lab.mechanisms import longlora
+from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.lococo import segments
+from cca_lab.mechanisms.streaming import sinks
 from cca_lab.theory.forall import calls, cca, report, tables
 from cca_lab.theory.forall.core import Obligation, Symbol, Truth, demand, every, integers, lemma, prove, some, where
 from cca_lab.theory.forall.grid import Grid, lifted

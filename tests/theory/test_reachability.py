@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from cca_lab.figures import reachability as figures
-from cca_lab.mechanisms import MECHANISMS, groups
+from cca_lab.mechanisms import MECHANISMS
+from cca_lab.mechanisms.cca import groups
 from cca_lab.theory import reachability
 from cca_lab.theory.forall import papers
 from cca_lab.theory.reachability import depth as reachability_depth

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.mechanisms.base import EVERY_ROW, WHOLE_PROMPT, Call, Mechanism
-from cca_lab.mechanisms.cca import cores
+from cca_lab.mechanisms.cca.mechanism import cores
 from cca_lab.mechanisms.columns import Columns
 from cca_lab.mechanisms.dga.columns import columns, pooling_matrix
 from cca_lab.mechanisms.dga.rows import cache_tokens, intervals, row_reads

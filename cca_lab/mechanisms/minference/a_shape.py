@@ -20,7 +20,7 @@ from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
 from cca_lab.mechanisms.inputs import check_counts, check_positive
 from cca_lab.mechanisms.masked import attend_loops
-from cca_lab.mechanisms.sinks import intervals
+from cca_lab.mechanisms.streaming.sinks import intervals
 
 
 @dataclass(frozen=True, kw_only=True)

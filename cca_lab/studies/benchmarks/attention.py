@@ -139,7 +139,7 @@ def prepare_warm(length: int, name: Contender, kind: str, dtype: str = "float32"
 
 def pairs_of(length: int, name: Contender) -> int:
     """Return the number of key-query pairs that one head computes."""
-    from cca_lab.mechanisms import groups
+    from cca_lab.mechanisms.cca import groups
 
     return length * (length + 1) // 2 if name == FULL else groups.pairs(length, SHAPE["group"], name[1])
 

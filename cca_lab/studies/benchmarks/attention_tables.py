@@ -29,7 +29,7 @@ def show(result: dict[str, Any]) -> None:
 def points(result: dict[str, Any]) -> dict[str, list]:
     """Return the forward measurements as points of the roofline, full attention first."""
     from cca_lab.figures.roofline import Point
-    from cca_lab.mechanisms import groups
+    from cca_lab.mechanisms.cca import groups
 
     shape = result["shape"]
     heads, head_dim, group = shape["batch"] * shape["heads"], shape["head_dim"], shape["group"]

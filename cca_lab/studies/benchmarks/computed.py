@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 
 from cca_lab.attention.plan import TileBatch, plan_of
-from cca_lab.mechanisms.groups import intervals
+from cca_lab.mechanisms.cca.groups import intervals
 
 GROUP_ROWS, UNIT = 16, 32  # runs.h: rows with the same columns; amx.h: rows, and columns, of a unit
 

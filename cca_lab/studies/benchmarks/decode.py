@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.caches.budget import with_sized
-from cca_lab.caches.rooms import Copies, Rooms
-from cca_lab.caches.state import State
 from cca_lab.mechanisms import mechanism_of
+from cca_lab.mechanisms.caching.budget import with_sized
+from cca_lab.mechanisms.caching.buffers import Copies, Rooms
+from cca_lab.mechanisms.caching.state import State
 from cca_lab.ranges import check_sizes
 from cca_lab.reporting import machine, print_table, write_json
 from cca_lab.studies.benchmarks.fill import filled_state

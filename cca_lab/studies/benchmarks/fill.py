@@ -7,9 +7,9 @@ states that did read a text.
 
 import torch
 
-from cca_lab.caches import CACHES
-from cca_lab.caches.state import Draw, State
 from cca_lab.mechanisms import Mechanism
+from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching.state import Draw, State
 
 
 def filled_state(mechanism: Mechanism, length: int, *, heads: int, kv_heads: int, head_dim: int,

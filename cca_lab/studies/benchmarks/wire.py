@@ -15,11 +15,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
+from cca_lab.attention.parallel import BALANCES, Shards, run_in_processes
 from cca_lab.mechanisms import CCA
-from cca_lab.parallel import Plan, Shards, context_parallel_cca
-from cca_lab.parallel.processes import run_in_processes
-from cca_lab.parallel.shards import BALANCES
-from cca_lab.parallel.wire import (
+from cca_lab.mechanisms.cca.parallel import Plan, context_parallel_cca
+from cca_lab.mechanisms.cca.traffic import (
     Shape,
     entries_received,
     pairs_of,

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 from transformers import AutoConfig, PreTrainedConfig
 
-from cca_lab.caches.budget import fitted
-from cca_lab.caches.sizes import CacheSizes
+from cca_lab.mechanisms.caching.budget import fitted
+from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.paths import models_folder
 from cca_lab.studies.reproduce.artefact import Arm, Artefact, study_file
 from cca_lab.studies.reproduce.ordering import UNSEEN, values

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
 
-from cca_lab.mechanisms.groups import cache_tokens
-from cca_lab.mechanisms.groups import pairs as cca_pairs
+from cca_lab.mechanisms.cca.groups import cache_tokens
+from cca_lab.mechanisms.cca.groups import pairs as cca_pairs
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
 from cca_lab.theory.cost.dga import CLAIMS as DGA
 from cca_lab.theory.cost.pairs import below_every_group, best_group, cca_columns, least_bracket, older_pairs

@@ -5,7 +5,7 @@ sees floor(n/g) cores of them and n mod g of them raw. So with N = L - s older t
 
     pairs(L, g, s) = s(s+1)/2 + N s + older(N, g),    older(N, g) = sum over n = 1..N of floor(n/g) + n mod g.
 
-The pairs of CCA in closed form are `cca_lab.mechanisms.groups.pairs`.
+The pairs of CCA in closed form are `cca_lab.mechanisms.cca.groups.pairs`.
 """
 
 from collections.abc import Iterable

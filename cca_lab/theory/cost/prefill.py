@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
 from cca_lab.theory.cost.pairs import full_pairs
 

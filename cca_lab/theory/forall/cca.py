@@ -1,11 +1,11 @@
-"""CCA-Attention: what each row reads, from the functions in `cca_lab.mechanisms.groups`."""
+"""CCA-Attention: what each row reads, from the functions in `cca_lab.mechanisms.cca.groups`."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from cca_lab.mechanisms import groups
-from cca_lab.mechanisms.grouped import Grouped
+from cca_lab.mechanisms.cca import groups
+from cca_lab.mechanisms.cca.grouped import Grouped
 from cca_lab.theory.forall.core import Obligation, Truth, demand, integers, least, number, sizes
 from cca_lab.theory.forall.theorem import (
     Interval,
@@ -138,8 +138,8 @@ def scored() -> Iterable[Obligation]:
                           partial(grows, length))
 
 
-_ROW = ("cca_lab.mechanisms.groups.intervals", "cca_lab.mechanisms.groups.visible_cores",
-        "cca_lab.mechanisms.groups.cores_of_rows", "cca_lab.mechanisms.groups.core_count")
+_ROW = ("cca_lab.mechanisms.cca.groups.intervals", "cca_lab.mechanisms.cca.groups.visible_cores",
+        "cca_lab.mechanisms.cca.groups.cores_of_rows", "cca_lab.mechanisms.cca.groups.core_count")
 _LAYOUT = "the columns [cores ; raw tokens], in which `CCA.columns` puts keys and values"
 THEOREMS = (
     Theorem("CCA's cover", "each row reads each token of its past once, in a core or raw, and no later token", _ROW,
@@ -148,12 +148,12 @@ THEOREMS = (
             "cores end s tokens before the row's end; no row sees more cores than the last", _ROW, window),
     Theorem("CCA's cores", "from row to row one more core is seen, or none", _ROW[1:3], growth),
     Theorem("CCA's chunks", "a chunk's intervals show its rows the cores and raw tokens that the whole text's show "
-            "them, and none that was dropped", (*_ROW, "cca_lab.mechanisms.groups.chunk_intervals"), chunk,
+            "them, and none that was dropped", (*_ROW, "cca_lab.mechanisms.cca.groups.chunk_intervals"), chunk,
             "the columns of a chunk: its cores, then the raw tokens from g n(start) on"),
     Theorem("CCA is full attention", "`exact_when` is true exactly if no row reads a core of two tokens or more",
-            ("cca_lab.mechanisms.grouped.Grouped.exact_when", "cca_lab.mechanisms.groups.core_count"), exact),
+            ("cca_lab.mechanisms.cca.grouped.Grouped.exact_when", "cca_lab.mechanisms.cca.groups.core_count"), exact),
     Theorem("CCA's entries", "a decoder keeps floor(L/g) cores and the raw tokens that row L reads, at most s + g - 2",
-            ("cca_lab.mechanisms.groups.cache_tokens", *_ROW[1:]), entries),
+            ("cca_lab.mechanisms.cca.groups.cache_tokens", *_ROW[1:]), entries),
     Theorem("CCA's pairs", "the closed form of the scored pairs grows by the columns that each new row sees",
-            ("cca_lab.mechanisms.groups.pairs", *_ROW), scored, "the induction over rows is in words"),
+            ("cca_lab.mechanisms.cca.groups.pairs", *_ROW), scored, "the induction over rows is in words"),
 )

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from cca_lab.attention import intervals as attention
-from cca_lab.mechanisms import groups, longlora, sinks
+from cca_lab.mechanisms import longlora
+from cca_lab.mechanisms.cca import groups
+from cca_lab.mechanisms.streaming import sinks
 from cca_lab.theory.forall import cca
 from cca_lab.theory.forall.core import Obligation, Truth, demand, every, integers, sizes, where
 from cca_lab.theory.forall.theorem import Theorem, exactly_one, none_of, row_of, within
@@ -129,16 +131,17 @@ def longlora_blocks() -> Iterable[Obligation]:
 _CHECK = "cca_lab.attention.intervals._check_rows"
 THEOREMS = (
     Theorem("intervals of CCA are accepted", f"the lab's check never refuses them, nor a chunk's: {CHECKED}",
-            (_CHECK, "cca_lab.mechanisms.groups.intervals", "cca_lab.mechanisms.groups.chunk_intervals"), check_cca),
+            (_CHECK, "cca_lab.mechanisms.cca.groups.intervals", "cca_lab.mechanisms.cca.groups.chunk_intervals"),
+            check_cca),
     Theorem("causal intervals are accepted", "the lab's check never refuses them, for rows after a cache too",
             (_CHECK, "cca_lab.attention.intervals.causal_intervals"), check_causal),
     Theorem("causal intervals", "row i of a chunk sees the columns before it and its own, and no other",
             ("cca_lab.attention.intervals.causal_intervals",), causal),
     Theorem("intervals of sinks are accepted",
             "the lab's check never refuses those of StreamingLLM, LM-Infinite and the A-shape",
-            (_CHECK, "cca_lab.mechanisms.sinks.intervals"), check_sinks),
+            (_CHECK, "cca_lab.mechanisms.streaming.sinks.intervals"), check_sinks),
     Theorem("sinks and nearest tokens", "a row reads the first tokens and its nearest ones, each once, and no other",
-            ("cca_lab.mechanisms.sinks.intervals",), sinks_and_nearest),
+            ("cca_lab.mechanisms.streaming.sinks.intervals",), sinks_and_nearest),
     Theorem("intervals of LongLoRA are accepted", "the lab's check never refuses them, for any number of heads",
             (_CHECK, "cca_lab.mechanisms.longlora.intervals"), check_longlora),
     Theorem("LongLoRA's blocks", "a row reads from the last border to itself; borders are 0, and shift + k G",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cca_lab.mechanisms.groups import intervals, pairs
+from cca_lab.mechanisms.cca.groups import intervals, pairs
 from cca_lab.studies.benchmarks import computed
 from cca_lab.studies.benchmarks.computed import computed_pairs, tile_ratio
 

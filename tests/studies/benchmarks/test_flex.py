@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cca_lab.attention import interval_attention, visible_mask
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 from cca_lab.studies.benchmarks import flex
 from tests.mutants import bench as mutants
 

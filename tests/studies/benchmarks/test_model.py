@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from cca_lab.caches import CACHES
+from cca_lab.mechanisms.caches import CACHES
 from cca_lab.models import attention_of
 from cca_lab.studies.benchmarks import model as bench
 

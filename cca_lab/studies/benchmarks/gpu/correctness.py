@@ -19,7 +19,9 @@ from torch import Tensor
 
 from cca_lab.attention import interval_attention, pool_groups
 from cca_lab.attention.intervals import causal_intervals
-from cca_lab.mechanisms import VerticalSlash, groups, sinks
+from cca_lab.mechanisms import VerticalSlash
+from cca_lab.mechanisms.cca import groups
+from cca_lab.mechanisms.streaming import sinks
 from cca_lab.studies.benchmarks.gpu.section import Section, random_tensors
 from cca_lab.studies.benchmarks.gpu.sizes import Sizes
 

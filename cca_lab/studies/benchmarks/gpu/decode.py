@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 from cca_lab.studies.benchmarks.gpu.section import Section, captured, random_tensors, timed, told
 from cca_lab.studies.benchmarks.gpu.sizes import Sizes
 from cca_lab.studies.benchmarks.timing import median_and_range, ratios

@@ -25,7 +25,8 @@ from torch._functorch import config as functorch_config
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cca_lab.attention import causal_intervals, pool_groups
-from cca_lab.mechanisms import CCA, groups
+from cca_lab.mechanisms import CCA
+from cca_lab.mechanisms.cca import groups
 from cca_lab.reporting import device
 from cca_lab.studies.benchmarks.flex import flex_call
 from cca_lab.studies.benchmarks.gpu.section import Section, free_memory, random_tensors, timed, told

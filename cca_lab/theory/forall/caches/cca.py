@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cca_lab.mechanisms import groups
+from cca_lab.mechanisms.cca import groups
 from cca_lab.theory.forall import cca
 from cca_lab.theory.forall.caches.stand_ins import (
     Attended,
@@ -23,9 +23,9 @@ from cca_lab.theory.forall.theorem import Theorem, shadowed, within
 
 def step() -> Iterable[Obligation]:
     """Cores and raw tokens stay what they should be, and the rows of a chunk see the mechanism's columns."""
-    from cca_lab.caches import cca as module
-    from cca_lab.caches.rooms import Copies
     from cca_lab.mechanisms import CCA
+    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.cca import cache as module
 
     seen, count, g, s, r = integers("seen chunk g s row")
     known = [*sizes(0, seen=seen), *sizes(g=g, s=s, count=count, stop=seen + count), 0 <= r, r < count]
@@ -72,8 +72,8 @@ def _tables(table: Grid, stop: Any, g: Any) -> Truth:
 THEOREMS = (Theorem(
     "CCA's cache", "after any chunks the cache holds the cores of all closed groups and the raw tokens that the next "
     "row reads, and each row of a chunk sees what it sees in a forward over the whole text",
-    ("cca_lab.caches.cca.CCAState.step", "cca_lab.caches.cca.CCAState._close_groups",
-     "cca_lab.caches.cca.CCAState._attend", "cca_lab.caches.cca.CCAState._evict",
-     "cca_lab.mechanisms.groups.chunk_intervals", "cca_lab.mechanisms.groups.core_count"),
+    ("cca_lab.mechanisms.cca.cache.CCAState.step", "cca_lab.mechanisms.cca.cache.CCAState._close_groups",
+     "cca_lab.mechanisms.cca.cache.CCAState._attend", "cca_lab.mechanisms.cca.cache.CCAState._evict",
+     "cca_lab.mechanisms.cca.groups.chunk_intervals", "cca_lab.mechanisms.cca.groups.core_count"),
     step, "attention and pooling: stand-ins that check which entries they are given. The induction over chunks is in "
     "words."),)

@@ -78,9 +78,9 @@ def step() -> Iterable[Obligation]:
 
 
 def _stretch(choose: str) -> Iterable[Obligation]:
-    from cca_lab.caches import dga as module
-    from cca_lab.caches.rooms import Copies
     from cca_lab.mechanisms import DGA
+    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.dga import cache as module
 
     kept, first, opened, count, m, r, share, groups = integers("divided start open chunk m row focal groups")
     block: Any = share + m * groups if choose == "blocks" else decode_span(m)
@@ -129,8 +129,9 @@ THEOREMS = (Theorem(
     "DGA's cache", "after any chunks within a block, or a stretch of m' generated tokens, the cache holds the entries "
     "of the divided text, then the raw tokens; each row sees the former and its own past of the latter; a full "
     "stretch is divided as a whole",
-    ("cca_lab.caches.dga.DGAState.step", "cca_lab.caches.dga.DGAState._read", "cca_lab.caches.dga.DGAState._divide",
-     "cca_lab.caches.dga.DGAState._keep", "cca_lab.mechanisms.dga.rows.decode_span",
+    ("cca_lab.mechanisms.dga.cache.DGAState.step", "cca_lab.mechanisms.dga.cache.DGAState._read",
+     "cca_lab.mechanisms.dga.cache.DGAState._divide",
+     "cca_lab.mechanisms.dga.cache.DGAState._keep", "cca_lab.mechanisms.dga.rows.decode_span",
      "cca_lab.attention.intervals.causal_intervals"),
     step, "attention, the choice of focal tokens and pooling: stand-ins that check which tokens they are given; the "
     "prompt is read before. That a chunk over a border is several chunks, and the induction, are in words."),)

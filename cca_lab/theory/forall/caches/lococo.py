@@ -17,9 +17,9 @@ def step() -> Iterable[Obligation]:
 
 
 def _step(when: str) -> Iterable[Obligation]:
-    from cca_lab.caches import lococo as module
-    from cca_lab.caches.rooms import Copies
     from cca_lab.mechanisms import LoCoCo
+    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.lococo import cache as module
 
     seen, count, slots, block, buffer, r = integers("seen chunk M B buffer row")
     n, opened = seen // block, seen % block
@@ -63,9 +63,10 @@ def _step(when: str) -> Iterable[Obligation]:
 THEOREMS = (Theorem(
     "LoCoCo's cache", "after any chunks within a segment the cache holds the slots and the raw tokens since the last "
     "compression, as many as the closed form says, eager and lazy; each row sees all slots and its own past of them",
-    ("cca_lab.caches.lococo.LoCoCoState.step", "cca_lab.caches.lococo.LoCoCoState._read",
-     "cca_lab.caches.lococo.LoCoCoState._attend",
-     "cca_lab.caches.lococo.LoCoCoState._close", "cca_lab.caches.lococo.LoCoCoState._compress_if_full",
+    ("cca_lab.mechanisms.lococo.cache.LoCoCoState.step", "cca_lab.mechanisms.lococo.cache.LoCoCoState._read",
+     "cca_lab.mechanisms.lococo.cache.LoCoCoState._attend",
+     "cca_lab.mechanisms.lococo.cache.LoCoCoState._close",
+     "cca_lab.mechanisms.lococo.cache.LoCoCoState._compress_if_full",
      "cca_lab.mechanisms.lococo.segments.held_columns", "cca_lab.mechanisms.lococo.segments.cache_tokens",
      "cca_lab.attention.intervals.causal_intervals"),
     step, "attention and compression: stand-ins; borders='text'. A chunk over a border is cut there by the loop in "

@@ -11,9 +11,9 @@ from cca_lab.theory.forall.theorem import Theorem, exactly_one, none_of, shadowe
 
 def step() -> Iterable[Obligation]:
     """StreamingLLM's cache: sinks and recent tokens, and a row of a chunk sees the mechanism's tokens, each once."""
-    from cca_lab.caches import streaming_llm as module
-    from cca_lab.caches.rooms import Copies
     from cca_lab.mechanisms import StreamingLLM
+    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.streaming import cache as module
 
     seen, count, sinks, recent, r, t = integers("seen chunk sinks recent row token")
     known = [*sizes(0, seen=seen, sinks=sinks), *sizes(count=count, recent=recent, stop=seen + count), 0 <= r,
@@ -52,7 +52,8 @@ def step() -> Iterable[Obligation]:
 THEOREMS = (Theorem(
     "StreamingLLM's cache", "after any chunks the cache holds the sinks and the recent tokens, and each row of a chunk "
     "sees the tokens of the mechanism, each once",
-    ("cca_lab.caches.streaming_llm.StreamingLLMState.step", "cca_lab.caches.streaming_llm.StreamingLLMState._attend",
-     "cca_lab.caches.streaming_llm.StreamingLLMState._evict", "cca_lab.mechanisms.sinks.intervals"),
+    ("cca_lab.mechanisms.streaming.cache.StreamingLLMState.step",
+     "cca_lab.mechanisms.streaming.cache.StreamingLLMState._attend",
+     "cca_lab.mechanisms.streaming.cache.StreamingLLMState._evict", "cca_lab.mechanisms.streaming.sinks.intervals"),
     step, "attention: a stand-in that notes its columns; positions='original', so without queries that are re-rotated. "
     "The induction over chunks is in words."),)

@@ -17,14 +17,14 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.rotary import Rotation, at, of_rows, turn
-from cca_lab.caches.base import MechanismCache
-from cca_lab.caches.parts import attend_row
-from cca_lab.caches.rooms import Copies, Rooms
-from cca_lab.caches.sizes import CacheSizes, has_rotary
-from cca_lab.caches.state import NO_TOKENS, Draw, with_rows
 from cca_lab.mechanisms import columns
-from cca_lab.mechanisms.sinks import far_and_near, intervals
-from cca_lab.mechanisms.streaming_llm import StreamingLLM
+from cca_lab.mechanisms.caching.base import MechanismCache
+from cca_lab.mechanisms.caching.buffers import Copies, Rooms
+from cca_lab.mechanisms.caching.parts import attend_row
+from cca_lab.mechanisms.caching.sizes import CacheSizes, has_rotary
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, with_rows
+from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
+from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
 
 PROMPTS = ("windowed", "dense")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from cca_lab.caches import CACHES
-from cca_lab.caches.sizes import CacheSizes
 from cca_lab.mechanisms import MECHANISMS, Mechanism
+from cca_lab.mechanisms.caches import CACHES
+from cca_lab.mechanisms.caching.sizes import CacheSizes
 
 LEAST = 2
 

@@ -12,7 +12,7 @@ ablation (Table 7). A method that pools with learned or chosen weights should be
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from cca_lab.mechanisms.cca import CCA
+from cca_lab.mechanisms.cca.mechanism import CCA
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The decode-time cache of mean pooling: that of CCA-Attention with plain means. Prefill equals decode."""
 
-from cca_lab.caches.cca import CCACache
-from cca_lab.mechanisms.mean_pooling import MeanPooling
+from cca_lab.mechanisms.cca.cache import CCACache
+from cca_lab.mechanisms.cca.mean_pooling import MeanPooling
 
 
 class MeanPoolingCache(CCACache):

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from cca_lab.mechanisms.base import Call
+from cca_lab.mechanisms.cca.grouped import Grouped
+from cca_lab.mechanisms.cca.groups import core_count, intervals
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.grouped import Grouped
-from cca_lab.mechanisms.groups import core_count, intervals
 from cca_lab.mechanisms.inputs import check_counts
 from cca_lab.mechanisms.masked import attend_loops
 

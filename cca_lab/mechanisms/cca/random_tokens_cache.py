@@ -6,9 +6,9 @@ The draw of a group is fixed, so prefill equals decode: any chunks give what a f
 from torch import Tensor
 
 from cca_lab.attention.rotary import Rotation
-from cca_lab.caches.base import MechanismCache
-from cca_lab.caches.cca import CCAState
-from cca_lab.mechanisms.random_tokens import RandomTokens, kept_tokens
+from cca_lab.mechanisms.caching.base import MechanismCache
+from cca_lab.mechanisms.cca.cache import CCAState
+from cca_lab.mechanisms.cca.random_tokens import RandomTokens, kept_tokens
 
 
 class RandomTokensState(CCAState):

@@ -18,9 +18,9 @@ from transformers.cache_utils import CacheLayerMixin
 
 from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.rotary import Rotation, of_rows
-from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import State
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
+from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caching.state import State
 from cca_lab.ranges import check_integers
 
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function

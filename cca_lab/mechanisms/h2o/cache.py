@@ -18,11 +18,11 @@ from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
 from cca_lab.attention.rotary import Rotation
-from cca_lab.caches.base import MechanismCache
-from cca_lab.caches.rooms import Copies
-from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import NO_TOKENS, Draw, none_of, with_rows
-from cca_lab.mechanisms.h2o import H2O
+from cca_lab.mechanisms.caching.base import MechanismCache
+from cca_lab.mechanisms.caching.buffers import Copies
+from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, none_of, with_rows
+from cca_lab.mechanisms.h2o.mechanism import H2O
 from cca_lab.ranges import check_integers
 
 ROWS_AT_ONCE = 512  # rows of explicit weights for the scores; a long prompt then needs no L x L matrix

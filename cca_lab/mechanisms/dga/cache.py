@@ -14,11 +14,11 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation, of_rows
-from cca_lab.caches.base import MechanismCache
-from cca_lab.caches.parts import attend_row
-from cca_lab.caches.rooms import Copies, Rooms
-from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import NO_TOKENS, Draw, append, append_tables, none_of, with_rows
+from cca_lab.mechanisms.caching.base import MechanismCache
+from cca_lab.mechanisms.caching.buffers import Copies, Rooms
+from cca_lab.mechanisms.caching.parts import attend_row
+from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, append, append_tables, none_of, with_rows
 from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, decode_span, highest, importance
 from cca_lab.ranges import check_integers
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cca_lab.mechanisms.base import Mechanism
-from cca_lab.mechanisms.groups import cache_tokens
+from cca_lab.mechanisms.cca.groups import cache_tokens
 from cca_lab.mechanisms.inputs import check_positive
 
 

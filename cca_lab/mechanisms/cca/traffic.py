@@ -15,9 +15,9 @@ values once more, and their gradients: twice as much again. Ulysses sends as muc
 
 from dataclasses import dataclass
 
-from cca_lab.mechanisms.groups import pairs
-from cca_lab.parallel.cca import Plan
-from cca_lab.parallel.shards import Range
+from cca_lab.attention.parallel import Range
+from cca_lab.mechanisms.cca.groups import pairs
+from cca_lab.mechanisms.cca.parallel import Plan
 from cca_lab.ranges import check_integers
 
 

@@ -32,7 +32,7 @@ from cca_lab.attention.rotary import Rotation, at, rotate, turn, unrotate
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
 from cca_lab.mechanisms.inputs import check_counts, check_positive, expand_heads
-from cca_lab.mechanisms.sinks import far_and_near, intervals
+from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,9 +33,9 @@ from cca_lab.attention import pool_groups, pooling_matrix
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import rotate, unrotate
 from cca_lab.mechanisms.base import Call
+from cca_lab.mechanisms.cca.grouped import Grouped
+from cca_lab.mechanisms.cca.groups import core_count, intervals
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.grouped import Grouped
-from cca_lab.mechanisms.groups import core_count, intervals
 from cca_lab.mechanisms.inputs import expand_heads
 
 POOLINGS = ("softmax", "mean", "max")

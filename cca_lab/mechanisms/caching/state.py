@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.rotary import Rotation
-from cca_lab.caches.rooms import Copies
+from cca_lab.mechanisms.caching.buffers import Copies
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 

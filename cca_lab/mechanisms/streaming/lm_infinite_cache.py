@@ -11,10 +11,10 @@ rotary tables of the global positions and of the limit are stored.
 from torch import Tensor
 
 from cca_lab.attention.rotary import Rotation, turn
-from cca_lab.caches.base import MechanismCache
-from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.streaming_llm import StreamingLLMState
-from cca_lab.mechanisms.lm_infinite import LMInfinite
+from cca_lab.mechanisms.caching.base import MechanismCache
+from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.streaming.cache import StreamingLLMState
+from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
 
 
 class LMInfiniteState(StreamingLLMState):

@@ -15,13 +15,13 @@ from torch import Tensor
 from cca_lab.attention import interval_attention, pool_groups
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation, at, of_rows
-from cca_lab.caches.base import MechanismCache
-from cca_lab.caches.parts import attend_row
-from cca_lab.caches.rooms import Copies, Rooms
-from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import NO_TOKENS, Draw, append_tables, none_of, with_rows
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.groups import chunk_intervals, core_count
+from cca_lab.mechanisms.caching.base import MechanismCache
+from cca_lab.mechanisms.caching.buffers import Copies, Rooms
+from cca_lab.mechanisms.caching.parts import attend_row
+from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, append_tables, none_of, with_rows
+from cca_lab.mechanisms.cca.groups import chunk_intervals, core_count
 from cca_lab.mechanisms.inputs import expand_heads
 
 

@@ -14,11 +14,11 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
-from cca_lab.caches.base import MechanismCache
-from cca_lab.caches.parts import attend_row
-from cca_lab.caches.rooms import Copies, Rooms
-from cca_lab.caches.sizes import CacheSizes
-from cca_lab.caches.state import NO_TOKENS, Draw, none_of, with_rows
+from cca_lab.mechanisms.caching.base import MechanismCache
+from cca_lab.mechanisms.caching.buffers import Copies, Rooms
+from cca_lab.mechanisms.caching.parts import attend_row
+from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, none_of, with_rows
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.compressor import compression_matrix, mix
 from cca_lab.mechanisms.lococo.memory import attention_received

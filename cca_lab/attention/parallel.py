@@ -1,0 +1,213 @@
+"""One text over several processes: which tokens each holds, and how rows get to the processes that need them.
+
+A text of L tokens is cut into contiguous pieces, one for each of R processes ("contiguous"), or 2R of
+which process r holds the r-th and the r-th from the end ("zigzag": late rows read more than early ones,
+so that this evens the work). `Shards` and `Route` are arithmetic of plain integers; `fetch` sends rows, by
+one all-to-all whose transpose carries the gradients.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.multiprocessing.spawn import spawn
+
+from cca_lab.ranges import check_integers
+
+BALANCES = ("contiguous", "zigzag")
+PATIENCE = timedelta(seconds=120)  # after which a collective that some process does not call is an error
+
+Range = tuple[int, int]  # the tokens, cores or rows [start, stop)
+Ranges = tuple[Range, ...]  # disjoint, in order, none of them empty
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The pieces of a text that processes hold.
+
+    Attributes:
+        length: L, tokens of the text.
+        ranks: R, processes.
+        balance: "contiguous" or "zigzag".
+    """
+
+    length: int
+    ranks: int
+    balance: str = "contiguous"
+
+    def __post_init__(self) -> None:
+        check_integers(0, length=self.length)
+        check_integers(1, ranks=self.ranks)
+        if self.balance not in BALANCES:
+            raise ValueError(f"balance: got {self.balance!r}, wanted one of {', '.join(BALANCES)}")
+
+    @cached_property
+    def pieces(self) -> tuple[Ranges, ...]:
+        """The pieces of each process; none for a process that has no token, if there are more processes than tokens."""
+        count = self.ranks if self.balance == "contiguous" else 2 * self.ranks
+        cuts = [self.length * piece // count for piece in range(count + 1)]
+        every = list(zip(cuts, cuts[1:], strict=False))
+        if self.balance == "contiguous":
+            return tuple(merged([piece]) for piece in every)
+        return tuple(merged([every[rank], every[-1 - rank]]) for rank in range(self.ranks))
+
+    def tokens(self, rank: int) -> int:
+        """Return how many tokens a process holds."""
+        return size(self.pieces[rank])
+
+    def positions(self, rank: int) -> Tensor:
+        """Return the positions of a process's tokens in the text, int64 (tokens,)."""
+        return torch.tensor([t for start, stop in self.pieces[rank] for t in range(start, stop)], dtype=torch.int64)
+
+    def piece(self, x: Tensor, rank: int, dim: int) -> Tensor:
+        """Return a process's part of a tensor that has the whole text along `dim`."""
+        if x.shape[dim] != self.length:
+            raise ValueError(f"x: got {x.shape[dim]} entries along dimension {dim}, wanted {self.length}, one for each "
+                             "token of the text")
+        return x.index_select(dim, self.positions(rank).to(x.device))
+
+    def joined(self, parts: Sequence[Tensor], dim: int) -> Tensor:
+        """Return the tensor of the whole text whose parts the processes hold, in the order of processes."""
+        whole = torch.cat(list(parts), dim=dim)
+        order = torch.cat([self.positions(rank) for rank in range(self.ranks)])
+        return whole.index_select(dim, order.argsort().to(whole.device))
+
+
+def size(ranges: Ranges) -> int:
+    """Return how many numbers are in the ranges."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def merged(ranges: Sequence[Range]) -> Ranges:
+    """Return the union of ranges: in order, disjoint, empty ones left out, adjacent ones joined."""
+    found: list[Range] = []
+    for start, stop in sorted(piece for piece in ranges if piece[0] < piece[1]):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(stop, found[-1][1])
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def common(some: Ranges, others: Ranges) -> Ranges:
+    """Return the numbers that are in both."""
+    return merged([(max(a, c), min(b, d)) for a, b in some for c, d in others])
+
+
+def place(ranges: Ranges, wanted: Range) -> slice:
+    """Return where a range lies among rows that are stored range after range.
+
+    Raises:
+        ValueError: if the rows do not hold the whole range in one piece.
+    """
+    before = 0
+    for start, stop in ranges:
+        if start <= wanted[0] and wanted[1] <= stop:
+            return slice(before + wanted[0] - start, before + wanted[1] - start)
+        before += stop - start
+    raise ValueError(f"wanted: got {wanted}, which is in none of {ranges}")
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which rows of a tensor that is spread over processes each process holds, and which it wants.
+
+    Attributes:
+        have: the rows of each process, disjoint between processes.
+        want: the rows that each process asks for; its own among them do not travel.
+    """
+
+    have: tuple[Ranges, ...]
+    want: tuple[Ranges, ...]
+
+    def travels(self, source: int, target: int) -> Ranges:
+        """Return the rows that one process sends to another."""
+        return () if source == target else common(self.have[source], self.want[target])
+
+    def received(self, rank: int) -> int:
+        """Return how many rows a process receives."""
+        return sum(size(self.travels(source, rank)) for source in range(len(self.have)))
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows travel in all."""
+        return sum(self.received(rank) for rank in range(len(self.have)))
+
+
+def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int], group: ProcessGroup) -> Tensor:
+    """Send rows to each process and return those that arrive from each; the gradient goes the other way."""
+    # imported late: it imports Triton, which notebooks set up first
+    from torch.distributed._functional_collectives import all_to_all_single_autograd
+
+    return all_to_all_single_autograd(sent, incoming, outgoing, group)
+
+
+def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
+    """Return the rows that this process wants, its own and those of others; every process of the group has to call it.
+
+    The gradient goes back the way the rows came, and is added up where a row was sent to several processes.
+
+    Args:
+        x: the rows that this process has, (rows, ...), range after range.
+        route: who has and who wants which rows; the same in every process.
+        rank: of this process in the group.
+        group: the processes.
+
+    Returns:
+        (wanted rows, ...), range after range.
+    """
+    have, ranks = route.have[rank], range(len(route.have))
+    outgoing = [route.travels(rank, target) for target in ranks]
+    incoming = [route.travels(source, rank) for source in ranks]
+    sent = torch.cat([x[:0], *(x[place(have, piece)] for pieces in outgoing for piece in pieces)])
+    arrived = x[:0]
+    if route.rows:  # the same in every process: all call the collective, or none
+        arrived = all_to_all(sent, [size(pieces) for pieces in incoming], [size(pieces) for pieces in outgoing], group)
+    own = common(have, route.want[rank])
+    held = [(piece, x[place(have, piece)]) for piece in own]
+    lengths = [stop - start for pieces in incoming for start, stop in pieces]
+    held += zip((piece for pieces in incoming for piece in pieces), arrived.split(lengths), strict=True)
+    held.sort(key=lambda pair: pair[0])
+    if merged([piece for piece, _ in held]) != merged(route.want[rank]):
+        raise ValueError(f"route: process {rank} wants {route.want[rank]}, which the processes do not all have")
+    # a process that receives nothing still has to take part in backward
+    return torch.cat([x[:0], arrived[:0], *(rows for _, rows in held)])
+
+
+def run_in_processes(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Call a function in new processes that form one group, and return what each returned.
+
+    Args:
+        ranks: how many processes; each computes with one thread.
+        function: called as function(group, *arguments); it has to be importable.
+        arguments: of the function; they are pickled.
+
+    Returns:
+        The results in the order of ranks.
+
+    Raises:
+        torch.multiprocessing.ProcessRaisedException: if the function raises in a process.
+    """
+    check_integers(1, ranks=ranks)
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(_process, (ranks, folder, function, arguments), nprocs=ranks)
+        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(ranks)]
+
+
+def _process(rank: int, ranks: int, folder: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks,
+                            timeout=PATIENCE)
+    try:
+        torch.save(function(dist.group.WORLD, *arguments), Path(folder) / f"{rank}.pt")
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()

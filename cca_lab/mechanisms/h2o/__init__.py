@@ -1,0 +1,1 @@
+"""H2O: the most recent tokens, and those with the most accumulated attention."""

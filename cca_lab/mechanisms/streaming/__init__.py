@@ -1,0 +1,1 @@
+"""The first tokens and the most recent ones: StreamingLLM and LM-Infinite."""
