@@ -10,13 +10,12 @@ from typing import Any
 
 from cca_lab.outputs import replacing
 from cca_lab.paths import repository, results_folder
-from cca_lab.theory import history, reachability
+from cca_lab.theory import reachability
 from cca_lab.theory.causality import dga as causality_dga
 from cca_lab.theory.causality import focal as causality_focal
 from cca_lab.theory.causality import lococo as causality_lococo
 from cca_lab.theory.causality import masks
-from cca_lab.theory.citable import reviews, schema
-from cca_lab.theory.claim import Claim, Finding
+from cca_lab.theory.claim import PAPERS, Claim, Finding, Strength, Verdict, Weight
 from cca_lab.theory.compression import convolution
 from cca_lab.theory.compression import cost as compression_cost
 from cca_lab.theory.conditioning import claims as conditioning_claims
@@ -28,7 +27,7 @@ from cca_lab.theory.judgement import Judgement, contradictions, judge
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
 from cca_lab.theory.noise import weight
-from cca_lab.theory.pages import claim_page, claims_page, counted, errata_page, retired_page
+from cca_lab.theory.pages import counted, errata_page
 from cca_lab.theory.published import claims as published_claims
 from cca_lab.theory.quotes import fingerprint
 from cca_lab.theory.reachability import depth as reachability_depth
@@ -71,7 +70,7 @@ def collect(modules: Iterable[ModuleType] = MODULES) -> tuple[Claim, ...]:
     """Return the claims of all modules, in the order of the modules.
 
     Raises:
-        ValueError: if two claims share an id, an id was retired, or a root is no claim with an error of its own.
+        ValueError: if two claims share an id, or a root is no claim with an error of its own.
     """
     claims: dict[str, Claim] = {}
     for module in modules:
@@ -84,8 +83,6 @@ def collect(modules: Iterable[ModuleType] = MODULES) -> tuple[Claim, ...]:
 
 
 def _check_names(claims: Mapping[str, Claim]) -> None:
-    if taken := claims.keys() & history.retired().keys():
-        raise ValueError(f"claim id {min(taken)!r} was retired; it is never used again, give the claim another")
     for claim in claims.values():
         if claim.root and (claim.root not in claims or claims[claim.root].root or claims[claim.root].weight is None):
             raise ValueError(f"{claim.id}: root is {claim.root!r}; it must be the id of a claim with an error of its "
@@ -181,30 +178,51 @@ def failures(records: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def paths() -> dict[str, Path]:
-    """Return where the ledger's files lie: the JSON records, the two pages, the reviews, and the claims' own pages."""
+    """Return where the ledger's files lie: the JSON records and their schema, the quotations found, and the pages."""
     docs, results = repository() / "docs", results_folder()
-    return {
-        "records": results / "claims.json", "schema": results / "claims.schema.json",
-        "reviews": results / "claimreview.jsonld", "found": results / "quotes.json",
-        "overview": docs / "claims" / "ledger.md", "errata": docs / "claims" / "errata.md",
-        "pages": docs / "claims",
-        "article": docs / "article.md",
-    }
+    return {"records": results / "claims.json", "schema": results / "claims.schema.json",
+            "found": results / "quotes.json", "errata": docs / "claims" / "errata.md", "article": docs / "article.md"}
 
 
 def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
     """Return the text of every file that the ledger writes."""
     place = paths()
-    pages = {found["id"]: claim_page(found) for found in records}
-    pages |= {name: retired_page(change) for name, change in history.retired().items()}
     return {
         place["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
-        place["reviews"]: json.dumps(reviews(records), indent=1, ensure_ascii=False) + "\n",
         place["schema"]: json.dumps(schema(), indent=1) + "\n",
-        place["overview"]: claims_page(records), place["errata"]: errata_page(records),
+        place["errata"]: errata_page(records),
         place["article"]: counted(place["article"].read_text(encoding="utf-8"), records),
-        **{place["pages"] / f"{name}.md": text for name, text in pages.items()},
     }
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of data/results/claims.json."""
+    text, maybe = {"type": "string"}, {"type": ["string", "null"]}
+    words = {"type": "string", "minLength": 1}
+    strengths = [one.value for one in Strength]
+    fields: dict[str, Any] = {
+        "id": {"type": "string", "pattern": r"^\S+$", "description": "stable: never used again for another claim"},
+        "paper": {"enum": list(PAPERS)}, "place": words,
+        "quote": {"type": "array", "items": words, "description": "the paper's own words"},
+        "formula": {"type": "boolean", "description": "whether the quote is a formula from extracted text"},
+        "reading": {**words, "description": "what the quote is taken to mean"},
+        "verdict": {"enum": [one.value for one in Verdict]},
+        "weight": {"enum": [*(one.value for one in Weight), None]},
+        "root": {**maybe, "description": "id of the claim whose error this is or repeats"},
+        "strength": {"enum": strengths, "description": "what stands behind the verdict"}, "evidence": words,
+        "numbers": {"type": "object", "additionalProperties": {"type": ["number", "string"]}},
+        "error": {"type": ["number", "null"], "description": "half-width of the interval, Monte Carlo only"},
+        "hypothesis": maybe, "inside": maybe,
+        "models": {"type": "object", "additionalProperties": {
+            "type": "object", "required": ["accepted", "evidence"],
+            "properties": {"accepted": {"type": "boolean"}, "evidence": text}}},
+        "sides": {"type": "object", "additionalProperties": text},
+        "repair": text, "repaired": {"enum": [*strengths, None]}, "corrected": maybe, "machine": maybe, "proof": words,
+        "example": {**text, "description": "Python that shows the smallest case"},
+        "contradictions": {"type": "array", "maxItems": 0},
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The ledger of claims", "type": "array",
+            "items": {"type": "object", "required": list(fields), "additionalProperties": False, "properties": fields}}
 
 
 def write(records: list[dict[str, Any]]) -> list[Path]:

@@ -1,11 +1,13 @@
-"""The ledger as pages: an overview, a page for each claim, and the errata for readers of the papers."""
+"""The ledger as pages: the errata for readers of the papers, and an overview and a page a claim for the site."""
 
+import json
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from cca_lab.theory import history
+from cca_lab.paths import results_folder
 from cca_lab.theory.claim import PAPERS, Strength, Verdict, Weight
 
 TITLES = {
@@ -15,8 +17,8 @@ TITLES = {
 }
 CLAIMS_HEAD = """# The claims of the papers, verified
 
-Written by `cca-lab verify`; do not edit. Each id leads to the claim's own page: the quotation, how we read it, the
-smallest example, the proof, and what changed. `cca-lab verify ID --explain` runs it again.
+Each id leads to the claim's own page: the quotation, how we read it, the smallest example, and the proof.
+`cca-lab verify ID --explain` runs it again.
 
 Every row is judged by a check that can refute it: the tests feed each check the printed statement, the corrected
 one, which it must accept, and a wrong one, which it must refute. The label is checked as well. *Holds under added
@@ -40,7 +42,7 @@ example that shows it, and what holds instead. The ideas of the papers do not st
 *Substance* is an error that changes a conclusion; a *slip* is an index, a digit or a table that any reader would
 repair; *typography* may be a symbol lost in print. An entry that repeats the error of another says so.
 
-Each entry is a row of the [ledger of claims](ledger.md), which also lists what does hold. Each is a program:
+Each entry is a row of the ledger of claims; the last section lists the rows that do hold. Each is a program:
 `cca-lab verify ID --explain` runs the entry with that id again. What is printed stands in quotation marks; how we read
 it stands below, in our words, and the verdict is on the most charitable reading that we found. Where a quotation is a
 formula, it comes from text extracted from a PDF, in which a symbol may have been lost: such entries are marked with †,
@@ -50,14 +52,32 @@ This page is written by `cca-lab verify`; do not edit.
 """
 
 
+def write(folder: Path, records: list[dict[str, Any]] | None = None) -> list[Path]:
+    """Write the overview, as ledger.md, and a page for each claim, ID.md: the ledger's part of the site.
+
+    Args:
+        folder: where to write; it is made if it is not there.
+        records: of the claims; those that `cca-lab verify` stored, if None.
+
+    Returns:
+        The paths, the overview first.
+    """
+    if records is None:
+        records = json.loads((results_folder() / "claims.json").read_text(encoding="utf-8"))
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"ledger": claims_page(records)} | {found["id"]: claim_page(found) for found in records}
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8", newline="\n")
+    return [folder / f"{name}.md" for name in texts]
+
+
 def claims_page(records: list[dict[str, Any]]) -> str:
-    """Return docs/claims/ledger.md: counts of verdicts and of errors, and one row per claim."""
+    """Return the overview: counts of verdicts and of errors, and one row per claim."""
     header = ["id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds", "stands on"]
     rows = [[f"[`{found['id']}`]({found['id']}.md)", plain(f"{found['paper']}, {found['place']}"),
              plain(found["reading"]), verdict(found), plain(found["evidence"]), plain(found["repair"]) or "-",
              strength(found)] for found in records]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in [header, ["---"] * len(header), *rows])
-    return f"{CLAIMS_HEAD}\n{tally(records)}\n\n{table}"
+    return f"{CLAIMS_HEAD}\n{tally(records)}\n\n{_table(header, rows)}"
 
 
 def tally(records: Iterable[dict[str, Any]]) -> str:
@@ -94,13 +114,17 @@ def errata_page(records: list[dict[str, Any]]) -> str:
         if wrong:
             wrong.sort(key=lambda found: weights.index(found["weight"]))
             parts += [f"## {TITLES[paper]}\n", *(erratum(found) for found in wrong)]
-    return "\n".join(parts)
+    right = [found for found in records if found["verdict"] == Verdict.HOLDS.value]
+    rows = [(f"`{found['id']}`", f"{found['paper']}, {plain(found['place'])}", plain(found["reading"]))
+            for found in right]
+    listed = _table(["id", "place", "as we read it"], rows)
+    return "\n".join([*parts, f"## What holds as printed\n\n{listed}"])
 
 
 def erratum(found: dict[str, Any]) -> str:
     """Return the entry of one claim: place, what is printed, what is wrong, the smallest example, the repair."""
     again = "" if found["root"] == found["id"] else f"- **Same error as** `{found['root']}`.\n"
-    head = f"### {plain(found['place'])} ([`{found['id']}`]({found['id']}.md))\n"
+    head = f"### {plain(found['place'])} (`{found['id']}`)\n"
     return "\n".join([head, *quoted(found), *facts(found)]) + f"\n{again}"
 
 
@@ -138,8 +162,11 @@ def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
     rows = [[f"`{found['id']}` {_cut(found['reading'], width)}",
              f"**{verdict(found)}**. {_cut(found['evidence'], width)}", _cut(found["repair"], width) or "as printed"]
             for found in records]
-    header = ["the paper says", "seen", "what holds"]
-    return "".join(f"| {' | '.join(line)} |\n" for line in [header, ["---"] * 3, *rows])
+    return _table(["the paper says", "seen", "what holds"], rows)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in [header, ["---"] * len(header), *rows])
 
 
 def _cut(text: str, width: int) -> str:
@@ -147,24 +174,16 @@ def _cut(text: str, width: int) -> str:
 
 
 def claim_page(found: Mapping[str, Any]) -> str:
-    """Return docs/claims/ID.md: everything about one claim."""
+    """Return the page of one claim, with everything about it."""
     note = "\n† From text extracted from a PDF; the printed page was not at hand.\n" if found["formula"] else ""
     example = found["example"].strip() or EXAMPLE.format(found["id"])
-    changes = "".join(f"- {change.date}: {change.before} → {change.after}. {plain(change.why)}\n"
-                      for change in history.of(found["id"])) or "- No change of verdict.\n"
     root = found["root"]
     repeats = "" if root in (None, found["id"]) else f" Its error is that of [`{root}`]({root}.md)."
     weight = f" Weight: {found['weight']}.{repeats}" if found["weight"] else ""
     return "\n".join([
         f"# `{found['id']}`\n", f"{plain(TITLES[found['paper']])}, {plain(found['place'])}.{weight}\n",
         *quoted(found), *facts(found), note, "## To paste into Python\n", "```python", example, "```\n",
-        "## History\n", changes, "[All claims](ledger.md), [errata](errata.md). Written by `cca-lab verify`.\n"])
-
-
-def retired_page(change: history.Change) -> str:
-    """Return docs/claims/ID.md of an id that is no longer in the ledger."""
-    return f"# `{change.id}`\n\nRetired on {change.date}; its verdict was “{change.before}”. {plain(change.why)}\n\n" \
-           "The id is not used again. [All claims](ledger.md). Written by `cca-lab verify`.\n"
+        "[All claims](ledger.md), [errata](errata.md).\n"])
 
 
 def verdict(found: Mapping[str, Any]) -> str:

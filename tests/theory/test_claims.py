@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.theory import history, ledger, pages, quotes, verify
+from cca_lab.theory import ledger, pages, quotes, verify
 from cca_lab.theory.claim import LONGEST_QUOTE, Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
 from cca_lab.theory.judgement import Judgement, contradictions, judge
 
@@ -119,7 +119,7 @@ def test_a_changed_finding_would_be_seen_in_every_file():
     altered = [row | {"evidence": "nothing"} if row["id"] == name else row for row in changed]
     before, after = ledger.contents(changed), ledger.contents(altered)
     kept = {path.name for path in before if before[path] == after[path]}
-    assert not kept & {"claims.json", "ledger.md", "errata.md", "claimreview.jsonld", f"{name}.md"}
+    assert not kept & {"claims.json", "errata.md"}
 
 
 def test_the_records_follow_their_schema():
@@ -199,16 +199,6 @@ def test_an_example_runs_by_itself_and_asserts(name):
 def test_every_error_of_substance_has_an_example():
     assert [name for name, claim in CLAIMS.items() if claim.weight is Weight.SUBSTANCE and not claim.example
             and not claim.root] == []
-
-
-def test_a_retired_id_is_never_used_again(monkeypatch):
-    assert not CLAIMS.keys() & history.retired().keys()
-    assert all(change.id in CLAIMS or not change.after for change in history.CHANGES)
-    last = {change.id: change.after for change in history.CHANGES}
-    assert {name: verdict for name, verdict in last.items() if verdict and CLAIMS[name].verdict != verdict} == {}
-    monkeypatch.setattr(history, "CHANGES", (history.Change("2026-01-01", "even", "holds", "", "no claim"),))
-    with pytest.raises(ValueError, match="'even' was retired"):
-        ledger.collect([SimpleNamespace(__name__="module", CLAIMS=(claim(),))])
 
 
 # ---------------------------------------------------------------- the ledger itself
@@ -311,7 +301,7 @@ def test_pages_show_every_character_as_it_is():
     found = ledger.run([claim(reading="a_1 | b* < c", **WRONG)])
     pages = ledger.contents(found)
     texts = {path.name: text for path, text in pages.items()}
-    assert r"a\_1 \| b\* \< c" in texts["ledger.md"] and r"a\_1 \| b\* \< c" in texts["errata.md"]
+    assert r"a\_1 \| b\* \< c" in texts["errata.md"]
     assert json.loads(texts["claims.json"])[0]["reading"] == "a_1 | b* < c"
 
 

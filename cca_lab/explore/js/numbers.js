@@ -1,4 +1,4 @@
-/** The numbers of a row, for programs that compute states in a browser; Python's are in cca_lab/attention/statistics.py. */
+/** The numbers of a row, for programs that compute states in a browser; Python's: cca_lab/attention/statistics.py. */
 
 const ROUNDING = 1e-6;  // a running sum this close to 90 % has reached it
 
