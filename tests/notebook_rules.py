@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from cca_lab.notebook_tools import CHECK_TYPE
+from cca_lab.views.notebook_tools import CHECK_TYPE
 from cca_lab.walkthrough import pages, report
 from cca_lab.walkthrough.execution import is_run
 
@@ -51,7 +51,7 @@ def _run_through(notebook: NotebookNode) -> list[str]:
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         breaks.append("cells were not run once, in order, from a fresh kernel")
     if not report.collect(notebook, CHECK_TYPE):
-        breaks.append("nothing is checked with cca_lab.notebook_tools.check")
+        breaks.append("nothing is checked with cca_lab.views.notebook_tools.check")
     return breaks
 
 

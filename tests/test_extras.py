@@ -42,7 +42,7 @@ def test_the_core_needs_no_extra():
 
 
 @pytest.mark.parametrize("module, extra", [("models", "models"), ("mechanisms.caches", "models"),
-                                           ("figures.curves", "notebooks"), ("walkthrough.run", "notebooks")])
+                                           ("views.figures.curves", "notebooks"), ("walkthrough.run", "notebooks")])
 def test_a_package_that_needs_an_extra_names_it(module, extra):
     done = without_extras(f"import cca_lab.{module}")
     last = done.stderr.splitlines()[-1]

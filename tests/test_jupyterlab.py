@@ -199,7 +199,7 @@ def check_drawn(view, group: int) -> None:
 
 def deaf() -> None:
     """The wrong explorer: it answers the browser, and nothing changes but the number beside the slider."""
-    from cca_lab.explore.widget import ExplorerWidget
+    from cca_lab.views.explorer.widget import ExplorerWidget
 
     ExplorerWidget.receive = lambda self, widget, content, buffers: setattr(self, "answered", content["serial"])
 
@@ -207,7 +207,7 @@ def deaf() -> None:
 def test_a_slider_of_the_explorer(page, mine):
     """Catches a widget that is not shown, and (in its second cell) one whose picture does not follow its slider."""
     shows = f"explore('gpt2-mini', {TEXT!r}, attention='cca', group={GROUP}, window={WINDOW})"
-    sources = {"explorer": f"from cca_lab.explore import explore\n\n{shows}",
+    sources = {"explorer": f"from cca_lab.views.explorer import explore\n\n{shows}",
                "deaf": f"{inspect.getsource(deaf)}\n\ndeaf()\n{shows}"}
     made = new_notebook(cells=[new_code_cell(source, id=name) for name, source in sources.items()])
     made.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}

@@ -23,7 +23,7 @@ from cca_lab.walkthrough.refresh import refresh
 from cca_lab.walkthrough.run import choose
 from tests import small_notebooks
 
-GOOD = ("from cca_lab.notebook_tools import check, result\n"
+GOOD = ("from cca_lab.views.notebook_tools import check, result\n"
         "check('two is two', 2 == 2, 'n = 2')\nresult('pi', 3.14159, 'rad')")
 FLAG = "import os\nassert os.environ.get('LAB_TEST_REPAIRED'), 'not repaired yet'"
 

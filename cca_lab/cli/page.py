@@ -27,7 +27,7 @@ def page(
     """Write one HTML file that holds models and answers questions in a browser, without a network."""
     from cca_lab.models.loading import quiet
     from cca_lab.outputs import check_apart
-    from cca_lab.page.write import write_page
+    from cca_lab.views.page.write import write_page
 
     with door():
         sources = models or SHIPPED

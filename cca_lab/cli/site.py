@@ -62,14 +62,14 @@ def _of_models() -> list["Extra"]:
     from importlib.util import find_spec
 
     from cca_lab.models.loading import quiet
-    from cca_lab.page.write import write_page
     from cca_lab.site.build import Extra
+    from cca_lab.views.page.write import write_page
 
     quiet()
     pages = [Extra("model.html", "The model in a page", "Two small models in the browser: ask them questions, choose "
                    "their attention, and see what it reads.", lambda path: write_page(path, SHIPPED))]
-    if find_spec("cca_lab.explore.standalone"):
-        from cca_lab.explore import explore
+    if find_spec("cca_lab.views.explorer.standalone"):
+        from cca_lab.views.explorer import explore
 
         pages.append(Extra("explorer.html", "The explorer", "What one head of a model reads: point at a token, and see "
                            "its tokens, cores and weights.", lambda path: explore("gpt2-mini").save(path)))

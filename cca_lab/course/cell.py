@@ -15,7 +15,7 @@ from typing import Any
 from cca_lab.course import wire
 from cca_lab.course.registry import task_of
 from cca_lab.course.tasks import Answer, Finding, Task, findings
-from cca_lab.reader import written
+from cca_lab.views.reader import written
 
 PACKAGE = "cca_lab"
 HERE = Path(__file__).parent

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from cca_lab.figures.needles import found_by_depth
 from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.answers import answer_examples, check_tokenizer
 from cca_lab.models.inputs import check_length
@@ -22,6 +21,7 @@ from cca_lab.reporting import command_line, device, device_name, machine, print_
 from cca_lab.studies.answers import answering
 from cca_lab.studies.evaluate import context_of, note_full
 from cca_lab.tasks.prompts import chosen_task
+from cca_lab.views.figures.needles import found_by_depth
 
 PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
 MOST_CELLS, MOST_SAMPLES = 100, 2**16

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from cca_lab.figures.comparison import comparison
-from cca_lab.figures.training import recipes
 from cca_lab.paths import repository, results_folder
 from cca_lab.reporting import write_figure
 from cca_lab.studies.summary import swept
+from cca_lab.views.figures.comparison import comparison
+from cca_lab.views.figures.training import recipes
 
 COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
 

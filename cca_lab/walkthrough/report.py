@@ -12,7 +12,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from cca_lab.notebook_tools import CHECK_TYPE, RESULT_TYPE
+from cca_lab.views.notebook_tools import CHECK_TYPE, RESULT_TYPE
 from cca_lab.walkthrough.execution import Failure
 from cca_lab.walkthrough.pages import page
 from cca_lab.walkthrough.progress import duration

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cca_lab.page.bundle import bundle
 from cca_lab.site import build
+from cca_lab.views.page.bundle import bundle
 
 SOURCE = Path(build.__file__).parent / "js" / "search.js"
 NODE = shutil.which("node")

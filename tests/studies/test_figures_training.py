@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from cca_lab.figures.style import SERIES
-from cca_lab.figures.training import convergence, kept_tokens, match_by_offset, match_by_position, recipes
+from cca_lab.views.figures.style import SERIES
+from cca_lab.views.figures.training import convergence, kept_tokens, match_by_offset, match_by_position, recipes
 
 
 def check_png(figure) -> None:

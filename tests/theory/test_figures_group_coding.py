@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from cca_lab.figures import group_coding
-from cca_lab.figures.style import SERIES, WRONG
+from cca_lab.views.figures import group_coding
+from cca_lab.views.figures.style import SERIES, WRONG
 
 
 @pytest.fixture(autouse=True)

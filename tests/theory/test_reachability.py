@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from cca_lab.figures import reachability as figures
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca import groups
 from cca_lab.theory import reachability
@@ -14,6 +13,7 @@ from cca_lab.theory.reachability import depth as reachability_depth
 from cca_lab.theory.reachability import floats as reachability_floats
 from cca_lab.theory.reachability import indices
 from cca_lab.theory.reachability import rope as reachability_rope
+from cca_lab.views.figures import reachability as figures
 from tests.mutants import theory_reachability as wrong
 
 CLAIMS = {claim.id: claim for module in (reachability, reachability_floats, reachability_rope, reachability_depth)

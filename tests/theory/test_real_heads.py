@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from cca_lab.attention import statistics as analysis
 from cca_lab.cli import app
-from cca_lab.figures import p_sparse as figures
 from cca_lab.models import attention_maps, save_pretrained
 from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
+from cca_lab.views.figures import p_sparse as figures
 from tests.mutants import theory_sparsity as mutants
 from tests.studies import small
 

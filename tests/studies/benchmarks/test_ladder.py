@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from cca_lab.figures.ladder import Rung, duration, strip
 from cca_lab.mechanisms import CCA, H2O
 from cca_lab.studies.benchmarks import ladder as module
 from cca_lab.studies.benchmarks.ladder import ladder
+from cca_lab.views.figures.ladder import Rung, duration, strip
 
 
 class Late(CCA):

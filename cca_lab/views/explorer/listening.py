@@ -1,0 +1,132 @@
+"""The queries, keys and values of a model's layers, heard where its attention function is called."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel, PreTrainedTokenizerBase
+
+from cca_lab.attention.arguments import scale_of
+from cca_lab.mechanisms import Mechanism
+from cca_lab.mechanisms.caches import CACHES, CacheSizes
+from cca_lab.mechanisms.caching.base import mechanism_named_in
+from cca_lab.models.inputs import check_length, check_token_ids
+from cca_lab.models.interface import MODULE
+from cca_lab.models.plugin import attention_modules, attention_of, check_model
+from cca_lab.views.explorer.inputs import Inputs, in_double
+
+LISTENING = "cca_lab_listening"  # transformers' name of the attention function below
+HEARD, TABLES = "cca_lab_heard", "cca_lab_tables"
+MOST_TOKENS = 1024
+MOST_KEPT = 4  # forward passes that a source remembers
+
+
+class ModelText:
+    """A model that reads one text: a source of the inputs of its layers.
+
+    Args:
+        model: GPT-2, OPT, Llama or Qwen2, swapped or not.
+        tokenizer: its tokenizer.
+        text: a text, or token ids (L,) or (1, L).
+        name: what to call the model.
+
+    Raises:
+        ValueError: for another model, or a text that is empty or too long.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, text: str | Tensor,
+                 name: str = "") -> None:
+        check_model(model)
+        if isinstance(text, str):
+            if tokenizer is None:
+                raise ValueError("tokenizer: got none for a text, wanted the model's; or pass token ids")
+            text = torch.tensor(tokenizer.encode(text, verbose=False), dtype=torch.int64)
+        ids = text.reshape(1, -1)
+        if not 1 <= ids.shape[1] <= MOST_TOKENS:
+            raise ValueError(f"text: got {ids.shape[1]} tokens, wanted 1 to {MOST_TOKENS}; shorten it")
+        check_token_ids(model, "text", ids)
+        check_length(model, "text", ids.shape[1])
+        self.model, self.ids = model, ids.to(model.device)
+        self.name = name or str(model.config.model_type)
+        self.words = tuple(str(token if tokenizer is None else tokenizer.decode([token])) for token in ids[0].tolist())
+        self.sizes = CacheSizes.of(model.config, itemsize=next(model.parameters()).element_size())
+        self.layers, self.heads = self.sizes.layers, self.sizes.heads
+        self._kept: dict[str, list[Inputs]] = {}
+
+    def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
+        """Return what a layer is given when the model attends as it does, or `everywhere` with the mechanism."""
+        attending = mechanism if everywhere else attention_of(self.model)
+        key = repr(attending)
+        if key not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = heard(self.model, self.ids, attending)
+        return self._kept[key][layer]._replace(module=trained(self.model, layer, mechanism))
+
+    def cache_bytes(self, mechanism: Mechanism) -> tuple[int | None, int | None]:
+        """Return the bytes of one layer's cache after the text, and of full attention's."""
+        length = len(self.words)
+        full = self.sizes.entries(length)
+        if mechanism.name == "full":
+            return full, full
+        try:
+            cache = CACHES[mechanism.name]
+            return cache.bytes_of(mechanism, length, self.sizes) // self.sizes.layers, full
+        except (KeyError, ValueError):  # no cache, or one whose size depends on the calls
+            return None, full
+
+
+def trained(model: PreTrainedModel, layer: int, mechanism: Mechanism) -> nn.Module | None:
+    """Return a copy of a layer's trained module in float64, if it is this mechanism's; else None."""
+    module = getattr(attention_modules(model)[layer], MODULE, None)
+    own = module is not None and attention_of(model) == mechanism
+    return copy.deepcopy(module).double() if own and module is not None else None
+
+
+@torch.no_grad()
+def heard(model: PreTrainedModel, ids: Tensor, mechanism: Mechanism) -> list[Inputs]:
+    """Return what each layer's attention is given, in float64, when all layers attend with a mechanism.
+
+    Args:
+        model: its attention is restored afterwards.
+        ids: (1, L) token ids.
+        mechanism: how it attends while it reads them.
+    """
+    found: list[Inputs] = []
+    implementation, training = model.config._attn_implementation, model.training
+
+    def hook(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, {**kwargs, HEARD: (mechanism, found), TABLES: kwargs.get("position_embeddings")}
+
+    handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in attention_modules(model)]
+    try:
+        model.eval()
+        model.set_attn_implementation(LISTENING)
+        model.base_model(input_ids=ids, use_cache=False)
+    finally:
+        for handle in handles:
+            handle.remove()
+        model.train(training)
+        model.set_attn_implementation(implementation)
+    return found
+
+
+def listening_forward(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
+                      scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, None]:
+    """Note what a layer's attention is given, and attend; the signature is transformers' own."""
+    mechanism, found = kwargs[HEARD]
+    scale, rotation = scale_of(scaling, query.shape[-1]), kwargs[TABLES]
+    found.append(Inputs(query.double(), key.double(), value.double(), scale, in_double(rotation)))
+    own = getattr(module, MODULE, None) if mechanism_named_in(module.config) == mechanism else None
+    query, key = query.to(value.dtype), key.to(value.dtype)
+    out = mechanism.attention(query, key, value, scale=scale, rotation=rotation, module=own)
+    return out.transpose(1, 2), None
+
+
+def no_mask(**kwargs: Any) -> None:
+    """Stand in for transformers' masks: one text without padding needs none."""
+
+
+AttentionInterface.register(LISTENING, listening_forward)
+AttentionMaskInterface.register(LISTENING, no_mask)

@@ -1,0 +1,140 @@
+"""Diagrams: mixing matrices, the parts of the lab and how they are linked, vectors in the plane."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from cca_lab.views.figures.style import (
+    CORE,
+    FAINT,
+    GOOD,
+    INK,
+    MISSING,
+    RAW,
+    SERIES,
+    SKY,
+    WRONG,
+    as_array,
+    styled,
+    tick_labels,
+)
+
+_THICKEST = 9.0  # line width in points for a weight of 1
+_ON_LINE = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+
+
+@styled
+def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequence[Any] | None = None,
+           numbers: bool = True, title: str = "") -> Figure:
+    """Draw a mixing matrix as lines from the inputs (below) to the outputs; width is proportional to weight.
+
+    Args:
+        weights: (M, L), output m is a mean of the inputs with weights[m]; such as the pooling matrix of CCA,
+            or the KV head that each query head reads.
+        outputs, inputs: labels.
+        numbers: write each weight at its line, except weights of 1.
+        title: of the figure.
+    """
+    weights = as_array(weights).astype(float)
+    count, length = weights.shape
+    width = max(count, length)
+    below = np.linspace(0, width - 1, length) if length > 1 else np.array([(width - 1) / 2])
+    above = [float(below[np.flatnonzero(row)].mean()) for row in weights] if count < length else range(count)
+    longest = max(map(len, tick_labels(outputs, count) + tick_labels(inputs, length)), default=0)
+    figure, axes = plt.subplots(figsize=(max(3.6, max(0.95, 0.1 * longest + 0.25) * width), 2.5))
+    for row, top in zip(weights, above, strict=True):
+        for token in np.flatnonzero(row):
+            axes.plot([below[token], top], [0, 1], color=FAINT, alpha=0.55, linewidth=_THICKEST * row[token],
+                      zorder=1, solid_capstyle="butt")
+            if numbers and row[token] != 1:
+                axes.text(below[token] + 0.4 * (top - below[token]), 0.4, f"{row[token]:.2g}", fontsize=8.5,
+                          ha="center", va="center", bbox=_ON_LINE)
+    _nodes(axes, above, 1, tick_labels(outputs, count), CORE)
+    _nodes(axes, below, 0, tick_labels(inputs, length), RAW)
+    axes.set_xlim(-0.6, width - 0.4)
+    axes.set_ylim(-0.25, 1.25)
+    axes.set_title(title)
+    axes.axis("off")
+    return figure
+
+
+@styled
+def lab_map(columns: Mapping[str, Mapping[str, bool]], links: Iterable[tuple[str, str]] = ()) -> Figure:
+    """Draw columns of boxes and the links between them; planned boxes are dashed.
+
+    Args:
+        columns: for each column, its boxes from top to bottom, True for a box that exists already.
+        links: pairs (box, box), each drawn as a line.
+    """
+    tallest = max(len(boxes) for boxes in columns.values())
+    figure, axes = plt.subplots(figsize=(2.3 * len(columns), 0.72 * tallest + 0.6))
+    places: dict[str, tuple[float, float]] = {}
+    for place, (title, boxes) in enumerate(columns.items()):
+        axes.text(place, -0.75, title, ha="center", fontsize=10, fontweight="bold")
+        for line, (name, exists) in enumerate(boxes.items()):
+            places[name] = (place, line + (tallest - len(boxes)) / 2)
+            _box(axes, name, *places[name], colour=SERIES[place % len(SERIES)], exists=exists)
+    for start, end in links:
+        (x0, y0), (x1, y1) = places[start], places[end]
+        axes.plot([x0 + 0.4, x1 - 0.4], [y0, y1], color=FAINT, linewidth=1.1, zorder=0)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_ylim(tallest - 0.4, -1.0)
+    axes.axis("off")
+    return figure
+
+
+@styled
+def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Iterable[str] = (),
+                      title: str = "") -> Figure:
+    """Draw vectors in the plane from the origin, with the unit circle.
+
+    Args:
+        vectors: (x, y) by name.
+        bold: names of the vectors to emphasise; the others are thin.
+        title: of the figure.
+    """
+    bold = set(bold)
+    figure, axes = plt.subplots(figsize=(5.6, 3.6))
+    axes.add_patch(plt.Circle((0, 0), 1, fill=False, color="#D0D0D0", linewidth=1))
+    bold_first = sorted(vectors, key=lambda name: name not in bold)
+    colours = dict(zip(bold_first, (CORE, GOOD, RAW, SKY, MISSING, WRONG), strict=False))
+    for name in sorted(vectors, key=lambda name: -np.hypot(*vectors[name])):  # the shorter ones on top
+        width = 3.2 if name in bold else 1.6
+        axes.plot(*zip((0, 0), vectors[name], strict=True), color=colours[name], linewidth=width, label=name)
+        axes.plot(*vectors[name], "o", color=colours[name], markersize=2.4 * width)
+    axes.legend(*_in_order(axes, vectors), loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set_xlim(-1.15, 1.15)
+    axes.set_ylim(-1.15, 1.15)
+    axes.set_aspect("equal")
+    axes.axis("off")
+    axes.set_title(title)
+    return figure
+
+
+def _in_order(axes: Axes, names: Iterable[str]) -> tuple[list[Artist], list[str]]:
+    """Return the legend's handles and texts in the order of `names`."""
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    return [handles[name] for name in names], list(names)
+
+
+def _nodes(axes: Axes, places: Iterable[float], height: float, names: Sequence[str], colour: str) -> None:
+    """Draw named boxes in one line, one for each name; without names nothing is drawn."""
+    for place, name in zip(places, names, strict=False):
+        box = {"boxstyle": "round,pad=0.32", "facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
+        axes.text(place, height, name, ha="center", va="center", fontsize=9, zorder=3, bbox=box,
+                  color="white" if colour == RAW else INK)
+
+
+def _box(axes: Axes, name: str, x: float, y: float, *, colour: str, exists: bool) -> None:
+    look = ({"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4} if exists else
+            {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0, "linestyle": (0, (3, 2))})
+    axes.add_patch(FancyBboxPatch((x - 0.38, y - 0.24), 0.76, 0.48, zorder=2, **look,
+                                  boxstyle="round,pad=0.02,rounding_size=0.08"))
+    axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if exists else FAINT, zorder=3)

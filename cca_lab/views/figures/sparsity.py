@@ -1,0 +1,221 @@
+"""How few tokens carry most of the attention: maps of every head, sorted weights, values by head and position."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+
+from cca_lab.views.figures.style import EMPTY, FAINT, INK, SERIES, SKY, WEIGHTS, as_array, coloured, styled
+
+SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still visible beside one of 100 %
+LEAST_WEIGHT = 1e-6  # where a logarithmic axis shows a weight of 0
+
+
+@styled
+def head_maps(maps: Any, *, title: str = "") -> Figure:
+    """Draw the attention map of every head, a row of panels for each layer (CCA, Figure 5).
+
+    The darkness is the weight to the power 0.4, so that small weights are visible too.
+
+    Args:
+        maps: (layers, H, L, L), rows are queries.
+        title: of the figure.
+
+    Raises:
+        ValueError: unless the maps have four dimensions.
+    """
+    maps = as_array(maps)
+    if maps.ndim != 4:
+        raise ValueError(f"maps: got shape {maps.shape}, wanted (layers, heads, L, L); see attention_maps")
+    layers, heads = maps.shape[:2]
+    figure, panels = plt.subplots(layers, heads, squeeze=False,
+                                  figsize=(1.75 * heads + 0.7, 1.75 * layers + 0.4))
+    for (layer, head), axes in np.ndenumerate(panels):
+        image = axes.imshow(maps[layer, head], cmap=WEIGHTS, norm=PowerNorm(SHADE, 0, 1),
+                            interpolation="nearest")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_visible(True)
+        axes.spines[:].set_color("#D0D0D0")
+        if layer == 0:
+            axes.set_title(f"head {head}", loc="center", fontweight="normal", fontsize=9, pad=4)
+        if head == 0:
+            axes.set_ylabel(f"layer {layer}", fontsize=9)
+    bar = figure.colorbar(image, ax=panels, shrink=0.5, aspect=28, pad=0.02, ticks=[0, 0.01, 0.1, 0.5, 1])
+    bar.ax.set_yticklabels(["0", "0.01", "0.1", "0.5", "1"])
+    bar.set_label("weight")
+    bar.outline.set_visible(False)
+    figure.supxlabel("key", fontsize=9, color=FAINT)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    return figure
+
+
+@styled
+def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "") -> Figure:
+    """Draw the weights of rows in descending order, and their cumulative sum (DGA, Figure 2a).
+
+    Args:
+        rows: (n, L) by name, n rows of attention each, all of length L; one colour per name.
+        mass: the cumulative weight at which each row has a dot.
+        title: of the left panel.
+
+    Raises:
+        ValueError: if the rows differ in length.
+    """
+    arrays = {name: np.atleast_2d(as_array(weights)).astype(float) for name, weights in rows.items()}
+    lengths = {array.shape[-1] for array in arrays.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"rows: got lengths {sorted(lengths)}, wanted one; take the same row of every map")
+    length = lengths.pop()
+    rank = np.arange(1, length + 1)
+    figure, (weight_axes, mass_axes) = plt.subplots(1, 2, figsize=(7.8, 3.3))
+    for (name, array), colour in coloured(arrays.items()):
+        for number, row in enumerate(-np.sort(-array)):
+            style = {"color": colour, "linewidth": 1.2,
+                     "label": name if number == 0 else None}
+            weight_axes.plot(rank, np.maximum(row, LEAST_WEIGHT), **style)
+            held = row.cumsum()
+            mass_axes.plot(rank, held, **style)
+            reached = int((held < mass - 1e-6).sum())
+            mass_axes.plot(rank[reached], held[reached], "o", color=colour, markersize=5,
+                           markeredgecolor="white")
+    even = {"color": FAINT, "linewidth": 1.2, "linestyle": (0, (5, 3))}
+    weight_axes.axhline(1 / length, **even)
+    weight_axes.annotate("even", (length, 1 / length), xytext=(0, 4), textcoords="offset points", ha="right",
+                         color=FAINT, fontsize=8.5)
+    mass_axes.plot(rank, rank / length, **even)
+    mass_axes.axhline(mass, color=INK, linewidth=0.8)
+    weight_axes.set(xscale="log", yscale="log", ylabel="weight", xlabel="key, the heaviest first",
+                    ylim=(LEAST_WEIGHT, 1.3))
+    mass_axes.set(xscale="log", ylabel="held by the heaviest keys", xlabel="number of keys", ylim=(0, 1.03))
+    for axes in (weight_axes, mass_axes):
+        axes.xaxis.set_major_formatter("{x:g}")
+    weight_axes.set_title(title)
+    mass_axes.set_title(f"dots: {mass:.0%} is held", fontweight="normal")
+    _grid_lines(weight_axes, mass_axes)
+    mass_axes.legend(loc="lower right")
+    return figure
+
+
+@styled
+def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = None, shared: bool = False) -> Figure:
+    """Draw values of every head, with a row for each layer and a column for each head.
+
+    Args:
+        values: (layers, H) by title.
+        numbers: the number format of a panel, by title; ".2f" by default.
+        shared: give all panels one colour scale, as the same quantity needs; otherwise each has its own, from 0 to
+            its largest value.
+    """
+    arrays = {title: as_array(array).astype(float) for title, array in values.items()}
+    largest = {title: max(array.max(), 1e-9) for title, array in arrays.items()}
+    if shared:
+        largest = dict.fromkeys(arrays, max(largest.values()))
+    layers, heads = next(iter(arrays.values())).shape
+    figure, panels = plt.subplots(1, len(arrays), squeeze=False,
+                                  figsize=((0.62 * heads + 0.6) * len(arrays) + 0.2, 0.5 * layers + 0.9))
+    for place, (axes, (title, array)) in enumerate(zip(panels[0], arrays.items(), strict=True)):
+        seaborn.heatmap(array, ax=axes, cmap=WEIGHTS, vmin=0, vmax=largest[title], cbar=False,
+                        annot=True, fmt=(numbers or {}).get(title, ".2f"), annot_kws={"size": 9},
+                        linewidths=1, linecolor="white")
+        axes.set_title(title)
+        axes.set_xlabel("head")
+        axes.set_ylabel("layer" if place == 0 else "")
+        axes.tick_params(length=0, rotation=0)
+    return figure
+
+
+@styled
+def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smoothing: int = 16,
+                title: str = "") -> Figure:
+    """Draw a statistic of the rows against the row's position in the text.
+
+    Args:
+        curves: (L,) by name, one value per row.
+        ylabel: what the values are.
+        even: (L,), the value of a row with equal weights; None to leave it out.
+        smoothing: number of rows averaged into one point.
+        title: of the figure.
+    """
+    figure, axes = plt.subplots(figsize=(7.2, 3.4))
+    if even is not None:
+        axes.plot(*_blocks(even, smoothing), color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), label="even")
+    for (name, values), colour in coloured(curves.items()):
+        axes.plot(*_blocks(values, smoothing), color=colour, linewidth=2, label=name)
+    axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None))
+    axes.set_title(title)
+    _grid_lines(axes)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+@styled
+def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
+    """Draw the accumulated attention of each token, one line of bars for each layer (CCA, Appendix C.4).
+
+    Args:
+        values: (layers, L) relative to equal weights, which give 1; NaN leaves a gap.
+        tokens: (L,) texts under the bars.
+        title: of the figure.
+
+    Raises:
+        ValueError: unless there is one text for each token.
+    """
+    values = as_array(values).astype(float)
+    if len(tokens) != values.shape[1]:
+        raise ValueError(f"tokens: got {len(tokens)} for {values.shape[1]} columns, wanted one for each")
+    layers, length = values.shape
+    figure, panels = plt.subplots(layers, 1, sharex=True, sharey=True, squeeze=False,
+                                  figsize=(max(4.0, 0.27 * length), 1.0 * layers + 0.9))
+    for layer, axes in enumerate(panels[:, 0]):
+        axes.bar(np.arange(length), np.nan_to_num(values[layer]), color=SERIES[0], width=0.72, linewidth=0)
+        axes.axhline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.set_ylabel(f"layer {layer}", fontsize=9)
+        axes.set_xlim(-0.6, length - 0.4)
+        axes.tick_params(axis="x", length=0)
+        _grid_lines(axes)
+        axes.grid(visible=False, axis="x")
+    panels[-1, 0].set_xticks(np.arange(length), tokens, rotation=90, family="monospace")
+    panels[0, 0].set_title(title)
+    return figure
+
+
+def _blocks(values: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Average blocks of rows; return the middle of each block and its mean."""
+    values = as_array(values).astype(float)
+    starts = range(0, len(values), size)
+    middles = [start + (min(size, len(values) - start) - 1) / 2 for start in starts]
+    return np.array(middles), np.array([values[start:start + size].mean() for start in starts])
+
+
+def _grid_lines(*panels: Axes) -> None:
+    for axes in panels:
+        axes.grid(color=EMPTY, linewidth=0.8)
+        axes.set_axisbelow(True)
+
+
+@styled
+def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) -> Figure:
+    """Draw a statistic of every head as a dot, one panel for each statistic and one row of dots for each model.
+
+    Args:
+        results: what `cca-lab experiments heads` writes, one for each model: a number for each [layer][head].
+        statistics: the label of each statistic to draw, by its key.
+    """
+    figure, panels = plt.subplots(1, len(statistics), figsize=(9.4, 0.9 + 0.62 * len(results)), sharey=True,
+                                  squeeze=False)
+    generator = np.random.default_rng(0)
+    for axes, (key, label) in zip(panels[0], statistics.items(), strict=True):
+        for row, result in enumerate(results):
+            values = np.array(result[key]).ravel()
+            axes.plot(values, row + generator.uniform(-0.22, 0.22, len(values)), "o", color=SKY, markersize=3,
+                      alpha=0.6)
+            axes.plot(np.median(values), row, "|", color=INK, markersize=22, markeredgewidth=2)
+        axes.set(xlabel=label, yticks=range(len(results)), ylim=(len(results) - 0.5, -0.5))
+        axes.set_yticklabels([result["model"] for result in results])
+    return figure

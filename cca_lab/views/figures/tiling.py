@@ -1,0 +1,117 @@
+"""How the query-key matrix is cut into tiles: by FlashAttention, and by the blocked backend."""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from cca_lab.attention.plan import TileBatch
+from cca_lab.views.figures.style import CORE, EMPTY, FAINT, RAW, SERIES, legend_below, styled, tick_labels
+
+
+class Tile(Enum):
+    """How causal attention treats a tile of rows and keys."""
+
+    SKIPPED = "in the future: never read"
+    MASKED = "on the diagonal: computed with a mask"
+    WHOLE = "in the past: computed whole"
+
+
+_PALE = "#8FC1E0"
+_TILE_COLOURS = {Tile.WHOLE: "#6DB0DA", Tile.MASKED: CORE, Tile.SKIPPED: EMPTY}
+
+
+def tile_kinds(length: int, query_tile: int, key_tile: int) -> list[list[Tile]]:
+    """Return for each tile of the causal matrix whether it is skipped, masked or computed whole.
+
+    Args:
+        length: L, the number of rows and of keys.
+        query_tile, key_tile: rows and keys of a tile; the last tiles may be smaller.
+
+    Returns:
+        One list for each row of tiles, with one entry for each tile of keys.
+    """
+    def kind(first_row: int, first_key: int) -> Tile:
+        last_row, last_key = (min(first + size, length) - 1
+                              for first, size in ((first_row, query_tile), (first_key, key_tile)))
+        if first_key > last_row:
+            return Tile.SKIPPED
+        return Tile.WHOLE if last_key <= first_row else Tile.MASKED
+
+    return [[kind(row, key) for key in range(0, length, key_tile)] for row in range(0, length, query_tile)]
+
+
+@styled
+def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] | None = None,
+          title: str = "") -> Figure:
+    """Draw which tiles of causal attention are computed, masked and skipped.
+
+    Args:
+        length: L, the number of rows and of keys.
+        query_tile, key_tile: rows and keys of a tile.
+        labels: (L,) the tokens.
+        title: of the figure.
+    """
+    figure, axes = _square(length, length, labels, title)
+    for row, kinds in enumerate(tile_kinds(length, query_tile, key_tile)):
+        for column, kind in enumerate(kinds):
+            corner = (column * key_tile, row * query_tile)
+            size = (min(key_tile, length - corner[0]), min(query_tile, length - corner[1]))
+            axes.add_patch(Rectangle(corner, *size, facecolor=_TILE_COLOURS[kind], edgecolor="white",
+                                     linewidth=2.5))
+    if length <= 40:
+        cells = [(t, i) for i in range(length) for t in range(i + 1)]
+        axes.scatter(*(np.array(cells).T + 0.5), s=5, color="#222222", linewidths=0)
+    legend_below(axes, {kind.value: colour for kind, colour in _TILE_COLOURS.items()}, columns=1)
+    return figure
+
+
+@styled
+def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0, title: str = "") -> Figure:
+    """Draw the tile batches into which the blocked backend cuts the visible pairs.
+
+    Args:
+        plan: from `cca_lab.attention.plan.plan_of`. The tiles of one batch have one colour.
+        rows: L.
+        columns: N.
+        cores: number of columns, from the left, that are core tokens; a line marks their end.
+        title: of the figure.
+    """
+    plan = list(plan)
+    figure, axes = _square(rows, columns, None, title)
+    for number, batch in enumerate(plan):
+        colour = SERIES[number % len(SERIES)]
+        for tile in range(batch.count):
+            corner = (batch.column + tile * batch.step, batch.row + tile * batch.rows)
+            masked = batch.causal or batch.edges is not None
+            axes.add_patch(Rectangle(corner, batch.columns, batch.rows, facecolor=colour, edgecolor="white",
+                                     linewidth=0.8, alpha=0.45 if masked else 0.9,
+                                     hatch="////" if masked else None))
+    if cores:
+        axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+    axes.set_xlabel(f"columns: {cores} core tokens, then raw tokens" if cores else "key")
+    entries = {"one colour: one call, computed whole": RAW, "one colour, hatched: one call, with a mask": _PALE}
+    masks = {batch.causal or batch.edges is not None for batch in plan}
+    legend_below(axes, {name: colour for name, colour in entries.items() if (colour == _PALE) in masks}, columns=1)
+    return figure
+
+
+def _square(rows: int, columns: int, labels: Sequence[str] | None, title: str) -> tuple[Figure, Axes]:
+    figure, axes = plt.subplots(figsize=(4.2 * max(1.0, min(columns / rows, 1.6)), 4.9))
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
+    axes.set_aspect("equal")
+    axes.set_title(title)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    axes.spines[:].set_visible(False)
+    row_labels = tick_labels(labels, rows)
+    if row_labels:
+        axes.set_yticks(np.arange(rows) + 0.5, row_labels)
+        axes.set_xticks(np.arange(columns) + 0.5, tick_labels(labels, columns),
+                        rotation=90 if labels is not None else 0)
+    return figure, axes

@@ -1,0 +1,206 @@
+"""The view in a real browser, as a page without a program: clicks, keys, what is lit, themes, widths."""
+
+import pytest
+import torch
+
+from cca_lab.views.explorer import explore_tensors, standalone
+from cca_lab.views.explorer.script import script
+from tests.views.explorer.browser import MARKS
+
+pytestmark = MARKS
+
+LENGTH = 30
+CASES = {"cca": {"group": 4, "window": 5}, "dga": {"group": 3, "gamma": 0.2}, "lococo": {"slots": 4, "segment": 6},
+         "h2o": {"heavy": 3, "recent": 3}, "random_tokens": {"group": 4, "window": 5}, "full": {}}
+
+
+def explorer(attention="cca", heads=2, **options):
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, heads, LENGTH, 6, generator=generator)
+    words = [f" w{t}" if t % 7 else "\n    " for t in range(LENGTH)]
+    return explore_tensors(q, k, words=words, attention=attention, **(options or CASES[attention]))
+
+
+def opened(browser, tmp_path, shown, *, width=1100, scheme="light"):
+    """Open a page of an explorer; errors of its scripts fail the test at `close`."""
+    shown.save(tmp_path / "page.html")
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.mistakes = []
+    page.on("pageerror", lambda error: page.mistakes.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and page.mistakes.append(message.text))
+    page.goto((tmp_path / "page.html").as_uri())
+    return page
+
+
+def lit(page):
+    return page.eval_on_selector_all(".ex-column.seen", "all => all.map(one => Number(one.dataset.column))")
+
+
+def query(page):
+    return page.eval_on_selector_all(".ex-word[aria-selected=true]", "all => all.map(one => Number(one.dataset.token))")
+
+
+def check_every_row(page, shown):
+    """Raise AssertionError unless what is lit, and which words are unread, is what some queries see."""
+    for token in (LENGTH - 1, 17, 0):
+        page.click(f"[data-token='{token}']")
+        row = shown.reading.row(0, token)
+        assert query(page) == [token] and sorted(lit(page)) == row.seen.tolist()
+        read = {t for column in row.seen for t in shown.reading.columns(0)[column].tokens.tolist()}
+        unread = page.eval_on_selector_all(".ex-word.unread", "all => all.map(one => Number(one.dataset.token))")
+        assert set(unread) == set(range(token + 1)) - read
+        assert page.locator(".ex-word.future").count() == LENGTH - 1 - token
+        assert f"token {token}, sees" in page.inner_text(".ex-readout")
+        assert page.inner_text(".ex-fact:nth-child(5) strong") == str(len(row.seen))
+
+
+@pytest.mark.parametrize("attention", CASES)
+def test_the_lit_columns_are_those_that_the_query_sees(browser, tmp_path, attention):
+    shown = explorer(attention)
+    page = opened(browser, tmp_path, shown)
+    check_every_row(page, shown)
+    assert not page.mistakes
+    page.close()
+
+
+# Wrong views: what stands in the script, and what stands there instead.
+MUTANTS = {"lit one column late": ("[column, row.weights[n]]", "[column + 1, row.weights[n]]"),
+           "the row before the query's": ("this.state.rows?.[query];", "this.state.rows?.[Math.max(0, query - 1)];"),
+           "the first row for ever": ("this.columns.light(row);", "this.columns.light(this.state.rows[0]);"),
+           "unread words look read": ('through[token] ? "" : " unread"', 'through[token] ? "" : ""')}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_check_catches(browser, tmp_path, monkeypatch, mutant):
+    right, wrong = MUTANTS[mutant]
+    assert script("view.js").count(right) == 1
+    monkeypatch.setattr(standalone, "script", lambda entry: script(entry).replace(right, wrong))
+    shown = explorer("random_tokens")
+    page = opened(browser, tmp_path, shown)
+    with pytest.raises(AssertionError):
+        check_every_row(page, shown)
+    page.close()
+
+
+def test_of_too_many_columns_those_that_are_seen_are_drawn(browser, tmp_path):
+    shown = explorer("lococo", slots=8, segment=3)
+    page = opened(browser, tmp_path, shown)
+    for token in (LENGTH - 1, 14):
+        page.click(f"[data-token='{token}']")
+        seen = shown.reading.row(0, token).seen.tolist()
+        drawn = page.eval_on_selector_all(".ex-column", "all => all.map(one => Number(one.dataset.column))")
+        assert sorted(lit(page)) == sorted(drawn) == seen
+        assert f"Only the {len(seen)} columns" in page.inner_text(".ex-note")
+    assert not page.mistakes
+    page.close()
+
+
+def test_keys_move_the_query(browser, tmp_path):
+    page = opened(browser, tmp_path, explorer())
+    page.focus(".ex-words")
+    for key, wanted in (("ArrowLeft", 28), ("ArrowLeft", 27), ("ArrowRight", 28), ("Home", 0), ("ArrowLeft", 0),
+                        ("ArrowRight", 1), ("End", 29)):
+        page.keyboard.press(key)
+        assert query(page) == [wanted]
+    page.keyboard.press("ArrowUp")
+    above = query(page)[0]
+    boxes = page.eval_on_selector_all(".ex-word", "all => all.map(one => one.getBoundingClientRect().top)")
+    assert boxes[above] < boxes[29]
+    active = page.get_attribute(".ex-words", "aria-activedescendant")
+    assert active == page.get_attribute(f"[data-token='{above}']", "id")
+    page.keyboard.press("ArrowDown")
+    assert boxes[query(page)[0]] == boxes[29]
+    assert not page.mistakes
+    page.close()
+
+
+def test_a_column_and_a_word_say_what_they_are(browser, tmp_path):
+    shown = explorer()
+    page, row = opened(browser, tmp_path, shown), shown.reading.row(0, LENGTH - 1)
+    page.hover("[data-column='2'] .ex-frame", force=True)
+    text = page.inner_text(".ex-readout")
+    assert text.startswith(f"Core, weight {100 * row.weights[2]:.1f} %") and "4 tokens" in text
+    marked = page.eval_on_selector_all(
+        ".ex-word", "all => all.filter(one => one.style.boxShadow).map(one => one.dataset.token)")
+    assert marked == ["8", "9", "10", "11"]
+    page.hover("[data-token='9']")
+    assert f"weight {100 * row.effective[9]:.1f} %" in page.inner_text(".ex-readout")
+    assert page.eval_on_selector_all(".ex-column.marked", "all => all.map(one => one.dataset.column)") == ["2"]
+    page.focus(".ex-lanes")
+    page.keyboard.press("ArrowRight")
+    assert page.eval_on_selector_all(".ex-column.marked", "all => all.length") == 1
+    assert not page.mistakes
+    page.close()
+
+
+def test_shades_are_monotone_in_the_weights_and_follow_the_choice(browser, tmp_path):
+    shown = explorer()
+    page, row = opened(browser, tmp_path, shown), shown.reading.row(0, LENGTH - 1)
+
+    def light():
+        colours = page.eval_on_selector_all(".ex-word", "all => all.map(one => one.style.backgroundColor)")
+        return [sum(map(int, colour[4:-1].replace(",", " ").split())) for colour in colours]
+
+    for mode, weights in (("effective", row.effective), ("full", row.full)):
+        page.click(f"input[value={mode}] + span")
+        shades = light()
+        order = weights.argsort()
+        assert all(shades[a] >= shades[b] for a, b in zip(order, order[1:], strict=False))
+    page.click("input[value=difference] + span")
+    most = abs(row.effective - row.full).argmax()
+    assert light()[most] == min(light()) or row.effective[most] < row.full[most]
+    page.close()
+
+
+def test_a_program_is_asked_and_answers(browser, tmp_path):
+    shown = explorer()
+    page = opened(browser, tmp_path, shown)
+    other = explorer("streaming_llm", sinks=1, recent=2)
+    place = {"model": "m", "layer": 0, "head": 0, "layers": 1, "heads": 2}
+    page.evaluate("""state => {
+        document.body.replaceChildren();
+        window.asked = [];
+        window.view = modules["view.js"].render(document.body, state, {
+            onQuery: query => asked.push(["query", query]),
+            onHead: (layer, head) => asked.push(["head", layer, head]) });
+    }""", {**shown.state().to_json(), "place": place})
+    before = lit(page)
+    page.click("[data-token='12']")
+    page.click(".ex-head >> nth=1")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("asked") == [["query", 12], ["head", 0, 1], ["head", 0, 0]]
+    assert query(page) == [12] and lit(page) == before     # the mark moves at once, the weights wait for the answer
+    page.evaluate("row => view.update({ row })", shown.reading.row(0, 12).to_json())
+    assert sorted(lit(page)) == shown.reading.row(0, 12).seen.tolist()
+    page.evaluate("state => view.update(state)", {**other.state().to_json(), "message": "careful"})
+    assert "StreamingLLM" in page.inner_text(".ex-title") and page.inner_text(".ex-message") == "careful"
+    page.evaluate("view.destroy()")
+    assert page.locator(".ex").count() == 0 and not page.mistakes
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1100])
+def test_themes_and_widths(browser, tmp_path, scheme, width):
+    page = opened(browser, tmp_path, explorer(), width=width, scheme=scheme)
+    assert page.get_attribute(".ex", "data-theme") == scheme
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    faint = page.evaluate("""() => [...document.querySelectorAll('.ex-word:not(.future)')].filter(word => {
+        const light = colour => colour.match(/\\d+/g).map(x => x / 255).map(
+            x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4).reduce(
+            (sum, x, n) => sum + x * [.2126, .7152, .0722][n], 0);
+        const style = getComputedStyle(word), [a, b] = [light(style.color), light(style.backgroundColor)];
+        return (Math.max(a, b) + .05) / (Math.min(a, b) + .05) < 4.5;
+    }).length""")
+    page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+    page.wait_for_function("old => document.querySelector('.ex').dataset.theme !== old", arg=scheme)
+    assert faint == 0 and not page.mistakes
+    page.close()
+
+
+def test_a_page_without_a_head_shows_no_grid(browser, tmp_path):
+    page = opened(browser, tmp_path, explorer())
+    assert not page.locator(".ex-heads").is_visible() and page.locator(".ex-matrix").count() == 2
+    page.click(".ex-frame-of-matrix >> nth=0", position={"x": 5, "y": 5})
+    assert query(page)[0] < 3
+    page.close()

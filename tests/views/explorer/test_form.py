@@ -1,0 +1,123 @@
+"""The widget in a browser, with Python behind it, but without Jupyter: every control changes what is shown."""
+
+import pytest
+
+pytest.importorskip("anywidget", reason="anywidget is not installed")
+
+from cca_lab.views.explorer import explore
+from cca_lab.views.explorer.script import script, style
+from tests.views.explorer.browser import MARKS
+
+pytestmark = MARKS
+TEXT = "def add(a, b):\n    return a + b\n\n\ndef twice(a):\n    return add(a, a)\n"
+TRAITS = ("reading", "row", "overview", "form", "answered")
+# What anywidget gives to `render`, as far as the widget uses it; `answer` is the Python function below.
+MODEL = """traits => {
+    const listeners = new Map();
+    window.sent = [];
+    window.model = {
+        get: name => traits[name],
+        on: (event, f) => listeners.set(event, [...(listeners.get(event) ?? []), f]),
+        off: (event, f) => listeners.set(event, (listeners.get(event) ?? []).filter(one => one !== f)),
+        send: async message => {
+            sent.push(message);
+            const now = await window.answer(message);
+            const changed = Object.keys(now).filter(name => JSON.stringify(now[name]) !== JSON.stringify(traits[name]));
+            Object.assign(traits, now);
+            changed.forEach(name => (listeners.get(`change:${name}`) ?? []).forEach(f => f()));
+        },
+    };
+    window.stop = modules["widget.js"].render({ model, el: document.body });
+    window.listening = () => [...listeners.values()].flat().length;
+}"""
+
+
+@pytest.fixture
+def shown(browser):
+    """Yield an explorer and the page that shows its widget."""
+    explorer = explore("gpt2-mini", TEXT, group=3, window=4)
+    widget, page = explorer.widget(), browser.new_page(viewport={"width": 1000, "height": 900})
+
+    def traits():
+        return {name: getattr(widget, name) for name in TRAITS}
+
+    def answer(message):
+        widget.receive(widget, message, [])
+        return traits()
+
+    mistakes = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.expose_function("answer", answer)
+    page.set_content(f"<style>{style()}</style>")
+    page.add_script_tag(content=script("widget.js").replace("const modules", "var modules", 1))
+    page.evaluate(MODEL, traits())
+    yield explorer, page
+    assert not mistakes
+    page.close()
+
+
+def says(page, text):
+    page.wait_for_function("text => document.querySelector('.ex-title').textContent.includes(text)", arg=text)
+
+
+def slide(page, name, *values):
+    page.evaluate("""([name, values]) => {
+        const slider = document.querySelector(`[data-name=${name}] input`);
+        for (const value of values) { slider.value = value; slider.dispatchEvent(new Event('input')); }
+    }""", [name, values])
+
+
+def test_controls_change_the_view(shown):
+    explorer, page = shown
+    says(page, "group 3, window 4")
+    slide(page, "window", 9)
+    says(page, "group 3, window 9")
+    page.select_option("[data-name=attention] select", label="StreamingLLM")
+    says(page, "StreamingLLM")
+    assert page.locator("[data-name=recent] input").count() == 1 and page.locator("[data-name=group]").count() == 0
+    page.select_option("[data-name=layer] select", label="2")
+    says(page, "layer 2, head 0")
+    page.click(".ex-head >> nth=13")
+    says(page, "layer 3, head 1")
+    assert page.locator("[data-name=layer] select").evaluate("list => list.selectedIndex") == 3
+    page.check("[data-name=everywhere] input")
+    page.wait_for_function("() => model.get('form').everywhere")
+    page.click("text=Another text")
+    page.fill("textarea", "import os")
+    page.click("text=Read it")
+    page.wait_for_function("count => document.querySelectorAll('.ex-word').length < count", arg=12)
+    assert explorer.everywhere and (explorer.layer, explorer.head) == (3, 1) and explorer.library.text == "import os"
+
+
+def test_a_click_on_a_word_is_answered(shown):
+    explorer, page = shown
+    page.click("[data-token='5']")
+    page.wait_for_function("() => model.get('row').query === 5")
+    lit = page.eval_on_selector_all(".ex-column.seen", "all => all.map(one => Number(one.dataset.column))")
+    assert explorer.query == 5 and sorted(lit) == explorer.reading.row(0, 5).seen.tolist()
+
+
+def test_a_slider_that_is_dragged_sends_its_first_and_last_values(shown):
+    _, page = shown
+    slide(page, "group", *range(4, 12))
+    says(page, "group 11")
+    assert [message["changes"]["options"]["group"] for message in page.evaluate("sent")] == [4, 11]
+
+
+def test_what_is_not_valid_is_said_and_the_text_stays(shown):
+    explorer, page = shown
+    page.click("text=Another text")
+    page.fill("textarea", "word " * 1100)
+    page.click("text=Read it")
+    page.wait_for_selector(".ex-form .ex-message:not([hidden])")
+    assert page.inner_text(".ex-form .ex-message").startswith("text: got")
+    assert page.input_value("textarea").startswith("word word") and explorer.library.text == TEXT
+    slide(page, "group", 5)
+    says(page, "group 5")
+    assert not page.locator(".ex-form .ex-message").is_visible()
+
+
+def test_the_end(shown):
+    _, page = shown
+    page.evaluate("stop()")
+    assert page.locator(".ex").count() == 0 and page.evaluate("listening()") == 0

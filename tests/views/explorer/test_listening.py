@@ -1,0 +1,81 @@
+"""What the explorer hears of a model is what its attention computes, and the model stays as it was."""
+
+import pytest
+import torch
+
+from cca_lab.mechanisms import CCA, Full, LoCoCo, StreamingLLM
+from cca_lab.models import attention_maps, attention_of, swap_attention
+from cca_lab.views.explorer.listening import MOST_TOKENS, ModelText
+from cca_lab.views.explorer.reading import Reading
+from tests.models.tiny import FAMILIES, VOCABULARY, text, tiny
+
+LENGTH = 23
+MECHANISMS = (CCA(group=3, window=4), StreamingLLM(sinks=1, recent=4, positions="cache"))
+
+
+def maps(source, mechanism, everywhere):
+    return torch.stack([Reading(mechanism, source.inputs(layer, mechanism, everywhere)).effective
+                        for layer in range(source.layers)])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_full_attention_and_the_model_afterwards(family):
+    model, ids = tiny(family), text(LENGTH)
+    before, implementation = model(ids).logits, model.config._attn_implementation
+    model.train()
+    source = ModelText(model, None, ids, "tiny")
+    close = 1e-12 if family == "gpt2" else 2e-7  # in the other families transformers' softmax is in float32
+    assert (maps(source, Full(), False) - attention_maps(model, ids)).abs().max() < close
+    assert model.training and model.config._attn_implementation == implementation
+    assert torch.equal(model.eval()(ids).logits, before)
+    assert (source.layers, source.heads, len(source.words)) == (2, 4, LENGTH)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_everywhere_is_the_swapped_model(family, mechanism):
+    model, ids = tiny(family), text(LENGTH)
+    source = ModelText(model, None, ids)
+    shown, first = maps(source, mechanism, True), maps(source, mechanism, False)
+    swapped = attention_maps(swap_attention(model, mechanism), ids)
+    assert (shown - swapped).abs().max() < 1e-12
+    assert (first[0] - swapped[0]).abs().max() < 1e-12  # the first layer is given the same
+    assert (first[1] - swapped[1]).abs().max() > 1e-6   # the second is not: mistakes add up
+
+
+def test_a_swapped_model_is_heard_as_it_attends():
+    model, ids = swap_attention(tiny("llama"), CCA(group=3, window=4)), text(LENGTH)
+    source = ModelText(model, None, ids)
+    assert (maps(source, CCA(group=3, window=4), False) - attention_maps(model, ids)).abs().max() < 1e-12
+    assert attention_of(model) == CCA(group=3, window=4)
+    assert (maps(source, CCA(group=3, window=4), False) - attention_maps(model, ids)).abs().max() < 1e-12
+
+
+def test_a_trained_module_is_used_and_stays_as_it_is():
+    torch.manual_seed(0)
+    mechanism = LoCoCo(slots=4, segment=5)
+    model, ids = swap_attention(tiny("gpt2").float(), mechanism), text(LENGTH)
+    shown = maps(ModelText(model, None, ids), mechanism, False)
+    assert (shown - attention_maps(model, ids)).abs().max() < 1e-5
+    assert (shown - maps(ModelText(tiny("gpt2").float(), None, ids), mechanism, True)).abs().max() > 1e-3  # plain means
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_bytes_are_the_caches_own():
+    from cca_lab.mechanisms.caches import CacheSizes, CCACache
+
+    model = tiny("llama")
+    source = ModelText(model, None, text(LENGTH))
+    sizes = CacheSizes.of(model.config, itemsize=8)
+    own, full = source.cache_bytes(CCA(group=3, window=4))
+    assert own == CCACache.bytes_of(CCA(group=3, window=4), LENGTH, sizes) // 2
+    assert full == 2 * 2 * 8 * LENGTH * 8 == source.cache_bytes(Full())[0]
+    assert source.cache_bytes(LoCoCo(slots=4, segment=[5, 1]))[0] is None
+
+
+@pytest.mark.parametrize(("ids", "named"), [
+    (torch.zeros(1, 0, dtype=torch.int64), "text"), (torch.zeros(MOST_TOKENS + 1, dtype=torch.int64), "text"),
+    (torch.tensor([VOCABULARY]), "text"), (torch.ones(129, dtype=torch.int64), "text"), ("words", "tokenizer")])
+def test_a_text_that_cannot_be_read(ids, named):
+    with pytest.raises(ValueError, match=f"^{named}: got"):
+        ModelText(tiny("gpt2"), None, ids)

@@ -1,0 +1,77 @@
+"""The controls: every value that they allow is one that the mechanism allows."""
+
+import json
+
+import pytest
+
+from cca_lab.mechanisms import MECHANISMS, MInference, mechanism_of
+from cca_lab.views.explorer.options import CHOICES, WITHOUT_EFFECT, controls, settings_of, starting_options
+from tests.mechanisms.options import OPTIONS
+
+LENGTH = 40
+CASES = [(name, options) for name, listed in OPTIONS.items() for options in listed if options.get("pooling") != "max"]
+
+
+def with_option(mechanism, name, value):
+    options = {option: getattr(mechanism, option) for option in mechanism.option_names()}
+    return mechanism_of(mechanism.name, {**options, name: value})
+
+
+@pytest.mark.parametrize(("name", "options"), [*CASES, *((name, {}) for name in MECHANISMS)])
+def test_all_values_of_a_control_are_valid_and_no_more(name, options):
+    mechanism = mechanism_of(name, options)
+    for control in json.loads(json.dumps(controls(mechanism, LENGTH))):
+        if control["kind"] == "choice":
+            values = [choice["value"] for choice in control["choices"]]
+            assert getattr(mechanism, control["name"]) in values
+        elif control["kind"] == "flag":
+            values = [False, True]
+        else:
+            least, most, step = control["least"], control["most"], control["step"]
+            values = [least + n * step for n in range(round((most - least) / step) + 1)]
+            assert least <= control["value"] <= most
+            if step == 1 and least > 0:  # the slider ends where the mechanism's own check ends
+                with pytest.raises(ValueError):
+                    with_option(mechanism, control["name"], least - 1)
+            if step == 1 and most < LENGTH and control["name"] != "seed":
+                with pytest.raises(ValueError):
+                    with_option(mechanism, control["name"], most + 1)
+        for value in values:
+            with_option(mechanism, control["name"], value)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_option_has_a_control_or_a_reason(name):
+    shown = {control["name"] for control in controls(MECHANISMS[name](), LENGTH)}
+    left = set(MECHANISMS[name].option_names()) - shown
+    assert left <= WITHOUT_EFFECT | {"limit"}  # None by default: LM-Infinite's distance is its window
+
+
+def test_texts_to_choose_from_are_all_that_a_mechanism_takes():
+    texts = {option for cls in MECHANISMS.values() for option in cls.option_names()
+             if isinstance(getattr(cls(), option), str)}
+    assert texts - {"backend"} == set(CHOICES)
+
+
+def test_sliders_depend_on_each_other():
+    listed = controls(mechanism_of("lococo", {"slots": 9, "sinks": 4}), LENGTH)
+    by_name = {control["name"]: control for control in listed}
+    assert (by_name["sinks"]["most"], by_name["slots"]["least"], by_name["heavy"]["most"]) == (9, 4, 5)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("length", [1, 8, 200, 512, 4000])
+def test_starting_options_are_valid_and_suit_the_text(name, length):
+    options = starting_options(name, length)
+    mechanism = mechanism_of(name, options)
+    if length >= 512:
+        assert mechanism == MECHANISMS[name]()
+    if length == 200 and name != "full":
+        assert not mechanism.exact_when(length)
+
+
+def test_settings_are_short():
+    assert settings_of(mechanism_of("cca", {"group": 8, "window": 16})) == "group 8, window 16"
+    one = MInference(patterns=[{"pattern": "a_shape", "sinks": 1, "window": 4}])
+    assert settings_of(one) == "a_shape, sinks 1, window 4"
+    assert settings_of(mechanism_of("full", {})) == ""

@@ -1,0 +1,98 @@
+"""The widget without a browser: a message goes in, traits come out, and only those that changed."""
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("anywidget", reason="anywidget is not installed")
+
+from cca_lab.views.explorer import display, explore, explore_tensors
+from tests.models.tiny import text, tiny
+
+
+class Sent:
+    """What a widget sends to the browser: the names of the traits of each message."""
+
+    def __init__(self, widget, monkeypatch):
+        self.messages = []
+        monkeypatch.setattr(widget, "send_state", lambda key=None: self.messages.append(
+            sorted([key] if isinstance(key, str) else key or widget.keys)))
+
+
+@pytest.fixture
+def explorer():
+    return explore(tiny("gpt2"), text(30)[0], attention="cca", group=4, window=5)
+
+
+def ask(widget, serial, **changes):
+    widget.receive(widget, json.loads(json.dumps({"serial": serial, "changes": changes})), [])
+
+
+def test_it_begins_with_the_explorers_state(explorer):
+    widget, state = explorer.widget(), explorer.state().to_json()
+    assert widget is explorer.widget()
+    assert widget.row == state["row"] and widget.overview == state["overview"]
+    assert {**widget.reading, "row": widget.row, "overview": widget.overview} == state
+    assert widget.form == explorer.form()
+
+
+def test_a_click_sends_the_row_and_nothing_of_the_head(explorer, monkeypatch):
+    widget = explorer.widget()
+    sent = Sent(widget, monkeypatch)
+    ask(widget, 1, query=7)
+    assert widget.row == explorer.state().row.to_json() and widget.row["query"] == 7
+    assert widget.answered == 1 and explorer.query == 7
+    assert {name for message in sent.messages for name in message} == {"row", "answered"}
+
+
+def test_another_head_mechanism_and_option(explorer):
+    widget = explorer.widget()
+    before = widget.overview
+    ask(widget, 1, layer=1, head=2)
+    assert widget.reading["place"]["layer"] == 1 and widget.form["head"] == 2 and widget.overview == before
+    ask(widget, 2, attention="streaming_llm", options={"recent": 3})
+    assert widget.reading["attention"]["settings"] == "sinks 2, recent 3" and widget.overview != before
+    ask(widget, 3, options={"sinks": 1})
+    assert widget.reading["attention"]["settings"] == "sinks 1, recent 3" and widget.answered == 3
+    ask(widget, 4, everywhere=True)
+    assert widget.form["everywhere"] and widget.form["error"] == ""
+    assert {**widget.reading, "row": widget.row, "overview": widget.overview} == explorer.state().to_json()
+
+
+@pytest.mark.parametrize("changes", [{"options": {"group": 0}}, {"attention": "none"}, {"query": 99}, {"unknown": 1},
+                                     {"text": "a text without a tokenizer"}, {"options": {"group": "four"}}])
+def test_what_is_not_valid_is_said_and_changes_nothing(explorer, changes):
+    widget = explorer.widget()
+    before = {**widget.reading, "row": widget.row}
+    ask(widget, 5, **changes)
+    assert widget.form["error"] and widget.answered == 5
+    assert {**widget.reading, "row": widget.row} == before
+    ask(widget, 6, query=3)
+    assert widget.form["error"] == "" and widget.row["query"] == 3
+
+
+def test_a_change_in_python_is_shown(explorer):
+    widget = explorer.widget()
+    explorer.change(attention="dga", query=4)
+    assert widget.reading["attention"]["name"] == "dga" and widget.row["query"] == 4
+
+
+def test_a_notebook_stores_the_picture_beside_the_widget(monkeypatch):
+    monkeypatch.setattr(display, "widgets_run", lambda: True)
+    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1, window=1)._repr_mimebundle_()
+    assert {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"} == set(data)
+    assert data["text/plain"].startswith("Explorer(cca") and metadata["image/png"]["alt"]
+
+
+@pytest.mark.slow
+def test_an_exported_notebook_without_widget_state_shows_the_picture(monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    from nbconvert import HTMLExporter
+
+    monkeypatch.setattr(display, "widgets_run", lambda: True)
+    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1, window=1)._repr_mimebundle_()
+    output = nbformat.v4.new_output("display_data", data, metadata=metadata)
+    cell = nbformat.v4.new_code_cell("explorer", outputs=[output])
+    page, _ = HTMLExporter(template_name="basic").from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    assert data["image/png"][:60] in page and "widget-view" not in page and "CCA-Attention" in page

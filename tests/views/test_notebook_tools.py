@@ -1,0 +1,142 @@
+"""What notebooks call: the switch that comes before Triton, compiled kernels as they are, a bar without times."""
+
+import itertools
+import subprocess
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from cca_lab.attention.fused import installed
+from cca_lab.attention.kernels.compiled import DTYPES, Compiled, compiled, instructions_of
+from cca_lab.paths import repository
+from cca_lab.views import notebook_tools
+from cca_lab.views.notebook_tools import live_progress
+
+
+def run(program: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=repository(), capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
+def test_kernels_are_interpreted_after_the_call():
+    done = run("from cca_lab.views.notebook_tools import interpret_kernels\n"
+               "assert interpret_kernels() and interpret_kernels()\n"
+               "import torch\n"
+               "from cca_lab.mechanisms import Full\n"
+               "x = torch.randn(1, 1, 5, 4)\n"
+               "error = (Full(backend='triton').attention(x, x, x) - Full().attention(x, x, x)).abs().max()\n"
+               "assert error < 1e-6, error")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
+def test_a_call_that_comes_too_late_says_so():
+    done = run("import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\ninterpret_kernels()")
+    assert done.returncode != 0 and "restart the notebook's kernel" in done.stderr
+
+
+def test_without_triton_it_says_so_and_goes_on():
+    done = run("from importlib import util\nfind = util.find_spec\n"
+               "util.find_spec = lambda name, *rest: None if name == 'triton' else find(name, *rest)\n"
+               "from cca_lab.views.notebook_tools import interpret_kernels\nassert interpret_kernels() is False")
+    assert done.returncode == 0, done.stderr
+    assert "Linux only" in done.stdout
+
+
+PTX = """.version 8.7
+.target sm_90a
+.visible .entry kernel(
+{
+\t.reg .pred \t%p<3>;
+\t.loc\t1 20 30                         // somewhere.py:20:30
+$L__BB0_1:
+\tsetp.lt.s32 \t%p1, %r1, 12;
+\t// begin inline asm
+\t@%p1 ld.global.b32 { %r5 }, [ %rd1 + 0 ];
+\t@%p2 ld.global.b32 { %r6 }, [ %rd1 + 4 ];
+\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, %rd4, %rd5, p, 1, 1, 0, 1;
+\tret;
+}
+\t.file\t1 "somewhere.py"
+"""
+
+
+def test_instructions_are_told_from_everything_else():
+    lines = instructions_of(PTX)
+    assert [line.split()[0] for line in lines] == \
+        ["setp.lt.s32", "@%p1", "@%p2", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "ret;"]
+    assert "{%r1, ..., %r8}" in lines[3] and not any("somewhere" in line for line in lines)
+    code = Compiled("kernel", "sm_90", "float32", 1, 0, 0, {}, tuple(lines))
+    assert code.excerpt("ld.global", before=1) == "\n".join(lines[:2])
+    assert code.excerpt("wgmma", after=1) == "\n".join(lines[3:]) and code.excerpt("mma.sync") == ""
+
+
+def test_an_unknown_kernel_is_refused():
+    with pytest.raises(ValueError, match="kernel: got 'flash', wanted one of causal_softmax"):
+        compiled("flash")
+
+
+@pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
+@pytest.mark.parametrize("kernel", DTYPES)
+def test_each_kernel_that_notebooks_show_compiles_without_spills(kernel):
+    code = compiled(kernel)
+    assert code.kernel == kernel and code.registers > 0 and code.spilled == 0
+    assert bool(code.matrix_instructions) == (kernel in ("online_softmax", "interval_forward"))
+    assert code.excerpt("ld.global").startswith("@%p")  # a masked load
+    assert "/" not in "".join(code.instructions).replace("//", "")
+
+
+class Screen:
+    """What a notebook shows: `display` in IPython's stead, which gives a handle where it is asked for one."""
+
+    def __init__(self):
+        self.shown = []
+
+    def display(self, thing, display_id=False):
+        self.shown.append(thing.data)
+        return self if display_id else None
+
+    def update(self, thing):
+        self.shown.append(thing.data)
+
+
+def shown_while(monkeypatch, total, reports, progress=live_progress, seconds=2.0):
+    """Return what a bar shows, one text after the other, when each report comes so many seconds after the last."""
+    screen, clock = Screen(), itertools.count(100.0, seconds)
+    monkeypatch.setattr(notebook_tools, "display", screen.display)
+    monkeypatch.setattr(notebook_tools, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    with progress("training", total) as report:
+        for each in reports:
+            report(*each)
+    return screen.shown
+
+
+def test_a_bar_moves_and_ends_as_one_line_without_times(monkeypatch):
+    """So that a notebook that is run again is the same file."""
+    begun, first, second, ended = shown_while(monkeypatch, 4, [(1, "loss 3"), (4, "loss 2")])
+    assert begun == "training: 0 of 4" and ended == "training: 4 of 4 done"
+    assert first == "training [########......................] 1 of 4  loss 3  6 s left"  # 2 s for one of four
+    assert second == f"training [{30 * '#'}] 4 of 4  loss 2  0 s left"
+    slower = shown_while(monkeypatch, 4, [(1, "loss 3"), (4, "loss 2")], seconds=3.0)
+    assert slower[1] != first and slower[-1] == ended
+
+
+def test_a_bar_of_a_run_that_stopped_early_says_how_far_it_came(monkeypatch):
+    assert shown_while(monkeypatch, 4, [(1,), (2,)])[-1] == "training: 2 of 4 done"
+    assert shown_while(monkeypatch, 4, [])[-1] == "training: 0 of 4 done"
+
+
+@contextmanager
+def timed_to_the_end(title, total):
+    """Mutant: leaves the last bar standing, with its seconds."""
+    with live_progress(title, total) as report:
+        yield report
+    notebook_tools.display.__self__.shown.pop()
+
+
+def test_a_bar_that_stays_would_be_seen(monkeypatch):
+    runs = [shown_while(monkeypatch, 4, [(1, "")], timed_to_the_end, seconds)[-1] for seconds in (2.0, 3.0)]
+    assert runs[0] != runs[1]
