@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from cca_lab import freed_memory
-from cca_lab.outputs import replacing
+from cca_lab.files import replacing
 
 WIDE = 200  # width in characters of a table that is not printed to a terminal
 SECONDS_BETWEEN_LINES = 30.0

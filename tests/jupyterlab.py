@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cca_lab import doctor
+from cca_lab.cli import doctor
 
 CHROMIUM = doctor.chromium()
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cca_lab.attention.fused import installed
-from cca_lab.paths import repository
+from cca_lab.files import repository
 
 PAGE = repository() / "docs" / "use" / "adding_a_mechanism.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

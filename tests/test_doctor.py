@@ -9,9 +9,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from typer.testing import CliRunner
 
-from cca_lab import checksums, doctor, paths
+from cca_lab import files
 from cca_lab.attention import native_build
-from cca_lab.cli import app
+from cca_lab.cli import app, doctor
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def data(tmp_path, monkeypatch):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    checksums.write(tmp_path)
+    files.write_checksums(tmp_path)
     monkeypatch.setenv("CCA_LAB_DATA", str(tmp_path))
     return tmp_path
 
@@ -145,8 +145,8 @@ def test_intact_data_is_ok(data):
     (lambda data: (data / "models/tiny/config.json").write_bytes(b"{}\n"), "changed: models/tiny", "fail"),
     (lambda data: (data / "results/speed.json").unlink(), "missing: results/speed.json", "fail"),
     (lambda data: (data / "results/more.json").write_text("1"), "not listed: results/more.json", "warn"),
-    (lambda data: (data / checksums.FILE_NAME).unlink(), "is missing", "fail"),
-    (lambda data: (data / checksums.FILE_NAME).write_text("abc\n"), "wanted '<sha256>  <path>'", "fail"),
+    (lambda data: (data / files.CHECKSUMS).unlink(), "is missing", "fail"),
+    (lambda data: (data / files.CHECKSUMS).write_text("abc\n"), "wanted '<sha256>  <path>'", "fail"),
     (lambda data: shutil.rmtree(data), "is not a folder", "fail"),
 ], ids=["changed", "line ending", "missing", "not listed", "no list", "bad list", "no folder"])
 def test_each_damage_to_the_data_is_found(data, damage, words, status):
@@ -164,21 +164,21 @@ def test_checksums_command_verifies_and_writes(data):
 
 
 def test_shipped_data_is_as_recorded():
-    assert checksums.problems(paths.data_folder()) == []
+    assert files.checksum_problems(files.data_folder()) == []
 
 
 def test_folders_follow_the_data_folder(data):
-    assert paths.models_folder() == data / "models" and paths.results_folder() == data / "results"
+    assert files.models_folder() == data / "models" and files.results_folder() == data / "results"
 
 
 def test_missing_data_folder_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("CCA_LAB_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="CCA_LAB_DATA.*is not a folder; .*install"):
-        paths.data_folder()
+        files.data_folder()
 
 
 def test_package_outside_a_clone_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.delenv("CCA_LAB_DATA", raising=False)
-    monkeypatch.setattr(paths, "__file__", str(tmp_path / "site-packages" / "cca_lab" / "paths.py"))
+    monkeypatch.setattr(files, "__file__", str(tmp_path / "site-packages" / "cca_lab" / "files.py"))
     with pytest.raises(ValueError, match="pip install -e"):
-        paths.data_folder()
+        files.data_folder()

@@ -10,9 +10,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cca_lab import extras, paths
+from cca_lab import extras, files
 
-ROOT = paths.repository()
+ROOT = files.repository()
 CORE = ("analysis", "attention", "checksums", "cli", "doctor", "mechanisms", "recipe", "tasks", "theory")
 CACHE = re.compile(r"^cca_lab\.mechanisms\..*cach")  # what decodes needs transformers
 WITHOUT = f"import sys\nsys.modules |= dict.fromkeys({list(extras.EXTRA_OF)})\n"  # as if they were not installed

@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from typer.testing import CliRunner
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.cli import app
 from cca_lab.course.release import STUB, solution_of
 from cca_lab.mechanisms.cca import groups
@@ -21,7 +21,7 @@ from tests.jupyterlab import MARKS
 
 pytestmark = MARKS
 
-NAMES = {path.stem[:2]: path.name for path in sorted(paths.notebooks_folder().glob("*.ipynb"))}
+NAMES = {path.stem[:2]: path.name for path in sorted(files.notebooks_folder().glob("*.ipynb"))}
 NOT_WRITTEN = "not written yet; a hint and a solution are folded below"
 NOT_GUESSED = "no guess yet: write one in the place of the dots, and run the cell again"
 TEXT = "def average(numbers):\n    return sum(numbers) / len(numbers)\n"
@@ -126,7 +126,7 @@ def test_the_check_of_an_untouched_notebook_catches(wrong):
 
 def body(number: str, name: str) -> list[str]:
     """Return the lines in the solution of a committed notebook's cell, without indentation."""
-    notebook = nbformat.read(paths.notebooks_folder() / NAMES[number], as_version=4)
+    notebook = nbformat.read(files.notebooks_folder() / NAMES[number], as_version=4)
     cell, = (cell for cell in notebook.cells if cell.id == name)
     _, solved = solution_of(cell.source)
     lines = [line.strip() for line in solved.split("\n")]

@@ -10,7 +10,7 @@ from importlib.metadata import version
 import pytest
 
 from cca_lab.attention.fused import installed
-from cca_lab.paths import repository, results_folder
+from cca_lab.files import repository, results_folder
 
 pytestmark = pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 COMMITTED = results_folder() / "kernels.json"

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
-from cca_lab import paths
+from cca_lab import files
 
-ROOT = paths.repository()
+ROOT = files.repository()
 PACKAGE = "cca_lab"
 # From the bottom up. A part imports itself and parts of lower layers; parts of one layer do not know each other.
 LAYERS = (
-    {"ranges", "outputs"},
-    {"checksums", "extras", "freed_memory", "paths", "recipe"},
+    {"extras", "files", "freed_memory", "settings"},
     {"attention", "tasks"},
     {"mechanisms", "reporting"},
     {"walkthrough"},
@@ -26,7 +25,7 @@ LAYERS = (
     {"views"},
     {"studies", "walkthrough"},
     {"course"},
-    {"doctor", "site"},
+    {"site"},
     {"cli"},
     {"__init__", "__main__"},
 )

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import cca_lab
-from cca_lab import paths
+from cca_lab import files
 
-PAGE = (paths.repository() / "docs" / "use" / "names.md").read_text(encoding="utf-8")
+PAGE = (files.repository() / "docs" / "use" / "names.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -11,14 +11,14 @@ import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_output
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.walkthrough.comparison import compare_notebooks, compare_text
 from cca_lab.walkthrough.execution import execute
 from cca_lab.walkthrough.refresh import tidy
 from tests.notebook_rules import MOST_IMAGE_BYTES, reader_breaks, rule_breaks
 from tests.small_notebooks import notebook, printed
 
-NOTEBOOKS = sorted(paths.notebooks_folder().glob("*.ipynb"))
+NOTEBOOKS = sorted(files.notebooks_folder().glob("*.ipynb"))
 
 
 def test_there_are_notebooks_and_their_numbers_order_them():

@@ -15,10 +15,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cca_lab import extras, paths
+from cca_lab import extras, files
 from tests.conftest import SLOW
 
-ROOT = paths.repository()
+ROOT = files.repository()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = sorted((ROOT / "cca_lab").rglob("*.py"))
 MOST_MODULE_LINES = 250

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
-from cca_lab.paths import repository
+from cca_lab.files import repository
 from cca_lab.studies.tables import MARKED, PAGES, updated
 
 README = (repository() / "README.md").read_text(encoding="utf-8")

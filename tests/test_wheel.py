@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from cca_lab import paths
+from cca_lab import files
 
 LARGEST = 30 * 2**20  # bytes
 SWAP = """
@@ -28,7 +28,7 @@ for model in (new_model("gpt2", vocabulary=64, context=64, width=16, layers=1, h
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     run(folder, sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "--no-index",
-        "--no-build-isolation", "-w", ".", str(paths.repository()))
+        "--no-build-isolation", "-w", ".", str(files.repository()))
     (built,) = folder.glob("*.whl")
     return built
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from cca_lab.attention.arguments import check_tensors
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 MAX_INTERVALS = 4
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.multiprocessing.spawn import spawn
 
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 BALANCES = ("contiguous", "zigzag")
 PATIENCE = timedelta(seconds=120)  # after which a collective that some process does not call is an error

@@ -9,7 +9,7 @@ from cca_lab.attention.arguments import check_rotation, check_tensors, scale_of
 from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
 from cca_lab.attention.rotary import Rotation, rotate
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 WEIGHTS = ("softmax", "mean", "max")
 BACKENDS = ("auto", "torch", "triton")

@@ -7,8 +7,8 @@ import typer
 from typer.core import TyperCommand
 
 from cca_lab.cli.options import door
-from cca_lab.outputs import check_apart
-from cca_lab.ranges import LARGEST_WRITTEN
+from cca_lab.files import check_apart
+from cca_lab.settings import LARGEST_WRITTEN
 
 
 class Command(TyperCommand):

@@ -24,7 +24,7 @@ def check(
 ) -> None:
     """Check your own work, on the inputs that the notebook shows too."""
     from cca_lab.course import front
-    from cca_lab.paths import course_folder
+    from cca_lab.files import course_folder
 
     with door():
         whole = front.check_file(file, folder or course_folder(), only, task)
@@ -44,7 +44,7 @@ def grade(
 ) -> None:
     """Grade a class; what was graded before and did not change is kept."""
     from cca_lab.course import front
-    from cca_lab.paths import course_folder
+    from cca_lab.files import course_folder
 
     with door():
         whole = front.grade_class(submitted, out or submitted.parent / "marks", folder or course_folder(), only, jobs,
@@ -70,7 +70,7 @@ def release(
 ) -> None:
     """Make the notebooks that students open from the solved ones."""
     from cca_lab.course import front
-    from cca_lab.paths import course_folder
+    from cca_lab.files import course_folder
 
     with door():
         current = front.make_release(folder or course_folder(), only, check=check, adapters=adapters)
@@ -81,7 +81,7 @@ def release(
 def solutions(only: Only = None, folder: Course = None) -> None:
     """Make notebooks with folded hints and solutions, for those who learn alone, in lab/solutions/."""
     from cca_lab.course import front
-    from cca_lab.paths import course_folder
+    from cca_lab.files import course_folder
 
     with door():
         front.make_solutions(folder or course_folder(), only)

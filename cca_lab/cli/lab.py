@@ -14,7 +14,7 @@ app = App()
 @app.command()
 def doctor() -> None:
     """Check the installation, and say what to do about each problem."""
-    from cca_lab.doctor import run
+    from cca_lab.cli.doctor import run
 
     raise typer.Exit(run())
 
@@ -43,7 +43,7 @@ def walkthrough(
     folder: Folder = None,
 ) -> None:
     """Run the notebooks in order, and write pages and a summary."""
-    from cca_lab.paths import notebooks_folder
+    from cca_lab.files import notebooks_folder
     from cca_lab.walkthrough.run import walkthrough as run
 
     with door():
@@ -62,7 +62,7 @@ def notebooks(
 ) -> None:
     """Write the notebooks to work in (`--student`); without it, run the committed ones in place (for maintainers)."""
     from cca_lab.course.release import build
-    from cca_lab.paths import notebooks_folder
+    from cca_lab.files import notebooks_folder
     from cca_lab.walkthrough.refresh import refresh
 
     with door():
@@ -78,14 +78,13 @@ def notebooks(
 @app.command(hidden=True)
 def checksums(write: Annotated[bool, typer.Option("--write", help="Write them again instead.")] = False) -> None:
     """Verify the checksums of the shipped data (for maintainers: write them)."""
-    from cca_lab import checksums as sums
-    from cca_lab.paths import data_folder
+    from cca_lab.files import checksum_problems, data_folder, write_checksums
 
     with door():
         if write:
-            typer.echo(f"written: {sums.write(data_folder())}")
+            typer.echo(f"written: {write_checksums(data_folder())}")
             return
-        problems = sums.problems(data_folder())
+        problems = checksum_problems(data_folder())
     typer.echo("\n".join(problems) or "all files are as shipped")
     raise typer.Exit(1 if problems else 0)
 

@@ -31,7 +31,8 @@ from cca_lab.cli.options import (
     given,
     out_folder,
 )
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.models.recipe import FinetuneConfig
+from cca_lab.tasks.reading import Reading
 
 app = App()
 

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.outputs import check_file, check_folder
-from cca_lab.recipe import Diverged, FinetuneConfig, Reading
+from cca_lab.files import check_file, check_folder
+from cca_lab.models.recipe import Diverged, FinetuneConfig
+from cca_lab.tasks.reading import Reading
 
 NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
 FINETUNING, READING = FinetuneConfig(), Reading()  # the help shows their defaults

@@ -28,7 +28,7 @@ def site(
     """Write notebooks, ledger, course and documents as a site that opens offline and lies on any static host."""
     import time
 
-    from cca_lab.paths import repository as clone
+    from cca_lab.files import repository as clone
     from cca_lab.site.build import build
     from cca_lab.site.links import problems
 
@@ -49,8 +49,8 @@ def article(
                                                 show_default="docs/article.md of the clone")] = None,
 ) -> None:
     """Print the short article on the ledger of claims as a PDF."""
-    from cca_lab import doctor
-    from cca_lab.paths import repository as clone
+    from cca_lab.cli import doctor
+    from cca_lab.files import repository as clone
     from cca_lab.site.article import write_pdf
 
     with door():

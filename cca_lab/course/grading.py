@@ -21,7 +21,7 @@ from cca_lab.course import sandbox
 from cca_lab.course.registry import ASSIGNMENTS
 from cca_lab.course.sandbox import Limits, Session
 from cca_lab.course.tasks import Answer, Assignment, Finding, Mistake, Task, clean, shown, unseen
-from cca_lab.outputs import replacing
+from cca_lab.files import replacing
 
 # What a student handed in, read without trusting it: the cells that are run, and what is remarkable about them.
 

@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from cca_lab.course.registry import ASSIGNMENTS
 from cca_lab.course.tasks import Assignment, Task
 from cca_lab.extras import need
-from cca_lab.outputs import check_folder, replacing
+from cca_lab.files import check_folder, replacing
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 ADAPTERS = '''"""Your answers, if you prefer an editor to a notebook: `pytest lab -m a5_2` checks one of them.

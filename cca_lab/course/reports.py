@@ -23,7 +23,7 @@ from cca_lab.course.grading import Record, find_work, plain_text
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Assignment
 from cca_lab.extras import need
-from cca_lab.outputs import replacing
+from cca_lab.files import replacing
 
 HERE = Path(__file__).parent
 UNSEEN = "fails on inputs that are not shown"

@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from cca_lab.attention.arguments import check_tensors
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 
 def expand_heads(x: Tensor, heads: int) -> Tensor:

@@ -18,7 +18,7 @@ from cca_lab.mechanisms.caches import CACHES
 from cca_lab.models.evaluate import POSITIONS, Estimate, bootstrap_mean, share_right
 from cca_lab.models.inputs import check_length, check_model, check_token_ids
 from cca_lab.models.plugin import attention_of
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 from cca_lab.tasks.examples import Example, answer_room, prompt_ids
 from cca_lab.tasks.prompts import AnyTask
 

@@ -13,11 +13,11 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
+from cca_lab.files import shipped_model
 from cca_lab.models.inputs import check_model
 from cca_lab.models.interface import MODULE
 from cca_lab.models.loading import check_finite, load_model, load_tokenizer, reading, saved_choice
 from cca_lab.models.plugin import modules_of, shapes, swap_attention
-from cca_lab.paths import shipped_model
 
 MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which transformers reads
 

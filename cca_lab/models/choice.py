@@ -6,7 +6,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from cca_lab.mechanisms import class_of
 from cca_lab.models.plugin import checked_choice
-from cca_lab.ranges import LARGEST_WRITTEN
+from cca_lab.settings import LARGEST_WRITTEN
 
 
 def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:

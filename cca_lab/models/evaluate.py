@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.models.inputs import check_length, check_model, check_token_ids
-from cca_lab.ranges import check_integers, check_numbers
+from cca_lab.settings import check_integers, check_numbers
 from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.import_utils import is_gguf_available
 
-from cca_lab.checksums import digest
+from cca_lab.files import digest
 from cca_lab.models.checkpoints import save_pretrained
 
 GGUF = 'pip install "gguf>=0.19,<1"'

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cca_lab.outputs import replacing
+from cca_lab.files import replacing
 
 
 def replace_folder(new: Path, place: Path) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from cca_lab.outputs import replacing
+from cca_lab.files import replacing
 from cca_lab.walkthrough.pages import markdown_html
 
 STYLE = """

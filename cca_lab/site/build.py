@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cca_lab.outputs import check_folder, replacing
+from cca_lab.files import check_folder, replacing
 from cca_lab.site import content, hosted, ledger, outline, search
 from cca_lab.site.plan import LEDGER, START, Entry, entries, neighbours
 from cca_lab.views.page.bundle import bundle

@@ -8,15 +8,14 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
+from cca_lab.files import check_file, models_folder, new_result
 from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
 from cca_lab.models.evaluate import Estimate, perplexity
 from cca_lab.models.finetune import FinetuneConfig, Finetuner
 from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
-from cca_lab.outputs import check_file
-from cca_lab.paths import models_folder, new_result
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import device, device_name, print_table, training_progress, write_json
+from cca_lab.settings import check_sizes
 from cca_lab.studies.convergence import Budget, compare, paired, steps_to
 from cca_lab.studies.evaluate import context_of
 from cca_lab.studies.noise_on_models import SITES, divergences

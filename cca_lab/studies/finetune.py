@@ -12,16 +12,17 @@ from cca_lab.models import attention_of, disable_attention_dropout, load_pretrai
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
-from cca_lab.ranges import check_sizes
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import machine as machine_facts
 from cca_lab.reporting import training_progress
+from cca_lab.settings import check_sizes
 from cca_lab.studies.answers import note_left_out, note_too_long
 from cca_lab.studies.evaluate import context_of, note_full, question_tasks
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.packed import PackedExamples
 from cca_lab.tasks.prompts import AnyTask, chosen_tasks
+from cca_lab.tasks.reading import Reading
 
 MOST_TOKENS = 2**24  # per step
 SHIFTED = 8  # examples of a task leave at least this part of a row to the text that may stand before them

@@ -5,13 +5,12 @@ from pathlib import Path
 import torch
 
 from cca_lab.attention import statistics as analysis
+from cca_lab.files import check_file, new_result
 from cca_lab.models import attention_maps, load_pretrained
 from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
-from cca_lab.outputs import check_file
-from cca_lab.paths import new_result
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import command_line, device, machine, print_table, training_progress, write_json
+from cca_lab.settings import check_sizes
 from cca_lab.studies.evaluate import context_of
 from cca_lab.studies.real_heads import texts_of
 from cca_lab.tasks.corpus import load_corpus

@@ -6,13 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cca_lab.files import check_file, new_result
 from cca_lab.mechanisms import Full, Mechanism
 from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.models.loading import quiet
-from cca_lab.outputs import check_file
-from cca_lab.paths import new_result
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import command_line, device_name, machine, training_progress, write_figure, write_json
+from cca_lab.settings import check_sizes
 from cca_lab.studies.mqar_points import figure_of, print_frontier
 from cca_lab.studies.mqar_sizes import NAMES, largest_bytes, within
 from cca_lab.studies.mqar_training import Recipe, learn, new_model

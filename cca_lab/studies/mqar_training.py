@@ -28,9 +28,9 @@ from cca_lab.mechanisms import Mechanism
 from cca_lab.models import swap_attention
 from cca_lab.models.muon import block_matrices
 from cca_lab.models.optimizers import make_optimizers
-from cca_lab.ranges import check_integers, check_numbers
-from cca_lab.recipe import Diverged
+from cca_lab.models.recipe import Diverged
 from cca_lab.reporting import device
+from cca_lab.settings import check_integers, check_numbers
 from cca_lab.tasks.mqar import MQAR, UNASKED
 
 EMBEDDING_STD, POSITION_STD = 0.3, 0.6

@@ -16,8 +16,8 @@ from cca_lab.models import attention_of, load_pretrained
 from cca_lab.models.answers import answer_examples, check_tokenizer
 from cca_lab.models.inputs import check_length
 from cca_lab.models.loading import quiet
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import command_line, device, device_name, machine, print_table, write_figure, write_json
+from cca_lab.settings import check_sizes
 from cca_lab.studies.answers import answering
 from cca_lab.studies.evaluate import context_of, note_full
 from cca_lab.tasks.prompts import chosen_task

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
+from cca_lab.settings import LARGEST_WRITTEN, check_sizes
 
 MOST_WEIGHTS = 1e9
 FAMILIES = ("gpt2", "opt")

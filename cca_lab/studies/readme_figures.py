@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cca_lab.paths import repository, results_folder
+from cca_lab.files import repository, results_folder
 from cca_lab.reporting import write_figure
 from cca_lab.studies.summary import swept
 from cca_lab.views.figures.comparison import comparison

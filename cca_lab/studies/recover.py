@@ -9,12 +9,13 @@ from types import MappingProxyType
 from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
 from cca_lab.mechanisms.caching.budget import fits, fitted
 from cca_lab.mechanisms.cca.groups import cache_tokens
-from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import print_table
+from cca_lab.settings import LARGEST_WRITTEN, check_sizes
 from cca_lab.studies.evaluate import note_full
 from cca_lab.studies.summary import COLUMNS, summaries
 from cca_lab.studies.trials import Study, Trial
+from cca_lab.tasks.reading import Reading
 
 # The lab's first recipe: documents of one length, always at the same places, and groups of constant size.
 ALIGNED = {"shift": 0, "varied": False}

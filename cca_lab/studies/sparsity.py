@@ -5,13 +5,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cca_lab.files import check_file, new_result
 from cca_lab.models import load_pretrained
 from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
-from cca_lab.outputs import check_file
-from cca_lab.paths import new_result
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import device, device_name, print_table, training_progress, write_json
+from cca_lab.settings import check_sizes
 from cca_lab.studies.evaluate import context_of
 from cca_lab.studies.real_heads import LONGEST, RATES, SHORTEST, head_report, measure, texts_of
 from cca_lab.tasks.corpus import load_corpus

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cca_lab.mechanisms import mechanism_of
-from cca_lab.ranges import LARGEST_WRITTEN, check_sizes
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.models.recipe import FinetuneConfig
+from cca_lab.settings import LARGEST_WRITTEN, check_sizes
 from cca_lab.studies.evaluate import note_full
 from cca_lab.studies.recover import MOST_SEEDS, print_recovery
 from cca_lab.studies.trials import Study, Trial
+from cca_lab.tasks.reading import Reading
 
 QUESTIONS = 16  # per position and kind: one at each offset
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from cca_lab.paths import models_folder, repository, results_folder
+from cca_lab.files import models_folder, repository, results_folder
 from cca_lab.studies.benchmarks.computed import tile_ratio
 from cca_lab.studies.recover import label, spoken
 from cca_lab.studies.summary import COLUMNS, summaries

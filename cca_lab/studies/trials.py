@@ -16,11 +16,12 @@ from cca_lab.models import disable_attention_dropout, load_pretrained, swap_atte
 from cca_lab.models.evaluate import bootstrap_mean
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.loading import quiet
-from cca_lab.recipe import Diverged, FinetuneConfig, Reading
+from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.reporting import command_line, device, machine, write_json
 from cca_lab.studies.evaluate import make_evaluation
 from cca_lab.studies.finetune import mixture_for, run_with_progress
 from cca_lab.tasks.corpus import load_corpus
+from cca_lab.tasks.reading import Reading
 
 LAST = 20  # last steps over which the training losses are averaged
 CURVE = 10  # steps averaged in a point of the training curve

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from cca_lab.ranges import check_integers, check_numbers
+from cca_lab.settings import check_integers, check_numbers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cca_lab.ranges import check_integers, check_numbers
-from cca_lab.recipe import SHIFT
+from cca_lab.settings import check_integers, check_numbers
+from cca_lab.tasks.reading import SHIFT
 
 
 class Questions(Protocol):

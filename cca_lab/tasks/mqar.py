@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cca_lab.ranges import LARGEST_WRITTEN, check_integers, check_numbers
+from cca_lab.settings import LARGEST_WRITTEN, check_integers, check_numbers
 
 UNASKED = -100  # the target of a token that is no query, which cross entropy ignores
 FILLER = 0

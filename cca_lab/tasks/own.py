@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 from cca_lab.tasks.examples import Example, tokens_of
 from cca_lab.tasks.key_values import prompt_of
 from cca_lab.tasks.text_files import decoded, encoding_problem

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 from cca_lab.tasks.examples import answer_ids, prompt_ids
 from cca_lab.tasks.prompts import AnyTask
 

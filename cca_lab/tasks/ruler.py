@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cca_lab.ranges import check_integers, check_sizes
+from cca_lab.settings import check_integers, check_sizes
 from cca_lab.tasks.examples import Example, Task
 
 SENTENCES = ("The road goes on past the last house.", "A line is set after a line.", "Nothing new is said here.",

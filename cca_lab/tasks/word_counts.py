@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cca_lab.ranges import check_integers, check_numbers
+from cca_lab.settings import check_integers, check_numbers
 from cca_lab.tasks.examples import Example, Task
 from cca_lab.tasks.ruler import MOST, check_counts, words
 

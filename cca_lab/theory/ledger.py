@@ -8,8 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cca_lab.outputs import replacing
-from cca_lab.paths import repository, results_folder
+from cca_lab.files import replacing, repository, results_folder
 from cca_lab.theory import reachability
 from cca_lab.theory.causality import dga as causality_dga
 from cca_lab.theory.causality import focal as causality_focal

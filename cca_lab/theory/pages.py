@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cca_lab.paths import results_folder
+from cca_lab.files import results_folder
 from cca_lab.theory.claim import PAPERS, Strength, Verdict, Weight
 
 TITLES = {

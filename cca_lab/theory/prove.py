@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from cca_lab.outputs import replacing
-from cca_lab.paths import in_clone, repository
+from cca_lab.files import in_clone, replacing, repository
 from cca_lab.reporting import cpu_name
 from cca_lab.theory.forall.report import Row, printed, rows
 from cca_lab.theory.pages import plain

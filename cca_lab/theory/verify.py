@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cca_lab.extras import install, missing
-from cca_lab.paths import in_clone
+from cca_lab.files import in_clone
 from cca_lab.reporting import training_progress
 from cca_lab.theory import ledger, quotes
 from cca_lab.theory.claim import Claim, Verdict

@@ -9,7 +9,7 @@ import nbformat
 from nbformat import NotebookNode
 from rich.console import Console
 
-from cca_lab.outputs import check_folder
+from cca_lab.files import check_folder
 from cca_lab.walkthrough import report
 from cca_lab.walkthrough.comparison import compare_notebooks
 from cca_lab.walkthrough.execution import OnCell, execute, is_run

@@ -14,7 +14,7 @@ from cca_lab.attention import (
     visible_mask,
 )
 from cca_lab.mechanisms import MECHANISMS
-from cca_lab.ranges import LARGEST
+from cca_lab.settings import LARGEST
 from tests.mechanisms import bench
 from tests.mechanisms.forms import with_module
 from tests.mechanisms.options import OPTIONS

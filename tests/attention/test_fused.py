@@ -11,7 +11,7 @@ from cca_lab.attention import fused, interval_attention, pool_groups
 from cca_lab.attention.derivatives import needs_gradient, refuse_second_derivative
 from cca_lab.attention.interval_attention import BACKENDS, FEW_ROWS, _backend
 from cca_lab.attention.pooling import pooling_backend
-from cca_lab.paths import repository
+from cca_lab.files import repository
 
 needs_triton = pytest.mark.skipif(not fused.installed(), reason="triton exists for Linux only")
 

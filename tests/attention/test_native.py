@@ -17,7 +17,7 @@ from torch.autograd import gradcheck
 from torch.profiler import ProfilerActivity, profile
 from typer.testing import CliRunner
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.attention import causal_intervals, interval_attention, native, native_build
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
@@ -408,7 +408,7 @@ def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_p
     program = ("import torch\nfrom pathlib import Path\nfrom cca_lab.attention import native_build\n"
                f"place = Path({str(place)!r})\nassert Path(torch.__file__).parents[1] == place, torch.__file__\n"
                "assert native_build.build(place / 'sources', place / 'built' / 'op.so').is_file()\n")
-    search = os.pathsep.join([str(place), str(paths.repository()), os.environ.get("PYTHONPATH", "")])
+    search = os.pathsep.join([str(place), str(files.repository()), os.environ.get("PYTHONPATH", "")])
     subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search}, check=True)
 
 
@@ -454,8 +454,8 @@ def test_the_command_says_where_the_op_is(monkeypatch):
 def test_the_sources_are_in_the_package():
     names = {path.name for path in native_build.SOURCES.iterdir()}
     assert {"gemm.h", "interval_attention.cpp"} <= names
-    tracked = shutil.which("git") and (paths.repository() / ".git").exists()
+    tracked = shutil.which("git") and (files.repository() / ".git").exists()
     if tracked:
         ignored = subprocess.run(["git", "check-ignore", *map(str, native_build.SOURCES.iterdir())],
-                                 cwd=paths.repository(), capture_output=True, text=True, check=False).stdout
+                                 cwd=files.repository(), capture_output=True, text=True, check=False).stdout
         assert not ignored, "the wheel leaves out what git ignores"

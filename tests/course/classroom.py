@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course import front, grading
 from tests.course import handed_in, matrix
 from tests.course.cheats import CHEATS, HEAD
@@ -89,7 +89,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "submitted")
         wanted = build(folder)
-        front.grade_class(folder, Path(place, "marks"), paths.course_folder(), jobs=2)
+        front.grade_class(folder, Path(place, "marks"), files.course_folder(), jobs=2)
         found = {record["student"]: record for record in grading.records(Path(place, "marks"))}
     wrong = [f"{who}: {found[who]['status']} {found[who]['earned']:g}, wanted {points}"
              for who, points in wanted.items()

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course.registry import assignment_of
 from tests.course import matrix
 
@@ -11,7 +11,7 @@ from tests.course import matrix
 def released(part: str) -> dict:
     """Return the notebook that students get, as JSON has it."""
     name = assignment_of(part).name
-    return json.loads((paths.repository() / "lab" / "release" / name / f"{name}.ipynb").read_text(encoding="utf-8"))
+    return json.loads((files.repository() / "lab" / "release" / name / f"{name}.ipynb").read_text(encoding="utf-8"))
 
 
 def filled(part: str, answers: dict[str, str]) -> dict:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import nbformat
 
-from cca_lab import paths
 from cca_lab.course.cell import local
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.tasks import Task, findings
+from cca_lab.files import repository
 from tests.course.kinds import Right, Wrong
 
 SECRET = "a seed for tests"
@@ -39,7 +39,7 @@ def entries() -> tuple[list[tuple[str, Right]], list[tuple[str, Wrong]]]:
 def solved(part: str) -> dict[str, str]:
     """Return the sources of the solved notebook that an answer needs, by cell id, in order."""
     name = assignment_of(part).name
-    notebook = nbformat.read(paths.repository() / "lab" / "source" / name / f"{name}.ipynb", 4)
+    notebook = nbformat.read(repository() / "lab" / "source" / name / f"{name}.ipynb", 4)
     return {cell.id: cell.source for cell in notebook.cells if cell.cell_type == "code"
             and (cell.id.startswith("given-") or cell.id.endswith("-answer"))}
 
@@ -133,7 +133,7 @@ def table() -> str:
                      for part in ASSIGNMENTS.values())
 
 
-PAGE = paths.repository() / "docs" / "course_matrix.md"
+PAGE = repository() / "docs" / "course_matrix.md"
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")

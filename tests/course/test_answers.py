@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course.registry import assignment_of
 from tests.course import matrix
 
@@ -42,9 +42,9 @@ def test_there_are_enough_of_both(part):
 
 @pytest.mark.skipif(matrix.INTERPRETED or not find_spec("triton"), reason="no Triton here, or this is that process")
 def test_a7_in_a_process_that_interprets():
-    files = [str(Path(__file__).with_name(name)) for name in ("test_answers.py", "test_release.py")]
+    tests = [str(Path(__file__).with_name(name)) for name in ("test_answers.py", "test_release.py")]
     run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "a7 and not process",
-                          *files], capture_output=True, text=True, check=False, cwd=paths.repository(),
+                          *tests], capture_output=True, text=True, check=False, cwd=files.repository(),
                          env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"})
     assert run.returncode == 0, run.stdout[-3000:]
     wanted = sum(part == "a7" for entries in matrix.entries() for part, _ in entries)
@@ -54,4 +54,4 @@ def test_a7_in_a_process_that_interprets():
 
 def test_the_pages_say_what_is_measured():
     assert matrix.PAGE.read_text(encoding="utf-8") == matrix.page()
-    assert matrix.table() in (paths.course_folder() / "README.md").read_text(encoding="utf-8")
+    assert matrix.table() in (files.course_folder() / "README.md").read_text(encoding="utf-8")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cca_lab import doctor, paths
+from cca_lab import files
+from cca_lab.cli import doctor
 from tests.course import matrix
 
 CHROMIUM = doctor.chromium()
@@ -30,7 +31,7 @@ def lab(tmp_path):
     """JupyterLab on a free port, with settings of its own; yields its address and its folder."""
     work = tmp_path / "work"
     work.mkdir()
-    shutil.copy(paths.course_folder() / "release" / "a5_cca" / NOTEBOOK, work)
+    shutil.copy(files.course_folder() / "release" / "a5_cca" / NOTEBOOK, work)
     for name in ("config", "data", "runtime", "settings", "workspaces"):
         (tmp_path / name).mkdir()
     (tmp_path / "settings" / "@jupyterlab" / "apputils-extension").mkdir(parents=True)

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course import check, front, points
 from cca_lab.course.cell import CheckFailed
 from cca_lab.course.compare import need_close
@@ -14,7 +14,7 @@ from cca_lab.course.registry import ASSIGNMENTS, assignment_of, task_of
 from cca_lab.course.tasks import Mistake
 from tests.course import handed_in, matrix
 
-COURSE = paths.course_folder()
+COURSE = files.course_folder()
 
 
 def solved_function(name: str):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course import front, grading, reports, sandbox
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.sandbox import Limits, Session
 from tests.course import classroom, handed_in, matrix
 from tests.course.cheats import CHEATS
 
-COURSE = paths.course_folder()
+COURSE = files.course_folder()
 A5 = assignment_of("a5")
 RELEASE = COURSE / "release" / "a5_cca" / "a5_cca.ipynb"
 QUICK = Limits(seconds=5.0, total=60.0)
@@ -85,7 +85,7 @@ def user(): return [os.getuid(), len([name for name in os.listdir("/proc") if na
 def environment(): return dict(os.environ)
 def twice(x): return 2 * x
 '''
-    source += f"PROJECT, PACKAGE = {str(paths.repository() / 'pyproject.toml')!r}, {reports.__file__!r}\n"
+    source += f"PROJECT, PACKAGE = {str(files.repository() / 'pyproject.toml')!r}, {reports.__file__!r}\n"
     with Session([("cell", source)], QUICK) as session:
         with pytest.raises(Exception, match="connect raised OSError"):
             session.call("connect", ())

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 import torch
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course import front, grading, reports, sandbox
 from cca_lab.course.compare import describe
 from cca_lab.course.registry import assignment_of
@@ -18,7 +18,7 @@ from cca_lab.course.tasks import Mistake
 from tests.course import handed_in, matrix
 from tests.course.cheats import HEAD
 
-COURSE = paths.course_folder()
+COURSE = files.course_folder()
 A5 = assignment_of("a5")
 RELEASE = COURSE / "release" / "a5_cca" / "a5_cca.ipynb"
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no such files")

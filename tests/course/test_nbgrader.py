@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course import grading, reports
 from tests.course import handed_in, matrix
 
-LAB = paths.course_folder()
+LAB = files.course_folder()
 
 
 @pytest.fixture

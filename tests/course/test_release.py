@@ -8,14 +8,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.course import release
 from cca_lab.course.cell import local
 from cca_lab.course.registry import ASSIGNMENTS
 from cca_lab.course.tasks import findings
 from tests.course import matrix
 
-COURSE = paths.course_folder()
+COURSE = files.course_folder()
 HERE = [ASSIGNMENTS[part] for part in matrix.HERE]
 every = pytest.mark.parametrize("part", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
 

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.cli import app
 from cca_lab.course.registry import TURNS
 from cca_lab.course.release import BEGIN, END, STUB, build, to_work_in
@@ -24,7 +24,7 @@ def double(x):
     {END}
 
 your_turn("99.1", double)'''
-NOTEBOOKS = sorted(paths.notebooks_folder().glob("*.ipynb"))
+NOTEBOOKS = sorted(files.notebooks_folder().glob("*.ipynb"))
 
 
 def written(*cells):
@@ -57,19 +57,19 @@ def test_links_to_other_folders_are_kept():
 
 
 def test_a_file_of_the_reader_is_never_replaced(tmp_path):
-    new, left = build(paths.notebooks_folder(), tmp_path / "mine")
+    new, left = build(files.notebooks_folder(), tmp_path / "mine")
     assert len(new) == len(NOTEBOOKS) and not left
     own = tmp_path / "mine" / NOTEBOOKS[0].name
     own.write_text("mine")
     (tmp_path / "mine" / NOTEBOOKS[1].name).unlink()
-    new, left = build(paths.notebooks_folder(), tmp_path / "mine")
+    new, left = build(files.notebooks_folder(), tmp_path / "mine")
     assert [path.name for path in new] == [NOTEBOOKS[1].name] and own.read_text() == "mine"
     assert len(left) == len(NOTEBOOKS) - 1
 
 
 def test_the_committed_notebooks_are_not_a_place_to_work_in():
     with pytest.raises(ValueError, match="^out: got .*; choose another folder"):
-        build(paths.notebooks_folder(), paths.notebooks_folder() / ".." / "notebooks")
+        build(files.notebooks_folder(), files.notebooks_folder() / ".." / "notebooks")
 
 
 def test_the_command_says_what_it_did(tmp_path):

@@ -21,9 +21,10 @@ from cca_lab.models import (
 )
 from cca_lab.models.checkpoints import load_pretrained, save_pretrained
 from cca_lab.models.evaluate import exact_match, perplexity
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import Mixture
+from cca_lab.tasks.reading import Reading
 from tests.models.tiny import FAMILIES, VOCABULARY, left_padded, logits, text, tiny
 
 LEARNT = ("gpt2", "opt")  # positions added to the embeddings, 128 of them

@@ -28,7 +28,7 @@ from cca_lab.models import (
     swap_attention,
 )
 from cca_lab.models.finetune import Finetuner
-from cca_lab.recipe import FinetuneConfig
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.tasks.mixture import Mixture
 from tests.models.tiny import logits
 

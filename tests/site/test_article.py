@@ -3,8 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from cca_lab import doctor, paths
-from cca_lab.cli import app
+from cca_lab import files
+from cca_lab.cli import app, doctor
 from cca_lab.site import article
 
 
@@ -36,5 +36,5 @@ def test_without_a_browser_nothing_is_written(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(doctor.chromium() is None, reason="no Chromium on this machine: apt install chromium")
 def test_the_article_is_printed(tmp_path):
-    out = article.write_pdf(paths.repository() / "docs" / "article.md", tmp_path / "a.pdf", doctor.chromium())
+    out = article.write_pdf(files.repository() / "docs" / "article.md", tmp_path / "a.pdf", doctor.chromium())
     assert out.read_bytes().startswith(b"%PDF-") and out.stat().st_size > 20_000

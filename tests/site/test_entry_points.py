@@ -18,9 +18,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cca_lab import paths
+from cca_lab import files
 
-ROOT = paths.repository()
+ROOT = files.repository()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # What Colab's own kernel is made of: a lab that changes it below a running session loses the session.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cca_lab import doctor, paths
-from cca_lab.cli import app
+from cca_lab import files
+from cca_lab.cli import app, doctor
 from cca_lab.site import build, links, search
 from cca_lab.site.links import problems
 from cca_lab.walkthrough.pages import stylesheet
@@ -55,8 +55,8 @@ def test_it_is_small(site):
 
 
 def test_every_notebook_and_document_has_its_page(site):
-    for path in (*paths.notebooks_folder().glob("*.ipynb"), *(paths.course_folder() / "release").glob("*/*.ipynb"),
-                 *(paths.repository() / "docs").glob("*.md")):
+    for path in (*files.notebooks_folder().glob("*.ipynb"), *(files.course_folder() / "release").glob("*/*.ipynb"),
+                 *(files.repository() / "docs").glob("*.md")):
         assert (site / f"{path.stem.replace('claims', 'ledger')}.html").is_file()
 
 
@@ -69,7 +69,7 @@ def test_the_command_fails_where_a_link_is_broken(monkeypatch, tmp_path):
 
 def test_every_claim_has_its_anchor(site):
     ledger = (site / "ledger.html").read_text(encoding="utf-8")
-    claims = json.loads((paths.results_folder() / "claims.json").read_text(encoding="utf-8"))
+    claims = json.loads((files.results_folder() / "claims.json").read_text(encoding="utf-8"))
     assert "T1.eq19" in {claim["id"] for claim in claims}
     assert [claim["id"] for claim in claims if f'<h3 id="{claim["id"]}">' not in ledger] == []
 

@@ -13,7 +13,7 @@ from cca_lab.mechanisms import MECHANISMS, Full, StreamingLLM
 from cca_lab.mechanisms.caches import CACHES
 from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.models import swap_attention
-from cca_lab.recipe import Diverged
+from cca_lab.models.recipe import Diverged
 from cca_lab.studies import mqar as experiment
 from cca_lab.studies import mqar_training as training
 from cca_lab.studies.mqar import mqar, planned

@@ -12,7 +12,7 @@ from cca_lab.models import finetune, precision, swap_attention
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.precision import faster_precision, matrix_units
 from cca_lab.models.pretrain import tokenize
-from cca_lab.recipe import FinetuneConfig
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.studies import small

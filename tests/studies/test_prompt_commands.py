@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from cca_lab.cli import app
 from cca_lab.models import load_pretrained, save_pretrained
 from cca_lab.models.run_folder import read_log
-from cca_lab.recipe import Reading
 from cca_lab.studies import needles
 from cca_lab.studies.finetune import mixture_for
 from cca_lab.tasks.packed import PackedExamples
 from cca_lab.tasks.prompts import TASKS, chosen_tasks
+from cca_lab.tasks.reading import Reading
 from cca_lab.tasks.ruler import NiahSingle
 from tests.studies import small
 

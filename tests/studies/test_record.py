@@ -2,9 +2,10 @@
 
 import pytest
 
-from cca_lab.paths import repository, results_folder
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.files import repository, results_folder
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.studies.reproduce import record
+from cca_lab.tasks.reading import Reading
 
 
 def rows(name, answers, seconds, ratio=1.1, seeds=3):

@@ -9,13 +9,13 @@ from functools import lru_cache
 import pytest
 import torch
 
+from cca_lab.files import models_folder
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.evaluate import exact_match
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.pretrain import tokenize
-from cca_lab.paths import models_folder
-from cca_lab.recipe import FinetuneConfig
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA

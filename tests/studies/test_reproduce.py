@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
+from cca_lab.files import repository, results_folder
 from cca_lab.mechanisms import DGA, MECHANISMS
-from cca_lab.paths import repository, results_folder
 from cca_lab.studies.evaluate import KINDS
 from cca_lab.studies.reproduce import page, run
 from cca_lab.studies.reproduce.artefact import Arm, Artefact, Converging

@@ -11,13 +11,14 @@ from cca_lab.mechanisms import MECHANISMS, mechanism_of
 from cca_lab.models import attention_of, finetune, save_pretrained, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean, window_losses
 from cca_lab.models.finetune import Finetuner
-from cca_lab.recipe import Diverged, FinetuneConfig, Reading
+from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.studies import sweep as sweeping
 from cca_lab.studies.finetune import mixture_for, run_with_progress
 from cca_lab.studies.recover import label, spoken
 from cca_lab.studies.summary import Spread, Summary, summaries
 from cca_lab.studies.sweep import Recipe
 from cca_lab.studies.trials import Study, Trial
+from cca_lab.tasks.reading import Reading
 from tests.studies import small
 
 CCA = {"group": 4, "window": 8}

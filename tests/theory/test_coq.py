@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cca_lab import paths
+from cca_lab import files
 
-PROOFS = paths.repository() / "proofs"
+PROOFS = files.repository() / "proofs"
 SOURCES = sorted(PROOFS.glob("*.v"))
 UNPROVED = re.compile(r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Hypothes[ie]s|Unset Guard Checking|"
                       r"bypass_check)\b")

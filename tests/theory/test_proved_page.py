@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.cli import app
 from cca_lab.theory import prove
 from cca_lab.theory.claim import Finding
@@ -13,7 +13,7 @@ PROVED = report.Row("it holds", "x < x + 1", ("cca_lab.a.b",), "", Finding(True,
 
 
 def test_the_page_lists_every_statement_as_it_is():
-    page = (paths.repository() / "docs" / "claims" / "proved.md").read_text(encoding="utf-8")
+    page = (files.repository() / "docs" / "claims" / "proved.md").read_text(encoding="utf-8")
     listed = [(theorem.name, theorem.says) for theorem in report.THEOREMS]
     listed += [(name, says) for name, says, *_ in report.printed()]
     assert [name for name, says in listed if f"| {plain(name)} | {plain(says)}" not in page] == []

@@ -10,7 +10,7 @@ import pytest
 
 from cca_lab.attention.fused import installed
 from cca_lab.attention.kernels.compiled import DTYPES, Compiled, compiled, instructions_of
-from cca_lab.paths import repository
+from cca_lab.files import repository
 from cca_lab.views import notebook_tools
 from cca_lab.views.notebook_tools import live_progress
 

@@ -171,7 +171,7 @@ def stored(name: str) -> dict[str, Tensor]:
     with ours():
         from safetensors.torch import load_file
 
-        from cca_lab.paths import models_folder
+        from cca_lab.files import models_folder
 
         return {key: tensor.float() for key, tensor in load_file(models_folder() / name / WEIGHTS).items()}
 
@@ -180,9 +180,9 @@ def stored(name: str) -> dict[str, Tensor]:
 def _shipped(name: str) -> Any:
     """Return a shipped model with full attention, and its tokenizer."""
     with ours():
+        from cca_lab.files import models_folder
         from cca_lab.models import load_pretrained
         from cca_lab.models.loading import quiet
-        from cca_lab.paths import models_folder
 
         quiet()
         return load_pretrained(models_folder() / name, "full")

@@ -21,7 +21,7 @@ from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
 from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.mechanisms.caching.state import State
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 IMPLEMENTATION = "cca_lab"  # the name under which transformers knows our attention function
 CHOICE = "cca_lab_attention"  # where a config keeps the mechanism's name and options

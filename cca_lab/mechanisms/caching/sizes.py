@@ -5,7 +5,7 @@ from typing import Self
 
 from transformers import PreTrainedConfig
 
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 
 @dataclass(frozen=True, kw_only=True)

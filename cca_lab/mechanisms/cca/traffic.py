@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from cca_lab.attention.parallel import Range
 from cca_lab.mechanisms.cca.groups import pairs
 from cca_lab.mechanisms.cca.parallel import Plan
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 
 @dataclass(frozen=True)

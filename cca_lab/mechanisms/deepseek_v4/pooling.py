@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 
 def pool_by_loops(values: Tensor, gates: Tensor, bias: Tensor, group: int, *, overlap: bool = False) -> Tensor:

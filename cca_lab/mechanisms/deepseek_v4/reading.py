@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.intervals import memoised
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 
 def closed_groups(row: Tensor, group: int) -> Tensor:

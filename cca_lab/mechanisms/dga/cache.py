@@ -20,7 +20,7 @@ from cca_lab.mechanisms.caching.parts import attend_row
 from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, append, append_tables, none_of, with_rows
 from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, decode_span, highest, importance
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 
 class DGAState:

@@ -23,7 +23,7 @@ from cca_lab.mechanisms.caching.buffers import Copies
 from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, none_of, with_rows
 from cca_lab.mechanisms.h2o.mechanism import H2O
-from cca_lab.ranges import check_integers
+from cca_lab.settings import check_integers
 
 ROWS_AT_ONCE = 512  # rows of explicit weights for the scores; a long prompt then needs no L x L matrix
 

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import machine, write_json
+from cca_lab.settings import check_sizes
 from cca_lab.studies.benchmarks.attention_tables import draw, show
 from cca_lab.studies.benchmarks.memory import peak_of
 from cca_lab.studies.benchmarks.peak import copy_call, product_call, useful_flops

@@ -24,8 +24,8 @@ from cca_lab.mechanisms import mechanism_of
 from cca_lab.mechanisms.caching.budget import with_sized
 from cca_lab.mechanisms.caching.buffers import Copies, Rooms
 from cca_lab.mechanisms.caching.state import State
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import machine, print_table, write_json
+from cca_lab.settings import check_sizes
 from cca_lab.studies.benchmarks.fill import filled_state
 from cca_lab.studies.benchmarks.timing import interleave, median_and_range, ratios
 

@@ -26,8 +26,8 @@ from cca_lab.mechanisms.cca.traffic import (
     ring_received,
     ulysses_bytes,
 )
-from cca_lab.ranges import check_sizes
 from cca_lab.reporting import machine, print_table, write_json
+from cca_lab.settings import check_sizes
 
 MEASURED = Shape(heads=8, kv_heads=2, head_dim=64, number=4)
 PLANNED = Shape()

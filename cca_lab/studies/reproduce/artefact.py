@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.studies.recover import label
 from cca_lab.studies.reproduce.ordering import AGREES, DISAGREES, ONE_SEED, UNSEEN, ordering, values
 from cca_lab.studies.trials import Trial
+from cca_lab.tasks.reading import Reading
 
 RECIPES = {"short": 100, "long": 300, "plain": 300}  # optimizer steps
 STUDIES = {"short": "reproduce", "long": "recovery", "plain": "reproduce-plain"}

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
+from cca_lab.files import check_file, new_result
 from cca_lab.mechanisms import CCA, DGA, Full, Mechanism
-from cca_lab.outputs import check_file
-from cca_lab.paths import new_result
 from cca_lab.reporting import command_line, device, machine, print_table, write_json
 from cca_lab.studies.benchmarks.timing import interleave, median_and_range, ratios
 from cca_lab.studies.reproduce.artefact import Found, Measured

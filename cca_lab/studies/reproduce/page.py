@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cca_lab.paths import repository, results_folder
+from cca_lab.files import repository, results_folder
 from cca_lab.reporting import write_figure
 from cca_lab.studies.mqar_points import figure_of, lines
 from cca_lab.studies.reproduce import budget

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cca_lab.paths import models_folder, new_result, repository, results_folder
-from cca_lab.recipe import FinetuneConfig, Reading
+from cca_lab.files import models_folder, new_result, repository, results_folder
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import print_table
 from cca_lab.studies.evaluate import KINDS
 from cca_lab.studies.summary import SEED
 from cca_lab.studies.trials import Study, Trial, read_study
+from cca_lab.tasks.reading import Reading
 
 BASE, GROUP, WINDOW, SEEDS = "gpt2-mini", 16, 64, 3
 ANSWERS, PERPLEXITY = 0.98, 1.25

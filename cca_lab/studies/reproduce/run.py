@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from cca_lab.paths import models_folder, new_result
-from cca_lab.ranges import check_sizes
+from cca_lab.files import models_folder, new_result
 from cca_lab.reporting import print_table
+from cca_lab.settings import check_sizes
 from cca_lab.studies.reproduce.artefact import QUICK_STEPS, Artefact
 from cca_lab.studies.reproduce.registry import chosen
 from cca_lab.studies.reproduce.variants import registered

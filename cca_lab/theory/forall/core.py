@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cca_lab.ranges import LARGEST
+from cca_lab.settings import LARGEST
 from cca_lab.theory.claim import Finding
 from cca_lab.theory.forall.calls import symbolic_torch
 from cca_lab.theory.forall.paths import current, paths

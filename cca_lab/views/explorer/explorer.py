@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cca_lab.attention import statistics as analysis
 from cca_lab.mechanisms import LoCoCo, Mechanism, class_of, mechanism_of
-from cca_lab.ranges import check_sizes
+from cca_lab.settings import check_sizes
 from cca_lab.views.explorer import maps
 from cca_lab.views.explorer.inputs import Source
 from cca_lab.views.explorer.options import controls, settings_of, starting_options, titles
@@ -183,7 +183,7 @@ class Explorer:
 
     def save(self, path: str | Path) -> None:
         """Write `page()` to a file; one that is there is replaced."""
-        from cca_lab.outputs import check_file, replacing
+        from cca_lab.files import check_file, replacing
 
         check_file(Path(path))
         with replacing(Path(path)) as temporary:

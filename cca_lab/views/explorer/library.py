@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cca_lab import paths
+from cca_lab import files
 from cca_lab.models import load_pretrained
 from cca_lab.models.loading import quiet
 from cca_lab.views.explorer.listening import ModelText
@@ -28,7 +28,7 @@ class Library:
     """
 
     def __init__(self, model: Any, tokenizer: Any = None) -> None:
-        shipped = {folder.name: folder for folder in sorted(paths.models_folder().iterdir())
+        shipped = {folder.name: folder for folder in sorted(files.models_folder().iterdir())
                    if (folder / "config.json").is_file()}
         self._open: dict[str, tuple[Any, Any]] = {}
         self._folders: dict[str, str] = {name: str(folder) for name, folder in shipped.items()}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cca_lab.outputs import check_file, replacing
+from cca_lab.files import check_file, replacing
 from cca_lab.views.page.bundle import bundle
 from cca_lab.views.page.data import page_data
 from cca_lab.views.page.weights import MOST_BYTES

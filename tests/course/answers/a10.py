@@ -19,9 +19,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cca_lab import paths
 from cca_lab.course.assignments import a10_models as models
 from cca_lab.course.assignments.a10_files import ROWS_OF_BASE
+from cca_lab.files import models_folder, repository
 from tests.course.kinds import Right, Wrong
 
 ALONE, ONCE = "each text of a padded batch gets what it gets alone", "the scores are scaled once"
@@ -36,7 +36,7 @@ DATA_SEED = 5
 
 def weights_of(name: str) -> dict[str, Tensor]:
     """Return the weights of a shipped model, float32."""
-    file = paths.models_folder() / name / models.WEIGHTS
+    file = models_folder() / name / models.WEIGHTS
     return {key: tensor.float() for key, tensor in load_file(file).items()}
 
 
@@ -109,11 +109,11 @@ SOURCES: dict[str, Callable[[], dict[str, Tensor]]] = {
 @cache
 def folder(what: str = "right") -> Path:
     """Return a folder with `checkpoint` and `report.json`, changed as `what` says; "plain" has no report."""
-    build = paths.repository() / "build" / "course"
+    build = repository() / "build" / "course"
     build.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="a10-", dir=build))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    shutil.copytree(paths.models_folder() / "gpt2-mini-cca", home / "checkpoint")
+    shutil.copytree(models_folder() / "gpt2-mini-cca", home / "checkpoint")
     config = json.loads((home / "checkpoint" / "config.json").read_text())
     config[models.CHOICE] = {"name": "cca", "group": models.GROUP, "window": models.WINDOW}
     (home / "checkpoint" / "config.json").write_text(json.dumps(config))
@@ -150,7 +150,7 @@ def _pickle(home: Path) -> None:
 @change("a link")
 def _link(home: Path) -> None:
     (home / "checkpoint" / models.WEIGHTS).unlink()
-    (home / "checkpoint" / models.WEIGHTS).symlink_to(paths.models_folder() / "gpt2-mini-cca" / models.WEIGHTS)
+    (home / "checkpoint" / models.WEIGHTS).symlink_to(models_folder() / "gpt2-mini-cca" / models.WEIGHTS)
 
 
 @change("cut off")

@@ -11,7 +11,7 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.fused import installed
-from cca_lab.paths import repository
+from cca_lab.files import repository
 from cca_lab.studies.benchmarks.gpu import correctness as gpu_correctness
 from cca_lab.studies.benchmarks.gpu import model as gpu_model
 from cca_lab.studies.benchmarks.gpu import run as gpu

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cca_lab import doctor
+from cca_lab.cli import doctor
 
 CHROMIUM = doctor.chromium()
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]

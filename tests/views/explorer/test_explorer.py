@@ -124,7 +124,7 @@ def test_a_swapped_model_is_shown_with_its_own_attention():
 
 def test_a_model_that_is_given_has_its_folders_name_and_no_path():
     from cca_lab import load_pretrained
-    from cca_lab.paths import models_folder
+    from cca_lab.files import models_folder
 
     model, tokenizer = load_pretrained(models_folder() / "gpt2-mini")
     explorer = explore(model, "import os\n", tokenizer=tokenizer)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cca_lab import load_pretrained, paths, swap_attention
+from cca_lab import files, load_pretrained, swap_attention
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
 from cca_lab.models.mini import new_model
 from cca_lab.views.page.data import page_data
@@ -143,7 +143,7 @@ def test_models_are_refused_at_the_door():
 def test_other_words_are_refused(tmp_path):
     """A model whose tokenizer differs in one merge; the first model's would read its text wrongly."""
     other = tmp_path / "other"
-    shutil.copytree(paths.shipped_model(Path(SHIPPED[0])), other)
+    shutil.copytree(files.shipped_model(Path(SHIPPED[0])), other)
     settings = json.loads((other / "tokenizer.json").read_text())
     settings["model"]["merges"] = settings["model"]["merges"][:-1]
     (other / "tokenizer.json").write_text(json.dumps(settings))

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cca_lab import doctor
-from cca_lab.cli import app
+from cca_lab.cli import app, doctor
 from cca_lab.views.page import write
 from cca_lab.views.page.write import MOST_BYTES, page_html
 

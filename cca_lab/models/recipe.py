@@ -1,14 +1,13 @@
-"""The recipe of a finetuning run: how a model is trained and on what; the defaults come from `cca-lab sweep`."""
+"""How a model is finetuned: the settings of a run; the defaults come from a sweep over recipes."""
 
 from dataclasses import dataclass
 from math import inf
 
-from cca_lab.ranges import check_integers, check_numbers
+from cca_lab.settings import check_integers, check_numbers
 
 STRATEGIES = ("full", "qkv", "none", "compressor")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bf16")
-SHIFT = 64
 
 
 class Diverged(RuntimeError):
@@ -74,31 +73,3 @@ class FinetuneConfig:
         sizes = [2**power for power in range(1, last.bit_length()) if 2**power < last]
         phase = self.grow * self.steps / max(1, len(sizes))  # steps for each size
         return sizes[int(step / phase)] if step < phase * len(sizes) else last
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The training data of a finetuning run.
-
-    Attributes:
-        length: tokens of a sequence; None for the model's context, at most 1024.
-        rows: sequences of a step, over all processes and micro-steps.
-        text_share: fraction of them that are text; the rest are questions.
-        seed: seed of all random draws.
-        shift: largest number of text tokens before the documents of a question row.
-        varied: whether half of the questions have documents of 5 to 20 tokens; otherwise all have one length.
-    """
-
-    length: int | None = None
-    rows: int = 8
-    text_share: float = 0.75
-    seed: int = 0
-    shift: int = SHIFT
-    varied: bool = True
-
-    def __post_init__(self) -> None:
-        if self.length is not None:
-            check_integers(1, length=self.length)
-        check_integers(1, rows=self.rows)
-        check_integers(0, seed=self.seed, shift=self.shift)
-        check_numbers(0, 1, text_share=self.text_share)

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cca_lab import checksums, extras, paths
+from cca_lab import extras, files
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 INSTALL = 'run `make venv`, or `pip install -c constraints.txt -e ".[dev]"` in the clone'
@@ -72,7 +72,7 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
         extra: the extra that requires it; empty for a package that is always required.
     """
     worst = WARN if extra else FAIL
-    install = INSTALL if paths.in_clone() or not extra else extras.install(extra)
+    install = INSTALL if files.in_clone() or not extra else extras.install(extra)
     try:
         found = version(requirement.name)
     except PackageNotFoundError:
@@ -88,8 +88,8 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
 def check_packages() -> Iterator[Check]:
     """Check each package that the project requires, once; those for developers only in a clone."""
     pins, groups = {}, ("", *extras.EXTRAS)
-    if paths.in_clone():
-        pins, groups = read_pins((paths.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
+    if files.in_clone():
+        pins, groups = read_pins((files.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
     try:
         requirements = [Requirement(text) for text in requires("cca-lab") or []]
     except PackageNotFoundError:
@@ -200,10 +200,10 @@ def check_course() -> Iterator[Check]:
 
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
-    restore = "restore it with `git checkout -- data`" if paths.in_clone() else "install cca-lab again"
+    restore = "restore it with `git checkout -- data`" if files.in_clone() else "install cca-lab again"
     try:
-        data = paths.data_folder()
-        problems = checksums.problems(data)
+        data = files.data_folder()
+        problems = files.checksum_problems(data)
     except ValueError as error:
         message, _, advice = str(error).partition("; ")
         yield Check("shipped data", FAIL, message, advice)
@@ -213,9 +213,9 @@ def check_data() -> Iterator[Check]:
         advice = restore if status == FAIL else "maintainers: `cca-lab checksums --write`"
         yield Check("shipped data", status, problem, advice)
     if not problems:
-        files = checksums.covered_files(data)
-        size = sum((data / name).stat().st_size for name in files) / 2**20
-        yield Check("shipped data", OK, f"{len(files)} files, {size:.1f} MiB, as shipped")
+        names = files.covered_files(data)
+        size = sum((data / name).stat().st_size for name in names) / 2**20
+        yield Check("shipped data", OK, f"{len(names)} files, {size:.1f} MiB, as shipped")
 
 
 def examine() -> Iterator[Check]:

@@ -1,0 +1,214 @@
+"""The lab's own files, outputs that are never left half written, and checksums of the shipped data.
+
+`CHECKSUMS.sha256` in the data folder has the format of `sha256sum`: `cd data && sha256sum -c CHECKSUMS.sha256`
+checks the listed files without this package.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CLONE = "work in a clone and install it with `pip install -e .`"
+ADVICE = f"{CLONE}, or point CCA_LAB_DATA to its data folder"
+SHIPPED = Path("data", "models")  # prefix by which a shipped model is named, wherever the data folder is
+CHECKSUMS = "CHECKSUMS.sha256"
+COVERED = ("models", "results")  # folders that the checksums cover
+
+
+def in_clone() -> bool:
+    """Return whether this package was installed from a clone in editable mode, not from a wheel."""
+    return (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
+
+
+def repository() -> Path:
+    """Return the root of the clone that this package was installed from.
+
+    Raises:
+        ValueError: if the package was not installed from a clone in editable mode.
+    """
+    if not in_clone():
+        raise ValueError(f"repository: no pyproject.toml beside {Path(__file__).parent}; {CLONE}")
+    return Path(__file__).resolve().parents[1]
+
+
+def data_folder() -> Path:
+    """Return the folder of the shipped data: `CCA_LAB_DATA` if set, else the clone's, else the wheel's copy.
+
+    Raises:
+        ValueError: if there is no such folder.
+    """
+    chosen = os.environ.get("CCA_LAB_DATA")
+    packed = Path(__file__).resolve().parent / "_data"
+    folder = Path(chosen).resolve() if chosen else repository() / "data" if in_clone() else packed
+    if not folder.is_dir():
+        source = "CCA_LAB_DATA" if chosen else "the clone" if in_clone() else "the package"
+        raise ValueError(f"data folder: {folder} (from {source}) is not a folder; {ADVICE}")
+    return folder
+
+
+def shipped_model(path: Path) -> Path:
+    """Return the path of the shipped model named `data/models/NAME` in the data folder; any other path unchanged."""
+    return models_folder() / path.name if path.parent == SHIPPED and not path.exists() else path
+
+
+def models_folder() -> Path:
+    """Return the folder of the shipped base models, one subfolder each."""
+    return data_folder() / "models"
+
+
+def results_folder() -> Path:
+    """Return the folder of the shipped measurements, JSON files."""
+    return data_folder() / "results"
+
+
+def new_result(name: str) -> Path:
+    """Return the default path of a new measurement: the results folder in a clone or with CCA_LAB_DATA, else `name`."""
+    return results_folder() / name if in_clone() or "CCA_LAB_DATA" in os.environ else Path(name)
+
+
+def course_folder() -> Path:
+    """Return the folder of the course in the clone, `lab/`.
+
+    Raises:
+        ValueError: if the package was not installed from a clone.
+    """
+    return repository() / "lab"
+
+
+def notebooks_folder() -> Path:
+    """Return the folder of the notebooks of the clone."""
+    return repository() / "notebooks"
+
+
+def check_file(path: Path, name: str = "out") -> Path:
+    """Return the path of a file to write, after checking it; an existing file will be replaced.
+
+    Args:
+        path: the file.
+        name: name of the argument, for the error message.
+
+    Raises:
+        ValueError: if it is a folder, or nothing can be written there.
+    """
+    if _is_there(path, name) and path.is_dir():
+        raise ValueError(f"{name}: {path} is a folder, wanted a file; add a file's name")
+    _check_place(path.parent, path, name)
+    return path
+
+
+def check_folder(path: Path, name: str = "out") -> Path:
+    """Return the path of a folder to write to, after checking it; arguments as for `check_file`.
+
+    Raises:
+        ValueError: if it is a file, or nothing can be written there.
+    """
+    if _is_there(path, name) and not path.is_dir():
+        raise ValueError(f"{name}: {path} is a file, wanted a folder; choose another name")
+    _check_place(path, path, name)
+    return path
+
+
+def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
+    """Refuse an output path that would overwrite an input of the same command.
+
+    Args:
+        out: file or folder to write.
+        model: a folder or a hub name; nothing may be written into the folder.
+        text: as in `load_corpus`; this file may not be overwritten.
+
+    Raises:
+        ValueError: naming the input that would be overwritten.
+    """
+    place, folder = out.resolve(), Path(model).expanduser().resolve()
+    if folder.is_dir() and folder in (place, *place.parents):
+        raise ValueError(f"out: {out} is in the folder of the model itself; choose another place")
+    if text is not None and place == Path(text).resolve():
+        raise ValueError(f"out: {out} is the text itself; choose another name")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path next to `path`, moved to `path` at the end without error; missing folders are created."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")  # overwrites what a killed command left
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _is_there(path: Path, name: str) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:  # such as a name that is too long, or a folder without access
+        raise ValueError(f"{name}: {path} cannot be written ({error.strerror}); choose another place") from error
+    return True
+
+
+def _check_place(folder: Path, path: Path, name: str) -> None:
+    """Write and remove a file in the nearest existing folder, to see that writing works."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{name}: {path} is below {nearest}, which is a file; choose another place")
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise ValueError(f"{name}: {path} cannot be written ({error.strerror}); choose another place") from error
+
+
+def covered_files(data: Path) -> list[str]:
+    """List the files that the checksums cover, as sorted POSIX paths relative to the data folder."""
+    paths = (path for folder in COVERED for path in (data / folder).rglob("*"))
+    return sorted(path.relative_to(data).as_posix() for path in paths
+                  if path.is_file() and not path.name.startswith("."))
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_checksums(data: Path) -> Path:
+    """Write the checksums of the covered files and return the path."""
+    target = data / CHECKSUMS
+    lines = [f"{digest(data / name)}  {name}\n" for name in covered_files(data)]
+    target.write_text("".join(lines), encoding="utf-8", newline="\n")
+    return target
+
+
+def checksum_problems(data: Path) -> list[str]:
+    """Compare the data folder with its checksums.
+
+    Args:
+        data: the data folder.
+
+    Returns:
+        One line for each file that is missing, changed or not listed; empty if all files are as shipped.
+
+    Raises:
+        ValueError: if there is no checksum file, or one of its lines is not "<sha256>  <path>".
+    """
+    listing = data / CHECKSUMS
+    if not listing.is_file():
+        raise ValueError(f"checksums: {CHECKSUMS} is missing in {data}; "
+                         "get it with git, or write it again with `cca-lab checksums --write`")
+    expected = {}
+    for line in listing.read_text(encoding="utf-8").splitlines():
+        recorded, separator, name = line.partition("  ")
+        if not separator or len(recorded) != 64:
+            raise ValueError(f"checksums: {line!r} in {CHECKSUMS}, wanted '<sha256>  <path>'; "
+                             "restore the file with git")
+        expected[name] = recorded
+    present = set(covered_files(data))
+    problems = [f"missing: {name}" for name in sorted(expected.keys() - present)]
+    problems += [f"changed: {name}" for name in sorted(expected.keys() & present)
+              if digest(data / name) != expected[name]]
+    return problems + [f"not listed: {name}" for name in sorted(present - expected.keys())]
