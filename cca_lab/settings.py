@@ -1,12 +1,147 @@
-"""Validation of numeric arguments: type and range, with a ValueError that names the first invalid one."""
+"""Settings: options defined once in a dataclass, and numbers checked by type and range.
+
+A field made by `option` has its name, default, range, choices and help in one definition, which `check` reads before
+the work and the command line reads for its options:
+
+    @dataclass(frozen=True)
+    class Settings:
+        steps: int = option(300, "Optimizer steps.", least=0)
+        strategy: str = option("full", "Weights to train.", choices=("full", "none"))
+        windows: tuple[int, ...] = option((256, 1024), "Local window, in tokens.", least=1)
+
+        def __post_init__(self) -> None:
+            check(self)
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 LARGEST = 2**62  # sums of two such numbers are still int64
 LARGEST_WRITTEN = 2**31 - 1  # limit on a command line and in a config.json; real lengths and sizes are far below
+REQUIRED: Any = MISSING  # the default of an option that must be given
+
+
+@dataclass(frozen=True)
+class Option:
+    """What an option is, beside its name, type and default.
+
+    Attributes:
+        help: one sentence with the unit, as the command line shows it.
+        least, most: bounds of a number, both allowed; None for none.
+        above: bound below a number, itself not allowed; None for none.
+        choices: the texts that are allowed; empty for any.
+        flag: its name on the command line, such as "--from"; None for the field's name. "--html/--no-html" is a switch
+            that can be turned off.
+        metavar: what the help shows in place of the type.
+        shown: what the help shows in place of the default.
+        output: "file" or "folder" for a path that is written, and is checked before the work.
+        argument: whether it is given by its position.
+        without: for settings inside settings, the fields that are not options here.
+    """
+
+    help: str = ""
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()
+    flag: str | None = None
+    metavar: str | None = None
+    shown: str | None = None
+    output: str | None = None
+    argument: bool = False
+    without: tuple[str, ...] = ()
+
+
+def option(default: Any, help: str, **more: Any) -> Any:
+    """Return a dataclass field that is an option.
+
+    A field of type `tuple[int, ...]` is an option that can be repeated; one of type `int | None` may be left out.
+
+    Args:
+        default: the default, or `REQUIRED`.
+        help: one sentence with the unit.
+        more: further attributes of `Option`.
+    """
+    return field(default=default, metadata={"option": Option(help, **more)})
+
+
+def nested(settings: type, *, without: Sequence[str] = (), **changed: Any) -> Any:
+    """Return a dataclass field that holds settings, whose options are options of the whole.
+
+    Args:
+        settings: the dataclass.
+        without: its fields that are not options here.
+        changed: defaults that differ here.
+    """
+    return field(default_factory=lambda: settings(**changed), metadata={"option": Option(without=tuple(without))})
+
+
+def options_of(settings: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
+    """Yield the field, its type and its `Option` for each option of a dataclass or of an instance."""
+    for each in fields(settings):
+        if "option" in each.metadata:
+            yield each, _hints(settings if isinstance(settings, type) else type(settings))[each.name], \
+                each.metadata["option"]
+
+
+def item_type(kind: Any) -> tuple[type, bool, bool]:
+    """Return the type of one value of an option, whether it may be None, and whether it can be repeated."""
+    optional = isinstance(kind, UnionType) and type(None) in get_args(kind)
+    if optional:
+        (kind,) = (each for each in get_args(kind) if each is not type(None))
+    repeated = get_origin(kind) is tuple
+    return get_args(kind)[0] if repeated else kind, optional, repeated
+
+
+def check(settings: Any) -> None:
+    """Check every option of an instance: its type, its range and its choices.
+
+    Raises:
+        ValueError: naming the first option that is wrong, what came and what is wanted.
+    """
+    for each, kind, about in options_of(settings):
+        value = getattr(settings, each.name)
+        item, optional, repeated = item_type(kind)
+        if value is None and optional:
+            continue
+        if repeated and not isinstance(value, tuple | list):
+            raise ValueError(f"{each.name}: got {value!r}, wanted a list of them")
+        for single in value if repeated else (value,):
+            _check_value(each.name, single, item, about)
+
+
+def _check_value(name: str, value: Any, kind: type, about: Option) -> None:
+    if about.choices and value not in about.choices:
+        raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(about.choices)}")
+    if kind is int:
+        if about.least is not None and about.most is None:
+            check_integers(int(about.least), **{name: value})
+        else:
+            check_integers(-LARGEST, **{name: value})
+    elif kind is float:
+        if about.above is not None and isinstance(value, Real) and not about.above < value < math.inf:
+            raise ValueError(f"{name}: got {value}, wanted a finite number above {about.above}")
+        least = -math.inf if about.least is None else about.least
+        if about.most is None:
+            check_numbers(least, math.inf, **{name: value})
+    elif kind in (bool, str) and not isinstance(value, kind):
+        raise ValueError(f"{name}: got {value!r}, wanted {'true or false' if kind is bool else 'text'}")
+    elif kind is Path and not isinstance(value, str | Path):
+        raise ValueError(f"{name}: got {value!r}, wanted a path")
+    if kind in (int, float) and about.most is not None:
+        check_numbers(-math.inf, math.inf, **{name: value})
+        check_sizes(**{name: (value, -math.inf if about.least is None else about.least, about.most)})
+
+
+@cache
+def _hints(settings: type) -> dict[str, Any]:
+    return get_type_hints(settings)
 
 
 def check_integers(least: int, **values: Any) -> None:
@@ -26,19 +161,19 @@ def check_numbers(least: float, most: float, **values: Any) -> None:
     """Raise ValueError naming the first argument that is not a finite number from `least` to `most`."""
     for name, value in values.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) \
-                or not least <= value <= most:
+                or not least <= float(value) <= most:
             wanted = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
             raise ValueError(f"{name}: got {value!r}, wanted a finite number; choose {wanted}")
 
 
-def check_sizes(**sizes: tuple[int | Sequence[int], int, int]) -> None:
+def check_sizes(**sizes: tuple[float | Sequence[float], float, float]) -> None:
     """Raise ValueError naming the first number that is out of its range.
 
     Args:
         sizes: for each name, the given number or numbers, the smallest allowed and the largest allowed.
     """
     for name, (given, least, most) in sizes.items():
-        numbers = [given] if isinstance(given, int) else list(given)
+        numbers = [given] if isinstance(given, int | float) else list(given)
         if not numbers:
             raise ValueError(f"{name}: got none, wanted one or more")
         for number in numbers:

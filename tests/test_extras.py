@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from cca_lab import extras, files
 
 ROOT = files.repository()
-CORE = ("analysis", "attention", "checksums", "cli", "doctor", "mechanisms", "recipe", "tasks", "theory")
+CORE = ("attention", "cli", "files", "mechanisms", "settings", "tasks", "theory")
 CACHE = re.compile(r"^cca_lab\.mechanisms\..*cach")  # what decodes needs transformers
 WITHOUT = f"import sys\nsys.modules |= dict.fromkeys({list(extras.EXTRA_OF)})\n"  # as if they were not installed
 
@@ -41,10 +41,11 @@ def test_the_core_needs_no_extra():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module, extra", [("models", "models"), ("mechanisms.caches", "models"),
-                                           ("views.figures.curves", "notebooks"), ("walkthrough.run", "notebooks")])
-def test_a_package_that_needs_an_extra_names_it(module, extra):
-    done = without_extras(f"import cca_lab.{module}")
+@pytest.mark.parametrize("statement, extra", [
+    ("from cca_lab.models import swap_attention", "models"), ("import cca_lab.mechanisms.caches", "models"),
+    ("import cca_lab.views.figures.curves", "notebooks"), ("import cca_lab.walkthrough.run", "notebooks")])
+def test_a_package_that_needs_an_extra_names_it(statement, extra):
+    done = without_extras(statement)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ModuleNotFoundError: ") and last.endswith(f'run `pip install "cca-lab[{extra}]"`'), last
 

@@ -19,7 +19,6 @@ LAYERS = (
     {"extras", "files", "freed_memory", "settings"},
     {"attention", "tasks"},
     {"mechanisms", "reporting"},
-    {"walkthrough"},
     {"theory"},  # proves things of the caches' own functions
     {"models"},
     {"views"},

@@ -1,13 +1,8 @@
 """How a model is finetuned: the settings of a run; the defaults come from a sweep over recipes."""
 
 from dataclasses import dataclass
-from math import inf
 
-from cca_lab.settings import check_integers, check_numbers
-
-STRATEGIES = ("full", "qkv", "none", "compressor")
-OPTIMIZERS = ("adamw", "muon")
-PRECISIONS = ("auto", "float32", "bf16")
+from cca_lab.settings import check, option
 
 
 class Diverged(RuntimeError):
@@ -18,50 +13,31 @@ class Diverged(RuntimeError):
 class FinetuneConfig:
     """Hyperparameters of a finetuning run.
 
-    Attributes:
-        steps: optimizer steps.
-        strategy: "full", "qkv" (W^Q, W^K, W^V only, the paper's partial
-            finetuning), "none" (the swapped model as it is) or "compressor" (only
-            what the mechanism added, as in LoCoCo's Section 4.2).
-        learning_rate: peak rate, after warm-up. It decays linearly, to a tenth of the peak after the last step.
-        optimizer: "adamw", or "muon" for the blocks' matrices and AdamW for the rest, as in pretraining.
-        warmup: steps of linear warm-up.
-        accumulation: micro-steps into which a step's batch is cut, to save memory.
-        weight_decay: weight decay of AdamW, on matrices.
-        clip: largest gradient norm.
-        save_every: steps between checkpoints; 0 saves at the end only.
-        grow: fraction of the steps during which groups grow (2, 4, 8, ... tokens) to the size that the model was
-            swapped to; 0 trains with that size from the start. A pair of tokens is close to a single token, so
-            the model can use its cores from the first step. The papers do not do this.
-        precision: "float32", "bf16" (autocast; the weights stay float32) or "auto": bf16 on a GPU that has it,
-            and on a CPU with matrix units for it (AMX) if it is faster there, measured before the first step.
+    The learning rate decays linearly, to a tenth of the peak after the last step. While groups grow (2, 4, 8, ...
+    tokens), a pair of tokens is close to a single token, so the model can use its cores from the first step; the
+    papers do not do this.
     """
 
-    steps: int = 300
-    strategy: str = "full"
-    learning_rate: float = 1e-3
-    optimizer: str = "adamw"
-    warmup: int = 10
-    accumulation: int = 1
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    save_every: int = 50
-    grow: float = 0.6
-    precision: str = "auto"
+    steps: int = option(300, "Optimizer steps of a finetuning.", least=0)
+    strategy: str = option("full", "Weights to train: full, qkv (W^Q, W^K, W^V only, the paper's partial finetuning), "
+                           "compressor (what the mechanism added, as in LoCoCo's Section 4.2) or none.",
+                           choices=("full", "qkv", "none", "compressor"))
+    learning_rate: float = option(1e-3, "Learning rate after warm-up; falls linearly to a tenth.", above=0)
+    optimizer: str = option("adamw", "adamw; or muon for the matrices of the blocks, AdamW for the rest.",
+                            choices=("adamw", "muon"))
+    warmup: int = option(10, "Steps of linear warm-up of the learning rate.", least=0)
+    accumulation: int = option(1, "Micro-steps per step, to save memory.", least=1)
+    weight_decay: float = option(0.01, "Weight decay of AdamW, on matrices.", least=0)
+    clip: float = option(1.0, "Largest norm of the gradient.", above=0)
+    save_every: int = option(50, "Steps between checkpoints; 0 saves at the end only.", least=0)
+    grow: float = option(0.6, "Share of the steps (0 to 1) in which groups grow from 2 tokens to their size.",
+                         least=0, most=1)
+    precision: str = option("auto", "float32, bf16 (autocast; the weights stay float32) or auto: bf16 on a GPU that "
+                            "has it, and on a CPU where it is faster, measured before the first step.",
+                            choices=("auto", "float32", "bf16"))
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"strategy: got {self.strategy!r}, wanted one of {', '.join(STRATEGIES)}")
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer: got {self.optimizer!r}, wanted one of {', '.join(OPTIMIZERS)}")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision: got {self.precision!r}, wanted one of {', '.join(PRECISIONS)}")
-        check_integers(0, steps=self.steps, warmup=self.warmup, save_every=self.save_every)
-        check_integers(1, accumulation=self.accumulation)
-        check_numbers(0, inf, learning_rate=self.learning_rate, weight_decay=self.weight_decay, clip=self.clip)
-        if not self.learning_rate > 0 or not self.clip > 0:
-            raise ValueError(f"learning_rate, clip: got {self.learning_rate} and {self.clip}, wanted more than 0")
-        check_numbers(0, 1, grow=self.grow)
+        check(self)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step (0-indexed)."""
