@@ -6,13 +6,15 @@ from importlib.util import find_spec
 EXTRAS = {
     "models": ("accelerate", "safetensors", "tokenizers", "transformers"),
     "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2", "jupyter_client", "jupyterlab",
-                  "latex2mathml", "matplotlib", "nbclient", "nbconvert", "nbformat", "pygments", "seaborn",
-                  "traitlets"),
+                  "latex2mathml", "matplotlib", "nbclient", "nbconvert", "nbformat", "seaborn", "traitlets"),
     "course": ("nbgrader",),
     "smollm2": ("gguf",),
+    "docs": ("myst_nb", "sphinx", "sphinx_book_theme"),
     "proofs": ("flint", "z3"),
 }
-DISTRIBUTIONS = {"flint": "python-flint", "z3": "z3-solver"}  # where pip's name is another than Python's
+# Where pip's name is another than Python's.
+DISTRIBUTIONS = {"flint": "python-flint", "myst_nb": "myst-nb",
+                 "sphinx_book_theme": "sphinx-book-theme", "z3": "z3-solver"}
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
 
 

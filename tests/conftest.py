@@ -24,9 +24,9 @@ settings.load_profile("lab")
 # tests of other files are marked there.
 SLOW = ("course", "kernels", "mechanisms", "models", "parallel", "studies",
         "attention/test_fused.py", "attention/test_native.py", "attention/test_native_bf16.py",
-        "views/explorer/test_browser.py", "site/test_site.py", "test_docs.py", "test_extras.py", "test_kernels.py",
+        "views/explorer/test_browser.py", "test_docs.py", "test_extras.py", "test_kernels.py",
         "test_kernels_offline.py", "views/test_notebook_tools.py", "test_notebooks.py", "theory/test_claims.py",
-        "theory/test_forall.py", "test_walkthrough.py", "test_wheel.py")
+        "theory/test_forall.py", "views/test_site.py", "views/test_walkthrough.py", "test_wheel.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

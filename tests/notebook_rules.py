@@ -6,11 +6,11 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from cca_lab.views import pages, walkthrough
+from cca_lab.views.execution import is_run
 from cca_lab.views.notebook_tools import CHECK_TYPE
-from cca_lab.walkthrough import pages, report
-from cca_lab.walkthrough.execution import is_run
 
-KNOWN_TAGS = {"volatile", "trained"}  # see cca_lab/walkthrough/comparison.py
+KNOWN_TAGS = {"volatile", "trained"}  # see cca_lab/views/comparison.py
 MOST_IMAGE_BYTES = 150_000
 MOST_SECONDS = 180
 MACHINE_PATH = re.compile(r"(?<![\w.~])/(?:home|root|tmp|work|Users|mnt|var|private|opt)/\w|\b[A-Z]:\\+\w")
@@ -50,7 +50,7 @@ def _run_through(notebook: NotebookNode) -> list[str]:
         breaks.append("an empty code cell")
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         breaks.append("cells were not run once, in order, from a fresh kernel")
-    if not report.collect(notebook, CHECK_TYPE):
+    if not walkthrough.collect(notebook, CHECK_TYPE):
         breaks.append("nothing is checked with cca_lab.views.notebook_tools.check")
     return breaks
 
@@ -130,5 +130,5 @@ def _text(notebook: NotebookNode, folder: Path) -> list[str]:
     breaks += [f"a link to {target}, which is not there" for target in LINK.findall(text)
                if not (folder / target).exists()]
     breaks += [f"a formula that does not become MathML: {formula}" for formula in
-               re.findall(r'<code class="formula"[^>]*>([^<]*)', pages.notebook_body(notebook, folder, folder))]
+               re.findall(r'<code class="formula"[^>]*>([^<]*)', pages.notebook_page(notebook, folder, folder, ()))]
     return breaks

@@ -22,9 +22,8 @@ LAYERS = (
     {"theory"},  # proves things of the caches' own functions
     {"models"},
     {"views"},
-    {"studies", "walkthrough"},
+    {"studies"},
     {"course"},
-    {"site"},
     {"cli"},
     {"__init__", "__main__"},
 )

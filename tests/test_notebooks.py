@@ -1,6 +1,6 @@
 """The committed notebooks: their form, and that running them again says the same.
 
-How close "the same" is stands in `cca_lab/walkthrough/comparison.py`. The mutants
+How close "the same" is stands in `cca_lab/views/comparison.py`. The mutants
 in this file are wrong outputs and ill-formed notebooks that must be noticed.
 """
 
@@ -12,9 +12,9 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_output
 
 from cca_lab import files
-from cca_lab.walkthrough.comparison import compare_notebooks, compare_text
-from cca_lab.walkthrough.execution import execute
-from cca_lab.walkthrough.refresh import tidy
+from cca_lab.views.comparison import compare_notebooks, compare_text
+from cca_lab.views.execution import execute
+from cca_lab.views.walkthrough import tidy
 from tests.notebook_rules import MOST_IMAGE_BYTES, reader_breaks, rule_breaks
 from tests.small_notebooks import notebook, printed
 

@@ -44,7 +44,7 @@ def walkthrough(
 ) -> None:
     """Run the notebooks in order, and write pages and a summary."""
     from cca_lab.files import notebooks_folder
-    from cca_lab.walkthrough.run import walkthrough as run
+    from cca_lab.views.walkthrough import walkthrough as run
 
     with door():
         status = run(folder or notebooks_folder(), out, start=start, only=only, with_pages=html)
@@ -63,7 +63,7 @@ def notebooks(
     """Write the notebooks to work in (`--student`); without it, run the committed ones in place (for maintainers)."""
     from cca_lab.course.release import build
     from cca_lab.files import notebooks_folder
-    from cca_lab.walkthrough.refresh import refresh
+    from cca_lab.views.walkthrough import refresh
 
     with door():
         if student is not None:

@@ -1,1 +1,1 @@
-"""What one looks at: figures, the explorer of one head, the model in a page, and the tools of the notebooks."""
+"""What one looks at: figures, explorer, page and tools of the notebooks; walkthrough and site."""

@@ -11,7 +11,7 @@ from cca_lab import files
 from cca_lab.cli import app
 from cca_lab.course.registry import TURNS
 from cca_lab.course.release import BEGIN, END, STUB, build, to_work_in
-from cca_lab.walkthrough.execution import execute
+from cca_lab.views.execution import execute
 from tests.small_notebooks import notebook
 
 SOLVED = f'''from cca_lab.course import your_turn

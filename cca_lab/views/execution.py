@@ -22,10 +22,8 @@ KERNEL_SETTINGS = {
     "TOKENIZERS_PARALLELISM": "false",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     "PYTHONHASHSEED": "0",
-    "CCA_LAB_WIDGETS": "0",  # pictures in stored notebooks; the widget appears when a reader runs the cell
+    "CCA_LAB_WIDGETS": "0",  # pictures are stored; the widget appears when a reader runs the cell
 }
-
-OnCell = Callable[[int], None]  # called with the number of the code cell that starts, from 1
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Failure:
     cell: int
     line: str
     error: str
-    traceback: str
+    traceback: str = ""
 
 
 def is_run(cell: NotebookNode) -> bool:
@@ -64,43 +62,40 @@ def prepare_fonts() -> None:
 def kernel_manager(connections: Path) -> AsyncKernelManager:
     """Return a manager whose `python3` kernel is the current interpreter.
 
-    A kernel named `python3` in the user's own Jupyter folders may belong to another
-    environment; if there are no kernel folders to search, ipykernel's own is used.
+    A kernel named `python3` in the user's own Jupyter folders may belong to another environment; if
+    there are no kernel folders to search, ipykernel's own is used.
 
     Args:
-        connections: an existing folder for the connection file; its path must be short, since sockets use it.
+        connections: an existing folder for the connection file; its path must be short, because
+            sockets use it.
     """
-    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    manager = AsyncKernelManager(kernel_name="python3",
+                                 kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     manager.connection_file = str(connections / "kernel.json")
     if os.name == "posix":
         manager.transport = "ipc"  # sockets in a private folder instead of open TCP ports
     return manager
 
 
-def clear(notebook: NotebookNode) -> None:
-    """Remove every output and execution count, in place."""
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-
-
-def execute(notebook: NotebookNode, on_cell: OnCell = lambda number: None,
+def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda number: None,
             cell_timeout: int = CELL_TIMEOUT) -> Failure | None:
     """Run the cells of a notebook in order, and stop at the first that fails.
 
-    The kernel works in an empty temporary folder, so a notebook can find data
-    only through the package.
+    The kernel works in an empty temporary folder, so a notebook can find data only through the
+    package.
 
     Args:
-        notebook: filled in place with the outputs; after a failure or an interruption
-            the cells that did not run are empty.
-        on_cell: called before each cell that is run.
+        notebook: filled in place with the outputs; after a failure or an interruption the cells
+            that did not run are empty.
+        on_cell: called before each cell that is run, with its number from 1.
         cell_timeout: time limit per cell, in seconds.
 
     Returns:
         None if every cell ran, else where and why it stopped.
     """
-    clear(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
     prepare_fonts()
     with tempfile.TemporaryDirectory(prefix="lab", ignore_cleanup_errors=True) as scratch:
         working, private = Path(scratch, "work"), Path(scratch, "jupyter")
@@ -111,7 +106,8 @@ def execute(notebook: NotebookNode, on_cell: OnCell = lambda number: None,
         environment = os.environ | KERNEL_SETTINGS | {"IPYTHONDIR": str(private / "ipython")}
         log = private / "kernel.log"  # messages of the kernel itself, not the output of cells
         with log.open("wb") as messages, client.setup_kernel(
-                cleanup_kc=True, cwd=str(working), env=environment, stdout=messages, stderr=messages):
+                cleanup_kc=True, cwd=str(working), env=environment, stdout=messages,
+                stderr=messages):
             runnable = [index for index, cell in enumerate(notebook.cells) if is_run(cell)]
             for number, index in enumerate(runnable, start=1):
                 on_cell(number)
@@ -125,19 +121,16 @@ def _run_cell(client: NotebookClient, index: int, number: int, log: Path) -> Fai
     cell = client.nb.cells[index]
     try:
         client.execute_cell(cell, index)
-    except CellExecutionError as error:
-        traceback = next((output.traceback for output in cell.outputs
-                          if output.output_type == "error"), [])
-        return _failure(number, cell, f"{error.ename}: {error.evalue}", "\n".join(traceback))
+        return None
+    except CellExecutionError as raised:
+        error = f"{raised.ename}: {raised.evalue}"
+        lines = next((output.traceback for output in cell.outputs
+                      if output.output_type == "error"), [])
     except CellTimeoutError:
-        return _failure(number, cell, f"the cell took longer than {client.timeout} s")
+        error, lines = f"the cell took longer than {client.timeout} s", []
     except DeadKernelError:
-        return _failure(number, cell, "the kernel died; most often the memory ran out",
-                        log.read_text(encoding="utf-8", errors="replace"))
-    return None
-
-
-def _failure(number: int, cell: NotebookNode, error: str, traceback: str = "") -> Failure:
-    lines = ANSI.sub("", traceback).splitlines()
+        error = "the kernel died; most often the memory ran out"
+        lines = [log.read_text(encoding="utf-8", errors="replace")]
+    traceback = ANSI.sub("", "\n".join(lines)).splitlines()[-TRACEBACK_LINES:]
     return Failure(number, cell.source.strip().splitlines()[0], error.splitlines()[0],
-                   "\n".join(lines[-TRACEBACK_LINES:]))
+                   "\n".join(traceback))

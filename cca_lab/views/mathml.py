@@ -1,0 +1,58 @@
+"""Formulas as MathML, which browsers show without a script: for the walkthrough's pages and the site."""
+
+import html
+import re
+from typing import Any
+
+from latex2mathml.converter import convert
+
+
+def to_mathml(formula: str, display: str) -> str:
+    """Convert a LaTeX formula to MathML.
+
+    Args:
+        formula: the formula without its dollar signs.
+        display: "inline" or "block".
+
+    Raises:
+        ValueError: if it cannot be parsed, or uses a command that latex2mathml does not know.
+    """
+    try:
+        mathml = convert(formula, display=display)
+    except Exception as error:  # the converter has a dozen error types without a common parent
+        raise ValueError(f"formula: {formula!r} does not parse ({type(error).__name__}); "
+                         "check its braces") from error
+    unknown = re.search(r"\\[A-Za-z]+", mathml)
+    if unknown:
+        raise ValueError(f"formula: {formula!r} uses {unknown.group()}, which has no MathML here; "
+                         "write it with a more common command")
+    return mathml
+
+
+def shown(formula: str, display: str) -> str:
+    """Return a formula as MathML, or as its source, marked `formula`, if it cannot be converted."""
+    try:
+        return to_mathml(formula, display)
+    except ValueError as error:
+        return (f'<code class="formula" title="{html.escape(str(error))}">'
+                f"{html.escape(formula)}</code>")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register the renderer `mathml` with Sphinx; a formula that cannot be converted is a warning."""
+    from docutils import nodes
+    from sphinx.util import logging
+
+    log = logging.getLogger(__name__)
+
+    def visit(display: str) -> Any:
+        def visit_math(self: Any, node: Any) -> None:
+            try:
+                self.body.append(to_mathml(node.astext(), display))
+            except ValueError as error:
+                log.warning(str(error), location=node)
+            raise nodes.SkipNode
+        return visit_math
+
+    app.add_html_math_renderer("mathml", (visit("inline"), None), (visit("block"), None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

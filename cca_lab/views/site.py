@@ -1,0 +1,98 @@
+"""The site: notebooks, documents, claims, course and API as pages, built by Sphinx, all offline."""
+
+import io
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import cca_lab
+from cca_lab.extras import need
+from cca_lab.files import check_folder
+from cca_lab.theory import pages
+
+# What of the clone goes to the same path below the site's sources, so that links between the files
+# stay as they are.
+SOURCES = ("docs", "notebooks/*.ipynb", "lab/README.md", "lab/adapters.py", "lab/release",
+           "data/README.md", "data/models/*/README.md", "proofs", "CONTRIBUTING.md",
+           "CHANGELOG.md", "LICENSE", "CITATION.cff")
+CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the first page
+API = "docs/use/api.md"
+
+
+def build(root: Path, out: Path, *, extras: Mapping[str, Callable[[Path], Any]] | None = None,
+          repository: str | None = None, branch: str = "main") -> str:
+    """Write the site of a clone; no notebook is run, outputs are shown as they were committed.
+
+    Args:
+        root: the clone.
+        out: folder to write to: a new or an empty one, or that of an earlier site.
+        extras: pages that stand in one file, such as that of the model: by file name, a function
+            that writes it to a path.
+        repository: "OWNER/NAME" on GitHub, for buttons that open notebooks on Binder and Colab.
+        branch: of the repository.
+
+    Returns:
+        Sphinx's warnings, such as links that lead nowhere; empty for a site that is sound.
+
+    Raises:
+        ValueError: if `out` holds other files.
+    """
+    need("sphinx", "myst_nb", "sphinx_book_theme")
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    check_folder(out)
+    if out.is_dir() and any(out.iterdir()) and not (out / "searchindex.js").is_file():
+        raise ValueError(f"out: {out} holds files that are no site, wanted an empty folder; "
+                         "choose another one")
+    warnings = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, patch_docutils(), docutils_namespace():
+        source = Path(folder, "source")
+        stage(root, source, extras or {})
+        app = Sphinx(str(source), str(root / "docs"), str(out), str(Path(folder, "doctrees")),
+                     "html", status=None, warning=warnings, freshenv=True,
+                     confoverrides=_hosted(repository, branch) if repository else {})
+        app.build(force_all=True)
+    for name, write in (extras or {}).items():
+        write(out / name)
+    return warnings.getvalue()
+
+
+def stage(root: Path, source: Path, extras: Mapping[str, Any]) -> None:
+    """Write the sources of the pages to a folder: files of the clone, and what is made from data."""
+    for pattern in SOURCES:
+        for path in root.glob(pattern):
+            target = source / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, target)
+            else:
+                shutil.copy(path, target)
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    contents = (source / CONTENTS).read_text(encoding="utf-8")
+    (source / CONTENTS).unlink()
+    (source / "index.md").write_text(f"{readme}\n{contents}", encoding="utf-8")
+    pages.write(source / "docs" / "claims")
+    (source / API).write_text(api_page(), encoding="utf-8")
+
+
+def api_page() -> str:
+    """Return the reference of the public names, from their docstrings."""
+    lines = ["# Reference", "", "Every public name with its docstring. [The public names](names.md) "
+             "says what each is for.", ""]
+    for name in cca_lab.__all__:
+        value = getattr(cca_lab, name)
+        kind = "class" if isinstance(value, type) else "function" if callable(value) else "data"
+        members = ["   :members:", "   :inherited-members: Cache"] if kind == "class" else []
+        lines += ["```{eval-rst}", f".. auto{kind}:: cca_lab.{name}", *members, "```", ""]
+    return "\n".join(lines)
+
+
+def _hosted(repository: str, branch: str) -> dict[str, Any]:
+    return {f"html_theme_options.{name}": value for name, value in {
+        "repository_url": f"https://github.com/{repository}", "repository_branch": branch,
+        "use_repository_button": True, "launch_buttons": {
+            "binderhub_url": "https://mybinder.org", "colab_url": "https://colab.research.google.com",
+            "notebook_interface": "jupyterlab"}}.items()}

@@ -1,0 +1,334 @@
+"""`cca-lab walkthrough`: run the notebooks in order, compare, and tell what came out."""
+
+import copy
+import hashlib
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from cca_lab.files import check_folder
+from cca_lab.views.comparison import compare_notebooks
+from cca_lab.views.execution import Failure, execute, is_run
+from cca_lab.views.notebook_tools import CHECK_TYPE, RESULT_TYPE
+from cca_lab.views.pages import index_page, notebook_page
+
+NOT_RUN, OK, FAILED, INTERRUPTED = "not run", "ok", "failed", "interrupted"
+EXIT = {OK: 0, FAILED: 1, INTERRUPTED: 130}
+UNKNOWN_SECONDS = 60.0  # assumed for a notebook that does not record its running time
+KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
+# Of a cell's metadata; the second is how JupyterLab folds a section.
+KEPT = ("tags", "jp-MarkdownHeadingCollapsed")
+
+
+@dataclass
+class Record:
+    """The result of one notebook.
+
+    Attributes:
+        name: file name without its suffix.
+        title: its first heading.
+        digest: SHA-256 of the notebook file, so that a later edit invalidates the record.
+        state: "not run", "ok", "failed" or "interrupted".
+        seconds: running time.
+        checks: its checks, each with name, passed and detail.
+        results: its headline numbers, each with name, value and unit.
+        differences: where its outputs differ from the committed ones; not an error, see
+            `comparison`.
+        failure: where and why it stopped.
+    """
+
+    name: str
+    title: str
+    digest: str
+    state: str = NOT_RUN
+    seconds: float = 0.0
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+
+    def verdict(self) -> str:
+        """Return the outcome in one line."""
+        if self.state == NOT_RUN:
+            return NOT_RUN
+        if self.failure:
+            return f"failed in cell {self.failure.cell}: {self.failure.error}"
+        passed = sum(check["passed"] for check in self.checks)
+        text = f"{self.state}, {self.seconds:.0f} s, {passed} of {len(self.checks)} checks passed"
+        count = len(self.differences)
+        return text + (f", {count} unlike the committed outputs" if count else "")
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a notebook file.
+
+    Raises:
+        ValueError: if the file is not a valid notebook.
+    """
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        seconds = notebook.metadata.get("cca_lab", {}).get("seconds")
+        if not isinstance(seconds, int | float | None):
+            raise TypeError(f"seconds is {seconds!r}")
+    except Exception as error:  # on a broken file nbformat may raise anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"notebooks: {path} cannot be read: {reason}; "
+                         "restore it with git") from error
+    return notebook
+
+
+def choose(folder: Path, start: str | None = None, only: str | None = None
+           ) -> tuple[list[Path], list[Path]]:
+    """List the notebooks of a folder in order, and those to run.
+
+    Args:
+        folder: the folder of the notebooks.
+        start: the beginning of the name of the first notebook to run, such as "05".
+        only: the beginning of the name of the only notebook to run.
+
+    Returns:
+        All notebooks, and the chosen ones.
+
+    Raises:
+        ValueError: if there are no notebooks, if no name begins so, or if both `start` and `only`
+            are given.
+    """
+    paths = sorted(folder.glob("*.ipynb"))
+    if not paths:
+        raise ValueError(f"notebooks: none in {folder}; run in a clone, or name another folder "
+                         "with --folder")
+    if start and only:
+        raise ValueError(f"from and only: got both ({start!r}, {only!r}), wanted one; "
+                         "leave one out")
+    beginning = start or only
+    if not beginning:
+        return paths, paths
+    matching = [index for index, path in enumerate(paths) if path.stem.startswith(beginning)]
+    if not matching:
+        names = ", ".join(path.stem for path in paths)
+        raise ValueError(f"{'from' if start else 'only'}: no notebook begins with {beginning!r}; "
+                         f"choose among {names}")
+    return paths, paths[matching[0]:] if start else [paths[index] for index in matching]
+
+
+def collect(notebook: NotebookNode, kind: str) -> list[dict[str, Any]]:
+    """Collect the checks or the results that the cells of a notebook displayed."""
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    return [dict(output.data[kind]) for output in outputs if kind in output.get("data", {})]
+
+
+@contextmanager
+def progress(paths: Sequence[Path], console: Console
+             ) -> Iterator[Callable[[Path, int], None]]:
+    """Show how far the run is: a bar on a terminal, a line for each notebook elsewhere.
+
+    Args:
+        paths: the notebooks to run, in order. Each records its running time on the authors' machine:
+            from what has run, the bar learns how fast this machine is.
+        console: where to show it.
+
+    Yields:
+        A function to call with a notebook and the number of its cell that starts; 0 before the first.
+    """
+    notebooks = [read(path) for path in paths]
+    seconds = [notebook.metadata.get("cca_lab", {}).get("seconds") or UNKNOWN_SECONDS
+               for notebook in notebooks]
+    cells = [sum(map(is_run, notebook.cells)) for notebook in notebooks]
+    bar = Progress(TextColumn("{task.description}"), BarColumn(24), TimeElapsedColumn(),
+                   TextColumn("so far, about"), TimeRemainingColumn(), TextColumn("left"),
+                   console=console, transient=True, disable=not console.is_terminal,
+                   speed_estimate_period=3600)
+    task = bar.add_task("", total=sum(seconds))
+
+    def tell(path: Path, cell: int) -> None:
+        at = paths.index(path)
+        done = sum(seconds[:at]) + seconds[at] * max(cell - 1, 0) / max(cells[at], 1)
+        text = f"[{at + 1}/{len(paths)}] {path.stem}: cell {cell} of {cells[at]}"
+        bar.update(task, completed=done, description=text.replace("[", r"\["))
+        if not cell and not console.is_terminal:
+            _say(console, f"[{at + 1}/{len(paths)}] {path.stem}: {cells[at]} cells, "
+                          f"{seconds[at]:.0f} s on the authors' machine")
+
+    with bar:
+        yield tell
+
+
+def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str | None = None,
+                with_pages: bool = True, console: Console | None = None) -> int:
+    """Run the notebooks of a folder in order, and stop at the first that fails.
+
+    What ran is kept: the executed notebooks, `summary.json`, and a page of each with an index.
+
+    Args:
+        folder: the folder of the notebooks.
+        out: the folder to write to; the results of an earlier run stay as long as their notebook
+            is the same.
+        start, only: see `choose`.
+        with_pages: whether to write HTML pages.
+        console: where to show the progress.
+
+    Returns:
+        The exit status: 0, 1 if a notebook failed, 130 if it was interrupted.
+
+    Raises:
+        ValueError: see `choose` and `read`; or if `out` cannot be written, or is `folder`.
+    """
+    console = console or Console()
+    if out.resolve() == folder.resolve():
+        raise ValueError(f"out: {out} is the folder of the notebooks themselves; choose another")
+    check_folder(out)
+    paths, chosen = choose(folder, start, only)
+    records = _records(paths, chosen, out)
+    out.mkdir(parents=True, exist_ok=True)
+    with progress(chosen, console) as tell:
+        for path in chosen:
+            record = _run(path, records[path.stem], out, tell)
+            (out / "summary.json").write_text(json.dumps(
+                {"headline": headline(records.values()),
+                 "notebooks": [asdict(each) for each in records.values()]}, indent=1) + "\n")
+            _say(console, f"{path.stem}: {record.verdict()}")
+            if record.state != OK:
+                break
+    if with_pages:
+        _write_pages(folder, out, list(records.values()), {path.stem for path in chosen})
+    _say(console, _closing(path, record, out, with_pages, headline(records.values())))
+    return EXIT[record.state]
+
+
+def headline(records: Any) -> str:
+    """Return the outcome of the whole run in one sentence, with the machine it ran on."""
+    records = list(records)
+    checks = [check["passed"] for record in records for check in record.checks]
+    return (f"{sum(record.state == OK for record in records)} of {len(records)} notebooks ran to "
+            f"their end, {sum(checks)} of {len(checks)} checks passed, in "
+            f"{sum(record.seconds for record in records):.0f} s. Python "
+            f"{platform.python_version()}, torch {version('torch')}, {platform.system()} "
+            f"{platform.machine()}, {os.cpu_count()} cores.")
+
+
+def _records(paths: list[Path], chosen: list[Path], out: Path) -> dict[str, Record]:
+    """Return a record for each notebook: that of an earlier run if it is still true, else a new one."""
+    try:
+        stored = json.loads((out / "summary.json").read_text(encoding="utf-8"))["notebooks"]
+        earlier = {entry["name"]: Record(**{
+            **entry, "failure": entry["failure"] and Failure(**entry["failure"])})
+            for entry in stored}
+    except (OSError, ValueError, KeyError, TypeError):  # absent, or written by another version
+        earlier = {}
+    records = {}
+    for path in paths:
+        new = Record(path.stem, title_of(read(path), path.stem),
+                     hashlib.sha256(path.read_bytes()).hexdigest())
+        before = earlier.get(path.stem)
+        keep = before is not None and before.digest == new.digest and path not in chosen
+        records[path.stem] = before if keep else new
+        if not keep:
+            for suffix in (".ipynb", ".html"):
+                (out / f"{path.stem}{suffix}").unlink(missing_ok=True)
+    return records
+
+
+def _run(path: Path, record: Record, out: Path, tell: Callable[[Path, int], None]) -> Record:
+    """Run one notebook, write its outputs, and fill its record."""
+    committed = read(path)
+    notebook = copy.deepcopy(committed)
+    began = time.monotonic()
+    tell(path, 0)
+    try:
+        record.failure = execute(notebook, lambda cell: tell(path, cell))
+        record.state = FAILED if record.failure else OK
+    except KeyboardInterrupt:
+        record.state = INTERRUPTED
+    record.seconds = round(time.monotonic() - began, 1)
+    record.checks, record.results = collect(notebook, CHECK_TYPE), collect(notebook, RESULT_TYPE)
+    if record.state == OK and any(cell.get("execution_count") for cell in committed.cells):
+        record.differences = compare_notebooks(committed, notebook)
+    nbformat.write(notebook, out / path.name)
+    return record
+
+
+def _write_pages(folder: Path, out: Path, records: list[Record], names: set[str]) -> None:
+    """Write the page of each notebook in `names` that ran, and the index."""
+    ran = [record.name for record in records if record.state != NOT_RUN]
+    for name in names & set(ran):
+        page = notebook_page(read(out / f"{name}.ipynb"), folder, out, ran)
+        (out / f"{name}.html").write_text(page, encoding="utf-8")
+    (out / "index.html").write_text(index_page(records, headline(records)), encoding="utf-8")
+
+
+def _closing(path: Path, record: Record, out: Path, with_pages: bool, summary: str) -> str:
+    lines = [""]
+    if record.failure:
+        lines += [record.failure.traceback, "", f"{path.name} failed in cell {record.failure.cell}: "
+                  f"{record.failure.line}", record.failure.error]
+    if record.state != OK:
+        number = path.stem.partition("_")[0]
+        lines += [f"{path.name}: {record.state}. What ran before is kept in {out / path.name}",
+                  f"Run again from there: make walkthrough FROM={number}"
+                  f"   (or: cca-lab walkthrough --from {number})", ""]
+    return "\n".join([*lines, summary, *([f"Pages: {out / 'index.html'}"] if with_pages else [])])
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def title_of(notebook: NotebookNode, otherwise: str) -> str:
+    """Return the first heading of a notebook without markup, or `otherwise` if it has none."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    heading = re.search(r"^#\s+(.+)$", text, re.MULTILINE)
+    return re.sub(r"[*`$]|\b_|_\b", "", heading.group(1)).strip() if heading else otherwise
+
+
+def tidy(notebook: NotebookNode, seconds: float) -> None:
+    """Keep, in place, only metadata that is the same on every machine, and the running time.
+
+    `cca-lab walkthrough` estimates the remaining time from it.
+    """
+    notebook.metadata = nbformat.from_dict({
+        "kernelspec": KERNELSPEC, "language_info": {"name": "python"},
+        "cca_lab": {"seconds": round(seconds)}})
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in KEPT
+                                            if cell.metadata.get(key)})
+
+
+def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
+            console: Console | None = None) -> int:
+    """For maintainers: run notebooks and write the outputs into their files.
+
+    The file of a notebook that fails is not changed.
+
+    Returns:
+        The exit status: 0, or 1 if a notebook failed.
+    """
+    console = console or Console()
+    _, chosen = choose(folder, start, only)
+    with progress(chosen, console) as tell:
+        for path in chosen:
+            notebook, began = read(path), time.monotonic()
+            tell(path, 0)
+            failure = execute(notebook, lambda cell, path=path: tell(path, cell))
+            seconds = time.monotonic() - began
+            if failure:
+                _say(console, f"{path.stem}: failed in cell {failure.cell}: {failure.line}\n"
+                              f"{failure.traceback}\n{failure.error}\nThe file was left as it was.")
+                return 1
+            tidy(notebook, seconds)
+            nbformat.write(notebook, path)
+            _say(console, f"{path.stem}: written, {seconds:.0f} s")
+    return 0

@@ -1,0 +1,33 @@
+"""Settings of the site, which `cca-lab site` builds with Sphinx; nothing is loaded from a network."""
+
+project = "cca_lab"
+author = "The cca_lab authors"
+copyright = "the cca_lab authors; MIT, texts CC BY 4.0"
+root_doc = "index"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cca_lab.views.mathml"]
+
+# Notebooks are shown as they were committed, formulas as MathML.
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_ipywidgets_js = {}
+html_math_renderer = "mathml"
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_update_mathjax = False
+myst_heading_anchors = 4
+# Outputs of a kind that only a notebook's reader uses.
+nb_mime_priority_overrides = [("html", "application/vnd.cca-lab.check+json", None),
+                              ("html", "application/vnd.cca-lab.result+json", None)]
+
+default_role = "code"  # docstrings have Markdown's single backquotes
+add_module_names = False
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+
+html_theme = "sphinx_book_theme"
+html_title = "cca_lab"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {"show_navbar_depth": 1, "use_download_button": True, "use_fullscreen_button": False,
+                      "show_toc_level": 2}
