@@ -10,5 +10,5 @@ kernel="$kernel|widgetsnbextension"
 pins=$(mktemp)
 grep -vE "^($kernel)==" constraints.txt > "$pins"
 python3 -m pip install --disable-pip-version-check --quiet -c "$pins" -e ".[models]" \
-  anywidget jinja2 latex2mathml matplotlib nbclient nbconvert nbformat pygments seaborn
+  anywidget jinja2 latex2mathml matplotlib nbclient nbconvert nbformat seaborn
 echo "Installed. Now restart the session (Runtime > Restart session), and run the notebook."

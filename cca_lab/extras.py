@@ -9,7 +9,7 @@ EXTRAS = {
                   "latex2mathml", "matplotlib", "nbclient", "nbconvert", "nbformat", "seaborn", "traitlets"),
     "course": ("nbgrader",),
     "smollm2": ("gguf",),
-    "docs": ("myst_nb", "sphinx", "sphinx_book_theme"),
+    "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"),
     "proofs": ("flint", "z3"),
 }
 # Where pip's name is another than Python's.
