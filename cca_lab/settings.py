@@ -24,7 +24,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 LARGEST = 2**62  # sums of two such numbers are still int64
 LARGEST_WRITTEN = 2**31 - 1  # limit on a command line and in a config.json; real lengths and sizes are far below
-REQUIRED: Any = MISSING  # the default of an option that must be given
+REQUIRED: Any = ...  # the default of an option that must be given
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def option(default: Any, help: str, **more: Any) -> Any:
         help: one sentence with the unit.
         more: further attributes of `Option`.
     """
-    return field(default=default, metadata={"option": Option(help, **more)})
+    return field(default=MISSING if default is REQUIRED else default, metadata={"option": Option(help, **more)})
 
 
 def nested(settings: type, *, without: Sequence[str] = (), **changed: Any) -> Any:

@@ -1,39 +1,137 @@
-"""The command class: every option is checked before any import (given once, not empty, numbers finite)."""
+"""The commands: errors become one line in one place, and options are made from settings and checked before any import.
 
+Exit statuses: 2 for an error of the input or the machine, 3 for a training that diverged.
+"""
+
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, is_dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import DEFAULT_MARKUP_MODE, TyperCommand, TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
-from cca_lab.cli.options import door
-from cca_lab.files import check_apart
-from cca_lab.settings import LARGEST_WRITTEN
+from cca_lab.extras import advice
+from cca_lab.files import check_apart, check_file, check_folder
+from cca_lab.freed_memory import keep_freed_memory
+from cca_lab.models.recipe import Diverged
+from cca_lab.settings import LARGEST_WRITTEN, item_type, options_of
+
+NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
 
 
 class Command(TyperCommand):
-    """A command that validates its options while it parses them."""
+    """A command that validates its options while it parses them, and whose function may return its exit status."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
-        """Parse the options; an invalid one ends the program with one line and exit status 2."""
+        """Parse the options; ValueError for one that is given twice, is empty, or is no number in range."""
         given, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        with door():
-            check_given(given, [param.name for param in order if not param.multiple])
+        check_given(given, [param.name for param in order if not param.multiple])
         rest = super().parse_args(ctx, args)
-        with door():
-            check_values(ctx.params)
+        check_values(ctx.params)
         return rest
+
+    def invoke(self, ctx: typer.Context) -> None:
+        """Run the command, and exit with the status that it returns."""
+        raise typer.Exit(int(super().invoke(ctx) or 0))
+
+
+class Group(TyperGroup):
+    """Commands, those whose module is imported only when they run, and the old names of some.
+
+    Attributes:
+        lazy: for each name, "module:Class" of settings that have `run`, and one sentence.
+        moved: for old names of one word or two, what to type now.
+    """
+
+    lazy: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    moved: ClassVar[Mapping[str, str]] = {}
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        """Return the names, without the old ones."""
+        return [*super().list_commands(ctx), *self.lazy]
+
+    def get_command(self, ctx: typer.Context, name: str) -> Any:
+        """Return the command of this name, as the help of the group shows it; that of an old name refuses."""
+        if name in self.lazy:
+            return TyperCommand(name, help=self.lazy[name][1])
+        old = {words: new for words, new in self.moved.items() if words.partition(" ")[0] == name}
+        return super().get_command(ctx, name) or (_answer(name, old) if old else None)
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+        """Return the name, the command and its arguments, as it runs."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return (name, later(name, *self.lazy[name]), rest) if name in self.lazy else (name, command, rest)
+
+
+class Commands(Group):
+    """All commands. What goes wrong in one, from its options to its work, ends here as one line on stderr."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        """Run the command that was asked for."""
+        keep_freed_memory()
+        try:
+            return super().invoke(ctx)
+        except Diverged as error:
+            raise _ended(f"diverged: {error}", status=3) from error
+        except ModuleNotFoundError as error:
+            if not (todo := advice(error.name)):
+                raise
+            raise _ended(f"error: {error.name}: is not installed; {todo}") from error
+        except (ValueError, OSError, MemoryError) as error:
+            raise _ended(f"error: {_line(error)}") from error
+        except RuntimeError as error:
+            if not any(words in str(error) for words in NO_MEMORY):
+                raise
+            raise _ended(f"error: not enough memory for these sizes; ask for less ({_line(error)})") from error
 
 
 class App(typer.Typer):
     """A Typer application whose commands are of class `Command`."""
 
-    def command(self, *args: Any, **options: Any):
+    def command(self, *args: Any, **options: Any) -> Any:
         """Register a command, as `typer.Typer.command` does."""
         return super().command(*args, **{"cls": Command, **options})
 
 
-def check_given(given: dict[str, Any], single: list[str]) -> None:
+def from_settings(name: str, settings: type, run: Callable[[Any], Any], help: str) -> TyperCommand:
+    """Return a command whose options are the options of a dataclass.
+
+    Args:
+        name: the command's name.
+        settings: a dataclass with fields of `cca_lab.settings.option`, whose defaults the help shows.
+        run: called with an instance; it may return the exit status.
+        help: one sentence.
+    """
+    parameters = list(_parameters(settings))
+
+    def command(**values: Any) -> Any:
+        return run(settings(**_filled(settings, values)))
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    info = CommandInfo(name=name, cls=Command, callback=command, help=help)
+    return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=DEFAULT_MARKUP_MODE)
+
+
+def later(name: str, address: str, help: str) -> TyperCommand:
+    """Return the command of a class of settings that has `run`, which is imported only now.
+
+    Args:
+        name: the command's name.
+        address: "module:Class".
+        help: one sentence.
+    """
+    module, _, kind = address.partition(":")
+    return from_settings(name, getattr(import_module(module), kind), lambda settings: settings.run() and None, help)
+
+
+def check_given(given: dict[str, Any], single: list[str | None]) -> None:
     """Raise ValueError for an option with an empty value, or a single-valued one given twice.
 
     Args:
@@ -42,23 +140,91 @@ def check_given(given: dict[str, Any], single: list[str]) -> None:
     """
     for name, value in given.items():
         if "" in (value if isinstance(value, list | tuple) else (value,)):
-            raise ValueError(f"{_option(name)}: got an empty text; give a value, or leave the option out")
-    for name in single:
+            raise ValueError(f"{_dashed(name)}: got an empty text; give a value, or leave the option out")
+    for name in filter(None, single):
         if single.count(name) > 1:
-            raise ValueError(f"{_option(name)}: given {single.count(name)} times, wanted one; leave the others out")
+            raise ValueError(f"{_dashed(name)}: given {single.count(name)} times, wanted one; leave the others out")
 
 
 def check_values(values: dict[str, Any]) -> None:
-    """Raise ValueError for a number that is not finite or is too large, or an output that would overwrite an input."""
+    """Raise ValueError for a number that is infinite or too large, or an output that would overwrite an input."""
     for name, value in values.items():
         for number in value if isinstance(value, list) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
-                raise ValueError(f"{_option(name)}: got {number}, wanted a finite number")
+                raise ValueError(f"{_dashed(name)}: got {number}, wanted a finite number")
             if isinstance(number, int) and abs(number) > LARGEST_WRITTEN:
-                raise ValueError(f"{_option(name)}: got {number}, wanted at most {LARGEST_WRITTEN}")
-    if values.get("out") is not None and values.get("model") is not None:
+                raise ValueError(f"{_dashed(name)}: got {number}, wanted at most {LARGEST_WRITTEN}")
+    if values.get("out") is not None and isinstance(values.get("model"), str):
         check_apart(values["out"], values["model"], values.get("text"))
 
 
-def _option(name: str) -> str:
+def checked_path(kind: str) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
+    """Return the callback that checks a "file" or a "folder" to write before anything is done."""
+    checking = check_folder if kind == "folder" else check_file
+
+    def callback(param: typer.CallbackParam, value: Path | None) -> Path | None:
+        return value if value is None else checking(value, param.name)
+
+    return callback
+
+
+def _parameters(settings: Any) -> Iterator[inspect.Parameter]:
+    """Yield the parameters of a command for the options of a dataclass, or of an instance that holds the defaults."""
+    for each, kind, about in options_of(settings):
+        item, _, repeated = item_type(kind)
+        if is_dataclass(item):
+            yield from (inner for inner in _parameters(each.default_factory()) if inner.name not in about.without)
+            continue
+        default = each.default if isinstance(settings, type) else getattr(settings, each.name)
+        required, shown = default is MISSING, about.shown
+        if repeated and not required:
+            shown = shown or ", ".join(map(str, default)) or "none"
+            default = None
+        flags = [about.flag] if about.flag else [f"--{_dashed(each.name)}"] if item is bool else []
+        information: Any = (typer.Argument if about.argument else typer.Option)(
+            *([] if about.argument else flags), help=about.help, metavar=about.metavar,
+            callback=checked_path(about.output) if about.output else None,
+            **({"show_default": shown} if shown else {}))
+        wanted: Any = list[item] if repeated else item  # type: ignore[valid-type]
+        yield inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[
+            wanted | None if default is None else wanted, information],
+            default=inspect.Parameter.empty if required else default)
+
+
+def _filled(settings: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of settings for the values of a command line; a list that was not given keeps its default."""
+    filled: dict[str, Any] = {}
+    for each, kind, about in options_of(settings):
+        item, _, repeated = item_type(kind)
+        if is_dataclass(item):
+            inner = {name: value for name, value in values.items() if name not in about.without}
+            filled[each.name] = replace(each.default_factory(), **_filled(item, inner))
+        elif each.name in values and not (repeated and values[each.name] in (None, [])):
+            filled[each.name] = tuple(values[each.name]) if repeated else values[each.name]
+    return filled
+
+
+def _answer(old: str, moved: Mapping[str, str]) -> TyperCommand:
+    """Return the command of an old name: it refuses, and names the new one."""
+    def answer(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+        name = old if old in moved else " ".join([old, *(words or [])[:1]])
+        if name not in moved:
+            raise ValueError(f"{name}: is not a command; these moved: {', '.join(moved)}")
+        raise ValueError(f"{name} is now: cca-lab {moved[name]}")
+
+    settings = {"ignore_unknown_options": True, "help_option_names": []}
+    info = CommandInfo(name=old, callback=answer, hidden=True, context_settings=settings)
+    return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=DEFAULT_MARKUP_MODE)
+
+
+def _ended(line: str, status: int = 2) -> typer.Exit:
+    typer.echo(line, err=True)
+    return typer.Exit(status)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _dashed(name: str) -> str:
     return name.replace("_", "-")

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from cca_lab.cli.command import App
-from cca_lab.cli.options import door
 
 course = App(name="course", no_args_is_help=True, help="Check, grade and make the assignments in lab/.")
 
@@ -21,14 +20,13 @@ def check(
     only: Only = None,
     task: Annotated[str | None, typer.Option(help="One task, such as a5.2.", show_default="all")] = None,
     folder: Course = None,
-) -> None:
+) -> int:
     """Check your own work, on the inputs that the notebook shows too."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    with door():
-        whole = front.check_file(file, folder or course_folder(), only, task)
-    raise typer.Exit(0 if whole else 1)
+    whole = front.check_file(file, folder or course_folder(), only, task)
+    return 0 if whole else 1
 
 
 @course.command()
@@ -41,15 +39,14 @@ def grade(
                     ] = None,
     gradebook: Annotated[Path | None, typer.Option(help="nbgrader's database to write the marks into, too.")] = None,
     folder: Course = None,
-) -> None:
+) -> int:
     """Grade a class; what was graded before and did not change is kept."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    with door():
-        whole = front.grade_class(submitted, out or submitted.parent / "marks", folder or course_folder(), only, jobs,
-                                  gradebook)
-    raise typer.Exit(0 if whole else 1)
+    whole = front.grade_class(submitted, out or submitted.parent / "marks", folder or course_folder(), only, jobs,
+                              gradebook)
+    return 0 if whole else 1
 
 
 @course.command()
@@ -57,8 +54,7 @@ def report(out: Annotated[Path, typer.Argument(metavar="MARKS", help="The folder
     """Write the tables and pages again from what was graded."""
     from cca_lab.course import front
 
-    with door():
-        front.write_reports(out)
+    front.write_reports(out)
 
 
 @course.command()
@@ -67,14 +63,13 @@ def release(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if something is not current.")] = False,
     adapters: Annotated[bool, typer.Option("--adapters", help="Write adapters.py anew, too.")] = False,
     folder: Course = None,
-) -> None:
+) -> int:
     """Make the notebooks that students open from the solved ones."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    with door():
-        current = front.make_release(folder or course_folder(), only, check=check, adapters=adapters)
-    raise typer.Exit(0 if current else 1)
+    current = front.make_release(folder or course_folder(), only, check=check, adapters=adapters)
+    return 0 if current else 1
 
 
 @course.command()
@@ -83,5 +78,4 @@ def solutions(only: Only = None, folder: Course = None) -> None:
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    with door():
-        front.make_solutions(folder or course_folder(), only)
+    front.make_solutions(folder or course_folder(), only)

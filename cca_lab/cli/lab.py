@@ -6,17 +6,17 @@ from typing import Annotated
 import typer
 
 from cca_lab.cli.command import App
-from cca_lab.cli.options import Folder, Only, Start, door, out_folder
+from cca_lab.cli.options import Folder, Only, Start, out_folder
 
 app = App()
 
 
 @app.command()
-def doctor() -> None:
+def doctor() -> int:
     """Check the installation, and say what to do about each problem."""
     from cca_lab.cli.doctor import run
 
-    raise typer.Exit(run())
+    return run()
 
 
 @app.command()
@@ -25,10 +25,9 @@ def native() -> None:
     from cca_lab.attention import native, native_build
 
     library = native_build.library()
-    with door():
-        if not library.is_file() and not native_build.missing():
-            typer.echo("compiling, about half a minute", err=True)
-        native.load()
+    if not library.is_file() and not native_build.missing():
+        typer.echo("compiling, about half a minute", err=True)
+    native.load()
     typer.echo(f"native op: {library}\n" + (
         f'backend "auto" does not take it, because {native_build.SWITCH}=0' if native_build.switched_off() else
         f'backend "auto" takes it on the CPU from now on; {native_build.SWITCH}=0 turns that off'))
@@ -41,14 +40,13 @@ def walkthrough(
     out: Annotated[Path, out_folder("Folder for the notebooks, pages and summary.")] = Path("build/walkthrough"),
     html: Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages too.")] = True,
     folder: Folder = None,
-) -> None:
+) -> int:
     """Run the notebooks in order, and write pages and a summary."""
     from cca_lab.files import notebooks_folder
     from cca_lab.views.walkthrough import walkthrough as run
 
-    with door():
-        status = run(folder or notebooks_folder(), out, start=start, only=only, with_pages=html)
-    raise typer.Exit(status)
+    status = run(folder or notebooks_folder(), out, start=start, only=only, with_pages=html)
+    return status
 
 
 @app.command()
@@ -59,34 +57,32 @@ def notebooks(
     student: Annotated[Path | None, out_folder(
         "Write the notebooks to work in to this folder: without outputs, hints and solutions folded. Files that are "
         "there stay.")] = None,
-) -> None:
+) -> int:
     """Write the notebooks to work in (`--student`); without it, run the committed ones in place (for maintainers)."""
     from cca_lab.course.release import build
     from cca_lab.files import notebooks_folder
     from cca_lab.views.walkthrough import refresh
 
-    with door():
-        if student is not None:
-            new, left = build(folder or notebooks_folder(), student)
-            typer.echo(f"{student}: {len(new)} notebooks written" + (
-                f", {len(left)} left as they are; delete one to get it anew" if left else ""))
-            return
-        status = refresh(folder or notebooks_folder(), start=start, only=only)
-    raise typer.Exit(status)
+    if student is not None:
+        new, left = build(folder or notebooks_folder(), student)
+        typer.echo(f"{student}: {len(new)} notebooks written" + (
+            f", {len(left)} left as they are; delete one to get it anew" if left else ""))
+        return 0
+    status = refresh(folder or notebooks_folder(), start=start, only=only)
+    return status
 
 
 @app.command(hidden=True)
-def checksums(write: Annotated[bool, typer.Option("--write", help="Write them again instead.")] = False) -> None:
+def checksums(write: Annotated[bool, typer.Option("--write", help="Write them again instead.")] = False) -> int:
     """Verify the checksums of the shipped data (for maintainers: write them)."""
     from cca_lab.files import checksum_problems, data_folder, write_checksums
 
-    with door():
-        if write:
-            typer.echo(f"written: {write_checksums(data_folder())}")
-            return
-        problems = checksum_problems(data_folder())
+    if write:
+        typer.echo(f"written: {write_checksums(data_folder())}")
+        return 0
+    problems = checksum_problems(data_folder())
     typer.echo("\n".join(problems) or "all files are as shipped")
-    raise typer.Exit(1 if problems else 0)
+    return 1 if problems else 0
 
 
 @app.command(hidden=True)
@@ -95,6 +91,5 @@ def readme() -> None:
     from cca_lab.studies import readme_figures, tables
     from cca_lab.studies.reproduce import page, record
 
-    with door():
-        written = [*tables.write(), readme_figures.write(), page.write(), record.write()]
-        typer.echo(f"written: {', '.join(map(str, written))}")
+    written = [*tables.write(), readme_figures.write(), page.write(), record.write()]
+    typer.echo(f"written: {', '.join(map(str, written))}")

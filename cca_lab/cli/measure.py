@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.cli.command import App
-from cca_lab.cli.options import ResultFile, check_option, door, out_folder
+from cca_lab.cli.command import App, checked_path
+from cca_lab.cli.options import ResultFile, out_folder
 
 bench = App(name="bench", no_args_is_help=True, help="Measure speed and memory on this machine.")
 kernels = App(name="kernels", no_args_is_help=True, help="Inspect the Triton kernels.")
@@ -26,14 +26,13 @@ def bench_attention(
     native: Annotated[bool | None, typer.Option("--native/--no-native", help="Measure the native C++ op too.",
                                                 show_default="if it can be built")] = None,
     figure: Annotated[Path | None, typer.Option(help="PNG file to write, with the roofline.", show_default="none",
-                                                callback=check_option)] = None,
+                                                callback=checked_path("file"))] = None,
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
 ) -> None:
     """Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, memory."""
     from cca_lab.studies.benchmarks.attention import LENGTHS, WINDOWS, run
 
-    with door():
-        run(length or LENGTHS, window or WINDOWS, rounds, out, memory, native, figure, dtype)
+    run(length or LENGTHS, window or WINDOWS, rounds, out, memory, native, figure, dtype)
 
 
 @bench.command("decode")
@@ -48,8 +47,7 @@ def bench_decode(
     """Measure one token's attention with each cache against a full cache: time, bytes, entries."""
     from cca_lab.studies.benchmarks.decode import LENGTHS, run
 
-    with door():
-        run(length or LENGTHS, cache, rounds, out)
+    run(length or LENGTHS, cache, rounds, out)
 
 
 @bench.command("model")
@@ -67,9 +65,8 @@ def bench_model(
     """Measure a GPT-2 of random weights with each attention: first token, next tokens and a training step."""
     from cca_lab.studies.benchmarks.model import ATTENTIONS, PROMPTS, run
 
-    with door():
-        run(layers=layers, width=width, heads=heads, prompts=prompt or PROMPTS, attentions=attention or ATTENTIONS,
-            rounds=rounds, out=out)
+    run(layers=layers, width=width, heads=heads, prompts=prompt or PROMPTS, attentions=attention or ATTENTIONS,
+        rounds=rounds, out=out)
 
 
 @bench.command("wire")
@@ -86,8 +83,7 @@ def bench_wire(
     """Count what travels when one text is spread over processes, measured here and planned for many GPUs."""
     from cca_lab.studies.benchmarks.wire import run
 
-    with door():
-        run(processes or (2, 4), length, group, window, out, (tokens, gpus))
+    run(processes or (2, 4), length, group, window, out, (tokens, gpus))
 
 
 @bench.command("gpu")
@@ -97,8 +93,7 @@ def bench_gpu(
     """Check and time the kernels on one GPU, within ten minutes; TRITON_INTERPRET=1 tries it at tiny sizes without."""
     from cca_lab.studies.benchmarks.gpu.run import run
 
-    with door():
-        run(out)
+    run(out)
 
 
 @kernels.command("report")
@@ -110,5 +105,4 @@ def kernels_report(
     """Compile every kernel for each target, without a GPU, and show the registers, memory and instructions it uses."""
     from cca_lab.studies.kernels import report
 
-    with door():
-        report(out, targets=target)
+    report(out, targets=target)

@@ -27,7 +27,6 @@ from cca_lab.cli.options import (
     TextShare,
     TrialsFile,
     Window,
-    door,
     given,
     out_folder,
 )
@@ -61,10 +60,9 @@ def pretrain(
     from cca_lab.studies.pretrain import PretrainOptions
     from cca_lab.studies.pretrain import pretrain as run
 
-    with door():
-        run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
-                            seed, text, threads, attention, given(attention, option, group=group, window=window),
-                            text_only))
+    run(PretrainOptions(family, out, tokens, context, vocabulary, width, layers, heads, learning_rate,
+                        seed, text, threads, attention, given(attention, option, group=group, window=window),
+                        text_only))
     typer.echo(f"written: {out}")
 
 
@@ -99,18 +97,17 @@ def finetune(
     """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run before it stops."""
     from cca_lab.studies.finetune import finetune as run
 
-    with door():
-        config = FinetuneConfig(steps, strategy, learning_rate, optimizer, warmup, accumulation,
-                                save_every=save_every, grow=grow, precision=precision)
-        try:
-            run(model, attention, given(attention, option, group=group, window=window), config,
-                Reading(length, rows, text_share, seed), out, text=text, resume=resume, tasks=task or (),
-                difficulty=difficulty or (), context_parallel=context_parallel)
-        except KeyboardInterrupt:
-            saved = (out / "state").exists()
-            typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",
-                       err=True)
-            raise typer.Exit(130) from None
+    config = FinetuneConfig(steps, strategy, learning_rate, optimizer, warmup, accumulation,
+                            save_every=save_every, grow=grow, precision=precision)
+    try:
+        run(model, attention, given(attention, option, group=group, window=window), config,
+            Reading(length, rows, text_share, seed), out, text=text, resume=resume, tasks=task or (),
+            difficulty=difficulty or (), context_parallel=context_parallel)
+    except KeyboardInterrupt:
+        saved = (out / "state").exists()
+        typer.echo(f"stopped; saved in {out}, continue with --resume" if saved else "stopped; nothing saved yet",
+                   err=True)
+        raise typer.Exit(130) from None
 
 
 @app.command()
@@ -133,9 +130,8 @@ def evaluate(
     """Measure perplexity and exact match of a model under any attention, and the answers to prompts."""
     from cca_lab.studies.evaluate import evaluate as run
 
-    with door():
-        run(model, attention, given(attention, option, group=group, window=window), length=length, windows=windows,
-            questions=questions, text=text, out=out, tasks=task or (), difficulty=difficulty or ())
+    run(model, attention, given(attention, option, group=group, window=window), length=length, windows=windows,
+        questions=questions, text=text, out=out, tasks=task or (), difficulty=difficulty or ())
 
 
 @app.command()
@@ -165,11 +161,10 @@ def recover(
     """Measure a model before the swap to CCA, after it, and after finetuning, at every offset of the text."""
     from cca_lab.studies.recover import recover as run
 
-    with door():
-        config = FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow)
-        run(model, out, config=config, reading=Reading(length, rows, text_share), groups=group or (8, 4, 16),
-            windows=window or (64,), options=given("cca", option), seeds=seeds, mechanisms=mechanism or (),
-            aligned=aligned, text=text)
+    config = FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow)
+    run(model, out, config=config, reading=Reading(length, rows, text_share), groups=group or (8, 4, 16),
+        windows=window or (64,), options=given("cca", option), seeds=seeds, mechanisms=mechanism or (),
+        aligned=aligned, text=text)
 
 
 @app.command()
@@ -184,8 +179,7 @@ def sweep(
     """Try recipes for finetuning on CCA, and on full attention as the control."""
     from cca_lab.studies.sweep import sweep as run
 
-    with door():
-        run(model, out, group=group, window=window, seeds=seeds, text=text)
+    run(model, out, group=group, window=window, seeds=seeds, text=text)
 
 
 @app.command()
@@ -201,5 +195,4 @@ def compare(
     """Measure every mechanism on one model, without training, at an equal memory budget."""
     from cca_lab.studies.compare import compare as run
 
-    with door():
-        run(model, entries=entries, length=length, windows=windows, questions=questions, text=text, out=out)
+    run(model, entries=entries, length=length, windows=windows, questions=questions, text=text, out=out)

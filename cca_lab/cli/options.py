@@ -1,18 +1,15 @@
-"""What several commands share: options, and the entry point that turns an error of the user into one line."""
+"""Options that several commands share."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cca_lab.files import check_file, check_folder
-from cca_lab.models.recipe import Diverged, FinetuneConfig
+from cca_lab.cli.command import checked_path
+from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.tasks.reading import Reading
 
-NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
 FINETUNING, READING = FinetuneConfig(), Reading()  # the help shows their defaults
 
 Start = Annotated[str | None, typer.Option("--from", help="First notebook to run, by its number, such as 05.",
@@ -46,50 +43,14 @@ Rows = Annotated[int, typer.Option(help="Sequences per step, over all processes.
 TextShare = Annotated[float, typer.Option(help="Share of sequences (0 to 1) that are text; the rest are questions.")]
 
 
-@contextmanager
-def door() -> Iterator[None]:
-    """Turn an error of the input or the machine into one line and exit status 2; `Diverged` into status 3.
-
-    A ValueError says what is wrong with the input, an OSError which file cannot be read or written.
-    """
-    try:
-        yield
-    except (ValueError, OSError, MemoryError) as error:
-        typer.echo(f"error: {_line(error)}", err=True)
-        raise typer.Exit(2) from error
-    except Diverged as error:
-        typer.echo(f"diverged: {error}", err=True)
-        raise typer.Exit(3) from error
-    except RuntimeError as error:
-        if not any(words in str(error) for words in NO_MEMORY):
-            raise
-        typer.echo(f"error: not enough memory for these sizes; ask for less ({_line(error)})", err=True)
-        raise typer.Exit(2) from error
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def check_option(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Check that the file which an option names can be written, if the option was given."""
-    with door():
-        return value if value is None else check_file(value, param.name)
-
-
-def _folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    with door():
-        return value if value is None else check_folder(value, param.name)
-
-
 def out_folder(words: str) -> typer.models.OptionInfo:
     """Return the option for a folder to write to; `words` is its help text."""
-    return typer.Option(help=words, callback=_folder)
+    return typer.Option(help=words, callback=checked_path("folder"))
 
 
 def json_file(default: str = "none") -> typer.models.OptionInfo:
     """Return the option for a JSON file to write; `default` is what its help shows."""
-    return typer.Option(help="JSON file to write.", show_default=default, callback=check_option)
+    return typer.Option(help="JSON file to write.", show_default=default, callback=checked_path("file"))
 
 
 def given(attention: str | None, options: list[str] | None = None, **named: object) -> dict:
@@ -118,4 +79,4 @@ def given(attention: str | None, options: list[str] | None = None, **named: obje
 
 ResultFile = Annotated[Path | None, json_file()]
 TrialsFile = Annotated[Path, typer.Option(help="JSON file to write; what it holds already is not measured again.",
-                                          callback=check_option)]
+                                          callback=checked_path("file"))]

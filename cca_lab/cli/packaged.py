@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cca_lab.cli.command import App
-from cca_lab.cli.options import door, out_folder
+from cca_lab.cli.options import out_folder
 
 app = App()
 
@@ -20,8 +20,7 @@ def model(
     from cca_lab.models.loading import quiet
     from cca_lab.models.packaged import write
 
-    with door():
-        quiet()
-        written = write(name, out)
+    quiet()
+    written = write(name, out)
     typer.echo(f"written: {out}, {written.num_parameters() / 1e6:.1f} million parameters; README.md says what it is\n"
                f"try: cca-lab evaluate --model {out} --attention cca --length 512 --windows 4 --questions 0")

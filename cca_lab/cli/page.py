@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.cli.command import App
-from cca_lab.cli.options import Group, Option, Window, check_option, door, given
+from cca_lab.cli.command import App, checked_path
+from cca_lab.cli.options import Group, Option, Window, given
 
 app = App()
 SHIPPED = ["data/models/gpt2-mini", "data/models/gpt2-mini-cca"]
@@ -14,7 +14,8 @@ SHIPPED = ["data/models/gpt2-mini", "data/models/gpt2-mini-cca"]
 
 @app.command()
 def page(
-    out: Annotated[Path, typer.Option(help="HTML file to write.", callback=check_option)] = Path("cca-lab-page.html"),
+    out: Annotated[Path, typer.Option(help="HTML file to write.", callback=checked_path("file"))
+                   ] = Path("cca-lab-page.html"),
     models: Annotated[list[str] | None, typer.Option(
         "--model", help="Folder of a GPT-2 of the lab; repeatable, a finetuned model after that which it began as.",
         show_default=", ".join(SHIPPED))] = None,
@@ -29,13 +30,12 @@ def page(
     from cca_lab.models.loading import quiet
     from cca_lab.views.page.write import write_page
 
-    with door():
-        sources = models or SHIPPED
-        for source in sources:
-            check_apart(out, source)
-        options = given(attention, option, group=group, window=window)
-        quiet()
-        written = write_page(out, sources, attention, options)
+    sources = models or SHIPPED
+    for source in sources:
+        check_apart(out, source)
+    options = given(attention, option, group=group, window=window)
+    quiet()
+    written = write_page(out, sources, attention, options)
     typer.echo(f"written: {out}, {written['bytes'] / 1e6:.1f} MB; open it in a browser")
     for model in written["models"]:
         error = f"within {model['error']:.0e}" if model["error"] else "exact"

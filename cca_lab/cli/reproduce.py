@@ -17,7 +17,6 @@ from cca_lab.cli.options import (
     Steps,
     Strategy,
     TextShare,
-    door,
     given,
     json_file,
     out_folder,
@@ -42,13 +41,12 @@ def reproduce(
     """Re-enact the papers' tables and figures at a small scale, and say what agrees."""
     from cca_lab.studies.reproduce import latency, run
 
-    with door():
-        if listed:
-            run.list_all()
-        elif names == ["latency"]:
-            latency.measure(out)
-        else:
-            run.reproduce(names or (), seeds=seeds, quick=quick, steps=steps, out=out)
+    if listed:
+        run.list_all()
+    elif names == ["latency"]:
+        latency.measure(out)
+    else:
+        run.reproduce(names or (), seeds=seeds, quick=quick, steps=steps, out=out)
 
 
 @app.command()
@@ -67,6 +65,5 @@ def record(
     """Try a recipe for the lab's record: 98 % of the questions with groups of 16, in the fewest CPU seconds."""
     from cca_lab.studies.reproduce.record import record as run
 
-    with door():
-        run(name, FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow),
-            Reading(rows=rows, text_share=text_share), given("cca", option), out)
+    run(name, FinetuneConfig(steps, strategy, learning_rate, optimizer, grow=grow),
+        Reading(rows=rows, text_share=text_share), given("cca", option), out)

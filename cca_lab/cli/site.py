@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cca_lab.cli.command import App
-from cca_lab.cli.options import door, out_folder
+from cca_lab.cli.options import out_folder
 from cca_lab.cli.page import SHIPPED
 
 app = App()
@@ -26,8 +26,7 @@ def site(
     from cca_lab.files import repository as clone
     from cca_lab.views.site import build
 
-    with door():
-        warnings = build(clone(), out, extras=_of_models() if models else {}, repository=repository, branch=branch)
+    warnings = build(clone(), out, extras=_of_models() if models else {}, repository=repository, branch=branch)
     typer.echo(warnings, err=True, nl=False)
     typer.echo(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages")
     if warnings:

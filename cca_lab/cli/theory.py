@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cca_lab.cli.command import App
+from cca_lab.cli.command import App, checked_path
 from cca_lab.cli.options import (
     Difficulty,
     Group,
@@ -15,8 +15,6 @@ from cca_lab.cli.options import (
     Text,
     TrialsFile,
     Window,
-    check_option,
-    door,
     given,
     json_file,
 )
@@ -34,23 +32,21 @@ def verify(
     papers: Annotated[Path | None, typer.Option(help="Folder with the papers' texts (cca.txt, cca-poster.txt, dga.txt, "
                                                      "lococo.txt), to look each quotation up.",
                                                 show_default="quotations are not looked up")] = None,
-) -> None:
+) -> int:
     """Verify the papers' theorems and numbers, and write the ledger of claims."""
     from cca_lab.theory.verify import verify as run
 
-    with door():
-        failed = run(ids or (), explain=explain, papers=papers)
-    raise typer.Exit(1 if failed else 0)
+    failed = run(ids or (), explain=explain, papers=papers)
+    return 1 if failed else 0
 
 
 @app.command()
-def prove() -> None:
+def prove() -> int:
     """Prove index statements for all integers with z3, from the functions that the lab runs."""
     from cca_lab.theory.prove import prove as run
 
-    with door():
-        failed = run()
-    raise typer.Exit(1 if failed else 0)
+    failed = run()
+    return 1 if failed else 0
 
 
 @app.command()
@@ -66,8 +62,7 @@ def sparsity(
     from cca_lab.studies.sparsity import SparsityOptions
     from cca_lab.studies.sparsity import sparsity as run
 
-    with door():
-        run(SparsityOptions(model, texts, length, text, out))
+    run(SparsityOptions(model, texts, length, text, out))
 
 
 @experiments.command("noise")
@@ -84,8 +79,7 @@ def noise(
     """DGA's Figure 3b: measure what noise in the attention does to the next-token distribution."""
     from cca_lab.studies.dga_figures import noise as run
 
-    with door():
-        run(model, out, texts=texts, length=length, seeds=seeds, steps=steps, text=text)
+    run(model, out, texts=texts, length=length, seeds=seeds, steps=steps, text=text)
 
 
 @experiments.command("convergence")
@@ -99,8 +93,7 @@ def convergence(
     from cca_lab.studies.convergence import Budget
     from cca_lab.studies.dga_figures import convergence as run
 
-    with door():
-        run(out, seeds=seeds, budget=Budget(steps=steps), text=text)
+    run(out, seeds=seeds, budget=Budget(steps=steps), text=text)
 
 
 @experiments.command("lengths")
@@ -119,10 +112,9 @@ def lengths(
     """Measure a model's perplexity by the length of the context, with every mechanism at an equal memory budget."""
     from cca_lab.studies.by_length import lengths as run
 
-    with door():
-        folders = dict(one.partition("=")[::2] for one in trained or ())
-        run(model, out, length=length, windows=windows, entries=entries, attentions=attention or (), trained=folders,
-            text=text)
+    folders = dict(one.partition("=")[::2] for one in trained or ())
+    run(model, out, length=length, windows=windows, entries=entries, attentions=attention or (), trained=folders,
+        text=text)
 
 
 @experiments.command("needles")
@@ -143,14 +135,13 @@ def needles(
     seed: Annotated[int, typer.Option(help="Random seed of the prompts.")] = 0,
     out: ResultFile = None,
     figure: Annotated[Path | None, typer.Option(help="PNG of the heat map to write.", show_default="none",
-                                                callback=check_option)] = None,
+                                                callback=checked_path("file"))] = None,
 ) -> None:
     """RULER's and Lost in the Middle's question: what a model finds, by its depth in the prompt and the length."""
     from cca_lab.studies.needles import needles as run
 
-    with door():
-        run(model, attention, given(attention, option, group=group, window=window), lengths=length or (), task=task,
-            difficulty=difficulty or (), depths=depths, samples=samples, seed=seed, out=out, figure=figure)
+    run(model, attention, given(attention, option, group=group, window=window), lengths=length or (), task=task,
+        difficulty=difficulty or (), depths=depths, samples=samples, seed=seed, out=out, figure=figure)
 
 
 @experiments.command("heads")
@@ -164,8 +155,7 @@ def heads(
     """Measure how sparse every head is: k90, effective tokens, the weight of the first token and of far tokens."""
     from cca_lab.studies.heads import heads as run
 
-    with door():
-        run(model, out, texts=texts, length=length, text=text)
+    run(model, out, texts=texts, length=length, text=text)
 
 
 @experiments.command("mqar")
@@ -183,13 +173,12 @@ def mqar(
     quick: Annotated[bool, typer.Option("--quick", help="Only CCA and StreamingLLM, at half of the tokens.")] = False,
     out: Annotated[Path | None, json_file("data/results/mqar-LENGTH-PAIRS.json")] = None,
     figure: Annotated[Path | None, typer.Option(help="PNG of the frontier to write.", show_default="none",
-                                                callback=check_option)] = None,
+                                                callback=checked_path("file"))] = None,
 ) -> None:
     """Zoology's recall task: how many keys each mechanism answers with how much memory, trained from scratch."""
     from cca_lab.studies.mqar import mqar as run
     from cca_lab.studies.mqar_training import Recipe
     from cca_lab.tasks.mqar import MQAR
 
-    with door():
-        run(MQAR(length=length, pairs=pairs, vocabulary=vocabulary), Recipe(steps=steps), out, names=attention or (),
-            entries=entries or (), seeds=seeds, quick=quick, figure=figure)
+    run(MQAR(length=length, pairs=pairs, vocabulary=vocabulary), Recipe(steps=steps), out, names=attention or (),
+        entries=entries or (), seeds=seeds, quick=quick, figure=figure)
