@@ -144,7 +144,7 @@ MUTANTS = {
     "up, the package": ("mechanisms.cca.mechanism", "from cca_lab import models", True),
     "up, later": ("mechanisms.cca.mechanism", "def late():\n    from cca_lab.models import swap_attention", True),
     "up, for annotations": ("attention.plan", "if TYPE_CHECKING:\n    import cca_lab.models.plugin", True),
-    "beside": ("theory.cost", "import cca_lab.models.loading", False),
+    "beside": ("theory.cost", "import cca_lab.models.checkpoints", False),
 }
 
 

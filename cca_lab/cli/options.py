@@ -59,7 +59,7 @@ def given(attention: str | None, options: list[str] | None = None, **named: obje
     Raises:
         ValueError: for an option without "=", given twice, or not taken by the mechanism.
     """
-    from cca_lab.models.choice import written_choice
+    from cca_lab.models.plugin import written_choice
 
     found = {name: value for name, value in named.items() if value is not None}
     for option in options or ():

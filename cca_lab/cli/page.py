@@ -27,7 +27,7 @@ def page(
 ) -> None:
     """Write one HTML file that holds models and answers questions in a browser, without a network."""
     from cca_lab.files import check_apart
-    from cca_lab.models.loading import quiet
+    from cca_lab.models.checkpoints import quiet
     from cca_lab.views.page.write import write_page
 
     sources = models or SHIPPED

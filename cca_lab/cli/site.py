@@ -34,7 +34,7 @@ def site(
 
 
 def _of_models() -> dict:
-    from cca_lab.models.loading import quiet
+    from cca_lab.models.checkpoints import quiet
     from cca_lab.views.explorer import explore
     from cca_lab.views.page.write import write_page
 

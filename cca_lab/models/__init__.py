@@ -11,13 +11,17 @@ from cca_lab.extras import need
 if TYPE_CHECKING:
     from cca_lab.models.checkpoints import load_pretrained, save_pretrained
     from cca_lab.models.context import local_inputs
-    from cca_lab.models.maps import attention_maps
-    from cca_lab.models.plugin import attention_of, disable_attention_dropout, restore_attention, swap_attention
+    from cca_lab.models.plugin import (
+        attention_maps,
+        attention_of,
+        disable_attention_dropout,
+        restore_attention,
+        swap_attention,
+    )
 
 __all__ = ["attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained", "local_inputs",
            "restore_attention", "save_pretrained", "swap_attention"]
-_MODULES = {"load_pretrained": "checkpoints", "save_pretrained": "checkpoints", "local_inputs": "context",
-            "attention_maps": "maps"}
+_MODULES = {"load_pretrained": "checkpoints", "save_pretrained": "checkpoints", "local_inputs": "context"}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,8 +18,7 @@ from transformers import PreTrainedModel
 
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca.groups import cores_of_rows
-from cca_lab.models.maps import attention_maps
-from cca_lab.models.plugin import attention_of
+from cca_lab.models.plugin import attention_maps, attention_of
 from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 

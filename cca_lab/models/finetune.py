@@ -17,13 +17,21 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cca_lab.models.checkpoints import save_pretrained
 from cca_lab.models.context import context_groups, context_of, local_inputs
-from cca_lab.models.interrupt import deferred_interrupt
-from cca_lab.models.optimizers import make_optimizers
 from cca_lab.models.plugin import attention_of, group_size, swap_attention
-from cca_lab.models.precision import autocast, faster_precision
 from cca_lab.models.recipe import Diverged, FinetuneConfig
-from cca_lab.models.run_folder import append_log, put_back, read_log, replace_folder, trim_log
-from cca_lab.models.trainable import mark_trainable, row_losses
+from cca_lab.models.training import (
+    append_log,
+    autocast,
+    deferred_interrupt,
+    faster_precision,
+    make_optimizers,
+    mark_trainable,
+    put_back,
+    read_log,
+    replace_folder,
+    row_losses,
+    trim_log,
+)
 from cca_lab.tasks.mixture import Mixture
 
 BETAS = (0.9, 0.95)  # of AdamW

@@ -21,8 +21,7 @@ from cca_lab.mechanisms.base import EVERY_ROW
 from cca_lab.mechanisms.caches import CACHES, MechanismCache
 from cca_lab.mechanisms.caching.base import IMPLEMENTATION, mechanism_in, mechanism_named_in
 from cca_lab.models.context import CONTEXT, Context
-from cca_lab.models.inputs import check_forward
-from cca_lab.models.padding import check_positions, left_padding, roll_rows
+from cca_lab.models.inputs import check_forward, check_positions, left_padding, roll_rows
 
 CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keyword arguments that the hooks add
 MODULE = "cca_lab_compressor"  # where an attention layer keeps what its mechanism trains

@@ -1,14 +1,28 @@
-"""The small base models: a GPT-2 and an OPT of about a million parameters."""
+"""The small base models, a GPT-2 and an OPT of about a million parameters, and their tokenizer."""
 
 import math
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM, PreTrainedModel
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    OPTConfig,
+    OPTForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from cca_lab.tasks.corpus import Corpus
+from cca_lab.tasks.multi_document_qa import sample_text
 
 POSITION_SCALE = 0.1
 EMBEDDING_STD = 0.1
+END_OF_TEXT = "<|endoftext|>"
+TASK_DOCUMENTS = 20_000
+TASK_REPEATS = 30  # so that each name is as frequent as a common word, and becomes one token
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
@@ -67,3 +81,23 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
         position_table.copy_(POSITION_SCALE * sinusoids(*position_table.shape))
     model.config.loss_type = "ForCausalLM"
     return model
+
+
+def train_tokenizer(corpus: Corpus, vocabulary: int = 2048, seed: int = 0) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE tokenizer on the training side of a corpus and on task text.
+
+    Args:
+        corpus: only its training documents are used.
+        vocabulary: number of tokens, including the 256 bytes and the end-of-text token.
+        seed: seed of the task text.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=[END_OF_TEXT],
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                  show_progress=False)
+    task = sample_text(TASK_DOCUMENTS, torch.Generator().manual_seed(seed))
+    tokenizer.train_from_iterator([*corpus.train, *[task] * TASK_REPEATS], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END_OF_TEXT,
+                                   bos_token=END_OF_TEXT, pad_token=END_OF_TEXT)

@@ -1,21 +1,25 @@
-"""Swap the attention of a transformers model for one of the lab's mechanisms, and restore it."""
+"""Swap a transformers model's attention for one of the lab's, restore it, and read its maps."""
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from cca_lab.mechanisms import MECHANISMS, Full, Mechanism, mechanism_of
+from cca_lab.mechanisms import MECHANISMS, Full, Mechanism, class_of, mechanism_of
 from cca_lab.mechanisms.caching.base import CHOICE, IMPLEMENTATION, mechanism_in
 from cca_lab.models.context import check_context, install
-from cca_lab.models.inputs import check_model as require_model
+from cca_lab.models.inputs import check_length, check_model, check_token_ids
 from cca_lab.models.interface import MODULE, attention_hook, input_hook, model_hook
+from cca_lab.settings import LARGEST_WRITTEN
 
 FAMILIES = ("gpt2", "opt", "llama", "qwen2")
 STATE = "_cca_lab_swap"
@@ -63,7 +67,7 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
     check_context(chosen, context_parallel)
     if chosen.name == "full":
         return restore_attention(model)
-    check_model(model)
+    check_family(model)
     if getattr(model, STATE, None) is None:
         handles = [module.register_forward_pre_hook(hook, with_kwargs=True) for module, hook in _hooks(model)]
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
@@ -76,7 +80,7 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
 
 def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
     """Restore the attention that a model had before `swap_attention`; without effect if it was not swapped."""
-    require_model(model)
+    check_model(model)
     swap: Swap | None = getattr(model, STATE, None)
     if swap is not None:
         for handle in swap.handles:
@@ -116,7 +120,7 @@ def modules_of(model: PreTrainedModel) -> dict[str, nn.Module]:
 
 def attention_of(model: PreTrainedModel) -> Mechanism:
     """Return the mechanism that a model attends with; `Full()` for transformers' own attention."""
-    require_model(model)
+    check_model(model)
     return copy.deepcopy(mechanism_in(model.config))  # the caller may modify its lists
 
 
@@ -144,7 +148,7 @@ def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
 
     Training with a mechanism other than full attention requires it; GPT-2's default is 0.1.
     """
-    require_model(model)
+    check_model(model)
     for module in attention_modules(model):
         if isinstance(dropout := getattr(module, "attn_dropout", None), nn.Dropout):  # GPT-2
             dropout.p = 0.0
@@ -172,9 +176,9 @@ def checked_choice(mechanism: Mechanism | str, options: dict[str, Any]) -> Mecha
     return mechanism_of(mechanism, options)
 
 
-def check_model(model: PreTrainedModel) -> None:
+def check_family(model: PreTrainedModel) -> None:
     """Raise ValueError unless the model is one whose attention the mechanisms can replace."""
-    require_model(model)
+    check_model(model)
     config: PreTrainedConfig = model.config
     if config.model_type not in FAMILIES:
         raise ValueError(f"model: got a {config.model_type!r}, wanted one of {', '.join(FAMILIES)}")
@@ -193,3 +197,89 @@ def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
 def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, Callable[..., Any]]]:
     models = [(module, model_hook) for module in model.modules() if isinstance(module, PreTrainedModel)]
     return [*models, (model, input_hook)] + [(module, attention_hook) for module in attention_modules(model)]
+
+
+def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a mechanism after checking that it takes them.
+
+    Args:
+        name: the mechanism's name.
+        options: JSON values by name.
+
+    Raises:
+        ValueError: for an unknown mechanism or option, or a value of the wrong type or out of range.
+    """
+    mechanism = class_of(name, "attention")
+    types = {option: get_type_hints(mechanism)[option] for option in mechanism.option_names()}
+    for option, value in options.items():
+        wanted = types.get(option, Any)
+        if not _fits(value, wanted):
+            raise ValueError(f"{option}: got {value!r}, wanted {_type_names(wanted)}")
+    checked_choice(name, options)
+    return options
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if wanted is Any:
+        return True  # an unknown option, which `checked_choice` reports
+    return any(_is(value, get_origin(kind) or kind) for kind in _kinds(wanted))
+
+
+def _is(value: Any, kind: type) -> bool:
+    if isinstance(value, bool):
+        return kind is bool
+    if kind is int:
+        return isinstance(value, int) and abs(value) <= LARGEST_WRITTEN
+    if kind is float:
+        return isinstance(value, int | float) and abs(value) <= LARGEST_WRITTEN and math.isfinite(value)
+    return isinstance(value, kind)
+
+
+def _kinds(wanted: Any) -> tuple[Any, ...]:
+    return get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+
+
+def _type_names(wanted: Any) -> str:
+    words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}", float: "a number", str: "text",
+             type(None): "null"}
+    return " or ".join(words.get(kind, "a list") for kind in _kinds(wanted))
+
+
+def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
+    """Return how strongly each token attends to each earlier one, in every layer and head.
+
+    With full attention these are the softmax weights; with a mechanism that pools,
+    the effective attention E = A P, in which the weight of a pooled token is distributed
+    over its members. Every row sums to 1. Needs O(layers H L^2) memory.
+
+    Args:
+        model: a causal language model; its attention implementation is restored afterwards.
+        input_ids: (L,) or (1, L) token ids.
+
+    Returns:
+        (layers, H, L, L) in the model's dtype: [layer, head, row, token].
+
+    Raises:
+        ValueError: for several texts, ids outside the model's vocabulary, or a text longer than its positions.
+    """
+    check_model(model)
+    check_token_ids(model, "input_ids", input_ids)
+    check_length(model, "input_ids", input_ids.shape[-1])
+    input_ids = input_ids.view(1, -1) if input_ids.ndim == 1 else input_ids
+    if input_ids.ndim != 2 or len(input_ids) != 1:
+        raise ValueError(f"input_ids: got shape {tuple(input_ids.shape)}, wanted (L,) or (1, L); "
+                         "pass one text at a time")
+    implementation, training = model.config._attn_implementation, model.training
+    full = attention_of(model).name == "full"
+    try:
+        model.eval()
+        if full:  # only the eager implementation returns its weights
+            model.set_attn_implementation("eager")
+        with torch.no_grad():
+            outputs = model.base_model(input_ids=input_ids, attention_mask=torch.ones_like(input_ids),
+                                       use_cache=False, output_attentions=True)
+    finally:
+        model.train(training)
+        if full:
+            model.set_attn_implementation(implementation)
+    return torch.cat(outputs.attentions)  # (layers, H, L, L)

@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.models.optimizers import make_optimizers
 from cca_lab.models.plugin import group_size
+from cca_lab.models.training import make_optimizers
 from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.models.answers import Answer, Answers, answer_examples, task_examples
-from cca_lab.models.evaluate import POSITIONS, Estimate
+from cca_lab.models.evaluate import POSITIONS, Answer, Answers, Estimate, answer_examples, task_examples
 from cca_lab.reporting import print_table, training_progress
 from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.own import OwnQuestions

@@ -17,8 +17,8 @@ from cca_lab.files import check_file
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
 from cca_lab.mechanisms.caching.budget import LEAST, fits, fitted
 from cca_lab.models import attention_of, load_pretrained, swap_attention
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import bootstrap_mean, window_starts
-from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
 from cca_lab.reporting import command_line, device, machine, print_table, training_progress, write_json
 from cca_lab.settings import LARGEST_WRITTEN, check_sizes

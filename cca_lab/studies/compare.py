@@ -10,8 +10,8 @@ from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.caches import CACHES
 from cca_lab.mechanisms.caching.budget import LEAST, fits, fitted
 from cca_lab.models import load_pretrained, swap_attention
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import POSITIONS, Estimate
-from cca_lab.models.loading import quiet
 from cca_lab.reporting import device, device_name, machine, print_table, training_progress, write_json
 from cca_lab.settings import LARGEST_WRITTEN, check_sizes
 from cca_lab.studies.benchmarks.model import new_cache, write

@@ -10,9 +10,9 @@ from transformers import PreTrainedModel
 
 from cca_lab.files import check_file, models_folder, new_result
 from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import Estimate, perplexity
 from cca_lab.models.finetune import FinetuneConfig, Finetuner
-from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
 from cca_lab.reporting import device, device_name, print_table, training_progress, write_json
 from cca_lab.settings import check_sizes

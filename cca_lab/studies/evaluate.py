@@ -11,15 +11,14 @@ from transformers import PreTrainedModel
 
 from cca_lab.mechanisms import Mechanism
 from cca_lab.models import attention_of, load_pretrained
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import OFFSETS, POSITIONS, Estimate, bootstrap_mean, exact_match, window_losses
-from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
 from cca_lab.reporting import device, device_name, print_table, write_json
 from cca_lab.settings import check_sizes
 from cca_lab.studies.answers import measure_tasks, note_left_out, print_answers, tasks_for
 from cca_lab.tasks.corpus import Corpus, load_corpus
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-from cca_lab.tasks.varied_documents import VariedDocumentQA
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 
 MOST_SAMPLES = 2**16  # windows, or questions per position
 KINDS = ("exact_match", "varied_match")  # keys of the measurements, in the order of `question_tasks`

@@ -9,8 +9,8 @@ from rich.console import Console
 from transformers import PreTrainedModel
 
 from cca_lab.models import attention_of, disable_attention_dropout, load_pretrained, swap_attention
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.finetune import Finetuner
-from cca_lab.models.loading import quiet
 from cca_lab.models.pretrain import tokenize
 from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import machine as machine_facts
@@ -19,8 +19,7 @@ from cca_lab.settings import check_sizes
 from cca_lab.studies.answers import note_left_out, note_too_long
 from cca_lab.studies.evaluate import context_of, note_full, question_tasks
 from cca_lab.tasks.corpus import Corpus, load_corpus
-from cca_lab.tasks.mixture import Mixture
-from cca_lab.tasks.packed import PackedExamples
+from cca_lab.tasks.mixture import Mixture, PackedExamples
 from cca_lab.tasks.prompts import AnyTask, chosen_tasks
 from cca_lab.tasks.reading import Reading
 

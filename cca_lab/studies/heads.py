@@ -7,7 +7,7 @@ import torch
 from cca_lab.attention import statistics as analysis
 from cca_lab.files import check_file, new_result
 from cca_lab.models import attention_maps, load_pretrained
-from cca_lab.models.loading import quiet
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.pretrain import tokenize
 from cca_lab.reporting import command_line, device, machine, print_table, training_progress, write_json
 from cca_lab.settings import check_sizes

@@ -26,9 +26,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from cca_lab.mechanisms import Mechanism
 from cca_lab.models import swap_attention
-from cca_lab.models.muon import block_matrices
-from cca_lab.models.optimizers import make_optimizers
 from cca_lab.models.recipe import Diverged
+from cca_lab.models.training import block_matrices, make_optimizers
 from cca_lab.reporting import device
 from cca_lab.settings import check_integers, check_numbers
 from cca_lab.tasks.mqar import MQAR, UNASKED

@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cca_lab.models import attention_of, load_pretrained
-from cca_lab.models.answers import answer_examples, check_tokenizer
+from cca_lab.models.checkpoints import quiet
+from cca_lab.models.evaluate import answer_examples, check_tokenizer
 from cca_lab.models.inputs import check_length
-from cca_lab.models.loading import quiet
 from cca_lab.reporting import command_line, device, device_name, machine, print_table, write_figure, write_json
 from cca_lab.settings import check_sizes
 from cca_lab.studies.answers import answering

@@ -8,13 +8,11 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cca_lab.models.checkpoints import save_pretrained
+from cca_lab.models.checkpoints import quiet, save_pretrained
 from cca_lab.models.evaluate import exact_match, perplexity
-from cca_lab.models.loading import quiet
-from cca_lab.models.mini import new_model
+from cca_lab.models.mini import new_model, train_tokenizer
 from cca_lab.models.plugin import attention_of, swap_attention
 from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
-from cca_lab.models.tokenizer import train_tokenizer
 from cca_lab.reporting import device, device_name, training_progress
 from cca_lab.studies.card import model_card
 from cca_lab.studies.evaluate import note_full

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from cca_lab.files import check_file, new_result
 from cca_lab.models import load_pretrained
-from cca_lab.models.loading import quiet
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.pretrain import tokenize
 from cca_lab.reporting import device, device_name, print_table, training_progress, write_json
 from cca_lab.settings import check_sizes

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import bootstrap_mean
 from cca_lab.models.finetune import Finetuner
-from cca_lab.models.loading import quiet
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.reporting import command_line, device, machine, write_json
 from cca_lab.studies.evaluate import make_evaluation

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cca_lab.settings import check_integers
+from cca_lab.tasks.corpus import decoded, encoding_problem
 from cca_lab.tasks.examples import Example, tokens_of
-from cca_lab.tasks.key_values import prompt_of
-from cca_lab.tasks.text_files import decoded, encoding_problem
+from cca_lab.tasks.ruler import prompt_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from cca_lab.tasks.examples import Example, Task
-from cca_lab.tasks.key_values import KeyValues
 from cca_lab.tasks.own import OwnQuestions, own_questions
-from cca_lab.tasks.ruler import NiahMultikey, NiahMultivalue, NiahSingle, VariableTracking
-from cca_lab.tasks.word_counts import CommonWords, FrequentWords
+from cca_lab.tasks.ruler import (
+    CommonWords,
+    FrequentWords,
+    KeyValues,
+    NiahMultikey,
+    NiahMultivalue,
+    NiahSingle,
+    VariableTracking,
+)
 
 __all__ = ["TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_task", "chosen_tasks", "make_task"]
 

@@ -1,21 +1,29 @@
-"""RULER's synthetic tasks that look for something in repeated sentences: needles, and variable tracking.
+"""Synthetic tasks that look for something: RULER's needles, variable tracking and word counts, and key-value retrieval.
 
     Hsieh et al., RULER: What's the Real Context Size of Your Long-Context Language Models? (2024)
+    Liu et al., Lost in the Middle: How Language Models Use Long Contexts (2024), for `KeyValues`
 
-Differs from the paper:
+Differs from the papers:
   * All wording is the lab's own, filler sentences and questions included, so scores cannot be compared with published
     ones. Every prompt ends in the beginning of an answer, as a model without instruction training needs it.
   * Keys and names are made up: three syllables, so that no word is part of another.
   * The needles of one key, and the assignments of the chain that is asked for, stand next to each other if a place is
     given; otherwise each is drawn on its own, as there.
+  * The counting tasks have no solved example before the list, and smaller defaults, which fit 512 tokens of a small
+    tokenizer; `CommonWords(common=10, often=30, rarely=3)` has the paper's numbers. In `FrequentWords`, the most
+    frequent word is wanted as well: it is no noise.
+  * A prompt of `KeyValues` ends in the pair that is asked for, up to the opening quotation mark of its value; the
+    number of pairs follows from the length.
 """
 
+import json
 import random
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cca_lab.settings import check_integers, check_sizes
+from cca_lab.settings import check_integers, check_numbers, check_sizes
 from cca_lab.tasks.examples import Example, Task
 
 SENTENCES = ("The road goes on past the last house.", "A line is set after a line.", "Nothing new is said here.",
@@ -23,6 +31,8 @@ SENTENCES = ("The road goes on past the last house.", "A line is set after a lin
 CONSONANTS, VOWELS, SYLLABLES = "bdfgklmnprstvz", "aeiou", 3
 MOST_DIGITS = 18  # random.sample takes ranges up to 2**63
 MOST = 10_000  # needles, names or words of one kind
+VARIETY = 30  # different words of `FrequentWords`
+LONGEST = 10**6  # words of a list before the rare ones are added
 
 
 def words(draw: random.Random, count: int) -> list[str]:
@@ -192,3 +202,119 @@ class VariableTracking(Task):
         text = haystack(pieces, inserted)
         return Example(f"Remember what is set in this text.\n{text}\nThe {each} names with the value {values[0]} are",
                        tuple(names[:each]), place)
+
+
+@dataclass(frozen=True)
+class CommonWords(Task):
+    """A numbered list of words, of which some stand there often; these are wanted.
+
+    Attributes:
+        common: number of words that stand there often.
+        often: times that each of them stands in the list.
+        rarely: times that each other word stands in the list.
+    """
+
+    name: ClassVar[str] = "common_words"
+    main: ClassVar[str] = "common"
+    placed: ClassVar[bool] = False
+    common: int = 3
+    often: int = 6
+    rarely: int = 1
+
+    def __post_init__(self) -> None:
+        check_counts(1, common=self.common, often=self.often, rarely=self.rarely)
+        if self.often <= self.rarely:
+            raise ValueError(f"often: got {self.often}, wanted more than {self.rarely}, the times of the other words; "
+                             "choose a larger number")
+        if self.common * self.often > LONGEST:
+            raise ValueError(f"common, often: got {self.common} and {self.often}, wanted a product of at most "
+                             f"{LONGEST}; choose smaller ones")
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with `pieces` different words beside the common ones."""
+        drawn = words(draw, self.common + pieces)
+        common, others = drawn[:self.common], drawn[self.common:]
+        listed = [*common * self.often, *others * self.rarely]
+        draw.shuffle(listed)
+        text = " ".join(f"{number}. {word}" for number, word in enumerate(listed, start=1))
+        return Example(f"Some words stand in this list more often than others.\n{text}\n"
+                       f"The {self.common} words that stand there most often are", tuple(common))
+
+
+@dataclass(frozen=True)
+class FrequentWords(Task):
+    """Words with the frequencies of Zipf's law, rank**-alpha; the most frequent ones are wanted.
+
+    Attributes:
+        top: number of words that are wanted; the paper has 3.
+        alpha: exponent; the larger, the easier. The paper has 2.
+    """
+
+    name: ClassVar[str] = "frequent_words"
+    main: ClassVar[str] = "top"
+    placed: ClassVar[bool] = False
+    top: int = 3
+    alpha: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_integers(1, top=self.top)
+        check_numbers(0.5, 10, alpha=self.alpha)
+        if self.top >= VARIETY or self.least > MOST:
+            raise ValueError(f"top, alpha: got {self.top} and {self.alpha}, wanted at most {VARIETY - 1} words, whose "
+                             f"numbers differ in a text of {MOST}; choose smaller ones")
+
+    def shares(self) -> list[float]:
+        """Return the share of each word in the text, the most frequent first."""
+        weights = [rank**-self.alpha for rank in range(1, VARIETY + 1)]
+        return [weight / sum(weights) for weight in weights]
+
+    @property
+    def least(self) -> int:
+        """The fewest words at which each wanted word is more frequent than the next."""
+        shares = self.shares()
+        return int(1 / (shares[self.top - 1] - shares[self.top])) + 1
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with about `pieces` words."""
+        vocabulary = words(draw, VARIETY)
+        drawn = [word for word, share in zip(vocabulary, self.shares(), strict=True)
+                 for _ in range(int(share * pieces))]
+        draw.shuffle(drawn)
+        return Example(f"Some words stand in this text more often than others.\n{' '.join(drawn)}\n"
+                       f"The {self.top} words that stand there most often are", tuple(vocabulary[:self.top]))
+
+
+def prompt_of(pairs: list[tuple[str, str]], key: str) -> str:
+    """Return the prompt that shows the pairs as JSON and asks for the value of a key."""
+    lines = ",\n ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs)
+    return f"These keys have these values:\n{{{lines}}}\nThe pair of one key again:\n{json.dumps(key)}: \""
+
+
+@dataclass(frozen=True)
+class KeyValues(Task):
+    """Pairs of random UUIDs; the value of one is wanted.
+
+    Attributes:
+        short: keys and values of six hexadecimal digits, for tokenizers that need many tokens for a UUID.
+    """
+
+    name: ClassVar[str] = "key_values"
+    short: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.short, bool):
+            raise ValueError(f"short: got {self.short!r}, wanted true or false")
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with `pieces` pairs beside the one that is asked for."""
+        place = draw.random() if place is None else place
+        texts: dict[str, None] = {}
+        while len(texts) < 2 * (1 + pieces):
+            texts[self._text(draw)] = None
+        key, value, *others = texts
+        pairs = list(zip(others[::2], others[1::2], strict=True))
+        pairs.insert(round(place * pieces), (key, value))
+        return Example(prompt_of(pairs, key), (value,), place)
+
+    def _text(self, draw: random.Random) -> str:
+        return f"{draw.getrandbits(24):06x}" if self.short else str(uuid.UUID(int=draw.getrandbits(128), version=4))

@@ -24,7 +24,7 @@ from cca_lab.models import (
 from cca_lab.models.checkpoints import MODULES_FILE
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import modules_of
-from cca_lab.models.trainable import mark_trainable
+from cca_lab.models.training import mark_trainable
 from tests.mechanisms.options import OPTIONS
 from tests.models.tiny import FAMILIES, PAD, left_padded, logits, text, tiny
 

@@ -21,9 +21,9 @@ from transformers.utils import hub
 from cca_lab.mechanisms.caches import CCACache
 from cca_lab.models import (
     attention_of,
+    checkpoints,
     disable_attention_dropout,
     load_pretrained,
-    loading,
     save_pretrained,
     swap_attention,
 )
@@ -279,7 +279,7 @@ def test_a_tokenizer_splits_as_its_file_says(folders, tmp_path, name, kind):
 def test_a_mutant_that_leaves_the_splitting_to_the_class_is_noticed(folders, tmp_path, monkeypatch):
     shutil.copytree(folders["HuggingFaceTB/SmolLM2-135M"], tmp_path / "model")
     written_tokenizer(tmp_path / "model", "GPT2Tokenizer")
-    monkeypatch.setattr(loading, "_split_as_written", lambda *given: None)
+    monkeypatch.setattr(checkpoints, "_split_as_written", lambda *given: None)
     _, tokenizer = load_pretrained(tmp_path / "model")
     assert tokenizer.tokenize("x   12") == ["x", "ĠĠ", "Ġ", "1", "2"], "then the class reads it: drop _split_as_written"
 

@@ -4,8 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from cca_lab.models.mini import new_model
-from cca_lab.models.tokenizer import train_tokenizer
+from cca_lab.models.mini import new_model, train_tokenizer
 from cca_lab.tasks.corpus import Corpus
 
 VOCABULARY = 1200

@@ -7,9 +7,8 @@ import torch
 from transformers import DynamicCache
 
 from cca_lab.mechanisms.caches import CACHES
-from cca_lab.models import answers, load_pretrained, swap_attention
-from cca_lab.models.answers import Answer, Answers, answer_examples, answer_task, contained, continuation
-from cca_lab.models.evaluate import share_right
+from cca_lab.models import evaluate, load_pretrained, swap_attention
+from cca_lab.models.evaluate import Answer, Answers, answer_examples, answer_task, contained, continuation, share_right
 from cca_lab.tasks.examples import Example, answer_room, prompt_ids
 from cca_lab.tasks.own import own_questions
 from cca_lab.tasks.ruler import NiahSingle
@@ -130,13 +129,13 @@ def minds_the_case(text, example):
 
 @pytest.mark.parametrize("mutant", [scores_the_prompt_too, compares_the_first_word, wants_all, minds_the_case])
 def test_a_wrong_score_would_be_seen(model, shipped, monkeypatch, mutant):
-    monkeypatch.setattr(answers, "contained", mutant)
+    monkeypatch.setattr(evaluate, "contained", mutant)
     assert scores(model, shipped[1]) != EXPECTED
 
 
 def test_the_continuation_leaves_room_for_the_longest_answer(model, shipped, monkeypatch):
     tokenizer, asked = shipped[1], []
-    monkeypatch.setattr(answers, "continuation", lambda *given: asked.append(given[3]) or "")
+    monkeypatch.setattr(evaluate, "continuation", lambda *given: asked.append(given[3]) or "")
     example = Example(PROMPT, ("1", "1234567"))
     answer_examples(model, tokenizer, [example])
     assert asked == [answer_room(tokenizer, example)] and asked[0] >= len(tokenizer.encode(" 1, 1234567")) + 2
@@ -161,7 +160,7 @@ def test_estimates_over_all_and_by_place():
 
 def test_the_same_is_asked_of_every_model_at_every_place(monkeypatch):
     model, seen = small.model(context=512), []
-    monkeypatch.setattr(answers, "continuation", lambda *given: seen.append(given[2]) or "")
+    monkeypatch.setattr(evaluate, "continuation", lambda *given: seen.append(given[2]) or "")
     for _ in range(2):
         found = answer_task(model, small.tokenizer(), NiahSingle(3), length=200, each=2)
     assert seen[:10] == seen[10:] and len(set(seen)) == 10
@@ -170,7 +169,7 @@ def test_the_same_is_asked_of_every_model_at_every_place(monkeypatch):
 
 def test_a_file_is_asked_as_often_as_it_has_questions(tmp_path, monkeypatch):
     (tmp_path / "q").write_text('{"prompt": "the group", "answer": "pools"}\n' * 3)
-    monkeypatch.setattr(answers, "continuation", lambda *given: " pools its keys")
+    monkeypatch.setattr(evaluate, "continuation", lambda *given: " pools its keys")
     found = answer_task(small.model(), small.tokenizer(), own_questions(tmp_path / "q"), length=64, each=2)
     assert len(found.each) == 3 and found.exact.value == 1
 

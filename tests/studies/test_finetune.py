@@ -18,15 +18,20 @@ from cca_lab.models import (
     disable_attention_dropout,
     finetune,
     load_pretrained,
-    optimizers,
     swap_attention,
+    training,
 )
 from cca_lab.models.finetune import RISE, WATCHED, Diverged, FinetuneConfig, Finetuner
-from cca_lab.models.muon import MatrixMuon
-from cca_lab.models.optimizers import make_optimizers
 from cca_lab.models.pretrain import tokenize
-from cca_lab.models.run_folder import append_log, read_log, trim_log
-from cca_lab.models.trainable import mark_trainable, row_losses
+from cca_lab.models.training import (
+    MatrixMuon,
+    append_log,
+    make_optimizers,
+    mark_trainable,
+    read_log,
+    row_losses,
+    trim_log,
+)
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.studies import small
@@ -119,7 +124,7 @@ class CopiedPieces(MatrixMuon):
 
 
 def test_muon_on_copies_of_the_projections_would_be_seen(monkeypatch):
-    monkeypatch.setattr(optimizers, "MatrixMuon", CopiedPieces)
+    monkeypatch.setattr(training, "MatrixMuon", CopiedPieces)
     assert changed_by_training(swapped(), strategy="qkv", optimizer="muon")[0] == set()
 
 

@@ -7,8 +7,7 @@ import torch
 
 from cca_lab.models.pretrain import tokenize
 from cca_lab.tasks.mixture import SHIFT, Mixture, random_windows
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-from cca_lab.tasks.varied_documents import VariedDocumentQA
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 from tests.studies import small
 
 

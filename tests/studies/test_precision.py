@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cca_lab.models import finetune, precision, swap_attention
+from cca_lab.models import finetune, swap_attention, training
 from cca_lab.models.finetune import Finetuner
-from cca_lab.models.precision import faster_precision, matrix_units
 from cca_lab.models.pretrain import tokenize
 from cca_lab.models.recipe import FinetuneConfig
+from cca_lab.models.training import faster_precision, matrix_units
 from cca_lab.tasks.mixture import Mixture
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from tests.studies import small
@@ -42,8 +42,8 @@ def same(first, second):
 
 def with_units(monkeypatch, units, times=None):
     """Give every device matrix units, or none, and the gradients the given times; without times, timing fails."""
-    monkeypatch.setattr(precision, "matrix_units", lambda device: units)
-    monkeypatch.setattr(precision, "_seconds", lambda model, ids, known, name: times[name])
+    monkeypatch.setattr(training, "matrix_units", lambda device: units)
+    monkeypatch.setattr(training, "_seconds", lambda model, ids, known, name: times[name])
 
 
 def test_without_matrix_units_it_is_float32_untimed(monkeypatch):
@@ -99,8 +99,8 @@ def test_timing_leaves_weights_and_random_state_and_no_gradients():
     model.transformer.wte.weight.grad = torch.ones_like(model.transformer.wte.weight)
     before, state, forwards = weights(model), torch.get_rng_state(), []
     model.register_forward_hook(lambda *_: forwards.append(model.transformer.wte.weight.grad is None))
-    assert precision._seconds(model, ids, known, "float32") > 0
-    assert len(forwards) == 1 + precision.REPEATS and all(forwards[1:])
+    assert training._seconds(model, ids, known, "float32") > 0
+    assert len(forwards) == 1 + training.REPEATS and all(forwards[1:])
     assert same(before, weights(model)) and torch.equal(state, torch.get_rng_state())
     assert all(p.grad is None for p in model.parameters())
 
@@ -110,15 +110,15 @@ def test_timing_in_the_run_s_own_random_state_would_be_seen(monkeypatch):
     monkeypatch.setattr(torch.random, "fork_rng", nullcontext)
     model, ids, known = timed_model()
     state = torch.get_rng_state()
-    precision._seconds(model, ids, known, "float32")
+    training._seconds(model, ids, known, "float32")
     assert not torch.equal(state, torch.get_rng_state())
 
 
 def test_the_least_time_counts_without_the_first(monkeypatch):
     model, ids, known = timed_model()
     clock = iter([0.0, 1.0, 10.0, 14.0, 20.0, 23.0])  # a first of 1 s, which a least of all would be; then 4 s and 3 s
-    monkeypatch.setattr(precision, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    assert precision._seconds(model, ids, known, "float32") == 3.0
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert training._seconds(model, ids, known, "float32") == 3.0
 
 
 # ---------------------------------------------------------------- what bfloat16 costs

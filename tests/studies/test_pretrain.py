@@ -12,9 +12,9 @@ from cca_lab.cli import app
 from cca_lab.mechanisms import CCA
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.mini import new_model, sinusoids
-from cca_lab.models.muon import MatrixMuon, block_matrices
 from cca_lab.models.plugin import group_size
 from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
+from cca_lab.models.training import MatrixMuon, block_matrices
 from cca_lab.studies import pretrain as command
 from cca_lab.studies.pretrain import PretrainOptions, pretrain
 from tests.studies import small

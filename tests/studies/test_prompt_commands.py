@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from cca_lab.cli import app
 from cca_lab.models import load_pretrained, save_pretrained
-from cca_lab.models.run_folder import read_log
+from cca_lab.models.training import read_log
 from cca_lab.studies import needles
 from cca_lab.studies.finetune import mixture_for
-from cca_lab.tasks.packed import PackedExamples
+from cca_lab.tasks.mixture import PackedExamples
 from cca_lab.tasks.prompts import TASKS, chosen_tasks
 from cca_lab.tasks.reading import Reading
 from cca_lab.tasks.ruler import NiahSingle
@@ -125,7 +125,7 @@ def test_each_cell_asks_its_own_depth_and_length(home, monkeypatch):
     """An oracle that answers only at depth 0.5 of the longer prompts is found out."""
     asked = NiahSingle(2).examples(small.tokenizer(), 2, length=200, seed=0, place=0.5)
     known = {example.prompt: example.answers[0] for example in asked}
-    monkeypatch.setattr("cca_lab.models.answers.continuation", lambda *given: known.get(given[2], ""))
+    monkeypatch.setattr("cca_lab.models.evaluate.continuation", lambda *given: known.get(given[2], ""))
     result = needles.needles(str(home / "base"), None, {}, lengths=(200, 100), difficulty=["2"], depths=3, samples=2)
     assert needles.shares_of(result).tolist() == [[0, 0], [0, 1], [0, 0]]
 

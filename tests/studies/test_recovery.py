@@ -18,8 +18,7 @@ from cca_lab.models.pretrain import tokenize
 from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import Mixture
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-from cca_lab.tasks.varied_documents import VariedDocumentQA
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 
 LENGTH, CCA = 512, {"group": 8, "window": 64}
 WORST, MEAN = 0.6, 0.8  # what a recovery has to reach: at the worst offset, and over all of them

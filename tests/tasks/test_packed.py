@@ -6,12 +6,10 @@ import pytest
 import torch
 
 from cca_lab.models.pretrain import tokenize
-from cca_lab.tasks import packed
-from cca_lab.tasks.key_values import KeyValues
-from cca_lab.tasks.mixture import Mixture
+from cca_lab.tasks import mixture
+from cca_lab.tasks.mixture import Mixture, PackedExamples
 from cca_lab.tasks.own import own_questions
-from cca_lab.tasks.packed import PackedExamples
-from cca_lab.tasks.ruler import NiahMultivalue, NiahSingle
+from cca_lab.tasks.ruler import KeyValues, NiahMultivalue, NiahSingle
 from tests.studies import small
 from tests.tasks.test_prompts import READERS
 
@@ -88,7 +86,7 @@ def whole_in_mixture(longest):
 
 def test_text_before_a_row_cuts_off_no_first_answer(monkeypatch):
     assert whole_in_mixture(ROW - 64) >= 1
-    monkeypatch.setattr(packed, "HALVINGS", 0)
+    monkeypatch.setattr(mixture, "HALVINGS", 0)
     assert whole_in_mixture(ROW) == 0  # mutant: examples as long as the row
 
 

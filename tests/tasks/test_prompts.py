@@ -13,10 +13,16 @@ from transformers import PreTrainedTokenizerFast
 from cca_lab.tasks import examples as filling
 from cca_lab.tasks import ruler
 from cca_lab.tasks.examples import Example, answer_ids, answer_room, prompt_ids, tokens_of
-from cca_lab.tasks.key_values import KeyValues
 from cca_lab.tasks.prompts import TASKS, chosen_task, chosen_tasks, make_task
-from cca_lab.tasks.ruler import NiahMultikey, NiahMultivalue, NiahSingle, VariableTracking
-from cca_lab.tasks.word_counts import CommonWords, FrequentWords
+from cca_lab.tasks.ruler import (
+    CommonWords,
+    FrequentWords,
+    KeyValues,
+    NiahMultikey,
+    NiahMultivalue,
+    NiahSingle,
+    VariableTracking,
+)
 from tests.studies import small
 
 ALL = [NiahSingle(), NiahMultikey(), NiahMultivalue(), VariableTracking(chains=2), CommonWords(), FrequentWords(),

@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-from cca_lab.tasks.varied_documents import CLOSINGS, OPENINGS, VariedDocumentQA
+from cca_lab.tasks.multi_document_qa import CLOSINGS, OPENINGS, MultiDocumentQA, VariedDocumentQA
 from tests.studies import small
 
 

@@ -182,7 +182,7 @@ def _shipped(name: str) -> Any:
     with ours():
         from cca_lab.files import models_folder
         from cca_lab.models import load_pretrained
-        from cca_lab.models.loading import quiet
+        from cca_lab.models.checkpoints import quiet
 
         quiet()
         return load_pretrained(models_folder() / name, "full")
@@ -195,8 +195,7 @@ def held_out() -> tuple[Tensor, tuple[Any, ...], str]:
     with ours():
         from cca_lab.models.pretrain import tokenize
         from cca_lab.tasks.corpus import load_corpus
-        from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-        from cca_lab.tasks.varied_documents import VariedDocumentQA
+        from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 
         corpus = load_corpus()
         stream = tokenize(corpus.validation, tokenizer)

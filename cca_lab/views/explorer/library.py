@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cca_lab import files
 from cca_lab.models import load_pretrained
-from cca_lab.models.loading import quiet
+from cca_lab.models.checkpoints import quiet
 from cca_lab.views.explorer.listening import ModelText
 
 

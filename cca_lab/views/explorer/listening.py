@@ -13,7 +13,7 @@ from cca_lab.mechanisms.caches import CACHES, CacheSizes
 from cca_lab.mechanisms.caching.base import mechanism_named_in
 from cca_lab.models.inputs import check_length, check_token_ids
 from cca_lab.models.interface import MODULE
-from cca_lab.models.plugin import attention_modules, attention_of, check_model
+from cca_lab.models.plugin import attention_modules, attention_of, check_family
 from cca_lab.views.explorer.inputs import Inputs, in_double
 
 LISTENING = "cca_lab_listening"  # transformers' name of the attention function below
@@ -37,7 +37,7 @@ class ModelText:
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, text: str | Tensor,
                  name: str = "") -> None:
-        check_model(model)
+        check_family(model)
         if isinstance(text, str):
             if tokenizer is None:
                 raise ValueError("tokenizer: got none for a text, wanted the model's; or pass token ids")

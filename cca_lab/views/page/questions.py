@@ -3,8 +3,7 @@
 from typing import Any
 
 from cca_lab.models.evaluate import OFFSETS
-from cca_lab.tasks.multi_document_qa import MultiDocumentQA
-from cca_lab.tasks.varied_documents import VariedDocumentQA
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 
 BEFORE = '"""Read the lines of a file, and return those that are not empty, in the order of the file."""\n\n\n'
 

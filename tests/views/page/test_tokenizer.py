@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cca_lab import load_pretrained
-from cca_lab.models import tokenizer as training
+from cca_lab.models import mini as training
 from tests.views.page.conftest import SHIPPED
 from tests.views.page.node import needs_node, run
 

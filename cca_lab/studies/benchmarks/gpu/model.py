@@ -7,7 +7,7 @@ are those of the whole model, except for the embedding and the output layer.
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from cca_lab.models.loading import quiet
+from cca_lab.models.checkpoints import quiet
 from cca_lab.reporting import device
 from cca_lab.studies.benchmarks.gpu.section import Section
 from cca_lab.studies.benchmarks.gpu.sizes import Sizes

@@ -1,0 +1,256 @@
+"""What a training run needs: optimizers, which weights are trained, the precision, Ctrl-C and the folder of a run."""
+
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from cca_lab.files import replacing
+from cca_lab.models.interface import MODULE
+
+QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")  # c_attn: GPT-2's three matrices side by side
+PAYS = 0.95  # bf16 must take less than this share of float32's time
+REPEATS = 2
+
+
+def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float, weight_decay: float,
+                    betas: tuple[float, float], fused: bool | None = None) -> list[torch.optim.Optimizer]:
+    """Return the optimizers for a model's trainable parameters; an empty list if there are none.
+
+    Args:
+        model: its parameters with `requires_grad` are trained; weight decay is for those of two dimensions or more.
+        muon: use Muon for the matrices of the blocks; the embeddings stay with AdamW.
+        learning_rate, weight_decay: for both optimizers.
+        betas, fused: options of AdamW.
+    """
+    common: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = {id(p) for _, p in block_matrices(model) if p.requires_grad} if muon else set()
+    rest = [p for p in trained if id(p) not in matrices]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in rest if p.ndim >= 2]}, {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
+    groups = [group for group in groups if group["params"]]
+    found: list[torch.optim.Optimizer] = []
+    if matrices:
+        found.append(MatrixMuon(model, adjust_lr_fn="match_rms_adamw", **common))
+    if groups:
+        found.append(torch.optim.AdamW(groups, betas=betas, fused=fused, **common))
+    return found
+
+
+class MatrixMuon(torch.optim.Muon):
+    """Muon that treats GPT-2's fused c_attn as three separate matrices.
+
+    Muon orthogonalises the update of a matrix as a whole. If W^Q, W^K and W^V are
+    updated together, the update of W^V dominates the other two, and the model does
+    not learn to match queries with keys; if each is updated separately, it does.
+
+    Args:
+        model: the model whose matrices, except the embeddings, are updated.
+        options: options of `torch.optim.Muon`.
+    """
+
+    def __init__(self, model: PreTrainedModel, **options: Any) -> None:
+        self.pieces: list[tuple[nn.Parameter, nn.Parameter, slice]] = []  # piece, whole, columns
+        whole_matrices = []
+        for name, matrix in block_matrices(model):
+            if not matrix.requires_grad:
+                continue
+            width = matrix.shape[1] // 3
+            if not name.endswith("c_attn.weight"):
+                whole_matrices.append(matrix)
+                continue
+            for index in range(3):
+                columns = slice(index * width, (index + 1) * width)
+                self.pieces.append((nn.Parameter(matrix.detach()[:, columns]), matrix, columns))  # a view
+        super().__init__([*whole_matrices, *(piece for piece, _, _ in self.pieces)], **options)
+
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        """Take a step; before it, each piece gets its columns of the whole matrix's gradient."""
+        for piece, whole, columns in self.pieces:
+            piece.grad = whole.grad[:, columns]  # type: ignore[index]  # a trained weight has a gradient
+        loss = super().step(closure)
+        for _, whole, _ in self.pieces:
+            whole.grad = None
+        return loss
+
+
+def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
+    """Return name and weight of every matrix except the embeddings."""
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    return [(name, p) for name, p in model.named_parameters() if p.ndim == 2 and id(p) not in embeddings]
+
+
+def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
+    """Freeze the weights that the strategy does not train; return the names of those it trains.
+
+    "qkv" trains the three projection matrices and not their biases. In GPT-2 the
+    three are the columns of one matrix, which holds nothing else. "compressor"
+    trains the module that the mechanism added to each layer, and nothing of the model.
+
+    Raises:
+        ValueError: for "compressor" if the mechanism added no module.
+    """
+    def wanted(name: str) -> bool:
+        if strategy == "qkv":
+            return name.endswith(tuple(f"{module}.weight" for module in QKV_MODULES))
+        if strategy == "compressor":
+            return MODULE in name.split(".")
+        return strategy == "full"
+
+    trained = []
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(wanted(name))
+        if parameter.requires_grad:
+            trained.append(name)
+    if strategy == "compressor" and not trained:
+        raise ValueError("strategy: got 'compressor', but the model's attention has no module of its own to "
+                         "train; swap to one that has, such as 'lococo', or choose another strategy")
+    return trained
+
+
+def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor, positions: Tensor | None = None) -> Tensor:
+    """Return the summed cross entropy, in nats, of each row's marked tokens, (rows,).
+
+    Args:
+        logits: (rows, T, V), those of the tokens at `positions`.
+        input_ids: the whole rows, (rows, L).
+        known: which tokens are predicted and counted, (rows, L).
+        positions: int64 (T,); None means that there are logits for all tokens.
+    """
+    following, marked = F.pad(input_ids[:, 1:], (0, 1)), F.pad(known[:, 1:], (0, 1))  # of the token after each
+    if positions is not None:
+        following, marked = following[:, positions], marked[:, positions]
+    row, column = marked.nonzero(as_tuple=True)  # (n,) each
+    # one row of logits per marked token; the others are not copied
+    own = logits.flatten(0, 1).index_select(0, row * logits.shape[1] + column).float()  # (n, V)
+    losses = F.cross_entropy(own, following[row, column], reduction="none")
+    return losses.new_zeros(len(input_ids)).index_add(0, row, losses)
+
+
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """Return the context for the model's forward; weights, gradients and optimizer states stay float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def matrix_units(device: torch.device) -> bool:
+    """Return whether a device has matrix units for bfloat16: those of a GPU, or AMX on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return device.type == "cpu" and torch.cpu._is_amx_tile_supported()
+
+
+def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
+    """Return "bf16" or "float32", whichever computes the gradient of a batch faster on this machine.
+
+    A GPU with bf16 uses it without a trial. On a CPU with AMX both are timed, since the operations around the matrix
+    products may be slower in bf16; weights and random states do not change.
+
+    Args:
+        model: the model to train; its gradients are discarded.
+        input_ids, known: (rows, length), a step's batch.
+    """
+    device = input_ids.device
+    if not matrix_units(device):
+        return "float32"
+    if device.type == "cuda":
+        return "bf16"
+    bf16, float32 = (_seconds(model, input_ids, known, precision) for precision in ("bf16", "float32"))
+    return "bf16" if bf16 < PAYS * float32 else "float32"
+
+
+def _seconds(model: nn.Module, input_ids: Tensor, known: Tensor, precision: str) -> float:
+    """Return the shortest time of a few forward and backward passes, in seconds, after an uncounted one."""
+    taken = []
+    with torch.random.fork_rng():
+        for _ in range(1 + REPEATS):
+            start = time.perf_counter()
+            with autocast(precision, input_ids.device):
+                logits = model(input_ids=input_ids, use_cache=False).logits
+            row_losses(logits, input_ids, known).sum().backward()
+            model.zero_grad(set_to_none=True)
+            taken.append(time.perf_counter() - start)
+    return min(taken[1:])
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C raises KeyboardInterrupt at once.
+
+    Only the main thread can handle signals; in another thread the function always returns False.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def replace_folder(new: Path, place: Path) -> None:
+    """Replace the folder `place` by `new`; at every moment one of the two exists."""
+    old = place.with_name(place.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def put_back(place: Path) -> None:
+    """Undo the first half of a `replace_folder` that was interrupted."""
+    old = place.with_name(place.name + ".old")
+    if old.exists() and not place.exists():
+        old.rename(place)
+
+
+def append_log(folder: Path, record: dict[str, Any]) -> None:
+    """Append a record to a run's `log.jsonl`; the folder is made if missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
+        log.write(json.dumps(record) + "\n")
+
+
+def read_log(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a run's `log.jsonl`; none if there is no log. A last line that was cut off is left out.
+
+    Raises:
+        ValueError: for a line before the last that is no record.
+    """
+    path = Path(folder) / "log.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield json.loads(line)
+        except ValueError as error:  # a full disk, or a machine that stopped, cuts the last line
+            if number < len(lines):
+                raise ValueError(f"log: got line {number} of {path}, which is no record; remove it") from error
+
+
+def trim_log(folder: Path, step: int) -> None:
+    """Remove the records after a step from the log; they will be written again."""
+    kept = [record for record in read_log(folder) if record["step"] <= step]
+    if (folder / "log.jsonl").is_file():
+        with replacing(folder / "log.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
