@@ -1,1 +1,4 @@
-"""The papers' theorems, lemmas and numbers: each is stated, judged by a check that can refute it, and repaired."""
+"""The papers' theorems, lemmas and numbers.
+
+Each is stated, judged by a check that can refute it, and repaired.
+"""

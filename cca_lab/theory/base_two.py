@@ -1,7 +1,7 @@
 """Softmax with base 2: for integer scores every attention weight is an exact fraction.
 
-A softmax with base 2 is the usual softmax with scale ln 2, so what is proved here about weights holds for
-attention itself, without rounding.
+A softmax with base 2 is the usual softmax with scale ln 2, so what is proved here about weights
+holds for attention itself, without rounding.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,9 @@ def softmax(scores: Sequence[int]) -> list[Fraction]:
 
 
 def causal_attention(scores: Sequence[Sequence[int]]) -> list[list[Fraction]]:
-    """Return the causal attention matrix (L, L) of integer scores (L, L); row i weighs tokens 0 .. i."""
+    """Return the causal attention matrix (L, L) of integer scores (L, L); row i weighs tokens 0 ..
+
+    i.
+    """
     length = len(scores)
     return [softmax(scores[i][: i + 1]) + [Fraction(0)] * (length - i - 1) for i in range(length)]

@@ -1,6 +1,10 @@
-"""A claim of a paper: its words, what we take them to mean, a check that can refute it, the verdict, the repair."""
+"""A claim of a paper, and how it is judged: its words, a check that can refute it, the verdict, the repair.
 
-from collections.abc import Callable, Iterable, Mapping
+The words stand in `cca_lab/theory/claims/*.toml`; the checks, and what they judge, in the tables
+`SUBJECTS` of the modules of `cca_lab/theory/`. `ledger` joins the two.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -11,7 +15,10 @@ LONGEST_QUOTE = 240  # characters: enough to find the place, short enough to be 
 
 
 class Verdict(StrEnum):
-    """The published verdict on a claim; which facts a claim must bring for each is said in `Claim`."""
+    """The published verdict on a claim.
+
+    Which facts a claim must bring for each is said in `Claim`.
+    """
 
     HOLDS = "holds"
     HOLDS_IF = "holds under added hypotheses"
@@ -43,7 +50,7 @@ class Weight(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Outcome:
     """The result of a check.
 
     Attributes:
@@ -65,34 +72,63 @@ class Hypothesis:
 
     Attributes:
         words: the hypothesis, to follow "holds if".
-        accepts: says whether one case of the check satisfies it; called with what describes a case in that check.
+        accepts: says whether one case of the check satisfies it; called with what describes a case
+            in that check.
     """
 
     words: str
     accepts: Callable[..., bool]
 
 
+@dataclass(frozen=True)
+class Subjects:
+    """The code of a claim: its check, and what the check judges. The words of the claim stand in TOML.
+
+    Attributes:
+        check: judges any subject.
+        printed: the subject as printed: a function, a number, an implementation.
+        corrected: the repaired subject, where the statement does not hold.
+        within: says which cases of the check satisfy the hypothesis, for a claim that holds under
+            one.
+        models: the subject of each model, in the order of the claim's models.
+        sides: the subject of each place of an inconsistent paper, in the order of the claim's
+            sides.
+        machine: a program that proves the statement, or its repair, for all cases.
+    """
+
+    check: Callable[..., Outcome]
+    printed: Any
+    corrected: Any | None = None
+    within: Callable[..., bool] | None = None
+    models: tuple[Any, ...] = ()
+    sides: tuple[Any, ...] = ()
+    machine: Callable[[], Outcome] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """One statement of a paper, and the check that judges it.
 
-    `check` judges any subject, not only the printed one: the tests also pass it the corrected subject, which it
-    must accept, and a wrong one, which it must refute. The check of a claim that holds under a hypothesis also
-    takes `within`, a predicate that says which of its cases to judge.
+    `check` judges any subject, not only the printed one: the tests also pass it the corrected
+    subject, which it must accept, and a wrong one, which it must refute. The check of a claim that
+    holds under a hypothesis also takes `within`, a predicate that says which of its cases to judge.
 
     Attributes:
         id: short and unique, such as "T1" or "P1.double"; never used again for another claim.
         paper: "CCA", "DGA" or "LoCoCo".
         place: its place in the paper, such as "Theorem 1, Eq. 8".
-        quote: the paper's own words, one or several pieces; "" for none only where `place` is a table.
+        quote: the paper's own words, one or several pieces; "" for none only where `place` is a
+            table.
         reading: what we take them to mean, in our words, in the most charitable way that we found.
         printed: the subject as printed: a function, a number, an implementation.
         check: judges a subject.
-        verdict: HOLDS: `check` accepts `printed`. HOLDS_IF: `check` refutes it on all cases, accepts it on those
-            that `hypothesis` accepts, and refutes it on the others. DEPENDS: `check` accepts some of `models` and
-            refutes others, as declared. INCONSISTENT: `check` accepts each of `sides`, two or more places of the
-            paper, and refutes `printed`, which joins them. FALSE: `check` refutes `printed`, and nothing of the above.
-        corrected: the repaired subject, which `check` accepts on all cases; None only where the statement holds.
+        verdict: HOLDS: `check` accepts `printed`. HOLDS_IF: `check` refutes it on all cases,
+            accepts it on those that `hypothesis` accepts, and refutes it on the others. DEPENDS:
+            `check` accepts some of `models` and refutes others, as declared. INCONSISTENT: `check`
+            accepts each of `sides`, two or more places of the paper, and refutes `printed`, which
+            joins them. FALSE: `check` refutes `printed`, and nothing of the above.
+        corrected: the repaired subject, which `check` accepts on all cases; None only where the
+            statement holds.
         repair: the corrected statement in words or a formula; "" if it holds as printed.
         strength: what stands behind the verdict.
         repaired: what stands behind the repair; None if there is none.
@@ -102,9 +138,10 @@ class Claim:
         hypothesis: for HOLDS_IF.
         models: for DEPENDS: name of the model -> (its subject, whether `check` accepts it).
         sides: for INCONSISTENT: place -> what it says by itself.
-        machine: a program that proves the statement, or its repair, for all cases; for the strengths of `MACHINE`.
-        example: a few lines of Python that show the smallest case, to paste; needs nothing but the standard
-            library and NumPy, and ends in an assertion.
+        machine: a program that proves the statement, or its repair, for all cases; for the
+            strengths of `MACHINE`.
+        example: a few lines of Python that show the smallest case, to paste; needs nothing but the
+            standard library and NumPy, and ends in an assertion.
         formula: whether the quote rests on a formula in text that was extracted from a PDF.
 
     Raises:
@@ -117,7 +154,7 @@ class Claim:
     quote: str | tuple[str, ...]
     reading: str
     printed: Any
-    check: Callable[..., Finding]
+    check: Callable[..., Outcome]
     verdict: Verdict
     strength: Strength
     proof: str
@@ -129,7 +166,7 @@ class Claim:
     hypothesis: Hypothesis | None = None
     models: Mapping[str, tuple[Any, bool]] = field(default_factory=dict)
     sides: Mapping[str, Any] = field(default_factory=dict)
-    machine: Callable[[], Finding] | None = None
+    machine: Callable[[], Outcome] | None = None
     example: str = ""
     formula: bool = False
 
@@ -162,11 +199,14 @@ def problems(claim: Claim) -> Iterable[str]:
     if holds and (claim.repair or claim.weight or claim.root or claim.repaired):
         yield "it holds, so repair, repaired, weight and root must be empty"
     if not holds and not (claim.repair and claim.weight and claim.corrected is not None):
-        yield (f"the verdict is '{verdict}', so repair and corrected must say what holds instead, and weight how much "
-               "it matters")
+        yield (
+            f"the verdict is '{verdict}', so repair and corrected must say what holds instead, and weight how much "
+            "it matters")
     if (claim.corrected is None) != (claim.repaired is None) and not holds:
         yield "repaired must say what stands behind the repair"
-    wanted = {Verdict.HOLDS_IF: "hypothesis", Verdict.DEPENDS: "models", Verdict.INCONSISTENT: "sides"}
+    wanted = {
+        Verdict.HOLDS_IF: "hypothesis", Verdict.DEPENDS: "models", Verdict.INCONSISTENT: "sides"
+    }
     for kind, name in wanted.items():
         if bool(getattr(claim, name)) != (verdict is kind):
             yield f"{name} goes with the verdict '{kind}' and only with it; the verdict is '{verdict}'"
@@ -178,6 +218,88 @@ def problems(claim: Claim) -> Iterable[str]:
         yield "a statement that holds has no counterexample; say what stands behind it"
     if (claim.machine is not None) != bool({claim.strength, claim.repaired} & set(MACHINE)):
         yield f"machine goes with the strengths {' and '.join(MACHINE)}, and only with them"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The findings on one claim.
+
+    Attributes:
+        printed: on the subject as printed, in all cases.
+        corrected: on the repaired subject, in all cases.
+        inside: on the printed subject within the hypothesis, if there is one.
+        outside: on the printed subject outside of it.
+        models: on each model of a claim that depends on them.
+        sides: on each place of an inconsistent paper by itself.
+        machine: what the proving program found.
+    """
+
+    printed: Outcome
+    corrected: Outcome | None = None
+    inside: Outcome | None = None
+    outside: Outcome | None = None
+    models: Mapping[str, Outcome] = field(default_factory=dict)
+    sides: Mapping[str, Outcome] = field(default_factory=dict)
+    machine: Outcome | None = None
+
+
+def judge(claim: Claim, *, prove: bool = True) -> Judgement:
+    """Run a claim's check on everything that its verdict is about, and its proving program.
+
+    Args:
+        claim: the claim.
+        prove: whether to run the proving program, which needs the extra `proofs`.
+
+    Raises:
+        ModuleNotFoundError: if the solver or the ball arithmetic that the proof needs is not
+            installed.
+    """
+    inside = outside = None
+    if claim.hypothesis:
+        accepts = claim.hypothesis.accepts
+        inside = claim.check(claim.printed, within=accepts)
+        outside = claim.check(claim.printed,
+                              within=lambda *case, **named: not accepts(*case, **named))
+    return Judgement(claim.check(claim.printed),
+                     None if claim.corrected is None else claim.check(claim.corrected), inside,
+                     outside,
+                     {name: claim.check(subject)
+                      for name, (subject, _) in claim.models.items()},
+                     {name: claim.check(subject)
+                      for name, subject in claim.sides.items()},
+                     claim.machine() if claim.machine and prove else None)
+
+
+def contradictions(claim: Claim, found: Judgement) -> Iterator[str]:
+    """Say where the findings are not what the claim's label declares; nothing if all are."""
+    holds = claim.verdict is Verdict.HOLDS
+    if claim.verdict is not Verdict.DEPENDS and found.printed.holds != holds:
+        yield f"the printed statement {_told(found.printed)}"
+    if found.corrected is not None and not found.corrected.holds:
+        yield f"the repair {_told(found.corrected)}"
+    if found.inside is not None and not found.inside.holds:
+        yield f"within the hypothesis the statement {_told(found.inside)}"
+    if found.outside is not None and found.outside.holds:
+        yield f"outside of the hypothesis the statement {_told(found.outside)}"
+    for name, (_, accepted) in claim.models.items():
+        if found.models[name].holds != accepted:
+            yield f"the model '{name}' {_told(found.models[name])}"
+    for name, finding in found.sides.items():
+        if not finding.holds:
+            yield f"'{name}' by itself {_told(finding)}"
+    if found.machine is not None and not found.machine.holds:
+        yield f"the proof {_told(found.machine)}"
+    about = {claim.strength: found.printed, claim.repaired: found.corrected}
+    for strength, finding in about.items():
+        if strength is Strength.MONTE_CARLO and (finding is None or finding.error is None):
+            yield "Monte Carlo without the half-width of its interval"
+        if strength is not Strength.MONTE_CARLO and finding is not None and finding.error is not None \
+                and Strength.MONTE_CARLO not in about:
+            yield f"'{strength}' with an interval of random draws"
+
+
+def _told(found: Outcome) -> str:
+    return f"{'passes' if found.holds else 'fails'}: {found.evidence}"
 
 
 def chosen(cases: Iterable[Case], within: Callable[[Case], bool] | None) -> list[Case]:

@@ -1,101 +1,181 @@
-"""The ledger of claims: every claim of the papers is judged, and the findings become JSON records and pages."""
+"""The ledger of claims.
+
+The words in TOML and the checks in Python are joined, judged, and written as records.
+"""
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from math import floor, isfinite, log10
 from numbers import Integral
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from cca_lab.files import replacing, repository, results_folder
-from cca_lab.theory import reachability
-from cca_lab.theory.causality import dga as causality_dga
-from cca_lab.theory.causality import focal as causality_focal
-from cca_lab.theory.causality import lococo as causality_lococo
-from cca_lab.theory.causality import masks
-from cca_lab.theory.claim import PAPERS, Claim, Finding, Strength, Verdict, Weight
-from cca_lab.theory.compression import convolution
-from cca_lab.theory.compression import cost as compression_cost
-from cca_lab.theory.conditioning import claims as conditioning_claims
-from cca_lab.theory.conditioning import descent
-from cca_lab.theory.conditioning import simplex as conditioning_simplex
-from cca_lab.theory.cost import claims as cost_claims
-from cca_lab.theory.cost import prefill as cost_prefill
-from cca_lab.theory.judgement import Judgement, contradictions, judge
-from cca_lab.theory.noise import models as noise_models
-from cca_lab.theory.noise import output as noise_output
-from cca_lab.theory.noise import weight
-from cca_lab.theory.pages import counted, errata_page
-from cca_lab.theory.published import claims as published_claims
-from cca_lab.theory.quotes import fingerprint
-from cca_lab.theory.reachability import depth as reachability_depth
-from cca_lab.theory.reachability import floats as reachability_floats
-from cca_lab.theory.reachability import rope as reachability_rope
-from cca_lab.theory.sparsity import bounds as sparsity_bounds
-from cca_lab.theory.sparsity import limit as sparsity_limit
-from cca_lab.theory.sparsity import meaning as sparsity_meaning
-from cca_lab.theory.sparsity import theorem1
-
-MODULES: tuple[ModuleType, ...] = (
-    theorem1,
-    sparsity_bounds,
-    sparsity_limit,
-    sparsity_meaning,
-    weight,
-    noise_models,
-    noise_output,
-    conditioning_claims,
-    conditioning_simplex,
-    descent,
-    reachability,
-    reachability_floats,
-    reachability_rope,
-    reachability_depth,
-    masks,
-    causality_dga,
-    causality_focal,
-    causality_lococo,
-    convolution,
-    compression_cost,
-    cost_claims,
-    cost_prefill,
-    published_claims,
+from cca_lab.theory.claim import (
+    PAPERS,
+    Claim,
+    Hypothesis,
+    Judgement,
+    Outcome,
+    Strength,
+    Subjects,
+    Verdict,
+    Weight,
+    contradictions,
+    judge,
 )
+from cca_lab.theory.pages import counted, errata_page
+from cca_lab.theory.quotes import fingerprint, one_line
+
+WORDS = Path(__file__).parent / "claims"
+GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga"
+          )  # the files of claims, in the ledger's order
+# The modules whose tables SUBJECTS have the checks, by package.
+MODULES = {
+    "sparsity": ("theorem1", "bounds", "limit", "meaning"), "noise": ("weight", "models", "output"),
+    "conditioning": ("spectrum", "simplex", "descent"),
+    "reachability": ("indices", "floats", "rope", "depth"),
+    "causality": ("masks", "dga", "focal", "lococo"), "compression": ("convolution", "memory"),
+    "cost": ("pairs", "dga", "prefill"), "published": ("printed", "sentences"),
+}
+TEXTS = ("paper", "place", "reading", "proof", "repair", "root", "hypothesis")
+FIELDS = {
+    **dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str), "quote": (
+        str, list), "sides": list, "models": dict, "formula": bool
+}  # and what each holds in TOML
 DIGITS = 4  # significant digits in a record: enough for every claim, and equal on different machines
 
 
-def collect(modules: Iterable[ModuleType] = MODULES) -> tuple[Claim, ...]:
-    """Return the claims of all modules, in the order of the modules.
+@cache
+def words() -> dict[str, dict[str, Any]]:
+    """Return what the TOML files say of each claim, by id, in the order of the ledger.
+
+    See `read`.
+    """
+    return read(WORDS / f"{group}.toml" for group in GROUPS)
+
+
+def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Read claims, each a table of TOML under its id.
 
     Raises:
-        ValueError: if two claims share an id, or a root is no claim with an error of its own.
+        ValueError: if an id is taken or retired, or a field is unknown or not of its type.
     """
-    claims: dict[str, Claim] = {}
-    for module in modules:
-        for claim in module.CLAIMS:
-            if claim.id in claims:
-                raise ValueError(f"claim id {claim.id!r} of {module.__name__} is taken; give it another")
-            claims[claim.id] = claim
-    _check_names(claims)
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        for name, facts in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            if name in found or name in retired():
+                raise ValueError(
+                    f"{path.name}: the id {name!r} is taken or retired; give the claim another")
+            for field, value in facts.items():
+                if not isinstance(value, FIELDS.get(field, ())):
+                    raise ValueError(
+                        f"{path.name}, {name}: {field} is {value!r}; wanted {', '.join(FIELDS)}, each "
+                        "a string, list or table as in the other claims")
+            found[name] = facts
+    return found
+
+
+@cache
+def retired() -> dict[str, str]:
+    """Return the ids that are never used again, each with the claim that now says the same, or ""."""
+    return tomllib.loads((WORDS / "retired.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def subjects() -> dict[str, Subjects]:
+    """Return the checks of all modules, by the id of their claim.
+
+    Raises:
+        ValueError: if two modules check one claim.
+    """
+    found: dict[str, Subjects] = {}
+    for package, modules in MODULES.items():
+        for module in modules:
+            table = import_module(f"cca_lab.theory.{package}.{module}").SUBJECTS
+            if twice := found.keys() & table.keys():
+                raise ValueError(
+                    f"{min(twice)}: {package}.{module} checks it again; one table has the check")
+            found |= table
+    return found
+
+
+def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
+    """Return a claim, of its words and its code.
+
+    Args:
+        name: its id.
+        facts: its table in TOML; white space is collapsed in all of it but the example.
+        code: its check, and what the check judges.
+
+    Raises:
+        ValueError: if words and code do not go together, or as in `Claim`.
+    """
+    texts = {field: one_line(facts.get(field, "")) for field in TEXTS}
+    quote = facts.get("quote", [])
+    models, sides = facts.get("models", {}), facts.get("sides", [])
+    if (len(models), len(sides), "hypothesis"
+            in facts) != (len(code.models), len(code.sides), code.within is not None):
+        raise ValueError(
+            f"{name}: {len(models)} models, {len(sides)} sides and the hypothesis {texts['hypothesis']!r} "
+            "in words are not those of its check; give each its subject")
+    hypothesis = Hypothesis(texts["hypothesis"], code.within) if code.within else None
+    accepted = zip(models.items(), code.models, strict=True)
+    return Claim(id=name, quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)),
+                 check=code.check, printed=code.printed, corrected=code.corrected,
+                 hypothesis=hypothesis, machine=code.machine, verdict=Verdict(
+                     facts["verdict"]), strength=Strength(facts["strength"]),
+                 weight=Weight(facts["weight"]) if "weight" in facts else None,
+                 repaired=Strength(facts["repaired"]) if "repaired" in facts else None, models={
+                     model: (subject, wanted)
+                     for (model, wanted), subject in accepted
+                 }, sides=dict(zip(sides, code.sides, strict=True)), example=facts.get(
+                     "example", ""), formula=facts.get("formula", False),
+                 **{field: texts[field]
+                    for field in TEXTS
+                    if field != "hypothesis"})
+
+
+@cache
+def collect() -> tuple[Claim, ...]:
+    """Return all claims, in the order of the files.
+
+    Raises:
+        ValueError: if a claim has no check, a check no claim, or a root is no claim with an error
+            of its own.
+    """
+    if apart := words().keys() ^ subjects().keys():
+        raise ValueError(
+            f"{min(apart)}: it needs words in {WORDS.name}/*.toml and a check in a table SUBJECTS")
+    claims = {name: joined(name, facts, subjects()[name]) for name, facts in words().items()}
+    check_roots(claims)
     return tuple(claims.values())
 
 
-def _check_names(claims: Mapping[str, Claim]) -> None:
+def check_roots(claims: Mapping[str, Claim]) -> None:
+    """Raise ValueError if the root of a claim is no claim with an error of its own."""
     for claim in claims.values():
-        if claim.root and (claim.root not in claims or claims[claim.root].root or claims[claim.root].weight is None):
-            raise ValueError(f"{claim.id}: root is {claim.root!r}; it must be the id of a claim with an error of its "
-                             "own")
+        if claim.root and (claim.root not in claims or claims[claim.root].root
+                           or claims[claim.root].weight is None):
+            raise ValueError(
+                f"{claim.id}: root is {claim.root!r}; it must be the id of a claim with an error of its "
+                "own")
 
 
 def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[Claim, ...]:
     """Return the claims with these ids, in this order; all claims if no id is given.
+
+    An id that was merged into another claim stands for that claim.
 
     Raises:
         ValueError: for an id that no claim has.
     """
     claims = collect() if claims is None else claims
     known = {claim.id: claim for claim in claims}
+    ids = [retired().get(name) or name for name in ids]
     unknown = [name for name in ids if name not in known]
     if unknown:
         raise ValueError(f"claim: got {', '.join(unknown)}, wanted one of {', '.join(known)}")
@@ -130,23 +210,27 @@ def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None =
 def record(claim: Claim, found: Judgement) -> dict[str, Any]:
     """Return the published record of a claim, given what its check found.
 
-    "contradictions" says where the findings are not what the label declares. Numbers keep `DIGITS` significant
-    digits and no time is recorded, so that two runs write the same file.
+    "contradictions" says where the findings are not what the label declares. Numbers keep `DIGITS`
+    significant digits and no time is recorded, so that two runs write the same file.
     """
     printed = found.printed
     return {
-        "id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(claim.quotes),
-        "formula": claim.formula, "reading": claim.reading, "verdict": claim.verdict.value,
-        "weight": claim.weight.value if claim.weight else None, "root": None if claim.weight is None else root(claim),
-        "strength": claim.strength.value, "evidence": printed.evidence,
-        "numbers": {name: rounded(value) for name, value in printed.numbers.items()},
-        "error": None if printed.error is None else rounded(printed.error),
-        "hypothesis": claim.hypothesis.words if claim.hypothesis else None, "inside": _evidence(found.inside),
-        "models": {name: {"accepted": finding.holds, "evidence": finding.evidence}
-                   for name, finding in found.models.items()},
-        "sides": {name: finding.evidence for name, finding in found.sides.items()},
-        "repair": claim.repair, "repaired": claim.repaired.value if claim.repaired else None,
-        "corrected": _evidence(found.corrected), "machine": _evidence(found.machine), "proof": claim.proof,
+        "id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(
+            claim.quotes), "formula": claim.formula, "reading": claim.reading,
+        "verdict": claim.verdict.value, "weight": claim.weight.value if claim.weight else None,
+        "root": None if claim.weight is None else root(claim), "strength": claim.strength.value,
+        "evidence": printed.evidence, "numbers": {
+            name: rounded(value)
+            for name, value in printed.numbers.items()
+        }, "error": None if printed.error is None else rounded(printed.error),
+        "hypothesis": claim.hypothesis.words if claim.hypothesis else None, "inside": _evidence(
+            found.inside), "models": {
+                name: {"accepted": finding.holds, "evidence": finding.evidence}
+                for name, finding in found.models.items()
+            }, "sides": {name: finding.evidence
+                         for name, finding in found.sides.items()}, "repair": claim.repair,
+        "repaired": claim.repaired.value if claim.repaired else None, "corrected": _evidence(
+            found.corrected), "machine": _evidence(found.machine), "proof": claim.proof,
         "example": claim.example, "contradictions": list(contradictions(claim, found)),
     }
 
@@ -156,7 +240,7 @@ def root(claim: Claim) -> str:
     return claim.root or claim.id
 
 
-def _evidence(finding: Finding | None) -> str | None:
+def _evidence(finding: Outcome | None) -> str | None:
     return None if finding is None else finding.evidence
 
 
@@ -177,10 +261,16 @@ def failures(records: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def paths() -> dict[str, Path]:
-    """Return where the ledger's files lie: the JSON records and their schema, the quotations found, and the pages."""
+    """Return where the ledger's files lie.
+
+    The JSON records and their schema, the quotations found, and the pages.
+    """
     docs, results = repository() / "docs", results_folder()
-    return {"records": results / "claims.json", "schema": results / "claims.schema.json",
-            "found": results / "quotes.json", "errata": docs / "claims" / "errata.md", "article": docs / "article.md"}
+    return {
+        "records": results / "claims.json", "schema": results / "claims.schema.json",
+        "found": results / "quotes.json", "errata": docs / "claims" / "errata.md",
+        "article": docs / "article.md"
+    }
 
 
 def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
@@ -200,28 +290,40 @@ def schema() -> dict[str, Any]:
     words = {"type": "string", "minLength": 1}
     strengths = [one.value for one in Strength]
     fields: dict[str, Any] = {
-        "id": {"type": "string", "pattern": r"^\S+$", "description": "stable: never used again for another claim"},
-        "paper": {"enum": list(PAPERS)}, "place": words,
-        "quote": {"type": "array", "items": words, "description": "the paper's own words"},
-        "formula": {"type": "boolean", "description": "whether the quote is a formula from extracted text"},
-        "reading": {**words, "description": "what the quote is taken to mean"},
-        "verdict": {"enum": [one.value for one in Verdict]},
-        "weight": {"enum": [*(one.value for one in Weight), None]},
+        "id": {
+            "type": "string", "pattern": r"^\S+$",
+            "description": "stable: never used again for another claim"
+        }, "paper": {"enum": list(PAPERS)}, "place": words, "quote": {
+            "type": "array", "items": words, "description": "the paper's own words"
+        }, "formula": {
+            "type": "boolean", "description": "whether the quote is a formula from extracted text"
+        }, "reading": {**words, "description": "what the quote is taken to mean"}, "verdict": {
+            "enum": [one.value for one in Verdict]
+        }, "weight": {"enum": [*(one.value for one in Weight), None]},
         "root": {**maybe, "description": "id of the claim whose error this is or repeats"},
-        "strength": {"enum": strengths, "description": "what stands behind the verdict"}, "evidence": words,
-        "numbers": {"type": "object", "additionalProperties": {"type": ["number", "string"]}},
-        "error": {"type": ["number", "null"], "description": "half-width of the interval, Monte Carlo only"},
-        "hypothesis": maybe, "inside": maybe,
-        "models": {"type": "object", "additionalProperties": {
-            "type": "object", "required": ["accepted", "evidence"],
-            "properties": {"accepted": {"type": "boolean"}, "evidence": text}}},
-        "sides": {"type": "object", "additionalProperties": text},
-        "repair": text, "repaired": {"enum": [*strengths, None]}, "corrected": maybe, "machine": maybe, "proof": words,
-        "example": {**text, "description": "Python that shows the smallest case"},
-        "contradictions": {"type": "array", "maxItems": 0},
+        "strength": {"enum": strengths,
+                     "description": "what stands behind the verdict"}, "evidence": words,
+        "numbers": {"type": "object",
+                    "additionalProperties": {"type": ["number", "string"]}}, "error": {
+                        "type": ["number", "null"],
+                        "description": "half-width of the interval, Monte Carlo only"
+                    }, "hypothesis": maybe, "inside": maybe, "models": {
+                        "type": "object", "additionalProperties": {
+                            "type": "object", "required": ["accepted", "evidence"],
+                            "properties": {"accepted": {"type": "boolean"}, "evidence": text}
+                        }
+                    }, "sides": {"type": "object", "additionalProperties": text}, "repair": text,
+        "repaired": {"enum": [*strengths, None]}, "corrected": maybe, "machine": maybe,
+        "proof": words, "example": {**text, "description": "Python that shows the smallest case"
+                                    }, "contradictions": {"type": "array", "maxItems": 0},
     }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The ledger of claims", "type": "array",
-            "items": {"type": "object", "required": list(fields), "additionalProperties": False, "properties": fields}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The ledger of claims",
+        "type": "array", "items": {
+            "type": "object", "required": list(fields), "additionalProperties": False,
+            "properties": fields
+        }
+    }
 
 
 def write(records: list[dict[str, Any]]) -> list[Path]:
@@ -235,7 +337,10 @@ def write(records: list[dict[str, Any]]) -> list[Path]:
 
 
 def write_found(claims: Iterable[Claim]) -> Path:
-    """Record that the claims' quotations were found in the papers, each at its place; return the path."""
+    """Record that the claims' quotations were found in the papers, each at its place.
+
+    Return the path.
+    """
     path = paths()["found"]
     with replacing(path) as temporary:
         found = {claim.id: fingerprint(claim) for claim in claims}

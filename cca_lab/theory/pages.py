@@ -1,4 +1,7 @@
-"""The ledger as pages: the errata for readers of the papers, and an overview and a page a claim for the site."""
+"""The ledger as pages.
+
+The errata for readers of the papers, and an overview and a page a claim for the site.
+"""
 
 import json
 import re
@@ -73,10 +76,18 @@ def write(folder: Path, records: list[dict[str, Any]] | None = None) -> list[Pat
 
 def claims_page(records: list[dict[str, Any]]) -> str:
     """Return the overview: counts of verdicts and of errors, and one row per claim."""
-    header = ["id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds", "stands on"]
-    rows = [[f"[`{found['id']}`]({found['id']}.md)", plain(f"{found['paper']}, {found['place']}"),
-             plain(found["reading"]), verdict(found), plain(found["evidence"]), plain(found["repair"]) or "-",
-             strength(found)] for found in records]
+    header = [
+        "id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds", "stands on"
+    ]
+    rows = [[
+        f"[`{found['id']}`]({found['id']}.md)",
+        plain(f"{found['paper']}, {found['place']}"),
+        plain(found["reading"]),
+        verdict(found),
+        plain(found["evidence"]),
+        plain(found["repair"]) or "-",
+        strength(found)
+    ] for found in records]
     return f"{CLAIMS_HEAD}\n{tally(records)}\n\n{_table(header, rows)}"
 
 
@@ -84,10 +95,12 @@ def tally(records: Iterable[dict[str, Any]]) -> str:
     """Return how many claims have each verdict, and how many distinct errors there are of each weight."""
     records = list(records)
     verdicts = [found["verdict"] for found in records]
-    by_verdict = ", ".join(f"{verdicts.count(one.value)} {one}" for one in Verdict if one.value in verdicts)
+    by_verdict = ", ".join(f"{verdicts.count(one.value)} {one}" for one in Verdict
+                           if one.value in verdicts)
     roots = distinct(records)
     by_weight = ", ".join(f"{len(roots[one.value])} of {one}" for one in Weight if roots[one.value])
-    wrong, refuted = sum(map(len, roots.values())), len(records) - verdicts.count(Verdict.HOLDS.value)
+    wrong, refuted = sum(map(len,
+                             roots.values())), len(records) - verdicts.count(Verdict.HOLDS.value)
     errors = f" Behind the {refuted} that do not simply hold stand {wrong} distinct errors or conditions: {by_weight}."
     return f"{len(records)} claims: {by_verdict}." + (errors if wrong else "")
 
@@ -100,29 +113,46 @@ def counted(article: str, records: Iterable[dict[str, Any]]) -> str:
 
 
 def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
-    """Return the roots of the errors by weight; claims with one root count once, by the weight of the root."""
+    """Return the roots of the errors by weight.
+
+    Claims with one root count once, by the weight of the root.
+    """
     own = {found["root"]: found["weight"] for found in records if found["root"] == found["id"]}
-    return {one.value: {name for name, weight in own.items() if weight == one.value} for one in Weight}
+    return {
+        one.value: {name
+                    for name, weight in own.items()
+                    if weight == one.value}
+        for one in Weight
+    }
 
 
 def errata_page(records: list[dict[str, Any]]) -> str:
-    """Return docs/claims/errata.md: every claim that does not hold as printed, paper by paper, the weightiest first."""
+    """Return docs/claims/errata.md.
+
+    Every claim that does not hold as printed, paper by paper, the weightiest first.
+    """
     parts = [ERRATA_HEAD]
     weights = [one.value for one in Weight]
     for paper in PAPERS:
-        wrong = [found for found in records if found["paper"] == paper and found["verdict"] != Verdict.HOLDS.value]
+        wrong = [
+            found for found in records
+            if found["paper"] == paper and found["verdict"] != Verdict.HOLDS.value
+        ]
         if wrong:
             wrong.sort(key=lambda found: weights.index(found["weight"]))
             parts += [f"## {TITLES[paper]}\n", *(erratum(found) for found in wrong)]
     right = [found for found in records if found["verdict"] == Verdict.HOLDS.value]
-    rows = [(f"`{found['id']}`", f"{found['paper']}, {plain(found['place'])}", plain(found["reading"]))
-            for found in right]
+    rows = [(f"`{found['id']}`", f"{found['paper']}, {plain(found['place'])}",
+             plain(found["reading"])) for found in right]
     listed = _table(["id", "place", "as we read it"], rows)
     return "\n".join([*parts, f"## What holds as printed\n\n{listed}"])
 
 
 def erratum(found: dict[str, Any]) -> str:
-    """Return the entry of one claim: place, what is printed, what is wrong, the smallest example, the repair."""
+    """Return the entry of one claim.
+
+    Place, what is printed, what is wrong, the smallest example, the repair.
+    """
     again = "" if found["root"] == found["id"] else f"- **Same error as** `{found['root']}`.\n"
     head = f"### {plain(found['place'])} (`{found['id']}`)\n"
     return "\n".join([head, *quoted(found), *facts(found)]) + f"\n{again}"
@@ -142,9 +172,13 @@ def facts(found: Mapping[str, Any]) -> list[str]:
              f"- **Seen.** {plain(found['evidence'])}"]
     if found["hypothesis"]:
         lines.append(f"- **Holds if** {plain(found['hypothesis'])}: {plain(found['inside'])}")
-    lines += [f"- **With {plain(name)}:** {'accepted' if one['accepted'] else 'refuted'}; {plain(one['evidence'])}"
-              for name, one in found["models"].items()]
-    lines += [f"- **{plain(name)}, by itself.** {plain(words)}" for name, words in found["sides"].items()]
+    lines += [
+        f"- **With {plain(name)}:** {'accepted' if one['accepted'] else 'refuted'}; {plain(one['evidence'])}"
+        for name, one in found["models"].items()
+    ]
+    lines += [
+        f"- **{plain(name)}, by itself.** {plain(words)}" for name, words in found["sides"].items()
+    ]
     if found["repair"]:
         lines.append(f"- **Holds instead.** {plain(found['repair'])} ({found['repaired']})")
     if found["machine"]:
@@ -159,9 +193,11 @@ def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
         records: of the claims to show.
         width: characters to keep of each text; the claim's page has all.
     """
-    rows = [[f"`{found['id']}` {_cut(found['reading'], width)}",
-             f"**{verdict(found)}**. {_cut(found['evidence'], width)}", _cut(found["repair"], width) or "as printed"]
-            for found in records]
+    rows = [[
+        f"`{found['id']}` {_cut(found['reading'], width)}",
+        f"**{verdict(found)}**. {_cut(found['evidence'], width)}",
+        _cut(found["repair"], width) or "as printed"
+    ] for found in records]
     return _table(["the paper says", "seen", "what holds"], rows)
 
 
@@ -175,15 +211,18 @@ def _cut(text: str, width: int) -> str:
 
 def claim_page(found: Mapping[str, Any]) -> str:
     """Return the page of one claim, with everything about it."""
-    note = "\n† From text extracted from a PDF; the printed page was not at hand.\n" if found["formula"] else ""
+    note = "\n† From text extracted from a PDF; the printed page was not at hand.\n" if found[
+        "formula"] else ""
     example = found["example"].strip() or EXAMPLE.format(found["id"])
     root = found["root"]
     repeats = "" if root in (None, found["id"]) else f" Its error is that of [`{root}`]({root}.md)."
     weight = f" Weight: {found['weight']}.{repeats}" if found["weight"] else ""
     return "\n".join([
-        f"# `{found['id']}`\n", f"{plain(TITLES[found['paper']])}, {plain(found['place'])}.{weight}\n",
-        *quoted(found), *facts(found), note, "## To paste into Python\n", "```python", example, "```\n",
-        "[All claims](ledger.md), [errata](errata.md).\n"])
+        f"# `{found['id']}`\n",
+        f"{plain(TITLES[found['paper']])}, {plain(found['place'])}.{weight}\n", *quoted(found),
+        *facts(found), note, "## To paste into Python\n", "```python", example, "```\n",
+        "[All claims](ledger.md), [errata](errata.md).\n"
+    ])
 
 
 def verdict(found: Mapping[str, Any]) -> str:

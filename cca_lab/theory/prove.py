@@ -1,4 +1,7 @@
-"""`cca-lab prove`: index statements for all integers, from the lab's own functions, as a page with times."""
+"""`cca-lab prove`.
+
+Index statements for all integers, from the lab's own functions, as a page with times.
+"""
 
 from collections.abc import Sequence
 
@@ -39,7 +42,9 @@ def prove() -> list[str]:
         console.print(f"{sign:28} {row.seconds:5.1f} s  {escape(row.name)}", highlight=False)
         if not row.finding.holds:
             console.print(f"        {escape(row.finding.evidence)}", highlight=False)
-    console.print(f"{len(found) - len(failed)} of {len(found)} as wanted, {sum(row.seconds for row in found):.0f} s")
+    console.print(
+        f"{len(found) - len(failed)} of {len(found)} as wanted, {sum(row.seconds for row in found):.0f} s"
+    )
     if not failed and in_clone():
         path = repository() / "docs" / "claims" / "proved.md"
         with replacing(path) as temporary:
@@ -58,10 +63,14 @@ def page(found: Sequence[Row], cpu: str) -> str:
     header = ["what", "for all integers", "from", "obligations", "seconds", "by hand"]
     lines = [header, ["---"] * len(header)]
     for row in found:
-        said = plain(row.says) if row.finding.holds else f"{plain(row.says)}: {plain(row.finding.evidence)}"
+        said = plain(
+            row.says) if row.finding.holds else f"{plain(row.says)}: {plain(row.finding.evidence)}"
         short = ", ".join(f"`{name.removeprefix('cca_lab.')}`" for name in row.runs) or "-"
-        lines.append([plain(row.name), said, short, str(row.finding.numbers["obligations"]), f"{row.seconds:.2f}",
-                      plain(row.restated) or "-"])
+        lines.append([
+            plain(row.name), said, short,
+            str(row.finding.numbers["obligations"]), f"{row.seconds:.2f}",
+            plain(row.restated) or "-"
+        ])
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     total = sum(row.seconds for row in found)
     return f"{HEAD}\n{len(found)} statements in {total:.0f} s on one core of an {cpu}.\n\n{table}"

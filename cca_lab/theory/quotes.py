@@ -10,11 +10,13 @@ from cca_lab.theory.claim import Claim
 
 FILES = {"CCA": ("cca.txt", "cca-poster.txt"), "DGA": ("dga.txt",), "LoCoCo": ("lococo.txt",)}
 NEAR = 4000  # characters from a label, such as "Theorem 1", within which a quote belongs to it
-HEADING = re.compile(r"^(?:#+\s*)?\**((?:[1-9A-I])(?:\.\d+)*)\.\**\s+\**[A-Z].{0,90}$"
-                     r"|^(?:#+\s*)?\**(Abstract|Impact Statement|References|APPENDIX)\**\s*$", re.MULTILINE)
-NAMES = re.compile(r"(?:Section|Appendix) ([1-9A-I](?:\.\d+)*)|(Abstract|Impact Statement|Poster)"
-                   r"|((?:Theorem|Lemma|Remark|Proposition|Problem|Definition|Table|Figure|Algorithm) \d+)"
-                   r"|Eqs?\. (\d+)")
+HEADING = re.compile(
+    r"^(?:#+\s*)?\**((?:[1-9A-I])(?:\.\d+)*)\.\**\s+\**[A-Z].{0,90}$"
+    r"|^(?:#+\s*)?\**(Abstract|Impact Statement|References|APPENDIX)\**\s*$", re.MULTILINE)
+NAMES = re.compile(
+    r"(?:Section|Appendix) ([1-9A-I](?:\.\d+)*)|(Abstract|Impact Statement|Poster)"
+    r"|((?:Theorem|Lemma|Remark|Proposition|Problem|Definition|Table|Figure|Algorithm) \d+)"
+    r"|Eqs?\. (\d+)")
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,16 @@ def read(folder: Path) -> dict[str, list[Text]]:
     """
     missing = [name for names in FILES.values() for name in names if not (folder / name).is_file()]
     if missing:
-        raise ValueError(f"papers: {folder} has no {', '.join(missing)}; put the papers' texts there under these names")
-    return {paper: [_text((folder / name).read_text(encoding="utf-8"), "poster" in name) for name in names]
-            for paper, names in FILES.items()}
+        raise ValueError(
+            f"papers: {folder} has no {', '.join(missing)}; put the papers' texts there under these names"
+        )
+    return {
+        paper: [
+            _text((folder / name).read_text(encoding="utf-8"), "poster" in name)
+            for name in names
+        ]
+        for paper, names in FILES.items()
+    }
 
 
 def _text(raw: str, poster: bool) -> Text:
@@ -61,13 +70,16 @@ def _text(raw: str, poster: bool) -> Text:
 
 def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
     """Say which quotes of a claim are not in its paper, and which are not where the claim's place says."""
-    named = ["".join(found.groups(default="")) if found.group(4) is None else f"Eq. {found.group(4)}"
-             for found in NAMES.finditer(claim.place)]
+    named = [
+        "".join(found.groups(default="")) if found.group(4) is None else f"Eq. {found.group(4)}"
+        for found in NAMES.finditer(claim.place)
+    ]
     for quote in claim.quotes:
         found = [(text, start) for text in texts for start in _offsets(text.words, one_line(quote))]
         if not found:
             yield f"{claim.id}: not in the paper: {quote!r}"
-        elif not any(_stands_at(name, text, start, quote) for name in named for text, start in found):
+        elif not any(
+                _stands_at(name, text, start, quote) for name in named for text, start in found):
             text, start = found[0]
             yield f"{claim.id}: {claim.place!r} is not its place; it stands in {_sections(text, start)}: {quote!r}"
 
@@ -79,7 +91,8 @@ def all_problems(claims: Iterable[Claim], papers: Mapping[str, Sequence[Text]]) 
 
 def fingerprint(claim: Claim) -> str:
     """Return a digest of a claim's quotes and place, to see without the papers that they are those that were found."""
-    return hashlib.sha256("\n".join((claim.paper, claim.place, *map(one_line, claim.quotes))).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(
+        (claim.paper, claim.place, *map(one_line, claim.quotes))).encode()).hexdigest()[:16]
 
 
 def _offsets(words: str, quote: str) -> list[int]:

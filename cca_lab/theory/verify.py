@@ -21,7 +21,8 @@ COLOURS = {Verdict.HOLDS: "green", Verdict.HOLDS_IF: "yellow", Verdict.DEPENDS: 
 NARROWEST = 160  # columns; in less, the table of eight facts per claim is not readable
 
 
-def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | None = None) -> list[str]:
+def verify(ids: Sequence[str] = (), *, explain: bool = False,
+           papers: Path | None = None) -> list[str]:
     """Check claims, print the findings, and write the clone's ledger if all claims were checked and agree.
 
     Args:
@@ -43,8 +44,9 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | Non
         console.print(problem, style="bold red", highlight=False, markup=False)
     without = missing("proofs") if any(claim.machine for claim in claims) else []
     if without:
-        console.print(f"{' and '.join(without)} are not installed, so what they prove was not proved again, and "
-                      f"nothing is written; {install('proofs')}", highlight=False, markup=False)
+        console.print(
+            f"{' and '.join(without)} are not installed, so what they prove was not proved again, and "
+            f"nothing is written; {install('proofs')}", highlight=False, markup=False)
     with training_progress("claims", len(claims)) as report:
         records = ledger.run(claims, report, prove=not without)
     if explain:
@@ -56,7 +58,9 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False, papers: Path | Non
     failed = ledger.failures(records)
     if not ids and not failed and not misquoted and not without and in_clone():
         written = ledger.write(records) + ([ledger.write_found(claims)] if papers else [])
-        console.print(f"written: {len(written)} files, from {written[0].name} to {written[-1].name}", highlight=False)
+        console.print(
+            f"written: {len(written)} files, from {written[0].name} to {written[-1].name}",
+            highlight=False)
     return failed + misquoted
 
 
@@ -64,32 +68,40 @@ def table(records: list[dict[str, Any]]) -> Table:
     """Return the findings as a table, one row per claim."""
     shown = Table(show_lines=True, expand=True)
     shown.add_column("id", no_wrap=True)
-    for title, ratio in {"paper, place": 2, "claim, as we read it": 4, "verdict": 2, "seen": 5, "what holds": 4,
-                         "stands on": 2}.items():
+    for title, ratio in {
+            "paper, place": 2, "claim, as we read it": 4, "verdict": 2, "seen": 5, "what holds": 4,
+            "stands on": 2
+    }.items():
         shown.add_column(title, ratio=ratio)
     for found in records:
         verdict = Text(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
         if found["contradictions"]:
             verdict.append("\nthe check disagrees", style="bold red")
-        shown.add_row(found["id"], Text(f"{found['paper']}, {found['place']}"), Text(found["reading"]), verdict,
-                      Text(found["evidence"]), Text(found["repair"] or "-"), strength(found))
+        shown.add_row(found["id"], Text(f"{found['paper']}, {found['place']}"),
+                      Text(found["reading"]), verdict, Text(found["evidence"]),
+                      Text(found["repair"] or "-"), strength(found))
     return shown
 
 
 def explained(claim: Claim, found: dict[str, Any]) -> Text:
-    """Return one claim in full: its words, our reading, verdict, evidence, repair, proof, and what checks it."""
+    """Return one claim in full.
+
+    Its words, our reading, verdict, evidence, repair, proof, and what checks it.
+    """
     name = getattr(claim.check, "func", claim.check)  # a partial's function
     hypothesis = f"{found['hypothesis']}: {found['inside']}" if found["hypothesis"] else ""
     models = "; ".join(f"{model}: {'accepted' if one['accepted'] else 'refuted'}, {one['evidence']}"
                        for model, one in found["models"].items())
     facts = {
-        "printed": " … ".join(found["quote"]), "read as": found["reading"], "seen": found["evidence"],
-        "holds if": hypothesis, "models": models,
+        "printed": " … ".join(found["quote"]), "read as": found["reading"],
+        "seen": found["evidence"], "holds if": hypothesis, "models": models,
         "each alone": "; ".join(f"{place}: {words}" for place, words in found["sides"].items()),
-        "what holds": found["repair"], "seen of that": found["corrected"] or "", "proved": found["machine"] or "",
-        "proof": found["proof"], "numbers": ", ".join(f"{key} = {value}" for key, value in found["numbers"].items()),
-        "weight": found["weight"] or "", "stands on": f"{strength(found)}; {name.__module__}.{name.__qualname__}",
-        "but": "; ".join(found["contradictions"]),
+        "what holds": found["repair"], "seen of that": found["corrected"] or "",
+        "proved": found["machine"] or "", "proof": found["proof"], "numbers": ", ".join(
+            f"{key} = {value}" for key, value in found["numbers"].items()),
+        "weight": found["weight"] or "",
+        "stands on": f"{strength(found)}; {name.__module__}.{name.__qualname__}", "but": "; ".join(
+            found["contradictions"]),
     }
     text = Text(f"{found['id']}  {found['paper']}, {found['place']}: ", style="bold")
     text.append(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
@@ -112,4 +124,5 @@ def summary(records: list[dict[str, Any]]) -> str:
 def _console(explain: bool) -> Console:
     """Return a console that is wide enough for the table even without a terminal."""
     console = Console()
-    return console if explain or console.is_terminal else Console(width=max(console.width, NARROWEST))
+    return console if explain or console.is_terminal else Console(
+        width=max(console.width, NARROWEST))

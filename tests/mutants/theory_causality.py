@@ -1,11 +1,12 @@
-"""Wrong subjects for the claims on causality (DGA Algorithm 2, Eq. 13-16; LoCoCo Eq. 1, 5, 7): to be refuted."""
+"""Wrong subjects for the claims on causality (DGA Algorithm 2, Eq. 13-16; LoCoCo Eq. 1, 5, 7).
+
+To be refuted.
+"""
 
 from fractions import Fraction
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.causality import focal as causality_focal
-from cca_lab.theory.causality import grouping as causality_dga
-from cca_lab.theory.causality import segments as causality_lococo
+from cca_lab.theory.causality import dga, focal, lococo
 
 
 def finite_stand_in(scores, visible):
@@ -21,14 +22,14 @@ def without_itself(key, query):
 def values_from_the_next_slot(weights, keys, queries, values):
     """Values are mixed with another slot's weights."""
     shifted = [*weights[1:], weights[0]]
-    return (causality_lococo.value_update(weights, keys, queries, values)[0],
-            causality_lococo.value_update(shifted, keys, queries, values)[1])
+    return (lococo.value_update(weights, keys, queries, values)[0],
+            lococo.value_update(shifted, keys, queries, values)[1])
 
 
 def values_uniform(weights, keys, queries, values):
     """Values are averaged, whatever the weights of the keys."""
     mean = sum(values, Fraction(0)) / len(values)
-    return causality_lococo.value_update(weights, keys, queries, values)[0], [mean] * len(weights)
+    return lococo.value_update(weights, keys, queries, values)[0], [mean] * len(weights)
 
 
 def segments_from_zero(n, block):
@@ -53,7 +54,10 @@ def dealt_partition(tokens, size):
 
 
 def by_absolute_sum(row):
-    """Divided by the sum of absolute values, which is 0 more rarely: with signs the weights do not sum to 1."""
+    """Divided by the sum of absolute values, which is 0 more rarely.
+
+    With signs the weights do not sum to 1.
+    """
     return [Fraction(w, sum(map(abs, row))) if any(row) else Fraction(1, len(row)) for w in row]
 
 
@@ -63,29 +67,44 @@ def never_fewer_than_slots(slots, block, cached):
 
 
 def mask_from_the_start(scores, block):
-    """The triangle stands at the first columns of [K~, K_n]: the queries of later blocks lose what lies before them."""
-    return [softmax(row[: i % block + 1]) + [Fraction(0)] * (len(row) - i % block - 1) for i, row in enumerate(scores)]
+    """The triangle stands at the first columns of [K~, K_n].
+
+    The queries of later blocks lose what lies before them.
+    """
+    return [
+        softmax(row[:i % block + 1]) + [Fraction(0)] * (len(row) - i % block - 1)
+        for i, row in enumerate(scores)
+    ]
 
 
 def whole_block(scores, block):
     """No mask inside the block: a query reads all of its own block."""
     ends = [block * (i // block) + block for i in range(len(scores))]
-    return [softmax(row[:end]) + [Fraction(0)] * (len(row) - end) for row, end in zip(scores, ends, strict=True)]
+    return [
+        softmax(row[:end]) + [Fraction(0)] * (len(row) - end)
+        for row, end in zip(scores, ends, strict=True)
+    ]
 
 
 def each_continuation_once(corpus):
-    """Contexts that occur often count once as a whole, not only their pairs: the last pair of each context."""
+    """Contexts that occur often count once as a whole, not only their pairs.
+
+    The last pair of each context.
+    """
     return sorted(dict(corpus).items())
 
 
 def blocks_by_length(q, k, v):
-    """Blocks of a third of the text: no edit and no derivative tells, but a prefix alone is cut elsewhere."""
-    return causality_focal.attend_blocks(q, k, v, block=len(q) // 3)
+    """Blocks of a third of the text.
+
+    No edit and no derivative tells, but a prefix alone is cut elsewhere.
+    """
+    return focal.attend_blocks(q, k, v, block=len(q) // 3)
 
 
 def next_query(q, k, v):
     """Every row attends with the query of the next one."""
-    return causality_focal.attend_blocks(q.roll(-1, dims=0), k, v)
+    return focal.attend_blocks(q.roll(-1, dims=0), k, v)
 
 
 def accumulated(weights):
@@ -93,18 +112,27 @@ def accumulated(weights):
     return [sum((row[t] for row in weights), Fraction(0)) for t in range(len(weights))]
 
 
-PLANTED_AND_EVEN = (causality_focal.one_important, causality_focal.none_important)
+PLANTED_AND_EVEN = (focal.one_important, focal.none_important)
 BROKEN = {
-    "D1.eq13": finite_stand_in, "LC.eq1": finite_stand_in, "LC.eq1.mask": without_itself,
-    "LC.eq5": values_uniform, "LC.eq7": by_absolute_sum, "LC.alg1": segments_from_zero,
-    "LC.segments": mask_from_the_start, "LC.first": never_fewer_than_slots, "D1.likelihood": each_continuation_once,
-    "D1.alg2": (causality_dga.all_members, causality_dga.times), "D1.eq14": without_last_member,
-    "D1.eq15": dealt_partition, "D1.eq16": blocks_by_length, "D1.bias": (accumulated, PLANTED_AND_EVEN),
+    "D1.eq13": finite_stand_in,
+    "LC.eq1": finite_stand_in,
+    "LC.eq1.mask": without_itself,
+    "LC.eq5": values_uniform,
+    "LC.eq7": by_absolute_sum,
+    "LC.alg1": segments_from_zero,
+    "LC.segments": mask_from_the_start,
+    "LC.first": never_fewer_than_slots,
+    "D1.likelihood": each_continuation_once,
+    "D1.alg2": (dga.all_members, dga.times),
+    "D1.eq14": without_last_member,
+    "D1.eq15": dealt_partition,
+    "D1.eq16": blocks_by_length,
+    "D1.bias": (accumulated, PLANTED_AND_EVEN),
     "D1.norm": lambda i, length: length - i,  # the token's own row left out
 }
 ALSO_BROKEN = [
-    ("D1.alg2", (causality_dga.any_member, causality_dga.times)), ("LC.eq5", values_from_the_next_slot),
-    ("D1.eq16", next_query), ("D1.eq14", positions_as_tokens), ("D1.eq15", causality_dga.any_partition),
-    ("LC.eq7", causality_lococo.relu_ratio), ("LC.segments", whole_block),
+    ("D1.alg2", (dga.any_member, dga.times)), ("LC.eq5", values_from_the_next_slot),
+    ("D1.eq16", next_query), ("D1.eq14", positions_as_tokens), ("D1.eq15", dga.any_partition),
+    ("LC.eq7", lococo.relu_ratio), ("LC.segments", whole_block),
     ("D1.bias", (accumulated, PLANTED_AND_EVEN[:1])),
 ]

@@ -4,7 +4,7 @@ from fractions import Fraction
 from functools import partial
 
 from cca_lab.theory.compression import convolution as compression
-from cca_lab.theory.compression import cost, memory
+from cca_lab.theory.compression import memory
 
 
 def drops_the_highest(accumulated):
@@ -29,8 +29,14 @@ def constant_channel(keys, values, accumulated):
 
 
 def position_channel(keys, values, accumulated):
-    """The position as a channel: the windows differ, but a threshold keeps the later token, not the earlier."""
-    return [*compression.keys_and_values(keys, values, accumulated), [Fraction(t) for t in range(len(keys))]]
+    """The position as a channel.
+
+    The windows differ, but a threshold keeps the later token, not the earlier.
+    """
+    return [
+        *compression.keys_and_values(keys, values, accumulated),
+        [Fraction(t) for t in range(len(keys))]
+    ]
 
 
 def first_in_first_out(weights):
@@ -50,14 +56,18 @@ def scores(block, r):
 
 
 BROKEN = {
-    "LC.evict": keys_and_last_row, "LC.conv": constant_channel, "LC.memory": first_in_first_out,
-    "LC.overhead": cost.Setting(cost.direct, 128, 1),
-    "LC.segment-cost": (entries, entries, lambda length, block: length),                # one query a block
-    "LC.peak": lambda slots, block: block * (slots + block) + slots,                # Step 4's weights forgotten
-    "LC.constant": partial(memory.run, block=2, slots=None),                        # Algorithm 1
+    "LC.evict": keys_and_last_row,
+    "LC.conv": constant_channel,
+    "LC.memory": first_in_first_out,
+    "LC.overhead": compression.Setting(compression.direct, 128, 1),
+    "LC.segment-cost": (entries, entries, lambda length, block: length),  # one query a block
+    "LC.peak": lambda slots, block: block * (slots + block) + slots,  # Step 4's weights forgotten
+    "LC.constant": partial(memory.run, block=2, slots=None),  # Algorithm 1
 }
-ALSO_BROKEN = [("LC.conv", position_channel),
-               ("LC.segment-cost", (scores, entries, lambda length, block: length)),
-               ("LC.segment-cost", (scores, lambda block, r: block, lambda length, block: length * block)),
-               ("LC.peak", lambda slots, block: slots * (slots + block))]           # Step 3's scores forgotten
+ALSO_BROKEN = [
+    ("LC.conv", position_channel),
+    ("LC.segment-cost", (scores, entries, lambda length, block: length)),
+    ("LC.segment-cost", (scores, lambda block, r: block, lambda length, block: length * block)),
+    ("LC.peak", lambda slots, block: slots * (slots + block))
+]  # Step 3's scores forgotten
 WRONG_ROWS = [drops_the_highest, soft_rows]

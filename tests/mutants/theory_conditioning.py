@@ -1,4 +1,7 @@
-"""Wrong subjects for the claims on conditioning (DGA Theorem 3, Lemmas 3-4): each must be refuted."""
+"""Wrong subjects for the claims on conditioning (DGA Theorem 3, Lemmas 3-4).
+
+Each must be refuted.
+"""
 
 from fractions import Fraction
 
@@ -24,7 +27,10 @@ def half(values):
 
 
 def gradient_along_the_simplex(weights, values, residual):
-    """The gradient by the weights with its mean taken off: as if the constraint brought the factor alpha_j in."""
+    """The gradient by the weights with its mean taken off.
+
+    As if the constraint brought the factor alpha_j in.
+    """
     slopes = [2 * value * residual for value in values]
     return [slope - sum(slopes) / len(slopes) for slope in slopes]
 
@@ -35,10 +41,12 @@ BROKEN = {
     "T3.proof": covariance,
     "T3.lemma3": lambda m: Fraction(1, m * m),
     "T3.lemma4": no_cross_terms,
-    "T3.eq49": lambda z, m: Fraction(0),                                     # true, and says nothing
-    "T3.nonzero": lambda values, m: len(values) // m >= values.shape[1],     # the means still span, but badly
-    "T3.align": lambda length, width: length // 16 <= width,                 # the groups fit, the tokens do not
-    "T3.descent": lambda values, m: len(values) // m <= values.shape[1],     # the means independent, not the values
-    "T3.rate": lambda kappa: int(np.ceil(kappa * np.log(1e8))),              # four times the exponent's kappa
+    "T3.eq49": lambda z, m: Fraction(0),  # true, and says nothing
+    "T3.nonzero": lambda values, m: len(values) // m >= values.shape[
+        1],  # the means still span, but badly
+    "T3.align": lambda length, width: length // 16 <= width,  # the groups fit, the tokens do not
+    "T3.descent": lambda values, m: len(values) // m <= values.shape[
+        1],  # the means independent, not the values
+    "T3.rate": lambda kappa: int(np.ceil(kappa * np.log(1e8))),  # four times the exponent's kappa
     "T3.gradient": gradient_along_the_simplex,
 }

@@ -8,40 +8,47 @@ from cca_lab.theory.cost import dga
 from cca_lab.theory.cost.prefill import GROUP, Baseline, Memory
 
 BROKEN: dict[str, Any] = {
-    "P1c.window": lambda group, window: window + group - 1,             # the token that Eq. 4 reads twice
+    "P1c.window": lambda group, window: window + group - 1,  # the token that Eq. 4 reads twice
     "P1c.quadratic": lambda length, group, window: length * (group + window),  # no term in L^2
     "P1c.linear": lambda length, group, window: length * (length // group + window + isqrt(group)),
     "P1c.every-g": lambda older: older**1.25,
-    "P1c.best-g": (32, 64, 128, 256),                                   # past the turn at 124
+    "P1c.best-g": (32, 64, 128, 256),  # past the turn at 124
     "P1c.larger-s": (256, 1024, 512),
-    "P1c.storage": lambda length, group, window: group + window,        # the cores forgotten
-    "D1.pairs": lambda length, r, group, rows: length * (r + (length - r) / group + rows),  # no complement
-    "D1.keys": lambda length, group: length**2 / group**2,              # as if queries were grouped as well
-    "D1.rate": {"Appendix E": dga.constant, "Appendix C.2": lambda length: dga.GAMMA * length},  # no floor
-    "D1.inference": lambda case: 1 < case.group < case.length - case.focal,  # the complement forgotten
-    "D1.cache": lambda length, r, group: r + group,                     # the groups forgotten
-    "P1c.kv": (64.0, 4.0),                                              # cores without the window
-    "P1c.93": 94.0,                                                     # 1 - 1/16
-    "P1c.amdahl": Baseline(square=True),                                # no causal half
-    "P1c.stages": (GROUP, 4096),                                        # a window of the whole text at 4K
-    "CCA.a800": Memory(cache_128k="64", total_64k="54.09"),             # MInference keeps the whole cache
+    "P1c.storage": lambda length, group, window: group + window,  # the cores forgotten
+    "D1.pairs": lambda length, r, group, rows: length *
+    (r + (length - r) / group + rows),  # no complement
+    "D1.keys": lambda length, group: length**2 / group**2,  # as if queries were grouped as well
+    "D1.rate": {"Appendix E": dga.constant,
+                "Appendix C.2": lambda length: dga.GAMMA * length},  # no floor
+    "D1.inference": lambda case: 1 < case.group < case.length - case.
+    focal,  # the complement forgotten
+    "D1.cache": lambda length, r, group: r + group,  # the groups forgotten
+    "P1c.kv": (64.0, 4.0),  # cores without the window
+    "P1c.93": 94.0,  # 1 - 1/16
+    "P1c.amdahl": Baseline(square=True),  # no causal half
+    "P1c.stages": (GROUP, 4096),  # a window of the whole text at 4K
+    "CCA.a800": Memory(cache_128k="64", total_64k="54.09"),  # MInference keeps the whole cache
 }
 
 
 def every_group(length: int, group: int, window: int) -> int:
     """CCA's pairs if each row read floor(L/g) cores, as Eq. 6's m."""
-    return sum(length // group + min(row, window + (row - window) % group) for row in range(1, length + 1))
+    return sum(length // group + min(row, window + (row - window) % group)
+               for row in range(1, length + 1))
 
 
 def window_mod_row(length: int, group: int, window: int) -> int:
     """CCA's pairs with a raw window of s + (i mod g) tokens."""
-    return sum(max(0, (row - window) // group) + min(row, window + row % group) for row in range(1, length + 1))
+    return sum(
+        max(0, (row - window) // group) + min(row, window + row % group)
+        for row in range(1, length + 1))
 
 
 def printed_window(length: int, group: int, window: int) -> int:
     """CCA's pairs with Eq. 4 as printed, one token read twice."""
     cores = [max(0, (row - window) // group) for row in range(1, length + 1)]
-    return sum(seen + row - group * seen + (1 if seen else 0) for row, seen in enumerate(cores, start=1))
+    return sum(seen + row - group * seen + (1 if seen else 0)
+               for row, seen in enumerate(cores, start=1))
 
 
 PAIRS: tuple[Callable[[int, int, int], int], ...] = (every_group, window_mod_row, printed_window)

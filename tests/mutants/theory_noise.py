@@ -1,4 +1,7 @@
-"""Wrong subjects for the claims on noise (DGA Theorem 2, Lemmas 1-2, Eq. 10): each must be refuted."""
+"""Wrong subjects for the claims on noise (DGA Theorem 2, Lemmas 1-2, Eq. 10).
+
+Each must be refuted.
+"""
 
 from fractions import Fraction
 
@@ -7,8 +10,6 @@ import torch
 
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
-from cca_lab.theory.noise import pooling as noise_pooling
-from cca_lab.theory.noise import problem as noise_problem
 from cca_lab.theory.noise.sampling import softmax
 
 
@@ -43,26 +44,30 @@ def values_differ_at_all(values, weights, m, noise):
 
 
 BROKEN = {
-    "T2.lemma1": lambda eta, j: max(map(abs, eta)) ** 2,  # the remainder is of second order, not smaller
+    "T2.lemma1": lambda eta, j: max(map(abs, eta))**
+    2,  # the remainder is of second order, not smaller
     "T2.lemma2": no_squares,
-    "T2.eq29": lambda i, j: 1,                            # one noise for all: softmax does not move
+    "T2.eq29": lambda i, j: 1,  # one noise for all: softmax does not move
     "T2.eq23": no_cross_term,
     "T2": noise_models.Reduction(averaged_too_often),
     "T2.shared": divided_twice,
-    "T2.eq14": noise_pooling.Pooled(frozen_pool),
+    "T2.eq14": noise_models.Pooled(frozen_pool),
     "T2.eq10": noise_output.GroupProblem(lambda x, size: x * size, lambda x, size: x * size),
-    "T2.equivalent": noise_problem.Passed(noise_output.GROUP_MASS, lambda m: Fraction(1)),
+    "T2.equivalent": noise_output.Passed(noise_output.GROUP_MASS, lambda m: Fraction(1)),
     "T2.output": noise_output.Smoothing(values_differ_at_all),
-    "T2.kl": noise_output.Smoothing(values_differ_at_all, ("mean",)),
+    "T2.kl": noise_output.Smoothing(values_differ_at_all, ("mean", )),
 }
 
 
 def output_of_one_group(model, logits, m, sigma, draws, seed=0):
     """Samples in which the noise of a group is drawn once a token and not divided."""
     generator = np.random.default_rng(seed)
-    return softmax(np.asarray(logits) + sigma * np.repeat(generator.normal(size=(draws, len(logits) // m)), m, 1))
+    return softmax(
+        np.asarray(logits) +
+        sigma * np.repeat(generator.normal(size=(draws, len(logits) // m)), m, 1))
 
 
 def noise_of_one_size(attend, sigma, generator, module, query, key, value, mask, scaling=None):
     """Noise on keys of size sigma, whatever the queries and the scale make of it."""
-    return attend(module, query, key + sigma * torch.randn(key.shape, generator=generator), value, mask)
+    return attend(module, query, key + sigma * torch.randn(key.shape, generator=generator), value,
+                  mask)

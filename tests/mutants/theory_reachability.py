@@ -1,10 +1,13 @@
-"""Wrong subjects for the claims on reachability (CCA Proposition 1, Algorithm 1): each must be refuted."""
+"""Wrong subjects for the claims on reachability (CCA Proposition 1, Algorithm 1).
+
+Each must be refuted.
+"""
 
 import torch
 
-from cca_lab.theory import reachability
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.reachability import floats as reachability_floats
+from cca_lab.theory.reachability import indices as reachability
 from cca_lab.theory.reachability import rope as reachability_rope
 
 
@@ -36,12 +39,18 @@ def scaled_twice(scores, root):
 
 
 def normal_numbers_only(name, weight):
-    """As if there were no subnormal numbers: a weight is 0 once it is below the smallest normal one."""
+    """As if there were no subnormal numbers.
+
+    A weight is 0 once it is below the smallest normal one.
+    """
     return weight >= torch.finfo(reachability_floats.DTYPES[name]).smallest_normal
 
 
 def tie_to_one(name, weight):
-    """As if a tie were rounded up: half of the smallest subnormal number were stored as that number."""
+    """As if a tie were rounded up.
+
+    Half of the smallest subnormal number were stored as that number.
+    """
     return weight >= 2.0 ** -reachability_floats.POWERS[name]
 
 
@@ -50,7 +59,8 @@ def fractional_middle(base, group, equal_keys):
     turn = reachability_rope.angles(base, torch.arange(group) - (group - 1) / 2)
     if not equal_keys:
         return (2 - 2 * turn.cos()).mean().sqrt().item()
-    return (torch.polar(torch.ones_like(turn), turn).mean(0) - 1).abs().square().mean().sqrt().item()
+    return (torch.polar(torch.ones_like(turn), turn).mean(0) -
+            1).abs().square().mean().sqrt().item()
 
 
 def equal_keys_only(base, group, equal_keys):
@@ -75,9 +85,8 @@ BROKEN = {
     "P1.float": normal_numbers_only, "P1.rope": (reachability_rope.pooled_first, fractional_middle),
     "P1.depth": window_without_itself,
 }
-ALSO_BROKEN = [
-    ("P1", future_core), ("P1.alg1", core_one_row_early), ("P1.alg1", future_core), ("P1.float", tie_to_one),
-    ("P1.rope", (reachability_rope.rotated_first, fractional_middle)),
-    ("P1.rope", (reachability_rope.rotated_first, equal_keys_only)), ("P1.depth", sinks_reach_further),
-    ("P1.least", lambda i, g, s: s),
-]
+ALSO_BROKEN = [("P1", future_core), ("P1.alg1", core_one_row_early), ("P1.alg1", future_core),
+               ("P1.float", tie_to_one),
+               ("P1.rope", (reachability_rope.rotated_first, fractional_middle)),
+               ("P1.rope", (reachability_rope.rotated_first, equal_keys_only)),
+               ("P1.depth", sinks_reach_further), ("P1.least", lambda i, g, s: s), ]

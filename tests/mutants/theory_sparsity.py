@@ -1,4 +1,7 @@
-"""Wrong statements about sparsity, each a slip that is easy to make; the claim of that id must refute it."""
+"""Wrong statements about sparsity, each a slip that is easy to make.
+
+The claim of that id must refute it.
+"""
 
 from fractions import Fraction
 from math import ceil, log
@@ -14,8 +17,9 @@ from cca_lab.theory.sparsity.theorem1 import counting_bound, eq19
 
 def two_term_without_rho(law, rho):
     """Takes S > L x for S > L rho x, a rarer event."""
-    return max(law.probability(lambda row, x=x: max(row) > x)
-               - law.probability(lambda row, x=x: sum(row) > law.length * x) for x in points(law, rho))
+    return max(
+        law.probability(lambda row, x=x: max(row) > x) -
+        law.probability(lambda row, x=x: sum(row) > law.length * x) for x in points(law, rho))
 
 
 def one_law_forgotten(law, rho):
@@ -108,7 +112,8 @@ def chances_not_given_the_maximum(tau, t, cells):
     return [chance * reached for chance in RIGHT[1](tau, t, cells)]
 
 
-HELD = (rounded_the_other_way, rounded_down_at_both_ends, rounded_up_at_both_ends, largest_counted_among_the_others)
+HELD = (rounded_the_other_way, rounded_down_at_both_ends, rounded_up_at_both_ends,
+        largest_counted_among_the_others)
 
 BROKEN = {
     "T1": two_term_without_rho,

@@ -1,4 +1,7 @@
-"""DGA and LoCoCo, read literally and repaired: masks, groups, the choice of focal tokens, segments."""
+"""DGA and LoCoCo, read literally and repaired.
+
+Masks, groups, the choice of focal tokens, lococo.
+"""
 
 from fractions import Fraction
 
@@ -6,16 +9,13 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import DGA, full
-from cca_lab.theory.causality import dga as causality_dga
-from cca_lab.theory.causality import focal as causality_focal
-from cca_lab.theory.causality import grouping, segments
-from cca_lab.theory.causality import lococo as causality_lococo
+from cca_lab.theory import ledger
+from cca_lab.theory.causality import dga, focal, lococo
 from cca_lab.theory.causality import masks as causality
 from cca_lab.theory.forall import papers
 from tests.mutants import theory_causality as wrong
 
-CLAIMS = {claim.id: claim for module in (causality, causality_dga, causality_focal, causality_lococo)
-          for claim in module.CLAIMS}
+CLAIMS = {claim.id: claim for claim in ledger.collect()}
 
 
 @pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", None))
@@ -30,14 +30,16 @@ def test_three_masks_by_hand():
     scores, visible = [0] * 4, [True, False, False, False]
     assert causality.mask_before(scores, visible) == [1, 0, 0, 0]
     assert causality.mask_after(scores, visible) == [Fraction(1, 4), 0, 0, 0]
-    assert sum(causality.mask_times(scores, visible)[1:]) == Fraction(3, 4) == segments.leaked_share([0], 3)
+    assert sum(causality.mask_times(scores, visible)[1:]) == Fraction(3, 4) == lococo.leaked_share(
+        [0], 3)
 
 
 def test_the_leak_has_the_stated_size():
     for scores in ([2], [-1, 3], [0, 0, 1]):
         for hidden in range(4):
-            weights = causality.mask_times([*scores, *[5] * hidden], [True] * len(scores) + [False] * hidden)
-            assert sum(weights[len(scores):], Fraction(0)) == segments.leaked_share(scores, hidden)
+            weights = causality.mask_times([*scores, *[5] * hidden],
+                                           [True] * len(scores) + [False] * hidden)
+            assert sum(weights[len(scores):], Fraction(0)) == lococo.leaked_share(scores, hidden)
 
 
 def test_dividing_by_the_row_sum_repairs_eq_13():
@@ -50,16 +52,16 @@ def test_dividing_by_the_row_sum_repairs_eq_13():
 # ---------------------------------------------------------------- Algorithm 2
 
 FOUR_READINGS = {
-    "any, minus": ((causality_dga.any_member, causality_dga.minus), {"leak": 968, "negative": 968}),
-    "any, times": ((causality_dga.any_member, causality_dga.times), {"leak": 968, "double": 968}),
-    "all, minus": ((causality_dga.all_members, causality_dga.minus), {}),
-    "all, times": ((causality_dga.all_members, causality_dga.times), {"missing": 968, "double": 968}),
+    "any, minus": ((dga.any_member, dga.minus), {"leak": 968, "negative": 968}),
+    "any, times": ((dga.any_member, dga.times), {"leak": 968, "double": 968}),
+    "all, minus": ((dga.all_members, dga.minus), {}),
+    "all, times": ((dga.all_members, dga.times), {"missing": 968, "double": 968}),
 }
 
 
 @pytest.mark.parametrize("mask, seen", FOUR_READINGS.values(), ids=FOUR_READINGS)
 def test_four_readings_of_algorithm_2(mask, seen):
-    numbers = dict(causality_dga.check_mask(mask).numbers)
+    numbers = dict(dga.check_mask(mask).numbers)
     assert numbers.pop("cases") == 968
     assert {name: count for name, count in numbers.items() if count} == seen
 
@@ -67,9 +69,9 @@ def test_four_readings_of_algorithm_2(mask, seen):
 def test_the_smallest_leak_as_a_jacobian_and_as_an_edit():
     generator = torch.Generator().manual_seed(0)
     q, k, v, *new = torch.randn(6, 2, 1, generator=generator, dtype=torch.float64)
-    for rule, leaks in ((causality_dga.any_member, True), (causality_dga.all_members, False)):
+    for rule, leaks in ((dga.any_member, True), (dga.all_members, False)):
         def attend(q, k, v, rule=rule):
-            return causality_dga.effective(q, k, [], 2, (rule, causality_dga.minus)) @ v
+            return dga.effective(q, k, [], 2, (rule, dga.minus)) @ v
         assert (causality.jacobian_leak(attend, q, k, v, 1) > 0) == leaks
         assert (causality.edit_leak(attend, q, k, v, 1, new) > 0) == leaks
 
@@ -77,67 +79,76 @@ def test_the_smallest_leak_as_a_jacobian_and_as_an_edit():
 def test_effective_matrix_counts_what_the_mask_says():
     """With zero scores a raw token weighs as much as the row itself, and a pooled one 1/m of it."""
     zero = torch.zeros(9, 2, dtype=torch.float64)
-    matrix = causality_dga.effective(zero, zero, [2, 5, 6], 3)
+    matrix = dga.effective(zero, zero, [2, 5, 6], 3)
     assert torch.equal(matrix > 0, torch.ones(9, 9, dtype=torch.bool).tril())
     assert torch.allclose(matrix.sum(dim=1), torch.ones(9, dtype=torch.float64))
     held = matrix / matrix.diagonal()[:, None]
-    assert torch.allclose(held[7], torch.tensor([1 / 3, 1 / 3, 1, 1 / 3, 1, 1, 1, 1, 0], dtype=torch.float64))
+    assert torch.allclose(
+        held[7], torch.tensor([1 / 3, 1 / 3, 1, 1 / 3, 1, 1, 1, 1, 0], dtype=torch.float64))
 
 
 def test_all_focal_is_full_attention():
     q, k = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     wanted = full.effective(q[None, None], k[None, None])[0, 0]
-    assert torch.allclose(causality_dga.effective(q, k, range(6), 4), wanted, atol=1e-12)
-    assert torch.allclose(causality_dga.effective(q, k, [], 1), wanted, atol=1e-12)
+    assert torch.allclose(dga.effective(q, k, range(6), 4), wanted, atol=1e-12)
+    assert torch.allclose(dga.effective(q, k, [], 1), wanted, atol=1e-12)
 
 
 def test_the_repaired_mask_is_the_mechanism_s_but_for_the_last_row_of_a_group():
-    """There Algorithm 2 reads the pooled group, and the mechanism its members, as Eq. 15 says: both read all once."""
+    """There Algorithm 2 reads the pooled group, and the mechanism its members, as Eq. 15 says.
+
+    Both read all once.
+    """
     q, k = torch.randn(2, 11, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     focal = torch.zeros(1, 1, 11, dtype=torch.bool)
     focal[..., [0, 4, 5, 9, 10]] = True
-    wanted = DGA(group=3, gamma=0.0, floor=5).effective(q[None, None], k[None, None], selection=focal)[0, 0]
-    got = causality_dga.effective(q, k, [0, 4, 5, 9, 10], 3)
+    wanted = DGA(group=3, gamma=0.0, floor=5).effective(q[None, None], k[None, None],
+                                                        selection=focal)[0, 0]
+    got = dga.effective(q, k, [0, 4, 5, 9, 10], 3)
     differs = ((got - wanted).abs().amax(dim=1) > 1e-12).nonzero().flatten().tolist()
-    assert differs == [members[-1] for members in causality_dga.cut(11, [0, 4, 5, 9, 10], 3)[1]]
+    assert differs == [members[-1] for members in dga.cut(11, [0, 4, 5, 9, 10], 3)[1]]
 
 
 def test_leftover_tokens_become_focal():
-    assert causality_dga.cut(8, [2], 3) == ([2, 7], [(0, 1, 3), (4, 5, 6)])
+    assert dga.cut(8, [2], 3) == ([2, 7], [(0, 1, 3), (4, 5, 6)])
 
 
 # ---------------------------------------------------------------- Eq. 16
 
 def test_the_jacobian_is_blind_to_a_choice_and_an_edit_is_not():
-    numbers = causality_focal.check_choice(causality_focal.attend_prompt).numbers
-    assert numbers["largest_derivative"] == 0 and numbers["moved"] > 60 and numbers["prefix_differs"] > 15
+    numbers = focal.check_choice(focal.attend_prompt).numbers
+    assert numbers["largest_derivative"] == 0 and numbers["moved"] > 60 and numbers[
+        "prefix_differs"] > 15
 
 
 def test_a_frozen_choice_is_causal():
     focal = [1, 5, 6, 20]
-    finding = causality_focal.check_choice(
-        lambda q, k, v: causality_dga.effective(q, k, [t for t in focal if t < len(q)], 4) @ v)
+    finding = focal.check_choice(
+        lambda q, k, v: dga.effective(q, k, [t for t in focal if t < len(q)], 4) @ v)
     assert finding.numbers["moved"] == 0 == finding.numbers["largest_derivative"]
 
 
 def test_uniform_attention_scores_by_hand():
     """L = 3: columns 1 + 1/2 + 1/3, 1/2 + 1/3, 1/3 over 3, 2, 1 rows."""
-    weights = causality_focal.uniform_attention(3)
-    assert causality_focal.exact_mean(weights) == [Fraction(11, 18), Fraction(5, 12), Fraction(1, 3)]
-    assert causality_focal.rescaled_mean(weights) == [1, 1, 1]
+    weights = focal.uniform_attention(3)
+    assert focal.exact_mean(weights) == [Fraction(11, 18), Fraction(5, 12), Fraction(1, 3)]
+    assert focal.rescaled_mean(weights) == [1, 1, 1]
 
 
 def test_the_norm_of_sampled_rows_is_the_number_of_samples_that_see_the_token():
-    """Eq. 17's sample has fewer rows than L - i + 1; what is needed is the count of the non-zero entries."""
-    weights = causality_focal.uniform_attention(6)
+    """Eq. 17's sample has fewer rows than L - i + 1.
+
+    What is needed is the count of the non-zero entries.
+    """
+    weights = focal.uniform_attention(6)
     sample = [weights[j] for j in (1, 3, 5)]
     counts = [sum(row[t] != 0 for row in sample) for t in range(6)]
-    assert counts == [3, 3, 2, 2, 1, 1] != [causality_focal.printed_norm(i, 6) for i in range(1, 7)]
+    assert counts == [3, 3, 2, 2, 1, 1] != [focal.printed_norm(i, 6) for i in range(1, 7)]
 
 
 def test_eq_16_takes_the_first_tokens_where_no_token_is_special():
-    assert causality_focal.focal_thirds(rescale=False)[0] > 0.99
-    first, _, last = causality_focal.focal_thirds(rescale=True)
+    assert focal.focal_thirds(rescale=False)[0] > 0.99
+    first, _, last = focal.focal_thirds(rescale=True)
     assert last > first > 0
 
 
@@ -149,43 +160,49 @@ def test_a_row_of_fair_signs_dies_with_probability_two_to_the_minus_count():
         dead = 0
         for signs in product((-1, 1), repeat=count):
             try:
-                segments.relu_ratio(signs)
+                lococo.relu_ratio(signs)
             except ZeroDivisionError:
                 dead += 1
         assert Fraction(dead, 2**count) == Fraction(1, 2**count)
 
 
 def test_eq_7_by_hand():
-    assert segments.ratio([2, -1]) == [2, -1]
+    assert lococo.ratio([2, -1]) == [2, -1]
     with pytest.raises(ZeroDivisionError):
-        segments.ratio([1, -1])
+        lococo.ratio([1, -1])
 
 
 def test_segments_as_printed_are_right_for_blocks_of_one_only():
     for block in range(1, 5):
-        ends = [segments.printed_segment(n, block) for n in (1, 2)]
+        ends = [lococo.printed_segment(n, block) for n in (1, 2)]
         assert (ends == [(1, block), (block + 1, 2 * block)]) == (block == 1)
 
 
 def test_the_first_compression_of_the_paper_s_sizes():
-    """M = 128, B = 512 finds an empty cache; M = 512 is full, and so it is with one token at a time."""
-    numbers = segments.check_columns(segments.all_slots, within=lambda sizes: sizes == (128, 512)).numbers
+    """M = 128, B = 512 finds an empty cache.
+
+    M = 512 is full, and so it is with one token at a time.
+    """
+    numbers = lococo.check_columns(lococo.all_slots, within=lambda sizes: sizes ==
+                                   (128, 512)).numbers
     assert numbers == {"columns": 512, "claimed": 640}
     for sizes in ((512, 512), (128, 1)):
-        assert segments.check_columns(segments.all_slots, within=lambda case, sizes=sizes: case == sizes).holds
+        assert lococo.check_columns(lococo.all_slots,
+                                    within=lambda case, sizes=sizes: case == sizes).holds
 
 
 # ---------------------------------------------------------------- for all integers
 
 @pytest.mark.parametrize("prove, right, slip, smallest", [
-    (lambda mask: papers.members_read_once(grouping.member_reads, mask), (grouping.all_members, grouping.minus),
-     (grouping.any_member, grouping.minus), {"i": 0, "t": 1, "first": 0, "last": 1}),
-    (papers.one_open_group, grouping.columns_of_group, lambda z, m: (z * m, z * m + m), {"z": 0, "other": 1, "m": 1}),
-    (papers.segments_cut, segments.exact_segment, segments.printed_segment, {"t": 1}),
-    (papers.segments_cut, segments.exact_segment, wrong.segments_from_zero, {"t": 0}),  # a token that is none
-    (papers.past_of_a_row, segments.columns_seen, lambda i, block: i % block + 1, {"i": 1, "B": 1}),
+    (lambda mask: papers.members_read_once(dga.member_reads, mask), (dga.all_members, dga.minus),
+     (dga.any_member, dga.minus), {"i": 0, "t": 1, "first": 0, "last": 1}),
+    (papers.one_open_group, dga.columns_of_group, lambda z, m: (z * m, z * m + m), {"z": 0, "other": 1, "m": 1}),
+    (papers.segments_cut, lococo.exact_segment, lococo.printed_segment, {"t": 1}),
+    (papers.segments_cut, lococo.exact_segment, wrong.segments_from_zero, {"t": 0}),  # a token that is none
+    (papers.past_of_a_row, lococo.columns_seen, lambda i, block: i % block + 1, {"i": 1, "B": 1}),
 ])
-def test_the_solver_proves_what_is_right_and_finds_the_smallest_exception(prove, right, slip, smallest):
+def test_the_solver_proves_what_is_right_and_finds_the_smallest_exception(
+        prove, right, slip, smallest):
     pytest.importorskip("z3")
     assert prove(right).holds
     found = prove(slip)
@@ -195,4 +212,4 @@ def test_the_solver_proves_what_is_right_and_finds_the_smallest_exception(prove,
 def test_the_solver_refuses_the_other_three_readings_of_algorithm_2():
     pytest.importorskip("z3")
     for name, (mask, seen) in FOUR_READINGS.items():
-        assert papers.members_read_once(grouping.member_reads, mask).holds == (seen == {}), name
+        assert papers.members_read_once(dga.member_reads, mask).holds == (seen == {}), name

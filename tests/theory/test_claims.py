@@ -1,4 +1,7 @@
-"""Every claim of the ledger: its check refutes what is wrong and accepts what is right; the files are current."""
+"""Every claim of the ledger: its check refutes what is wrong and accepts what is right.
+
+The files are current.
+"""
 
 import json
 import os
@@ -8,26 +11,41 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from cca_lab.cli import app
 from cca_lab.theory import ledger, pages, quotes, verify
-from cca_lab.theory.claim import LONGEST_QUOTE, Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
-from cca_lab.theory.judgement import Judgement, contradictions, judge
+from cca_lab.theory.claim import (
+    LONGEST_QUOTE,
+    Claim,
+    Hypothesis,
+    Judgement,
+    Outcome,
+    Strength,
+    Subjects,
+    Verdict,
+    Weight,
+    chosen,
+    contradictions,
+    judge,
+)
 
 CLAIMS = {claim.id: claim for claim in ledger.collect()}
 MUTANTS = sorted(path.stem for path in (Path(__file__).parents[1] / "mutants").glob("theory_*.py"))
 
 
 def broken() -> dict:
-    """Return the broken subject of every claim; a module of mutants that belongs to no claim has none."""
+    """Return the broken subject of every claim.
+
+    A module of mutants that belongs to no claim has none.
+    """
     found: dict = {}
     for name in MUTANTS:
         subjects = getattr(import_module(f"tests.mutants.{name}"), "BROKEN", {})
-        assert not found.keys() & subjects.keys(), f"{name}: {found.keys() & subjects.keys()} stand elsewhere too"
+        assert not found.keys() & subjects.keys(
+        ), f"{name}: {found.keys() & subjects.keys()} stand elsewhere too"
         found |= subjects
     return found
 
@@ -66,7 +84,8 @@ def test_any_other_label_is_refused(name):
         wrong = replace(judgement(name), corrected=claim.check(BROKEN[name]))
         assert list(contradictions(claim, wrong)), "a wrong repair is accepted"
     for model, (subject, accepted) in claim.models.items():
-        assert refused(claim, judgement(name), models=dict(claim.models) | {model: (subject, not accepted)}), model
+        assert refused(claim, judgement(name),
+                       models=dict(claim.models) | {model: (subject, not accepted)}), model
 
 
 def refused(claim: Claim, found: Judgement, **changes) -> bool:
@@ -82,7 +101,8 @@ def refused(claim: Claim, found: Judgement, **changes) -> bool:
 def test_a_hypothesis_that_says_nothing_or_nothing_right_is_refused(name):
     claim = CLAIMS[name]
     accepts = claim.hypothesis.accepts
-    turned = replace(claim, hypothesis=Hypothesis("not", lambda *case, **named: not accepts(*case, **named)))
+    turned = replace(
+        claim, hypothesis=Hypothesis("not", lambda *case, **named: not accepts(*case, **named)))
     assert list(contradictions(turned, judge(turned)))
     empty = replace(claim, hypothesis=Hypothesis("always", lambda *case, **named: True))
     with pytest.raises(ValueError, match="no case"):
@@ -109,8 +129,6 @@ def test_the_files_of_the_ledger_are_current():
     stale = [path.name for path, text in ledger.contents(records()).items()
              if not path.is_file() or path.read_text(encoding="utf-8") != text]
     assert not stale, "run `cca-lab verify` and commit"
-    pages_kept = {path.name for path in ledger.paths()["pages"].iterdir()} - {"proved.md", "index.md"}
-    assert pages_kept == {path.name for path in ledger.contents(records()) if path.parent.name == "claims"}
 
 
 def test_a_changed_finding_would_be_seen_in_every_file():
@@ -148,7 +166,8 @@ def test_the_papers_have_every_quotation():
     assert quotes.all_problems(CLAIMS.values(), papers) == []
     for claim in CLAIMS.values():
         if claim.quotes:
-            assert any(quotes.problems(replace(claim, quote=claim.quotes[0][::-1]), papers[claim.paper]))
+            assert any(
+                quotes.problems(replace(claim, quote=claim.quotes[0][::-1]), papers[claim.paper]))
 
 
 PAPER = """# A title
@@ -192,39 +211,87 @@ def test_a_folder_without_the_texts_is_refused(tmp_path):
 def test_an_example_runs_by_itself_and_asserts(name):
     source = CLAIMS[name].example
     assert "assert " in source and "cca_lab" not in source
-    done = subprocess.run([sys.executable, "-I", "-c", source], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-I", "-c", source], capture_output=True, text=True,
+                          timeout=60)
     assert done.returncode == 0 and done.stdout.strip(), done.stderr
 
 
 def test_every_error_of_substance_has_an_example():
-    assert [name for name, claim in CLAIMS.items() if claim.weight is Weight.SUBSTANCE and not claim.example
-            and not claim.root] == []
+    assert [
+        name for name, claim in CLAIMS.items()
+        if claim.weight is Weight.SUBSTANCE and not claim.example and not claim.root
+    ] == []
 
 
 # ---------------------------------------------------------------- the ledger itself
 
 def claim(**changes) -> Claim:
     """Return a small claim: "the number is even"."""
-    facts = dict(id="even", paper="CCA", place="Section 1", quote="even", reading="it is even", printed=2,
-                 check=parity, verdict=Verdict.HOLDS, strength=Strength.PROOF, proof="count")
+    facts = dict(id="even", paper="CCA", place="Section 1", quote="even", reading="it is even",
+                 printed=2, check=parity, verdict=Verdict.HOLDS, strength=Strength.PROOF,
+                 proof="count")
     return Claim(**(facts | changes))
 
 
-def parity(numbers, within=None) -> Finding:
+def parity(numbers, within=None) -> Outcome:
     """Judge whether a number, or each number of a list, is even."""
     cases = chosen(numbers if isinstance(numbers, list) else [numbers], within)
     odd = [number for number in cases if number % 2]
-    return Finding(not odd, f"{cases[0]} mod 2 = {cases[0] % 2}", {"odd": len(odd)})
+    return Outcome(not odd, f"{cases[0]} mod 2 = {cases[0] % 2}", {"odd": len(odd)})
 
 
-WRONG = dict(verdict=Verdict.FALSE, printed=3, corrected=2, repair="it is not", repaired=Strength.PROOF,
-             weight=Weight.SLIP)
+WRONG = dict(verdict=Verdict.FALSE, printed=3, corrected=2, repair="it is not",
+             repaired=Strength.PROOF, weight=Weight.SLIP)
 SMALL = Hypothesis("n < 3", lambda n: n < 3)
 
 
-def test_an_id_is_taken_once():
-    with pytest.raises(ValueError, match="'even'.*taken"):
-        ledger.collect([SimpleNamespace(__name__="module", CLAIMS=(claim(), claim()))])
+TOML = """["even"]
+paper = "CCA"
+place = "Section 1"
+quote = '''
+even,
+and \\no escape'''
+reading = "it is even"
+verdict = "holds"
+strength = "arithmetic"
+proof = "count"
+"""
+
+
+@pytest.mark.parametrize(("texts", "message"), [
+    ((TOML, TOML), "'even' is taken or retired"), ((TOML.replace('"even"]', '"T2.open"]'),), "'T2.open' is taken or"),
+    ((TOML + "colour = 1",), "colour is 1"), ((TOML + "sides = 'x'",), "sides is 'x'"),
+])
+def test_words_that_are_not_a_claim_s_are_refused(tmp_path, texts, message):
+    paths = [tmp_path / f"{number}.toml" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        ledger.read(paths)
+
+
+def test_words_and_code_are_joined(tmp_path, monkeypatch):
+    path = tmp_path / "a.toml"
+    path.write_text(TOML, encoding="utf-8")
+    facts = ledger.read([path])
+    found = ledger.joined("even", facts["even"], Subjects(parity, 2))
+    assert found.quotes == (r"even, and \no escape",) and judge(found).printed.holds
+    for code in (Subjects(parity, 2,
+                          models=(1, )), Subjects(parity, 2,
+                                                  sides=(1, )), Subjects(parity, 2, within=bool)):
+        with pytest.raises(ValueError, match="not those of its check"):
+            ledger.joined("even", facts["even"], code)
+    monkeypatch.setattr(ledger, "words", lambda: facts)
+    ledger.collect.cache_clear()
+    with pytest.raises(ValueError, match="needs words"):
+        ledger.collect()
+
+
+def test_an_id_that_was_merged_stands_for_its_new_claim():
+    assert [claim.id for claim in ledger.select(["CCA.averages", "T1"])] == ["CCA.printed", "T1"]
+    assert {new for new in ledger.retired().values() if new} <= CLAIMS.keys()
+    with pytest.raises(ValueError, match=r"got T2\.open"):
+        ledger.select(["T2.open"])
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -250,7 +317,7 @@ def test_an_incomplete_claim_is_refused(changes, message):
     (WRONG | dict(verdict=Verdict.DEPENDS, models={"a": (3, True), "b": (3, False)}), "model 'a' fails"),
     (WRONG | dict(verdict=Verdict.INCONSISTENT, sides={"a": 2, "b": 3}), "'b' by itself fails"),
     ({"strength": Strength.MONTE_CARLO}, "half-width"),
-    ({"strength": Strength.SMT, "machine": lambda: Finding(False, "x = 1")}, "proof fails: x = 1"),
+    ({"strength": Strength.SMT, "machine": lambda: Outcome(False, "x = 1")}, "proof fails: x = 1"),
 ])
 def test_a_label_that_is_not_what_was_found_is_told(changes, said):
     judged = claim(**changes)
@@ -262,9 +329,9 @@ def test_errors_are_counted_once():
               claim(id="great", **WRONG | {"weight": Weight.SUBSTANCE})]
     words = pages.tally(ledger.run(shared))
     assert "3 that do not simply hold stand 2 distinct" in words and "1 of substance, 1 of slip" in words
-    lost = (claim(id="good"), claim(id="x", root="good", **WRONG))
+    lost = {"good": claim(id="good"), "x": claim(id="x", root="good", **WRONG)}
     with pytest.raises(ValueError, match="root is 'good'"):
-        ledger.collect([SimpleNamespace(__name__="module", CLAIMS=lost)])
+        ledger.check_roots(lost)
 
 
 def test_unknown_ids_are_named():
@@ -333,6 +400,8 @@ def test_the_command_fails_and_writes_nothing_where_a_finding_disagrees(monkeypa
 def test_the_command_writes_when_all_agree(monkeypatch):
     monkeypatch.setattr(verify.ledger, "select", lambda ids: (claim(),))
     written = []
-    monkeypatch.setattr(verify.ledger, "write", lambda records: written.append(records) or [Path("claims.json")])
+    monkeypatch.setattr(verify.ledger, "write",
+                        lambda records: written.append(records) or [Path("claims.json")])
     assert invoke().exit_code == 0 and len(written) == 1
-    assert invoke("even").exit_code == 0 and len(written) == 1  # a part of the ledger is not written
+    assert invoke(
+        "even").exit_code == 0 and len(written) == 1  # a part of the ledger is not written

@@ -1,4 +1,7 @@
-"""LoCoCo's compressor: eviction inside Eq. 4 and outside Eq. 6-7, what is kept of a token, and what it costs."""
+"""LoCoCo's compressor: eviction inside Eq. 4 and outside Eq.
+
+6-7, what is kept of a token, and what it costs.
+"""
 
 import math
 from fractions import Fraction
@@ -6,12 +9,12 @@ from fractions import Fraction
 import pytest
 import torch
 
+from cca_lab.theory import ledger
 from cca_lab.theory.compression import convolution as compression
-from cca_lab.theory.compression import cost as compression_cost
 from cca_lab.theory.compression import memory
 from tests.mutants import theory_compression as wrong
 
-CLAIMS = {claim.id: claim for claim in (*compression.CLAIMS, *compression_cost.CLAIMS)}
+CLAIMS = {claim.id: claim for claim in ledger.collect()}
 
 
 @pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", str(x)[:9]))
@@ -29,7 +32,8 @@ def test_one_hot_rows_by_hand():
     scores = [Fraction(3), Fraction(1), Fraction(2)]
     assert compression.one_hot_rows(scores) == [[1, 0, 0], [0, 0, 1]]
     assert compression.one_hot_rows([Fraction(1), Fraction(1)]) == [[0, 1]]
-    assert compression.mix(compression.one_hot_rows(scores), [Fraction(7), Fraction(8), Fraction(9)]) == [7, 9]
+    assert compression.mix(compression.one_hot_rows(scores),
+                           [Fraction(7), Fraction(8), Fraction(9)]) == [7, 9]
 
 
 def test_with_one_slot_the_first_token_always_stays():
@@ -51,8 +55,9 @@ def test_equal_windows_get_equal_weights_under_any_kernel():
 def test_relu_convolution_equals_torch():
     channels = [[Fraction(t % 5 - 2) for t in range(30)], [Fraction(t % 3) for t in range(30)]]
     kernel = [[(tap * 7) % 5 - 2 for tap in range(21)], [(tap * 3) % 7 - 3 for tap in range(21)]]
-    wanted = torch.conv1d(torch.tensor([[list(map(float, c)) for c in channels]])[0], torch.tensor([kernel]).float(),
-                          padding=10).relu()[0]
+    wanted = torch.conv1d(
+        torch.tensor([[list(map(float, c)) for c in channels]])[0],
+        torch.tensor([kernel]).float(), padding=10).relu()[0]
     assert [float(x) for x in compression.relu_convolution(channels, kernel)] == wanted.tolist()
 
 
@@ -69,12 +74,16 @@ def test_shares_follow_the_recurrence_and_add_up_to_at_most_one():
 
 
 def test_random_weights_forget_at_the_predicted_rate_and_shares_are_conserved():
-    """Dirichlet rows are exchangeable: the mean share follows the formula, and every slot sums to 1."""
+    """Dirichlet rows are exchangeable.
+
+    The mean share follows the formula, and every slot sums to 1.
+    """
     slots, tokens, draws = 4, 12, 4000
     torch.manual_seed(0)
     shares = torch.zeros(draws, slots, 0, dtype=torch.float64)
     for step in range(tokens):
-        rows = torch.distributions.Dirichlet(torch.ones(slots + 1, dtype=torch.float64)).sample((draws, slots))
+        rows = torch.distributions.Dirichlet(torch.ones(slots + 1, dtype=torch.float64)).sample(
+            (draws, slots))
         if step == 0:
             shares = torch.ones(draws, slots, 1, dtype=torch.float64)
             continue
@@ -82,24 +91,27 @@ def test_random_weights_forget_at_the_predicted_rate_and_shares_are_conserved():
     assert torch.allclose(shares.sum(-1), torch.ones(draws, slots, dtype=torch.float64))
     mean, error = shares.mean((0, 1)), 4 * shares.mean(1).std(0) / math.sqrt(draws)
     for age in range(tokens - 1):
-        assert abs(mean[tokens - 1 - age] - float(compression.share_after(age, slots))) < error[tokens - 1 - age]
+        assert abs(mean[tokens - 1 - age] -
+                   float(compression.share_after(age, slots))) < error[tokens - 1 - age]
 
 
 def test_half_life_is_m_ln_2():
     for slots in (32, 512, 4096):
         half_life = math.log(2) / math.log((slots + 1) / slots)
         assert half_life == pytest.approx(slots * math.log(2), rel=1 / slots)
-        assert compression.share_after(round(half_life), slots) / compression.share_after(0, slots) == pytest.approx(
-            0.5, rel=1 / slots)
+        assert compression.share_after(round(half_life), slots) / compression.share_after(
+            0, slots) == pytest.approx(0.5, rel=1 / slots)
 
 
 def test_a_dropped_token_has_no_weight_and_a_kept_one_has():
     half = [[Fraction(1, 2), Fraction(1, 2)]]
     new_only = [[Fraction(0), Fraction(1)]]
-    assert memory.in_memory((half, new_only)) == {2} and memory.in_memory((new_only, half)) == {1, 2}
+    assert memory.in_memory((half, new_only)) == {2} and memory.in_memory(
+        (new_only, half)) == {1, 2}
     for weights in memory.streams():
         assert memory.in_memory(weights) == memory.led_to(weights)
-        assert not memory.positive(weights) or memory.in_memory(weights) == memory.everything(weights)
+        assert not memory.positive(weights) or memory.in_memory(weights) == memory.everything(
+            weights)
 
 
 # ---------------------------------------------------------------- what it takes
@@ -117,7 +129,10 @@ def test_sizes_of_a_full_cache_are_those_of_the_repair():
 
 
 def test_gradients_through_the_segments_need_them_all():
-    """What the proof of LC.constant says of training: the numbers saved for a backward pass grow with the segments."""
+    """What the proof of LC.constant says of training.
+
+    The numbers saved for a backward pass grow with the segments.
+    """
     def saved(segments: int, cut: bool) -> int:
         taps, slots, block, held = torch.ones(4, 2, 21, requires_grad=True), 4, 2, set()
 
@@ -144,35 +159,43 @@ def test_gradients_through_the_segments_need_them_all():
 
 
 def test_overhead_of_the_paper_s_sizes():
-    assert [float(compression_cost.overhead(m, b, 21)) for m, b in compression_cost.SIZES] == [5.25, 21, 2688]
-    assert compression_cost.count_multiplications(2, 3, 5, 1) == (2 * 5 * 5 * 2, 3 * 5 * 2)
+    assert [float(compression.overhead(m, b, 21)) for m, b in compression.SIZES] == [5.25, 21, 2688]
+    assert compression.count_multiplications(2, 3, 5, 1) == (2 * 5 * 5 * 2, 3 * 5 * 2)
     for sizes in ((1, 1, 1, 1), (2, 3, 5, 1), (3, 2, 3, 2)):
         slots, block, kernel, head_dim = sizes
-        closed = (compression_cost.direct(*sizes), compression_cost.attention_multiplications(slots, block, head_dim))
-        assert compression_cost.count_multiplications(*sizes) == closed
-        assert compression_cost.overhead(slots, block, kernel) == Fraction(*closed)
+        closed = (compression.direct(*sizes),
+                  compression.attention_multiplications(slots, block, head_dim))
+        assert compression.count_multiplications(*sizes) == closed
+        assert compression.overhead(slots, block, kernel) == Fraction(*closed)
 
 
 def test_shares_of_a_layer_that_the_repair_of_lc_overhead_states():
-    share = {kind: [compression_cost.share_of_layer(kind, m, b) for m, b in compression_cost.SIZES]
-             for kind in (compression_cost.direct, compression_cost.by_fourier)}
+    share = {kind: [compression.share_of_layer(kind, m, b) for m, b in compression.SIZES]
+             for kind in (compression.direct, compression.by_fourier)}
     directly, by_fourier = share.values()
     assert [round(100 * x) for x in directly[:2]] == [13, 84]
     assert [round(100 * x, 1) for x in by_fourier[:2]] == [1.4, 8.4]
     assert directly[2] > by_fourier[2] > 1
-    assert "13 % or 1.4 %" in CLAIMS["LC.overhead"].repair and "84 % or 8 %" in CLAIMS["LC.overhead"].repair
-    one_block = compression_cost.attention_multiplications(512, 512, 128)
-    assert 2 <= compression_cost.by_fourier(512, 512) / one_block <= 2.2                       # 2 M / B and little more
+    assert "13 % or 1.4 %" in CLAIMS["LC.overhead"].repair and "84 % or 8 %" in CLAIMS[
+        "LC.overhead"].repair
+    one_block = compression.attention_multiplications(512, 512, 128)
+    assert 2 <= compression.by_fourier(512, 512) / one_block <= 2.2  # 2 M / B and little more
 
 
 def test_a_product_of_spectra_is_the_convolution():
-    """What `by_fourier` counts: M * 2 d products of n/2 + 1 complex numbers, on entries padded by 20."""
+    """What `by_fourier` counts.
+
+    M * 2 d products of n/2 + 1 complex numbers, on entries padded by 20.
+    """
     slots, channels, entries, kernel = 3, 4, 24, 21
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, channels, entries, generator=generator, dtype=torch.float64)
     taps = torch.randn(slots, channels, kernel, generator=generator, dtype=torch.float64)
     padded = entries + kernel - 1
-    products = torch.fft.rfft(x, n=padded) * torch.fft.rfft(taps.flip(-1), n=padded)           # (M, 2 d, n/2 + 1)
+    products = torch.fft.rfft(x, n=padded) * torch.fft.rfft(taps.flip(-1),
+                                                            n=padded)  # (M, 2 d, n/2 + 1)
     assert products.numel() == slots * channels * (padded // 2 + 1)
     found = torch.fft.irfft(products.sum(1), n=padded)[:, kernel // 2:][:, :entries]
-    torch.testing.assert_close(found, torch.conv1d(x, taps, padding=kernel // 2)[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found,
+                               torch.conv1d(x, taps, padding=kernel // 2)[0], rtol=1e-12,
+                               atol=1e-12)

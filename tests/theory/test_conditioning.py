@@ -1,4 +1,7 @@
-"""DGA Theorem 3: the counterexample in rationals, separation, the simplex, unequal groups, and descent."""
+"""DGA Theorem 3.
+
+The counterexample in rationals, separation, the simplex, unequal groups, and descent.
+"""
 
 from fractions import Fraction
 
@@ -9,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.theory.conditioning import descent
-from cca_lab.theory.conditioning import proof as conditioning_proof
 from cca_lab.theory.conditioning import simplex as conditioning_simplex
 from cca_lab.theory.conditioning import spectrum as conditioning
 
@@ -52,7 +54,7 @@ def test_two_tokens_are_enough_against_the_proof():
 def test_the_nonzero_eigenvalues_of_integers():
     values = conditioning.smallest_counterexample(Fraction(1, 2))
     assert values.tolist() == [[1, 1], [1, 0], [1, 1], [1, -2]]
-    kappas = [conditioning_proof.nonzero_condition(conditioning.hessian_printed(v))
+    kappas = [conditioning.nonzero_condition(conditioning.hessian_printed(v))
               for v in (values, conditioning.grouped(values, 2))]
     assert kappas == [Fraction(3, 2), 4]
 
@@ -125,7 +127,8 @@ def test_theorem_3_on_the_simplex():
     edge = [("edge", generator.normal(size=(n, n - 1)), 2) for n in (4, 8, 16)]
     for _, values, m in (*edge, *((n, v, m) for n, v, m in conditioning.cases() if len(v) > m)):
         before = conditioning.condition_number(conditioning_simplex.tangent_hessian(values))
-        after = conditioning.condition_number(conditioning_simplex.tangent_hessian(conditioning.grouped(values, m)))
+        after = conditioning.condition_number(
+            conditioning_simplex.tangent_hessian(conditioning.grouped(values, m)))
         assert (before < float("inf")) == conditioning_simplex.affinely_independent(values)
         if before < float("inf"):
             covered += 1
@@ -137,7 +140,8 @@ def test_theorem_3_on_the_simplex():
 def test_unequal_groups_cost_a_factor_at_most_and_the_unit_matrix_pays_it(sizes):
     factor = Fraction(max(sizes), min(sizes))
     matrix = conditioning.grouping_matrix(sizes)
-    assert conditioning.condition_number(matrix @ matrix.T) == factor  # V = I / sqrt(2): H = I, Hbar = M M^T
+    assert conditioning.condition_number(
+        matrix @ matrix.T) == factor  # V = I / sqrt(2): H = I, Hbar = M M^T
     generator = np.random.default_rng(2)
     for number in range(12):
         values = generator.normal(size=(sum(sizes), sum(sizes) + number % 9))
@@ -174,7 +178,10 @@ def test_descent_takes_the_predicted_steps_from_the_worst_start_and_no_more_from
 
 
 def test_gradients_are_those_of_the_objective():
-    """By differences: of (sum alpha_j V_j - y)^2 by the weights, and through softmax by the logits."""
+    """By differences.
+
+    Of (sum alpha_j V_j - y)^2 by the weights, and through softmax by the logits.
+    """
     weights, values, y = [Fraction(1, 8), Fraction(3, 8), Fraction(1, 2)], [4, 1, -2], -1
     output = sum(w * v for w, v in zip(weights, values, strict=True))
     step, logits = 1e-6, np.log(np.array(weights, float))

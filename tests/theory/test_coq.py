@@ -11,31 +11,35 @@ from cca_lab import files
 
 PROOFS = files.repository() / "proofs"
 SOURCES = sorted(PROOFS.glob("*.v"))
-UNPROVED = re.compile(r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Hypothes[ie]s|Unset Guard Checking|"
-                      r"bypass_check)\b")
+UNPROVED = re.compile(
+    r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Hypothes[ie]s|Unset Guard Checking|"
+    r"bypass_check)\b")
 FLAGS = ("-q", "-w", "none")
 
 # File, a piece of its text, how often it stands there, and what makes the statement wrong.
 MUTANTS = {
     "Theorem 1 turned round": ("theorem1.v", "    <= probability P (fun w => rho_sparse", 1,
                                "    >= probability P (fun w => rho_sparse"),
-    "Theorem 1 with rho x for L rho x": ("theorem1.v", "(fun w => L%:R * rho * x < total (X w))\n", 1,
-                                         "(fun w => rho * x < total (X w))\n"),
+    "Theorem 1 with rho x for L rho x": ("theorem1.v", "(fun w => L%:R * rho * x < total (X w))\n",
+                                         1, "(fun w => rho * x < total (X w))\n"),
     "Theorem 1 with P(S < L rho x)": ("theorem1.v", "(fun w => L%:R * rho * x < total (X w))\n", 1,
                                       "(fun w => total (X w) < L%:R * rho * x)\n"),
-    "Theorem 3 turned round": ("theorem3.v", "  high' / low' <= high / low.", 2, "  high / low <= high' / low'."),
+    "Theorem 3 turned round": ("theorem3.v", "  high' / low' <= high / low.", 2,
+                               "  high / low <= high' / low'."),
     "Theorem 3 with lambda / m^2": ("theorem3.v", "between (low / m%:R) (high / m%:R)", 1,
                                     "between (low / m%:R ^+ 2) (high / m%:R ^+ 2)"),
     "Theorem 3 for sums, not means": ("theorem3.v", "(if group j == g then m%:R^-1 else 0)", 1,
                                       "(if group j == g then 1 else 0)"),
     "Theorem 3 for groups of any size": ("theorem3.v", "#|[pred j | group j == g]| = m)", 2,
                                          "(#|[pred j | group j == g]| <= m)%N)"),
-    "Theorem 3 for a singular H": ("theorem3.v", "group j == g]| = m) -> 0 < low ->\n", 1, "group j == g]| = m) ->\n"),
+    "Theorem 3 for a singular H": ("theorem3.v", "group j == g]| = m) -> 0 < low ->\n", 1,
+                                   "group j == g]| = m) ->\n"),
 }
 
 
 def compiled(source: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["coqc", *FLAGS, source.name], cwd=source.parent, capture_output=True, text=True)
+    return subprocess.run(["coqc", *FLAGS, source.name], cwd=source.parent, capture_output=True,
+                          text=True)
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +50,16 @@ def coq(tmp_path_factory) -> None:
     probe = tmp_path_factory.mktemp("probe") / "probe.v"
     probe.write_text("From mathcomp Require Import all_ssreflect all_algebra.\n")
     if compiled(probe).returncode:
-        pytest.skip("Coq's library mathcomp (ssreflect, algebra) is not installed; proofs/README.md says how to get it")
+        pytest.skip(
+            "Coq's library mathcomp (ssreflect, algebra) is not installed; proofs/README.md says how to get it"
+        )
 
 
 def make(folder: Path, build: Path) -> subprocess.CompletedProcess[str]:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    return subprocess.run(["make", "-C", str(folder), f"BUILD={build}"], capture_output=True, text=True)
+    return subprocess.run(["make", "-C", str(folder), f"BUILD={build}"], capture_output=True,
+                          text=True)
 
 
 def copy_of_proofs(target: Path) -> Path:
@@ -63,8 +70,10 @@ def copy_of_proofs(target: Path) -> Path:
 
 
 def theorems() -> list[str]:
-    return [f"{path.stem}.{name}" for path in SOURCES
-            for name in re.findall(r"^Theorem ([\w']+)", path.read_text(encoding="utf-8"), re.MULTILINE)]
+    return [
+        f"{path.stem}.{name}" for path in SOURCES
+        for name in re.findall(r"^Theorem ([\w']+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
 
 
 def one_line(text: str) -> str:
@@ -113,7 +122,9 @@ def test_a_proof_that_is_left_open_is_noticed(proof, coq, tmp_path):
     folder = copy_of_proofs(tmp_path / "proofs")
     source = folder / proof
     text = source.read_text(encoding="utf-8")
-    source.write_text(re.sub(r"(\nTheorem .*?\nProof\.).*?Qed\.", r"\1 Admitted.", text, count=1, flags=re.DOTALL))
+    source.write_text(
+        re.sub(r"(\nTheorem .*?\nProof\.).*?Qed\.", r"\1 Admitted.", text, count=1,
+               flags=re.DOTALL))
     run = make(folder, tmp_path / "build")
     assert run.returncode != 0 and "> Axioms:" in run.stdout
 
@@ -128,6 +139,7 @@ def test_a_wrong_statement_does_not_compile(mutant, coq, tmp_path):
     source.write_text(text.replace(old, new), encoding="utf-8")
     run = compiled(source)
     assert run.returncode != 0 and "Error:" in run.stderr
-    lines = source.read_text(encoding="utf-8").splitlines()[:int(re.search(r"line (\d+)", run.stderr)[1])]
+    lines = source.read_text(
+        encoding="utf-8").splitlines()[:int(re.search(r"line (\d+)", run.stderr)[1])]
     begun = "\n".join(lines[:-1]).rpartition("Qed.")[2] + lines[-1]
     assert "Proof." in begun, f"the statement is not understood, so its proof was not tried: {run.stderr}"

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.mechanisms.cca import groups
-from cca_lab.theory.cost import claims, dga, dga_counts, prefill
+from cca_lab.theory import ledger
+from cca_lab.theory.cost import dga, prefill
 from cca_lab.theory.cost import pairs as cost
 from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape, amdahl, cache_bytes, prefill_speedup
 from tests.mutants import theory_cost as wrong
@@ -55,25 +56,33 @@ def test_full_and_window_are_sums():
     for length in range(12):
         assert cost.full_pairs(length) == sum(range(1, length + 1))
         for window in range(1, 15):
-            assert cost.window_pairs(length, window) == sum(min(row, window) for row in range(1, length + 1))
+            assert cost.window_pairs(length, window) == sum(
+                min(row, window) for row in range(1, length + 1))
 
 
 def test_a_constant_group_is_within_its_bound_from_its_square_on_and_not_before():
     """The row P1c.quadratic says both, with these numbers."""
     assert groups.pairs(128, 64, 1) == 4224 and 128**2 // 64 + 128 == 384
-    assert all(groups.pairs(length, 64, 1) <= length**2 // 64 + length for length in range(64**2, 64**2 + 200))
-    stated = next(claim for claim in claims.CLAIMS if claim.id == "P1c.quadratic")
+    assert all(
+        groups.pairs(length, 64, 1) <= length**2 // 64 + length
+        for length in range(64**2, 64**2 + 200))
+    stated = next(claim for claim in ledger.collect() if claim.id == "P1c.quadratic")
     assert "4224 pairs against 384" in stated.proof
 
 
 def test_the_cache_keeps_up_to_a_group_more_than_the_window():
     for group, window in ((1, 5), (4, 3), (16, 8)):
-        raw = [groups.cache_tokens(length, group, window) - length // group for length in range(400)]
+        raw = [
+            groups.cache_tokens(length, group, window) - length // group for length in range(400)
+        ]
         assert max(raw) == window + group - 2 and raw[-1] >= window - 1
 
 
 def test_dga_rows_hold_every_past_token_once():
-    """Pairs and what closed groups stand for beyond one each make L(L+1)/2: m - 1 a group and later row."""
+    """Pairs and what closed groups stand for beyond one each make L(L+1)/2.
+
+    M - 1 a group and later row.
+    """
     for focal in combinations(range(7), 2):
         pairs, r = cost.dga_pairs_listed(7, focal, 2)
         others = [token for token in range(7) if token not in focal]
@@ -98,25 +107,26 @@ def test_dga_keys_of_the_paper():
 
 @pytest.mark.parametrize(("length", "focal", "group"), [(7, 1, 2), (7, 1, 3), (20, 4, 4), (20, 0, 5), (33, 1, 8)])
 def test_focal_tokens_in_front_have_a_closed_form(length, focal, group):
-    assert dga_counts.pairs_in_front(length, focal, group) == cost.dga_pairs_listed(length, range(focal), group)[0]
+    assert dga.pairs_in_front(length, focal,
+                              group) == cost.dga_pairs_listed(length, range(focal), group)[0]
 
 
 def test_scoring_rows_are_the_last_ones_of_the_causal_triangle():
     for queries in range(9):
-        scored = dga_counts.Training(8, 0, 2, queries, 0).pairs
+        scored = dga.Training(8, 0, 2, queries, 0).pairs
         assert scored == sum(row for row in range(8 - queries + 1, 9))
 
 
 def test_a_generated_token_reads_fewer_keys_up_to_one_group_of_all():
-    for case in dga_counts.decodings():
+    for case in dga.decodings():
         others = case.length - case.focal
         assert dga.fewer_keys(case) == (others > 4 and case.group <= others - 2)
-    assert dga_counts.Decoding(100, 20, 80).keys == 101
+    assert dga.Decoding(100, 20, 80).keys == 101
 
 
 def test_decoding_waits_for_a_tenth_more_than_a_group():
     """m = 10: the eleventh token closes a group of 10 and becomes focal itself."""
-    sizes = dga_counts.cache_sizes(100, 50, 10, 12)
+    sizes = dga.cache_sizes(100, 50, 10, 12)
     assert [entries for _, _, entries in sizes] == [*range(56, 66), 57, 58]
     assert sizes[-1][:2] == (112, 51)
 
@@ -140,7 +150,8 @@ def test_larger_groups_cost_less_up_to_the_square_root_only():
 def test_the_lower_bound_holds_and_a_larger_one_would_not():
     assert all(cost.below_every_group(older) for older in range(1, 200))
     older = 10**4
-    assert cost.older_pairs(older, 100) < 1.02 * older**1.5  # no constant above 1 stands before x^(3/2)
+    assert cost.older_pairs(older,
+                            100) < 1.02 * older**1.5  # no constant above 1 stands before x^(3/2)
 
 
 def test_bytes_of_the_cache():
@@ -152,7 +163,8 @@ def test_bytes_of_the_cache():
 def test_weights_and_operations_of_a_layer_counted_by_hand():
     shape = Shape(layers=1, width=2, inner=3)
     assert shape.weights() == 4 * 4 + 3 * 6
-    assert shape.prefill_operations(length=1, pairs=1) == 2 * 34 + 2 * 2 * 2  # scores and values: 2 each of width 2
+    assert shape.prefill_operations(
+        length=1, pairs=1) == 2 * 34 + 2 * 2 * 2  # scores and values: 2 each of width 2
     assert round(LLAMA2_7B.weights() / 1e9, 3) == 6.476
 
 
@@ -167,18 +179,26 @@ def test_amdahl():
 def test_an_efficient_baseline_is_explained_by_amdahl_and_a_slow_one_by_its_slowness():
     assert prefill.explained(prefill.Baseline()) == prefill_speedup()[0]
     linear = LLAMA2_7B.prefill_operations(2**17, 0)
-    more = prefill.explained(prefill.Baseline(slower=Fraction(2))) - prefill.explained(prefill.Baseline())
+    more = prefill.explained(prefill.Baseline(slower=Fraction(2))) - prefill.explained(
+        prefill.Baseline())
     full = LLAMA2_7B.prefill_operations(2**17, cost.full_pairs(2**17)) - linear
-    assert more == Fraction(full, LLAMA2_7B.prefill_operations(2**17, groups.pairs(2**17, 16, 1024)))
+    assert more == Fraction(full, LLAMA2_7B.prefill_operations(2**17, groups.pairs(2**17, 16,
+                                                                                   1024)))
 
 
 def test_numbers_of_the_examples_and_proofs():
-    by_id = {claim.id: claim for claim in (*claims.CLAIMS, *prefill.CLAIMS)}
+    by_id = {claim.id: claim for claim in ledger.collect()}
     assert str(groups.pairs(131072, 16, 1024)) in by_id["P1c.amdahl"].example
     operations = [LLAMA2_7B.prefill_operations(2**17, pairs)
                   for pairs in (cost.full_pairs(2**17), groups.pairs(2**17, 16, 1024))]
-    rates = [round(work / float(seconds) / 1e12) for work, seconds in zip(operations, prefill.SECONDS, strict=True)]
-    assert rates == [50, 129] and "50e12" in by_id["P1c.amdahl"].proof and "129e12" in by_id["P1c.amdahl"].proof
+    rates = [
+        round(work / float(seconds) / 1e12)
+        for work, seconds in zip(operations, prefill.SECONDS, strict=True)
+    ]
+    assert rates == [
+        50, 129
+    ] and "50e12" in by_id["P1c.amdahl"].proof and "129e12" in by_id["P1c.amdahl"].proof
     slow = [prefill.explained(prefill.SLOW, length) for length in (2**15, 2**16)]
-    assert [round(float(speedup), 1) for speedup in slow] == [2.9, 4.7] and "2.9x and 4.7x" in by_id["P1c.amdahl"].proof
-    assert dga_counts.Decoding(2**12, 1024, 64).keys < 2**12  # D1.inference: fewer from 4K on
+    assert [round(float(speedup), 1)
+            for speedup in slow] == [2.9, 4.7] and "2.9x and 4.7x" in by_id["P1c.amdahl"].proof
+    assert dga.Decoding(2**12, 1024, 64).keys < 2**12  # D1.inference: fewer from 4K on

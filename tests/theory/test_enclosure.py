@@ -1,4 +1,7 @@
-"""Ball arithmetic on P_sparse: against a closed form, drawn rows and the float bracket; wrong roundings are caught."""
+"""Ball arithmetic on P_sparse: against a closed form, drawn rows and the float bracket.
+
+Wrong roundings are caught.
+"""
 
 import subprocess
 import sys
@@ -14,7 +17,8 @@ from cca_lab.theory.sparsity import limit as sparsity_limit
 from cca_lab.theory.sparsity.logits import gaussian, sample
 from tests.mutants import theory_sparsity as mutants
 
-PAIRS = [(0.5, Fraction(9, 10)), (1.0, Fraction(9, 10)), (1.0, Fraction(3, 5)), (3.0, Fraction(7, 10))]
+PAIRS = [(0.5, Fraction(9, 10)), (1.0, Fraction(9, 10)), (1.0, Fraction(3, 5)),
+         (3.0, Fraction(7, 10))]
 ROWS = [(2.0, 40, Fraction(1, 10)), (1.0, 12, Fraction(1, 4)), (3.0, 30, Fraction(1, 20))]
 
 
@@ -25,7 +29,10 @@ def flint():
 
 
 def contradicted(cells: int = 8) -> bool:
-    """Whether an enclosure misses a closed form, drawn rows, or the float bracket; coarse in z, fine in the maximum."""
+    """Whether an enclosure misses a closed form, drawn rows, or the float bracket.
+
+    Coarse in z, fine in the maximum.
+    """
     for tau, rho in PAIRS:
         low, high = enclosure.between(tau, 2, rho, points=200, cells=cells)
         true, _ = enclosure.pair(tau, rho)
@@ -58,7 +65,10 @@ def test_chances_that_forget_the_maximum_are_caught(flint, monkeypatch):
 
 def test_finer_cells_close_in(flint):
     case = (2.0, 20, Fraction(1, 5))
-    found = [enclosure.between(*case, points=points, cells=cells) for points, cells in ((8, 8), (16, 32), (64, 128))]
+    found = [
+        enclosure.between(*case, points=points, cells=cells)
+        for points, cells in ((8, 8), (16, 32), (64, 128))
+    ]
     assert all(before[0] <= after[0] <= after[1] <= before[1]
                for before, after in zip(found, found[1:], strict=False))
     assert found[-1][1] - found[-1][0] < 0.1
@@ -96,12 +106,15 @@ def test_chernoff_is_above_the_share_of_drawn_rows(flint):
 
 
 def test_balls_are_what_they_stand_for(flint):
-    assert all(abs(float(enclosure.normal_below(enclosure.ball(x))) - ndtr(x)) <= 1e-15 for x in (-8.0, -1.5, 0.0, 2.0))
+    assert all(
+        abs(float(enclosure.normal_below(enclosure.ball(x))) - ndtr(x)) <= 1e-15
+        for x in (-8.0, -1.5, 0.0, 2.0))
     for exact in (Fraction(1, 3), Fraction(2, 3), Fraction(1, 10)):
         low, high = enclosure._below(enclosure.ball(exact)), enclosure._above(enclosure.ball(exact))
         assert Fraction(low) < exact < Fraction(high)
     chances = enclosure.cell_chances(1.0, 0.5, 16)
-    assert sum(chances, enclosure.ball(0)).overlaps(enclosure.ball(1)) and all(chance > 0 for chance in chances)
+    assert sum(chances, enclosure.ball(0)).overlaps(enclosure.ball(1)) and all(
+        chance > 0 for chance in chances)
 
 
 # The proofs of the claims
@@ -149,11 +162,13 @@ def test_what_the_inequalities_do_not_cover_is_refused(call, words):
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
-    with pytest.raises(ModuleNotFoundError, match=r"flint: is not installed.*pip install \"cca-lab\[proofs\]\""):
+    with pytest.raises(ModuleNotFoundError,
+                       match=r"flint: is not installed.*pip install \"cca-lab\[proofs\]\""):
         enclosure.refutes_product(bounds.printed_at_median)
 
 
 def test_the_package_is_imported_only_when_a_proof_runs():
     source = "import sys; import cca_lab.theory.sparsity.bounds; print('flint' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True,
+                          timeout=60)
     assert done.stdout.strip() == "False", done.stderr

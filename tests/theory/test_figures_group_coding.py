@@ -17,8 +17,9 @@ def no_figure_stays_open():
 
 
 def test_predictions_are_lines_and_measurements_dots_of_the_same_colour():
-    figure = group_coding.predicted_and_measured([1, 2], {"a": [4, 2], "b": [3, 3]}, {"b": [(3, 0.1), (2.9, 0.2)]},
-                                                 xlabel="x", ylabel="y", reference={"c": [1, 0.5]})
+    figure = group_coding.predicted_and_measured([1, 2], {"a": [4, 2], "b": [3, 3]},
+                                                 {"b": [(3, 0.1), (2.9, 0.2)]}, xlabel="x",
+                                                 ylabel="y", reference={"c": [1, 0.5]})
     (axes,) = figure.axes
     lines = {line.get_label(): line.get_ydata().tolist() for line in axes.lines}
     assert lines["a"] == [4, 2] and lines["b"] == [3, 3] and lines["c"] == [1, 0.5]
@@ -46,8 +47,10 @@ def test_descent_paths_count_their_steps():
 def test_intervals_have_a_panel_a_title(logarithmic):
     triples = [(1.0, 0.9, 1.1), (2.0, 1.5, 2.5)]
     figure = group_coding.with_intervals({"keys": {"full": triples}, "logits": {"cca": triples}},
-                                         [0.1, 0.3], xlabel="sigma", ylabel="KL", logarithmic=logarithmic)
+                                         [0.1, 0.3], xlabel="sigma", ylabel="KL",
+                                         logarithmic=logarithmic)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["keys", "logits"]
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["full", "cca"]
     assert figure.axes[0].lines[0].get_ydata().tolist() == [1.0, 2.0]
-    assert [axes.lines[0].get_color() for axes in figure.axes] == list(SERIES[:2])  # one colour a name
+    assert [axes.lines[0].get_color()
+            for axes in figure.axes] == list(SERIES[:2])  # one colour a name

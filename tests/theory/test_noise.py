@@ -8,7 +8,6 @@ import sympy
 
 from cca_lab.theory.noise import models as noise_models
 from cca_lab.theory.noise import output as noise_output
-from cca_lab.theory.noise import pooling as noise_pooling
 from cca_lab.theory.noise import sampling as noise_sampling
 from cca_lab.theory.noise import series as noise_series
 from cca_lab.theory.noise import weight as noise
@@ -17,7 +16,10 @@ from tests.mutants import theory_noise as wrong
 # ---------------------------------------------------------------- one weight
 
 def test_a_softmax_of_two_by_hand():
-    """alpha_1 = 1 / (1 + e^{-2d}) with d = (eta_1 - eta_2) / 2: 1/2 + d/2 - d^3/6, and Var d = 1/2."""
+    """alpha_1 = 1 / (1 + e^{-2d}) with d = (eta_1 - eta_2) / 2.
+
+    1/2 + d/2 - d^3/6, and Var d = 1/2.
+    """
     half = (Fraction(1, 2),) * 2
     series = noise_series.softmax_series(half, 0)
     assert series[1] == {(1, 0): Fraction(1, 4), (0, 1): Fraction(-1, 4)} and series[2] == {}
@@ -49,7 +51,8 @@ def test_where_first_order_is_five_per_cent_off(parts):
     samples = noise_sampling.simulate("full", np.log(weights), 1, sigma, 400_000)[:, 0]
     measured = noise_sampling.measured_variance(samples)
     first, second = noise.variance_coefficients(weights, 0)
-    assert measured.value == pytest.approx(first * sigma**2 + second * sigma**4, rel=0.015)  # chance, sigma^6
+    assert measured.value == pytest.approx(first * sigma**2 + second * sigma**4,
+                                           rel=0.015)  # chance, sigma^6
     assert not measured.agrees(first * sigma**2)
     assert abs(measured.value / (first * sigma**2) - 1) == pytest.approx(0.05, abs=0.02)
 
@@ -98,7 +101,8 @@ def test_the_second_order_for_all_weights(length):
 def test_each_factor_for_all_masses(model, k, m):
     masses = symbols(k)
     weights = [mass / m for mass in masses for _ in range(m)]
-    exact = noise_models.exact_variance(model, weights, m, 0) / noise_models.full_variance(weights, 0)
+    exact = noise_models.exact_variance(model, weights, m, 0) / noise_models.full_variance(
+        weights, 0)
     assert zero(exact - noise_models.factor(model, weights, m, 0))
 
 
@@ -108,7 +112,8 @@ def test_the_constant_is_under_two_for_all_masses():
     weights = [mass / m for mass in masses for _ in range(m)]
     assert zero(noise.lemma2(weights, 0) - noise.lemma2(masses, 0) / m - 1 + sympy.Rational(1, m))
     ratio = u / (u / m + 1 - sympy.Rational(1, m))
-    assert sympy.diff(ratio, u).simplify().is_positive and ratio.subs(u, 2) == sympy.Rational(2 * m, m + 1) < 2
+    assert sympy.diff(
+        ratio, u).simplify().is_positive and ratio.subs(u, 2) == sympy.Rational(2 * m, m + 1) < 2
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
@@ -124,7 +129,9 @@ def test_the_pooled_logit_for_all_logits(m):
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_output_identity_for_all_masses_and_values(k):
     m, masses = 2, symbols(k)
-    weights, values = [mass / m for mass in masses for _ in range(m)], [[v] for v in sympy.symbols(f"v1:{k * m + 1}")]
+    weights, values = [mass / m
+                       for mass in masses
+                       for _ in range(m)], [[v] for v in sympy.symbols(f"v1:{k * m + 1}")]
     (full,), = noise_output.full_covariance(values, weights)
     (left,), = noise_output.grouped_covariance(values, weights, m)
     (pooled,), = noise_output.grouped_covariance(values, weights, m, "pooled")
@@ -158,8 +165,10 @@ def test_the_mean_of_noisy_weights_has_the_variance_of_the_mean_of_noisy_logits(
 def test_the_simulation_can_tell_models_apart():
     """A mutant that forgets to divide the shared noise by m leaves the interval."""
     logits = np.zeros(32)
-    right = noise_sampling.measured_variance(noise_sampling.simulate("shared", logits, 4, 0.05, 20_000)[:, 0])
-    broken = noise_sampling.measured_variance(wrong.output_of_one_group("shared", logits, 4, 0.05, 20_000)[:, 0])
+    right = noise_sampling.measured_variance(
+        noise_sampling.simulate("shared", logits, 4, 0.05, 20_000)[:, 0])
+    broken = noise_sampling.measured_variance(
+        wrong.output_of_one_group("shared", logits, 4, 0.05, 20_000)[:, 0])
     wanted = 0.05**2 * float(noise_models.shared_variance([Fraction(1, 32)] * 32, 4, 0))
     assert right.agrees(wanted) and not broken.agrees(wanted)
 
@@ -175,14 +184,18 @@ def test_pooled_logit_flat_peaked_and_without_bound():
     gaps = np.linspace(0, 6, 601)
     factors = [noise_models.pooled_logit_factor([gap, 0.0]) for gap in gaps]
     assert max(factors) == pytest.approx(1.2196, abs=1e-4)
-    assert noise_pooling.pooled_logit_factor([np.log(11), 0.0]) > (77 / 72) ** 2 > 1  # as e^2 < 9 < 11
+    assert noise_models.pooled_logit_factor([np.log(11), 0.0]) > (77 / 72)**2 > 1  # as e^2 < 9 < 11
     assert gaps[int(np.argmax(factors))] == pytest.approx(noise_models.STANDS_OUT, abs=0.02)
     for m in (16, 256, 4096):
-        assert noise_models.pooled_logit_factor([np.log(m - 1), *[0.0] * (m - 1)]) >= (2 + np.log(m - 1)) ** 2 / 16
+        assert noise_models.pooled_logit_factor([np.log(m - 1),
+                                                 *[0.0] * (m - 1)]) >= (2 + np.log(m - 1))**2 / 16
 
 
 def test_softmax_pooling_amplifies_noise_by_chance():
-    """One token 2.4 above the other of its group: more noise on a group's weight than on a token's."""
+    """One token 2.4 above the other of its group.
+
+    More noise on a group's weight than on a token's.
+    """
     logits = [noise_models.STANDS_OUT, 0.0] * 16
     measured = noise_sampling.measured_factor("softmax", logits, 2, sigma=0.05, draws=40_000, j=1)
     assert measured.value - measured.error > 1
@@ -191,20 +204,27 @@ def test_softmax_pooling_amplifies_noise_by_chance():
 # ---------------------------------------------------------------- the output
 
 def test_output_identity_by_chance():
-    """Full and grouped outputs of noisy softmaxes: the difference of variances is the within-group scatter."""
+    """Full and grouped outputs of noisy softmaxes.
+
+    The difference of variances is the within-group scatter.
+    """
     sigma, draws, m = 0.05, 200_000, 2
     values = np.array([1.0, -1.0, 4.0, 2.0])
-    full = noise_sampling.measured_variance(noise_sampling.simulate("full", np.zeros(4), m, sigma, draws) @ values)
-    pooled = noise_sampling.measured_variance(noise_sampling.simulate("mean", np.zeros(4), m, sigma, draws) @ values)
+    full = noise_sampling.measured_variance(
+        noise_sampling.simulate("full", np.zeros(4), m, sigma, draws) @ values)
+    pooled = noise_sampling.measured_variance(
+        noise_sampling.simulate("mean", np.zeros(4), m, sigma, draws) @ values)
     weights = [Fraction(1, 4)] * 4
-    (scatter,), = noise_output.within_group_scatter([[Fraction(v)] for v in (1, -1, 4, 2)], weights, m)
+    (scatter, ), = noise_output.within_group_scatter([[Fraction(v)] for v in (1, -1, 4, 2)],
+                                                     weights, m)
     assert abs(full.value - pooled.value - sigma**2 * float(scatter)) <= full.error + pooled.error
     assert full.value - pooled.value > full.error + pooled.error
 
 
 def test_equal_values_in_groups_gain_nothing():
     values, weights, m = noise_output.EQUAL
-    assert noise_output.full_covariance(values, weights) == noise_output.grouped_covariance(values, weights, m)
+    assert noise_output.full_covariance(values, weights) == noise_output.grouped_covariance(
+        values, weights, m)
 
 
 @pytest.mark.parametrize("case", noise_output.APART, ids=str)
@@ -212,9 +232,10 @@ def test_the_divergence_by_chance(case):
     """The mean KL divergence of noisy outputs from the clean one, against sum Cov_cc / (2 p_c)."""
     values, weights, m = case
     sigma, clean = 0.05, np.array(weights, float) @ np.array(values, float)
-    for model, covariance in (("full", noise_output.full_covariance(values, weights)),
-                              ("mean", noise_output.grouped_covariance(values, weights, m)),
-                              ("pooled", noise_output.grouped_covariance(values, weights, m, "pooled"))):
+    for model, covariance in (("full", noise_output.full_covariance(
+            values, weights)), ("mean", noise_output.grouped_covariance(
+                values, weights,
+                m)), ("pooled", noise_output.grouped_covariance(values, weights, m, "pooled"))):
         logits = np.log(np.array(weights, float))
         outputs = noise_sampling.simulate(model, logits, m, sigma, 20_000) @ np.array(values, float)
         measured = (clean * np.log(clean / outputs)).sum(axis=1).mean()

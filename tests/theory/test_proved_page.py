@@ -5,11 +5,12 @@ from typer.testing import CliRunner
 from cca_lab import files
 from cca_lab.cli import app
 from cca_lab.theory import prove
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Outcome
 from cca_lab.theory.forall import report
 from cca_lab.theory.pages import plain
 
-PROVED = report.Row("it holds", "x < x + 1", ("cca_lab.a.b",), "", Finding(True, "none", {"obligations": 1}), 0.5)
+PROVED = report.Row("it holds", "x < x + 1", ("cca_lab.a.b", ), "",
+                    Outcome(True, "none", {"obligations": 1}), 0.5)
 
 
 def test_the_page_lists_every_statement_as_it_is():
@@ -35,7 +36,8 @@ def test_the_command_writes_what_it_proved(monkeypatch, tmp_path):
 
 
 def test_the_command_writes_nothing_where_a_proof_fails(monkeypatch, tmp_path):
-    wrong = report.Row("it fails", "x < x", (), "", Finding(False, "x = 0", {"obligations": 1}), 0.5)
+    wrong = report.Row("it fails", "x < x", (), "", Outcome(False, "x = 0", {"obligations": 1}),
+                       0.5)
     done = run(monkeypatch, tmp_path, PROVED, wrong)
     assert done.exit_code == 1 and "FAILS" in done.output and "x = 0" in done.output
     assert not list((tmp_path / "docs" / "claims").iterdir())

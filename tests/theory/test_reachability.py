@@ -7,17 +7,16 @@ import torch
 
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.cca import groups
-from cca_lab.theory import reachability
+from cca_lab.theory import ledger
 from cca_lab.theory.forall import papers
 from cca_lab.theory.reachability import depth as reachability_depth
 from cca_lab.theory.reachability import floats as reachability_floats
-from cca_lab.theory.reachability import indices
+from cca_lab.theory.reachability import indices as reachability
 from cca_lab.theory.reachability import rope as reachability_rope
 from cca_lab.views.figures import reachability as figures
 from tests.mutants import theory_reachability as wrong
 
-CLAIMS = {claim.id: claim for module in (reachability, reachability_floats, reachability_rope, reachability_depth)
-          for claim in module.CLAIMS}
+CLAIMS = {claim.id: claim for claim in ledger.collect()}
 
 
 @pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", x))
@@ -28,8 +27,12 @@ def test_more_wrong_subjects_are_refuted(name, subject):
 # ---------------------------------------------------------------- indices
 
 def test_the_doubled_token_by_hand():
-    """g = 2, s = 1, i = 3: one core {1, 2}, and raw tokens from 2 as printed, from 3 as they should be."""
-    assert reachability.printed_cover(3, 2, 1) == (1, 2) and reachability.exact_cover(3, 2, 1) == (1, 3)
+    """g = 2, s = 1, i = 3.
+
+    One core {1, 2}, and raw tokens from 2 as printed, from 3 as they should be.
+    """
+    assert reachability.printed_cover(3, 2, 1) == (1, 2) and reachability.exact_cover(3, 2,
+                                                                                      1) == (1, 3)
     assert reachability.times_read(reachability.printed_cover, 3, 2, 1) == [1, 2, 1]
     assert reachability.times_read(reachability.exact_cover, 3, 2, 1) == [1, 1, 1]
 
@@ -44,7 +47,8 @@ def test_the_printed_k_doubles_token_jg_and_no_other_in_every_row_with_a_core():
 
 def test_s_plus_i_mod_g_is_exact_where_g_divides_s_and_loses_token_1_at_g_2_s_1_i_2():
     for g, s in reachability.SIZES:
-        exact = all(reachability.times_read(wrong.window_mod_row, i, g, s) == [1] * i for i in range(1, 41))
+        exact = all(
+            reachability.times_read(wrong.window_mod_row, i, g, s) == [1] * i for i in range(1, 41))
         assert exact == (s % g == 0), (g, s)
     assert reachability.times_read(wrong.window_mod_row, 2, 2, 1) == [0, 1]
 
@@ -56,7 +60,10 @@ def test_the_cover_is_the_one_of_the_package():
 
 
 def test_eq_6_as_printed_is_right_for_the_first_g_rows_only():
-    right = [i for i in range(1, 21) if sorted(reachability.printed_terms(i, 20, 4, 4)) == list(range(1, i + 1))]
+    right = [
+        i for i in range(1, 21)
+        if sorted(reachability.printed_terms(i, 20, 4, 4)) == list(range(1, i + 1))
+    ]
     assert right == [1, 2, 3, 4]
 
 
@@ -66,41 +73,49 @@ def test_eq_6_is_right_with_the_cores_of_the_row_for_m():
         if i <= g:
             return list(range(1, i + 1))
         j = reachability.core_count(i, g, s)
-        return [*range(1, g * j + 1), *(g * j + t for t in range(1, indices.clipped_window(i, g, s) + 1))]
-    assert indices.check_terms(terms).holds
+        return [
+            *range(1, g * j + 1), *(g * j + t
+                                    for t in range(1,
+                                                   reachability.clipped_window(i, g, s) + 1))
+        ]
+    assert reachability.check_terms(terms).holds
 
 
 def test_the_window_of_section_3_3_is_the_corrected_k():
     for g, s in reachability.SIZES:
         for i in reachability.ROWS:
-            assert i - indices.clipped_window(i, g, s) + 1 == reachability.exact_cover(i, g, s)[1]
+            assert i - reachability.clipped_window(i, g, s) + 1 == reachability.exact_cover(
+                i, g, s)[1]
 
 
 def once(cover, i, g, s, t):
-    return indices.reads(cover, i, g, s, t) == (t <= i)
+    return reachability.reads(cover, i, g, s, t) == (t <= i)
 
 
 def at_least_once(cover, i, g, s, t):
-    return (indices.reads(cover, i, g, s, t) >= 1) == (t <= i)
+    return (reachability.reads(cover, i, g, s, t) >= 1) == (t <= i)
 
 
 @pytest.mark.parametrize("prove, right, slip, holds", [
-    (papers.read_once, indices.exact_cover, indices.printed_cover, once),
-    (papers.read_once, indices.split_cover, wrong.core_one_row_early, once),
-    (papers.reached, indices.printed_cover, wrong.window_mod_row, at_least_once),
-    (papers.window_left_over, indices.clipped_window, lambda i, g, s: s + (i - s) % g,
-     lambda window, i, g, s: window(i, g, s) == i - g * indices.core_count(i, g, s)),
-    (papers.window_long_enough, indices.clipped_window, wrong.BROKEN["P1.least"],
+    (papers.read_once, reachability.exact_cover, reachability.printed_cover, once),
+    (papers.read_once, reachability.split_cover, wrong.core_one_row_early, once),
+    (papers.reached, reachability.printed_cover, wrong.window_mod_row, at_least_once),
+    (papers.window_left_over, reachability.clipped_window, lambda i, g, s: s + (i - s) % g,
+     lambda window, i, g, s: window(i, g, s) == i - g * reachability.core_count(i, g, s)),
+    (papers.window_long_enough, reachability.clipped_window, wrong.BROKEN["P1.least"],
      lambda window, i, g, s: min(s, i) <= window(i, g, s) <= i),
-    (papers.no_cores, indices.no_cores_before, wrong.BROKEN["P1.short"],
-     lambda none, i, g, s: none(i, g, s) == (indices.core_count(i, g, s) == 0)),
+    (papers.no_cores, reachability.no_cores_before, wrong.BROKEN["P1.short"],
+     lambda none, i, g, s: none(i, g, s) == (reachability.core_count(i, g, s) == 0)),
 ], ids=lambda x: getattr(x, "__name__", None))
 def test_the_solver_proves_what_is_right_and_finds_a_true_exception(prove, right, slip, holds):
     pytest.importorskip("z3")
     assert prove(right).holds
     found = prove(slip)
     assert not found.holds
-    assert not holds(slip, **{name: found.numbers[name] for name in "igst" if name in found.numbers})
+    assert not holds(slip, **
+                     {name: found.numbers[name]
+                      for name in "igst"
+                      if name in found.numbers})
 
 
 # ---------------------------------------------------------------- floating point
@@ -113,7 +128,8 @@ def test_gaps(name, zero, flushed, absorbed):
     gaps = reachability_floats.measured_gaps(dtype)
     assert gaps == pytest.approx({"zero": zero, "flushed": flushed, "absorbed": absorbed}, abs=6e-3)
     assert gaps == pytest.approx(reachability_floats.predicted_gaps(dtype), abs=1e-4)
-    assert gaps["absorbed"] != pytest.approx(-math.log(torch.finfo(dtype).eps), abs=0.5)  # not a whole last place
+    assert gaps["absorbed"] != pytest.approx(-math.log(torch.finfo(dtype).eps),
+                                             abs=0.5)  # not a whole last place
     assert reachability_floats.POWERS[name] == pytest.approx(gaps["zero"] / math.log(2), abs=1e-3)
 
 
@@ -182,7 +198,8 @@ def test_layers_needed_by_brute_force():
     """Chains of rows, by search from each token, over random reaches."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
-        reach = (torch.rand(7, 7, generator=generator) < 0.3).tril() | torch.eye(7, dtype=torch.bool)
+        reach = (torch.rand(7, 7, generator=generator) < 0.3).tril() | torch.eye(
+            7, dtype=torch.bool)
         wanted = torch.zeros(7, 7, dtype=torch.int64)
         for t in range(7):
             reached, layers = {t}, 0
@@ -211,4 +228,5 @@ def test_figures_show_what_they_are_given():
 
 def test_a_reach_into_the_future_is_drawn_as_reached():
     leak = torch.tensor([[1, 1], [1, 1]])
-    assert figures.layers_to_reach({"leak": leak}).axes[0].images[0].get_array()[0, 1] == figures.ONE_LAYER
+    assert figures.layers_to_reach({"leak": leak
+                                    }).axes[0].images[0].get_array()[0, 1] == figures.ONE_LAYER

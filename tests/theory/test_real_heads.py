@@ -21,7 +21,8 @@ from tests.studies import small
 
 def causal_maps(*shape: int, spread: float = 2.0) -> torch.Tensor:
     length = shape[-1]
-    scores = spread * torch.randn(*shape, length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores = spread * torch.randn(*shape, length, generator=torch.Generator().manual_seed(0),
+                                  dtype=torch.float64)
     return scores.masked_fill(~torch.ones(length, length).tril().bool(), float("-inf")).softmax(-1)
 
 
@@ -39,7 +40,8 @@ def test_row_statistics_equal_loops_over_rows():
                 index = layer, head, place
                 assert largest[index] == max(row)
                 assert k90[index] == analysis.keys_for_mass_loops(row, 0.9)
-                assert effective[index].log().item() == pytest.approx(analysis.entropy_loops(row), abs=1e-12)
+                assert effective[index].log().item() == pytest.approx(analysis.entropy_loops(row),
+                                                                      abs=1e-12)
                 assert variance[index].item() == pytest.approx(
                     sum((logit - mean) ** 2 for logit in logits) / len(logits), rel=1e-12)
                 assert zeros[index].item() == pytest.approx(1 - len(logits) / length)
@@ -57,7 +59,8 @@ def test_p_sparse_counts_rows_by_the_definition():
 @pytest.mark.parametrize("mutant", [mutants.at_the_bar, mutants.bar_without_length])
 def test_mutants_of_p_sparse_are_noticed(mutant):
     lengths = torch.tensor([4, 8])
-    largest = torch.tensor([[0.5, 0.25], [0.4, 0.26]], dtype=torch.float64)  # bars at rho = 1/2: 1/2 and 1/4
+    largest = torch.tensor([[0.5, 0.25], [0.4, 0.26]],
+                           dtype=torch.float64)  # bars at rho = 1/2: 1/2 and 1/4
     wanted = [0.0, 0.5]
     assert real_heads.p_sparse(largest, lengths, 0.5).tolist() == wanted
     assert mutant(largest, lengths, 0.5).tolist() != wanted
@@ -66,13 +69,15 @@ def test_mutants_of_p_sparse_are_noticed(mutant):
 def test_a_spread_over_unread_tokens_is_noticed():
     maps, lengths = causal_maps(1, 1, 12), torch.tensor([6])
     wanted = maps[0, 0, 5, :6].log().var(correction=0)
-    assert real_heads.row_statistics(maps, lengths)[3].item() == pytest.approx(wanted.item(), rel=1e-12)
+    assert real_heads.row_statistics(maps,
+                                     lengths)[3].item() == pytest.approx(wanted.item(), rel=1e-12)
     assert mutants.spread_over_unread_tokens(maps, lengths).item() > 2 * wanted
 
 
 def test_the_fitted_spreads_are_those_of_gaussian_logits():
     tau, length = 1.2, 4000
-    logits = tau * torch.randn(8, 1, 1, length, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    logits = tau * torch.randn(8, 1, 1, length, generator=torch.Generator().manual_seed(1),
+                               dtype=torch.float64)
     rows = logits.softmax(-1)
     lengths = torch.tensor([length])
     fitted = real_heads.HeadRows(
@@ -85,9 +90,11 @@ def test_the_fitted_spreads_are_those_of_gaussian_logits():
 
 def test_measure_reads_the_rows_of_the_models_own_maps():
     model = small.model()
-    texts = torch.randint(0, len(small.tokenizer()), (3, 20), generator=torch.Generator().manual_seed(0))
+    texts = torch.randint(0, len(small.tokenizer()), (3, 20),
+                          generator=torch.Generator().manual_seed(0))
     seen = []
-    rows = real_heads.measure(model, texts, torch.tensor([5, 20]), lambda done, text: seen.append(done))
+    rows = real_heads.measure(model, texts, torch.tensor([5, 20]),
+                              lambda done, text: seen.append(done))
     assert rows.largest.shape == (3, 2, 2, 2) and seen == [1, 2, 3]
     maps = attention_maps(model, texts[1])
     assert rows.largest[1, :, :, 0].equal(maps[:, :, 4].amax(-1).double())
@@ -103,19 +110,23 @@ def test_the_measured_length_is_where_it_stays(shares, wanted):
 
 def test_predictions_may_be_out_of_reach():
     assert real_heads.predicted_length(2.0, 0.05) == 267
-    assert real_heads.predicted_length(0.2, 0.05) is None and real_heads.predicted_length(0.0, 0.05) is None
+    assert real_heads.predicted_length(0.2, 0.05) is None and real_heads.predicted_length(
+        0.0, 0.05) is None
 
 
 def test_rows_start_at_100_and_end_with_the_context():
-    assert real_heads.row_lengths(512).tolist()[:2] == [100, 116] and real_heads.row_lengths(512)[-1] == 512
+    assert real_heads.row_lengths(512).tolist()[:2] == [100, 116
+                                                        ] and real_heads.row_lengths(512)[-1] == 512
     assert real_heads.row_lengths(4096)[-1] == 1000
 
 
 def test_the_command_writes_what_it_measured(tmp_path):
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 2)
     save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
-    words = ["sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt", "--texts", 2,
-             "--out", tmp_path / "found.json"]
+    words = [
+        "sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt", "--texts", 2,
+        "--out", tmp_path / "found.json"
+    ]
     run = CliRunner().invoke(app, [str(word) for word in words])
     assert run.exit_code == 0, run.output
     assert "these end at 128" in run.output and str(tmp_path) not in run.output
@@ -155,14 +166,17 @@ def test_curves_are_the_data():
     (axes,) = figures.objectives([1, 2], {"a": [0.1, 0.2], "b": [1, 1]}, truth=0.5, wrong="b").axes
     assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[0.1, 0.2], [1, 1]]
     assert axes.lines[1].get_color() == figures.WRONG
-    (axes,) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]}, bracket=[[0, 1], [0, 1]]).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["bracket", "a", "drawn rows"]
+    (axes, ) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]}, bracket=[[0, 1],
+                                                                                        [0,
+                                                                                         1]]).axes
+    assert [text.get_text()
+            for text in axes.get_legend().get_texts()] == ["bracket", "a", "drawn rows"]
 
 
 def test_head_curves_stand_in_their_panels():
     shares = {0.05: torch.rand(2, 3, 4), 0.02: torch.rand(2, 3, 4)}
-    figure = figures.head_curves([1, 2, 3, 4], shares, predicted=torch.zeros(2, 3, 2), predicted_at=[1, 4],
-                                 predicted_rate=0.02)
+    figure = figures.head_curves([1, 2, 3, 4], shares, predicted=torch.zeros(2, 3, 2),
+                                 predicted_at=[1, 4], predicted_rate=0.02)
     assert len(figure.axes) == 6
     lines = figure.axes[5].lines
     np.testing.assert_array_equal(lines[0].get_ydata(), shares[0.05][1, 2])
@@ -170,8 +184,10 @@ def test_head_curves_stand_in_their_panels():
 
 
 def test_agreement_has_a_point_for_each_head_and_theory():
-    (axes,) = figures.agreement({"a": [0.1, 0.9], "b": [0.3, 0.4]}, [0.2, 0.7], ["0.0", "0.1"], quantity="P").axes
+    (axes, ) = figures.agreement({"a": [0.1, 0.9], "b": [0.3, 0.4]}, [0.2, 0.7], ["0.0", "0.1"],
+                                 quantity="P").axes
     ends, one, two = axes.lines
     assert ends.get_xdata().tolist() == [0.1, 0.9]
     assert [one.get_xdata().tolist(), two.get_xdata().tolist()] == [[0.1, 0.9], [0.3, 0.4]]
-    assert [text.get_text() for text in axes.texts] == ["0.1"]  # 0.3 for 0.2 is near the diagonal, 0.4 for 0.7 is not
+    assert [text.get_text() for text in axes.texts
+            ] == ["0.1"]  # 0.3 for 0.2 is near the diagonal, 0.4 for 0.7 is not

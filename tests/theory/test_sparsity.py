@@ -1,4 +1,7 @@
-"""Theorem 1 in rationals: the smallest examples by hand, every repair on every law, and what rho-sparse misses."""
+"""Theorem 1 in rationals.
+
+The smallest examples by hand, every repair on every law, and what rho-sparse misses.
+"""
 
 from fractions import Fraction
 from itertools import permutations
@@ -75,7 +78,8 @@ def joint_laws(draw) -> tuple[FiniteLaw, Fraction]:
     chances = draw(st.lists(st.integers(1, 9), min_size=len(rows), max_size=len(rows)))
     outcomes = tuple((Fraction(chance, sum(chances)), tuple(map(Fraction, row)))
                      for chance, row in zip(chances, rows, strict=True))
-    return FiniteLaw("drawn", outcomes), Fraction(1, length) + draw(rates) * (1 - Fraction(1, length))
+    return FiniteLaw("drawn",
+                     outcomes), Fraction(1, length) + draw(rates) * (1 - Fraction(1, length))
 
 
 @given(joint_laws())
@@ -111,22 +115,28 @@ def test_equation_19_holds_where_at_most_one_weight_can_pass(length, tenths, lar
 
 @given(joint_laws())
 def test_equation_19_holds_for_dependent_logits_of_one_law(case):
-    """Every order of each row, equally likely: then each weight has the same law, however they depend."""
+    """Every order of each row, equally likely.
+
+    Then each weight has the same law, however they depend.
+    """
     law, _ = case
     orders = list(permutations(range(law.length)))
     shuffled = FiniteLaw("shuffled", tuple((chance / len(orders), tuple(row[j] for j in order))
                                            for chance, row in law.outcomes for order in orders))
     rho = Fraction(2, law.length)
     assert len(set(sparsity.chances_over(shuffled, rho))) == 1
-    assert sparsity.eq19(shuffled, rho) <= sparsity.repaired_eq19(shuffled, rho) <= p_sparse(shuffled, rho)
+    assert sparsity.eq19(shuffled, rho) <= sparsity.repaired_eq19(shuffled, rho) <= p_sparse(
+        shuffled, rho)
 
 
 def test_counting_is_exact_where_eq19_fails_or_close():
-    assert sparsity.counting_bound(TWO_POINT[Fraction(4, 5)], Fraction(1)) == Fraction(3, 2) * Fraction(36, 125)
+    assert sparsity.counting_bound(TWO_POINT[Fraction(4, 5)],
+                                   Fraction(1)) == Fraction(3, 2) * Fraction(36, 125)
 
 
 def test_what_is_no_law_is_refused():
-    for outcomes in (((Fraction(1, 2), (Fraction(1),)),), ((Fraction(1), (Fraction(0), Fraction(1))),)):
+    for outcomes in (((Fraction(1, 2), (Fraction(1), )), ), ((Fraction(1), (Fraction(0),
+                                                                            Fraction(1))), )):
         with pytest.raises(ValueError, match="wanted sum 1"):
             FiniteLaw("bad", outcomes)
 
@@ -138,21 +148,28 @@ def test_the_sink_that_is_sparse_and_needs_889_of_1000_tokens():
     row = sparsity_meaning.sink(1000, Fraction(101, 1000))
     assert sparsity_laws.rho_sparse(row, Fraction(1, 100)) and sparsity_meaning.k90(row) == 889
     assert sparsity_meaning.most_tokens(1000, Fraction(1, 100), max(row)) == 889
-    assert not sparsity_laws.rho_sparse(sparsity_meaning.sink(1000, Fraction(1, 10)), Fraction(1, 100))
+    assert not sparsity_laws.rho_sparse(sparsity_meaning.sink(1000, Fraction(1, 10)),
+                                        Fraction(1, 100))
 
 
 @pytest.mark.parametrize("weight, rho, length", [("13/100", "1/50", 385), ("1/8", "1/50", 401), ("1/6", "1/50", 301)])
 def test_a_constant_sink_jumps_at_one_length(weight, rho, length):
     weight, rho = Fraction(weight), Fraction(rho)
     assert sparsity_meaning.jump(weight, rho) == length
-    sparse = [sparsity_laws.rho_sparse(sparsity_meaning.sink(n, weight), rho) for n in (length - 1, length)]
+    sparse = [
+        sparsity_laws.rho_sparse(sparsity_meaning.sink(n, weight), rho)
+        for n in (length - 1, length)
+    ]
     assert sparse == [False, True]
 
 
 def test_rows_may_spread_while_p_sparse_jumps():
-    short, long = sparsity_meaning.sink(100, Fraction(2, 5)), sparsity_meaning.sink(1000, Fraction(3, 50))
+    short, long = sparsity_meaning.sink(100,
+                                        Fraction(2,
+                                                 5)), sparsity_meaning.sink(1000, Fraction(3, 50))
     assert [sparsity_meaning.rho_sparse_index(row) for row in (short, long)] == [0, 1]
-    assert max(short) > max(long) and [sparsity_meaning.k90(row) for row in (short, long)] == [84, 894]
+    assert max(short) > max(long) and [sparsity_meaning.k90(row)
+                                       for row in (short, long)] == [84, 894]
     assert sparsity_meaning.effective_index(short) > sparsity_meaning.effective_index(long)
     assert sparsity_meaning.effective_index(sparsity_meaning.block(1000, 50)) == pytest.approx(0.95)
 
@@ -176,8 +193,10 @@ def test_a_drawn_gaussian_row_agrees_with_its_limits():
     from cca_lab.attention import statistics as analysis
 
     tau, length = 1.5, 400_000
-    row = (tau * torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(0)
-    assert analysis.k90(row).item() / length == pytest.approx(sparsity_meaning.gaussian_share(tau), rel=0.02)
+    row = (tau * torch.randn(length, generator=torch.Generator().manual_seed(0),
+                             dtype=torch.float64)).softmax(0)
+    assert analysis.k90(row).item() / length == pytest.approx(sparsity_meaning.gaussian_share(tau),
+                                                              rel=0.02)
     spread = analysis.effective_tokens(row).item() / length
     assert spread == pytest.approx(sparsity_meaning.gaussian_effective_share(tau), rel=0.02)
     assert 1 / row.square().sum().item() / length == pytest.approx(

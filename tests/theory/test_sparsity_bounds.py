@@ -1,4 +1,7 @@
-"""Bounds on P_sparse of independent logits: against closed forms, against drawn rows, and each other."""
+"""Bounds on P_sparse of independent logits.
+
+Against closed forms, against drawn rows, and each other.
+"""
 
 from math import exp, log
 
@@ -6,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from cca_lab.theory.sparsity import bounds, closing
+from cca_lab.theory.sparsity import bounds
 from cca_lab.theory.sparsity import limit as sparsity_limit
 from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, cauchy, gaussian, laplace, nodes, sample, uniform
 
@@ -77,7 +80,8 @@ def test_bounds_are_ordered_and_hold_the_drawn_share():
     low, high = bounds.bracket(law, length, rho, points=32, cells=1024)
     seen = sample(law, length, rho, 10_000)
     assert low - seen.error <= seen.value <= high + seen.error
-    weak, strong = bounds.two_term(law, length, rho), bounds.integral(law, length, rho, bounds.best)[0]
+    weak, strong = bounds.two_term(law, length, rho), bounds.integral(law, length, rho,
+                                                                      bounds.best)[0]
     assert 0 < weak < bounds.product(law, length, rho) < strong < low
     assert bounds.predict(law, length, rho) == pytest.approx(seen.value, abs=seen.error + 0.01)
 
@@ -103,7 +107,8 @@ def test_two_valued_logits_reach_their_limit_exactly():
     assert sparsity_limit.two_valued(3, 1, 3, 0.8) == pytest.approx(0.48, abs=1e-12)
     for rho, large, share in ((0.6, 3, 0.5), (0.75, 3, 0.5), (0.3, 20, 0.1), (0.1, 20, 0.1)):
         limit = sparsity_limit.two_valued_limit(rho, large, share)
-        assert sparsity_limit.two_valued(20_000, rho, large, share) == pytest.approx(limit, abs=1e-6)
+        assert sparsity_limit.two_valued(20_000, rho, large,
+                                         share) == pytest.approx(limit, abs=1e-6)
 
 
 def test_the_limit_of_bounded_logits_depends_on_the_rate():
@@ -118,7 +123,7 @@ def test_the_limit_of_bounded_logits_depends_on_the_rate():
                                       (uniform(3.0), 0.5), (laplace(0.8), 0.1)], ids=lambda value: str(value)[:20])
 def test_bounds_at_a_length_hold_at_every_larger_one(law, rho):
     for length in (100, 400, 1500):
-        low, high = closing.ends_at(law, length, rho)
+        low, high = sparsity_limit.ends_at(law, length, rho)
         for longer in (length, 2 * length, 5 * length):
             seen = sample(law, longer, rho, 1000)
             assert low - seen.error <= seen.value <= high + seen.error
@@ -127,23 +132,24 @@ def test_bounds_at_a_length_hold_at_every_larger_one(law, rho):
 def test_a_law_that_is_far_from_its_limit_is_not_held_against_it():
     law, rho = gaussian(1.0), 0.05
     assert sample(law, 1500, rho, 2000).value == pytest.approx(0.31, abs=0.05)
-    low, high = closing.ends_at(law, 1500, rho)
+    low, high = sparsity_limit.ends_at(law, 1500, rho)
     assert low < 0.31 and high == 1
     for slow in (law, gaussian(0.3)):
-        low, high, _ = closing.enclosed(slow, rho)
+        low, high, _ = sparsity_limit.enclosed(slow, rho)
         assert low > 0.99 and low <= sparsity_limit.limit(slow, rho) <= high
 
 
 def test_every_other_limit_is_refuted():
-    for wrong in (lambda law, rho: 1.0, lambda law, rho: 0.0, lambda law, rho: None, lambda law, rho: 0.5,
-                  lambda law, rho: float(law.bound == np.inf), lambda law, rho: float(law.bound < np.inf)):
-        assert not closing.check_limit(wrong).holds
+    for wrong in (lambda law, rho: 1.0, lambda law, rho: 0.0, lambda law, rho: None,
+                  lambda law, rho: 0.5, lambda law, rho: float(law.bound == np.inf),
+                  lambda law, rho: float(law.bound < np.inf)):
+        assert not sparsity_limit.check_limit(wrong).holds
 
 
 def test_no_length_encloses_a_limit_at_the_boundary():
     law = uniform(1.0)
     with pytest.raises(ValueError, match="do not meet"):
-        closing.enclosed(law, law.moments[0] / exp(law.bound))
+        sparsity_limit.enclosed(law, law.moments[0] / exp(law.bound))
 
 
 def test_the_rate_lies_below_its_simple_upper_bound_and_near_its_estimate():

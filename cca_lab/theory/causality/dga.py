@@ -1,102 +1,296 @@
-"""DGA's causal mask: Algorithm 2 shows a group to rows that precede its last token.
+"""DGA's groups and their mask, as printed and repaired, and the checks that judge them.
 
-"Dynamic Group Attention", Section 5.1 and Appendix D. The functions and checks are those of `grouping`.
+"Dynamic Group Attention", Section 5.1 and Appendix D, Eq. 14-15, Algorithm 2. The L tokens are
+focal or not; the non-focal ones are cut, in their order, into groups of m. A row reads focal tokens
+raw, pooled groups, and the raw members ("complement") of the group that contains the row. All
+indices count from 0 here. The functions of a few indices also take the symbolic integers of
+`cca_lab.theory.forall`.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import combinations, permutations
 
-from cca_lab.theory.causality.grouping import (
-    all_members,
-    any_member,
-    any_partition,
-    check_mask,
-    check_members,
-    check_nearest_group,
-    columns_of_group,
-    complement,
-    cut,
-    effective,
-    gathered,
-    member_reads,
-    minus,
-    sliced,
-    sliced_in_front,
-    the_consecutive_one,
-    times,
-    times_read,
-)
-from cca_lab.theory.claim import Claim, Strength, Verdict, Weight
+import torch
+from torch import Tensor
+
+from cca_lab.attention.dense import masked_matrix
+from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.forall import papers
 
-__all__ = ["CLAIMS", "all_members", "any_member", "any_partition", "check_mask", "complement", "cut", "effective",
-           "minus", "times", "times_read"]
+Rule = Callable[[int, Sequence[int]], int]   # (row, members) -> 1 if the row sees the pooled group
+Phi = Callable[[int, int], int]  # (token visible, group seen) -> entry of the complement's mask
+Mask = tuple[Rule, Phi]
+Groups = list[tuple[int, ...]]
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        id="D1.alg2", paper="DGA", place="Appendix D, Algorithm 2", check=check_mask, printed=(any_member, minus),
-        quote="for aggregated tokens by setting M<sup>n</sup><sub>i,j</sub>=1 if "
-              "||M<sub>i,G<sub>j</sub></sub>||<sub>0</sub>>0.", formula=True,
-        reading="Row i sees a pooled group as soon as it sees one of its members, and raw what Phi leaves of the "
-                "members [Phi = M^0 - repeat(M^n): the operator is lost in our text; with a product it is wrong as "
-                "well].",
-        verdict=Verdict.FALSE, strength=Strength.COUNTEREXAMPLE, weight=Weight.SUBSTANCE,
-        corrected=(all_members, minus), repaired=Strength.SMT,
-        machine=partial(papers.members_read_once, member_reads, (all_members, minus)),
-        repair="M^n = 1 iff max G <= i, and Phi = M^0 - repeat(M^n): the complement is what M^n leaves out",
-        proof="A pooled group holds tokens up to max G, weighed by the query of max G; rows min G <= i < max "
-              "G must not see it (Section 5.1 says so of Figure 1). Consecutive groups are disjoint intervals "
-              "of the non-focal order, so row i is inside at most one; focal tokens, closed groups and the "
-              "open group's past partition the past. Read with '*' for '-' the printed rule counts twice; its "
-              "own M^n with '-' has entries -1.",
-        example="""
-from math import exp
 
-def first_output(value):                           # of two tokens in one group, m = 2, with zero scores
-    pooled = (1.0 + value) / 2                     # weighed by the query of the second token
-    seen = [pooled]                                # ||M_{1,G}||_0 = 1 > 0: the first row sees the group
-    return sum(exp(0) * x for x in seen) / len(seen)
+def any_member(row: int, members: Sequence[int]) -> int:
+    """Algorithm 2, step 3, as printed.
 
-print(first_output(0.0), first_output(10.0))       # the second token's value is 0, then 10
-assert first_output(0.0) != first_output(10.0)     # the first row has read it
-"""),
-    Claim(
-        id="D1.eq14", paper="DGA", place="Section 5.1, Eq. 14", check=check_members,
-        quote=(r"\mathbf{K}_{[\min G_i:\max G_i]}^{\top}) \in \mathbb{R}^m$",
-               "are the first and last token index in the *i*-th group"), formula=True,
-        reading="The slice from min G to max G has the keys of the m members of group G [of K or of K', where the "
-                "focal tokens were moved to the front: Eq. 14 adds K'_j over j in G, and has K in the slice].",
-        printed=sliced, corrected=gathered, verdict=Verdict.DEPENDS, strength=Strength.COUNTEREXAMPLE,
-        models={"K and token indices, as printed": (sliced, False),
-                "K' and positions in K'": (sliced_in_front, True)},
-        weight=Weight.TYPOGRAPHY, repaired=Strength.PROOF,
-        repair="K_G, a gather; as a slice it is right in K', or if no focal token lies inside the group",
-        proof="In K' the groups are neighbours, so the positions min G..max G are the m members. In K there are max G "
-              "- min G + 1 tokens between them: a focal token that lies between is sliced too. The query Q_max G is "
-              "that of the last member either way.",
-        example="""
-focal, group = 2, [1, 3]                           # of the tokens 1, 2, 3, the second is focal; m = 2
-K, K_front = [1, 2, 3], [2, 1, 3]                  # tokens in the order of the text, and with the focal one in front
-in_text = K[K.index(1) : K.index(3) + 1]
-in_front = K_front[K_front.index(1) : K_front.index(3) + 1]
-print(in_text, in_front)
-assert in_text == [1, 2, 3] and in_front == group
-"""),
-    Claim(
-        id="D1.eq15", paper="DGA", place="Section 5.1, Eq. 15; Appendix D, Algorithm 2", check=check_nearest_group,
-        quote=("where z denotes the index of the *i*-th token's nearest neighbor group",
-               r"\mathbf{M}_{i}^{c} = \Phi_{i,[m(z-1)+1:mz]} \in \mathbb{R}^{m}"), formula=True,
-        reading="The members of one group z are all that row i misses: it lies inside at most one group, as the groups "
-                "are consecutive among the non-focal tokens [step 4 gives group z the columns m(z-1)+1 to mz].",
-        printed=the_consecutive_one, verdict=Verdict.HOLDS, strength=Strength.SMT,
-        machine=partial(papers.one_open_group, columns_of_group),
-        proof="Consecutive groups occupy disjoint ranges [min G, max G], so i lies in at most one. Were any partition "
-              "allowed, as step 2 alone reads, groups (1, 3) and (2, 4) would both be open in row 2.",
-        example="""
-tokens, m = [1, 2, 4, 5, 7, 9], 2                  # not focal
-groups = [tokens[m * (z - 1) : m * z] for z in (1, 2, 3)]
-for i in range(1, 10):
-    opened = [group for group in groups if group[0] <= i < group[-1]]
-    print("row", i, "inside", opened)
-    assert len(opened) <= 1
-"""),
-)
+    M^n = 1 if ||M_{i,G}||_0 > 0, that is if any member is visible.
+    """
+    return int(members[0] <= row)
+
+
+def all_members(row: int, members: Sequence[int]) -> int:
+    """The rule that is causal: M^n = 1 if every member is visible, i >= max G."""
+    return int(members[-1] <= row)
+
+
+def minus(visible: int, seen: int) -> int:
+    """Phi = M^0 - repeat(M^n): one reading of step 4, whose operator is not legible."""
+    return visible - seen
+
+
+def times(visible: int, seen: int) -> int:
+    """Phi = M^0 * repeat(M^n): the other reading."""
+    return visible * seen
+
+
+def columns_of_group(z: int, size: int) -> tuple[int, int]:
+    """Return the first and the last column of group z in Algorithm 2, step 4, [m(z-1)+1 : mz].
+
+    All count from 0.
+    """
+    return z * size, z * size + size - 1
+
+
+def cut(length: int, focal: Sequence[int], size: int) -> tuple[list[int], Groups]:
+    """Cut the non-focal tokens into groups of `size`; the last tokens, which do not fill a group, become focal.
+
+    Args:
+        length: L.
+        focal: tokens chosen as focal.
+        size: m.
+
+    Returns:
+        The focal tokens in order, and the groups.
+    """
+    rest = [t for t in range(length) if t not in set(focal)]
+    count = len(rest) // size
+    groups = consecutive_partition(rest[: count * size], size)
+    return sorted([*focal, *rest[count * size :]]), groups
+
+
+def entry(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
+    """Return the entry of Phi (step 4) for a row and a member t of a group."""
+    rule, phi = mask
+    return phi(int(t <= row), rule(row, members))
+
+
+def member_reads(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
+    """Count how often a row reads member t of a group: in the pooled group, and as complement if the row is inside.
+
+    Args:
+        row: i.
+        t: a member.
+        members: of the group; only the first and the last matter here.
+        mask: as in `effective`.
+    """
+    inside = members[0] <= row <= members[-1]
+    return mask[0](row, members) + (max(0, entry(row, t, members, mask)) if inside else 0)
+
+
+def complement(row: int, groups: Groups, mask: Mask) -> dict[int, int]:
+    """M^c of a row (step 4).
+
+    An entry for each member of the group z with min G_z <= i <= max G_z.
+    """
+    return {t: entry(row, t, members, mask) for members in groups
+            if members[0] <= row <= members[-1] for t in members}
+
+
+def times_read(length: int, focal: Sequence[int], size: int, mask: Mask) -> list[list[int]]:
+    """Count how often row i reads token t, (L, L): focal, in a pooled group, as complement.
+
+    Entries of -1 hide.
+    """
+    focal, groups = cut(length, focal, size)
+    counts = [[0] * length for _ in range(length)]
+    for row in range(length):
+        for t in focal:
+            counts[row][t] += int(t <= row)
+        for members in groups:
+            for t in members:
+                counts[row][t] += member_reads(row, t, members, mask)
+    return counts
+
+
+def effective(q: Tensor, k: Tensor, focal: Sequence[int], size: int,
+              mask: Mask = (all_members, minus)) -> Tensor:
+    """Return the matrix E with out = E v for a given choice of focal tokens; the scale is always 1/sqrt(D).
+
+    Args:
+        q, k: (L, D).
+        focal: focal tokens.
+        size: m.
+        mask: the rule for groups and the reading of Phi; entries of -1 count as hidden.
+
+    Returns:
+        (L, L) in the dtype of q.
+    """
+    length, scale = len(q), q.shape[-1] ** -0.5
+    focal, groups = cut(length, focal, size)
+    columns = torch.zeros(len(focal) + len(groups) + length, length,
+                          dtype=q.dtype)  # pooling weights
+    columns[range(len(focal)), focal] = 1
+    visible = torch.zeros(length, len(columns), dtype=torch.bool)
+    for column, t in enumerate(focal):
+        visible[t:, column] = True
+    for z, members in enumerate(groups, start=len(focal)):
+        columns[z, list(members)] = (scale * (k[list(members)] @ q[members[-1]])).softmax(
+            dim=0)  # Eq. 14
+        visible[:, z] = torch.tensor([bool(mask[0](row, members)) for row in range(length)])
+    columns[-length:] = torch.eye(length, dtype=q.dtype)
+    for row in range(length):
+        for t, value in complement(row, groups, mask).items():
+            visible[row, len(columns) - length + t] = value > 0
+    weights, _ = masked_matrix(q[None, None], (columns @ k)[None, None], visible[None, None], scale)
+    return weights[0, 0] @ columns
+
+
+def check_mask(mask: Mask) -> Outcome:
+    """Judge whether every row reads its past once and its future never.
+
+    All focal sets of L = 9 tokens, m = 2, 3.
+    """
+    leaks = doubles = misses = negative = cases = 0
+    for size in (2, 3):
+        for focal in _subsets(9):
+            if not cut(9, focal, size)[1]:
+                continue
+            cases += 1
+            cells = [(n, t <= i)
+                     for i, row in enumerate(times_read(9, focal, size, mask))
+                     for t, n in enumerate(row)]
+            leaks += any(n != 0 and not past for n, past in cells)
+            doubles += any(n > 1 for n, _ in cells)
+            misses += any(n < 1 and past for n, past in cells)
+            groups = cut(9, focal, size)[1]
+            negative += any(value < 0
+                            for row in range(9)
+                            for value in complement(row, groups, mask).values())
+    numbers = {
+        "cases": cases, "leak": leaks, "double": doubles, "missing": misses, "negative": negative
+    }
+    if not leaks + doubles + misses + negative:
+        return Outcome(True,
+                       f"every past token once, no future token, in {cases} of {cases} partitions",
+                       numbers)
+    weight = effective(torch.zeros(2, 1).double(), torch.zeros(2, 1).double(), [], 2, mask)[0, 1].item() \
+        if mask[0](0, (0, 1)) else 0.0
+    return Outcome(
+        False,
+        f"L=m=2, zero scores: the first row gives {weight:.2f} of its weight to the second token; "
+        f"L=9: of {cases} partitions {leaks} leak, {doubles} count twice, {misses} miss a token, "
+        f"{negative} have mask entries of -1", numbers)
+
+
+def _subsets(length: int) -> Iterator[tuple[int, ...]]:
+    return (focal for count in range(length + 1) for focal in combinations(range(length), count))
+
+
+def _from_one(tokens: Sequence[int]) -> tuple[int, ...]:
+    """Return token indices counted from 1, as in the paper."""
+    return tuple(t + 1 for t in tokens)
+
+
+def sliced(order: Sequence[int], members: Sequence[int]) -> list[int]:
+    """Eq. 14 as printed: the keys K_[min G : max G], in the order of the text, give the weights of group G.
+
+    Args:
+        order: the tokens in the order of K', the focal ones in front.
+        members: of the group.
+    """
+    return list(range(members[0], members[-1] + 1))
+
+
+def sliced_in_front(order: Sequence[int], members: Sequence[int]) -> list[int]:
+    """Eq. 14 with K' for K: G holds positions in K', as in its sums over K'_j.
+
+    Arguments as in `sliced`.
+    """
+    return list(order[order.index(members[0]) : order.index(members[-1]) + 1])
+
+
+def gathered(order: Sequence[int], members: Sequence[int]) -> list[int]:
+    """The keys K_G, a gather; arguments as in `sliced`."""
+    return list(members)
+
+
+def check_members(keys: Callable[[Sequence[int], Sequence[int]], list[int]]) -> Outcome:
+    """Judge whether the keys that weigh a group are its m members.
+
+    All focal sets of L = 7 tokens, m = 1, 2, 3.
+    """
+    found = []
+    for size in (1, 2, 3):
+        for chosen in _subsets(7):
+            focal, groups = cut(7, chosen, size)
+            order = [*focal, *(t for members in groups for t in members)]
+            found += [(members, keys(order, members)) for members in groups]
+    wrong = [(members, got) for members, got in found if got != list(members)]
+    if not wrong:
+        return Outcome(True, f"m keys for each of {len(found)} groups", {"groups": len(found)})
+    members, got = min(wrong, key=lambda pair: (len(pair[0]), pair))
+    return Outcome(
+        False,
+        f"group {_from_one(members)}: {len(got)} keys {_from_one(got)} for {len(members)} members; "
+        f"wrong for {len(wrong)} of {len(found)} groups",
+        {"groups": len(found), "wrong": len(wrong)})
+
+
+def any_partition(tokens: Sequence[int], size: int) -> Iterator[Groups]:
+    """Yield every partition of the tokens into groups of `size`, as if Algorithm 2 ended after step 2."""
+    for order in permutations(tokens):
+        groups = [tuple(order[z : z + size]) for z in range(0, len(order), size)]
+        if groups == sorted(groups) and all(
+                tuple(sorted(members)) == members for members in groups):
+            yield groups
+
+
+def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
+    """Return the groups that have the columns of step 4 among the non-focal tokens.
+
+    They follow each other.
+    """
+    ends = (columns_of_group(z, size) for z in range(len(tokens) // size))
+    return [tuple(tokens[first : last + 1]) for first, last in ends]
+
+
+def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Groups]]) -> Outcome:
+    """Judge whether a row has at most one open group, min G <= i < max G: sets of 2 ..
+
+    6 of 7 tokens, m = 2, 3.
+    """
+    cases = 0
+    for tokens in _subsets(7):
+        for size in (2, 3):
+            if not tokens or len(tokens) % size or len(tokens) > 6:
+                continue
+            for groups in partitions(tokens, size):
+                cases += 1
+                for row in range(7):
+                    opened = [members for members in groups if members[0] <= row < members[-1]]
+                    if len(opened) > 1:
+                        first, second = map(_from_one, opened[:2])
+                        return Outcome(
+                            False,
+                            f"groups {first} and {second}: row {row + 1} stands in both, and "
+                            "Eq. 15 restores the members of one z only")
+    return Outcome(True, f"at most one open group in {cases} partitions", {"partitions": cases})
+
+
+def the_consecutive_one(tokens: Sequence[int], size: int) -> list[Groups]:
+    """Return the only partition that Algorithm 2, step 4, allows."""
+    return [consecutive_partition(tokens, size)]
+
+
+SUBJECTS = {
+    "D1.alg2": Subjects(check_mask, (any_member, minus), corrected=(all_members, minus),
+        machine=partial(papers.members_read_once, member_reads, (all_members, minus))),
+    "D1.eq14": Subjects(check_members, sliced, corrected=gathered,
+        models=(sliced, sliced_in_front)),
+    "D1.eq15": Subjects(check_nearest_group, the_consecutive_one,
+        machine=partial(papers.one_open_group, columns_of_group)),
+}

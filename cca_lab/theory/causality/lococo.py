@@ -1,154 +1,251 @@
-"""LoCoCo's equations: Eq. 1 leaks, its mask is transposed, Eq. 5, Eq. 6, Eq. 7 and Algorithm 1 have slips.
+"""LoCoCo's equations and algorithms, as printed and repaired, and the checks that judge them.
 
-Cai et al., ICML 2024, Sections 3.1-3.2. The functions and checks are those of `segments`.
+Cai et al., "LoCoCo: Dropping In Convolutions for Long Context Compression", ICML 2024, Sections
+3.1-3.2. Tokens, segments and slots count from 1, as in the paper.
 """
 
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
+from itertools import product
 
-from cca_lab.theory.base_two import softmax
+from cca_lab.theory.base_two import causal_attention, softmax
 from cca_lab.theory.causality.masks import check_masking, mask_before, mask_times
-from cca_lab.theory.causality.segments import (
-    all_slots,
-    cached_slots,
-    check_columns,
-    check_normaliser,
-    check_orientation,
-    check_segment_attention,
-    check_segments,
-    check_update,
-    columns_seen,
-    exact_segment,
-    printed_orientation,
-    printed_segment,
-    printed_update,
-    ratio,
-    segment_attention,
-    upper_triangular,
-    value_update,
-)
-from cca_lab.theory.claim import Claim, Hypothesis, Strength, Verdict, Weight
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.forall import papers
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        id="LC.eq1", paper="LoCoCo", place="Section 3.1, Eq. 1", check=check_masking, printed=mask_times,
-        quote=(r"\text{softmax}\left(\frac{\mathbf{K}^\top \mathbf{Q} \odot \mathbf{M}}{\sqrt{d}}\right)",
-               "is a lower-triangular causal mask. Intuitively, causal attention only allows tokens to aggregate "
-               "information from past tokens"), formula=True,
-        reading="Scores are multiplied by a triangular M, which is 0 where a query may not read [and 1 elsewhere: the "
-                "paper does not say so], before the softmax; then a token reads past tokens only.",
-        verdict=Verdict.FALSE, corrected=mask_before, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF,
-        weight=Weight.SLIP, repair="add -inf to a hidden score; 0 times a score leaves e^0 = 1",
-        proof="A hidden score becomes 0 and weighs e^0 = 1, so h hidden tokens take h / (h + sum of e^s over "
-              "the visible). With zero scores the first of 4 queries gives 3/4 of its weight to the future. No other "
-              "value of M helps: a product cannot hide a score of 0.",
-        example="""
-import numpy as np
+Rows = Sequence[Sequence[Fraction]]
+Row = tuple[int, ...]
+Sizes = tuple[int, int]  # M slots, B tokens a block
+Scores = Sequence[Sequence[int]]
+Cache = tuple[list[Fraction], list[Fraction]]
 
-scores, mask = np.zeros(4), np.array([1, 0, 0, 0])  # the first of four queries
-weights = np.exp(scores * mask) / np.exp(scores * mask).sum()
-print(weights)
-assert weights[1:].sum() == 0.75                   # on tokens after it
-"""),
-    Claim(
-        id="LC.eq1.mask", paper="LoCoCo", place="Section 3.1, Eq. 1", check=check_orientation,
-        quote=(r"\mathbf{V} \text{softmax}\left(\frac{\mathbf{K}^\top \mathbf{Q} \odot \mathbf{M}}{\sqrt{d}}\right)",
-               "is a lower-triangular causal mask"), formula=True,
-        reading="A lower-triangular M on K^T Q, which has a row for each key and a column for each query, keeps each "
-                "query's past.",
-        printed=printed_orientation, verdict=Verdict.FALSE, corrected=upper_triangular, weight=Weight.SLIP,
-        strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF,
-        repair="upper triangular: K^T Q has keys as rows and queries as columns",
-        proof="(K^T Q)_{tj} is key t against query j, since V (d x L) stands to its left. Lower triangular keeps "
-              "t >= j: the future of the query, not its past.",
-        example="""
-L = 3
-lower = [[key >= query for query in range(L)] for key in range(L)]     # rows are keys, as in K^T Q
-kept = [[key + 1 for key in range(L) if lower[key][query]] for query in range(L)]
-print("queries 1 to 3 keep the keys", kept)
-assert kept == [[1, 2, 3], [2, 3], [3]]
-"""),
-    Claim(
-        id="LC.eq5", paper="LoCoCo", place="Section 3.2.1, Eq. 5", check=check_update, printed=printed_update,
-        quote=(r"\tilde{\mathbf{q}}_i \leftarrow \sum_{j=1}^B w_{i,j} \mathbf{q}_j + \sum_{j=1}^M \tilde{w}_{i,j} "
-               r"\tilde{\mathbf{q}}_j",
-               "Here weights for keys and queries are shared to preserve token correspondence"), formula=True,
-        reading="The cache, of keys and values, is updated by mixing its keys and its queries with the same weights "
-                "(so also in Algorithm 2, step 5).",
-        verdict=Verdict.FALSE, strength=Strength.COUNTEREXAMPLE, weight=Weight.SLIP, repaired=Strength.PROOF,
-        corrected=value_update, repair="v for q: the values are updated with the weights of the keys",
-        proof="No query is cached. As printed the M + B values are never compressed, so M keys face M + B "
-              "values. With v for q slot i holds sum_t w_it k_t and sum_t w_it v_t: one mix of tokens.",
-        example="""
-keys, values, weights = [1.0, 2.0], [10.0, 20.0], [0.5, 0.5]          # M = B = 1
-new_keys = [sum(w * k for w, k in zip(weights, keys))]                # Eq. 4; Eq. 5 mixes queries
-print(len(new_keys), "key,", len(values), "values")
-assert len(new_keys) != len(values)
-"""),
-    Claim(
-        id="LC.eq7", paper="LoCoCo", place="Section 3.2.1, Eq. 7", check=check_normaliser, printed=ratio,
-        quote=(r"w_{i,j} \leftarrow \frac{\mathbf{W}_{i,j}}{\sum_{k=1}^{M+B} \mathbf{W}_{i,k}}",
-               "Here we normalize the prediction from the CNN kernel"), formula=True,
-        reading="The blending weights of a row are defined and sum to 1 [they may be negative].",
-        verdict=Verdict.HOLDS_IF, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF, weight=Weight.SLIP,
-        hypothesis=Hypothesis("no row of W has the sum 0", lambda row: sum(row) != 0),
-        corrected=softmax, repair="if no row of W has the sum 0; a softmax over k is defined for every W",
-        proof="A row divided by its sum has the sum 1, and 0/0 is no weight. A row without a positive entry is 0 after "
-              "the ReLU of Section 3.2.1: for signs that are fair coins that has probability 2^-(M+B) a row, and for a "
-              "channel that is dead it is certain.",
-        example="""
-import numpy as np
 
-W = np.maximum(0.0, np.array([[1.0, 3.0], [-1.0, -3.0]]))  # two slots, after a ReLU
-with np.errstate(invalid="ignore"):
-    weights = W / W.sum(axis=1, keepdims=True)
-print(weights)
-assert weights[0].sum() == 1 and np.isnan(weights[1]).all()
-"""),
-    Claim(
-        id="LC.segments", paper="LoCoCo", place="Section 3.1", check=check_segment_attention, printed=segment_attention,
-        quote=("Algorithm 1 presents the detailed procedure for the training-time attention computation",
-               "auto-regressive generation is a special case of segment-level attention"),
-        reading="Attention by segments over the cached keys of all earlier ones is full causal attention, for every B "
-                "[each query reads its own block up to and with itself].",
-        verdict=Verdict.HOLDS, strength=Strength.SMT, machine=partial(papers.past_of_a_row, columns_seen),
-        proof="The cache of block n holds the (n-1) B tokens before it, so query b of the block reads (n-1) B + b "
-              "tokens: its past and itself. With B = 1 that is generation with a cache. Block n has B n B scores, "
-              "at most B L."),
-    Claim(
-        id="LC.alg1", paper="LoCoCo", place="Algorithm 1", check=check_segments, printed=printed_segment,
-        quote=(r"$n = 1, \dots, N$",
-               r"[\mathbf{x}_{nB} \cdots \mathbf{x}_{(n+1)B-1}]", "collect a sequence of the $n$ -th segment"),
-        formula=True,
-        reading="The segments n = 1..N, x_nB to x_(n+1)B-1, cut x_1..x_L into N blocks of B tokens (so also in "
-                "Algorithm 2).",
-        verdict=Verdict.FALSE, corrected=exact_segment, strength=Strength.COUNTEREXAMPLE, weight=Weight.SLIP,
-        repair="x_(n-1)B+1 to x_nB (as printed it is right for B = 1 only)", repaired=Strength.SMT,
-        machine=partial(papers.segments_cut, exact_segment),
-        proof="n = 1 begins at x_B, so x_1..x_(B-1) are in no segment, and n = N ends at x_(L+B-1), after the last "
-              "token.",
-        example="""
-B, N = 2, 2
-segments = [list(range(n * B, (n + 1) * B)) for n in range(1, N + 1)]
-print("of the tokens 1 to 4:", segments)
-assert segments == [[2, 3], [4, 5]]                # 1 is lost, and there is no 5
-"""),
-    Claim(
-        id="LC.first", paper="LoCoCo", place="Section 3.2.1, Eq. 6; Section 4.1", check=check_columns,
-        printed=all_slots,
-        quote=(r"\in \mathbb{R}^{M \times (M+B)}", "to fit in the memory size of 128, 256, 512",
-               "chunk size of 512"), formula=True,
-        reading="Whenever Algorithm 2 compresses, Eq. 6 has M + B columns: B new entries and M cached ones.",
-        verdict=Verdict.HOLDS_IF, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF, weight=Weight.SLIP,
-        hypothesis=Hypothesis("B divides M", lambda size: size[0] % size[1] == 0),
-        corrected=cached_slots, repair="exactly if B divides M; the sums of Eq. 4 to 7 run over the B new entries and "
-                                       "those that are cached, M from the second compression on",
-        proof="The cache is filled in steps of B while it has room. If B does not divide M, the first compression "
-              "finds B floor(M/B) < M entries: with M = 128 and B = 512 none, so Eq. 6 has 512 columns, not 640.",
-        example="""
-M, B, cached = 128, 512, 0                         # Section 4.1
-assert cached + B > M                              # Algorithm 2 compresses the first block
-print("columns:", cached + B, "claimed:", M + B)
-assert cached + B == 512 != M + B
-"""),
-)
+def leaked_share(scores: Sequence[int], hidden: int) -> Fraction:
+    """Return the weight of hidden tokens in Eq. 1 as printed, with base 2 for e: h / (h + sum of 2^s over visible s).
+
+    Args:
+        scores: of the visible tokens.
+        hidden: h, the number of hidden tokens.
+    """
+    return Fraction(hidden) / (hidden + sum(Fraction(2) ** score for score in scores))
+
+
+def printed_orientation(key: int, query: int) -> bool:
+    """Eq. 1 with a lower-triangular M: K^T Q has a row for each key and a column for each query."""
+    return key >= query
+
+
+def upper_triangular(key: int, query: int) -> bool:
+    """The mask that K^T Q needs: keep a key that is not after the query."""
+    return key <= query
+
+
+def check_orientation(kept: Callable[[int, int], bool]) -> Outcome:
+    """Judge whether each of L <= 8 queries keeps its past and itself, and nothing else."""
+    for length in range(1, 9):
+        for query in range(1, length + 1):
+            keys = [key for key in range(1, length + 1) if kept(key, query)]
+            if keys != list(range(1, query + 1)):
+                wanted = list(range(1, query + 1))
+                return Outcome(False,
+                               f"L={length}: query {query} keeps keys {keys}, wanted {wanted}")
+    return Outcome(True, "every query of L <= 8 keeps its past and itself")
+
+
+def printed_update(weights: Rows, keys: Sequence[Fraction], queries: Sequence[Fraction],
+                   values: Sequence[Fraction]) -> Cache:
+    """Eq. 4 and 5 as printed: new keys from keys, new *queries* from queries.
+
+    The values stay as they are.
+    """
+    _mix(weights, queries)  # Eq. 5 computes them; nothing reads them
+    return _mix(weights, keys), list(values)
+
+
+def value_update(weights: Rows, keys: Sequence[Fraction], queries: Sequence[Fraction],
+                 values: Sequence[Fraction]) -> Cache:
+    """Eq. 5 with v for q: keys and values are mixed with the same weights."""
+    return _mix(weights, keys), _mix(weights, values)
+
+
+def _mix(weights: Rows, entries: Sequence[Fraction]) -> list[Fraction]:
+    return [sum((w * x for w, x in zip(row, entries, strict=True)), Fraction(0)) for row in weights]
+
+
+def check_update(update: Callable[..., Cache]) -> Outcome:
+    """Judge whether slot i holds the key and the value of the same mixture: M, B <= 3, exact."""
+    for slots, block in product(range(1, 4), repeat=2):
+        count = slots + block
+        keys, values = [Fraction(t + 1)
+                        for t in range(count)], [Fraction(10 * (t + 1)) for t in range(count)]
+        queries = [Fraction(-3 * t) for t in range(count)]
+        rows = [softmax([(i * t) % 3 for t in range(count)]) for i in range(slots)]
+        new_keys, new_values = update(rows, keys, queries, values)
+        if len(new_keys) != slots or new_values != [10 * key for key in new_keys]:
+            shown = [", ".join(map(str, side)) for side in (new_keys, new_values)]
+            return Outcome(
+                False,
+                f"M={slots}, B={block}, values 10 times the keys: {len(new_keys)} keys ({shown[0]}) "
+                f"but {len(new_values)} values ({shown[1]})")
+    return Outcome(True, "M slots hold key and value of the same mix for M, B <= 3")
+
+
+def ratio(row: Sequence[int]) -> list[Fraction]:
+    """Eq. 7 as printed: W_ij / sum_k W_ik. Raises ZeroDivisionError where the sum is 0."""
+    return [Fraction(w, sum(row)) for w in row]
+
+
+def relu_ratio(row: Sequence[int]) -> list[Fraction]:
+    """Eq. 7 after a ReLU ("we prepend a ReLU as the activation function", Section 3.2.1)."""
+    return ratio([max(0, w) for w in row])
+
+
+def check_normaliser(normalise: Callable[[Sequence[int]], Sequence[Fraction]],
+                     within: Callable[[Row], bool] | None = None) -> Outcome:
+    """Judge whether rows of integers become weights that sum to 1: M + B <= 4 entries in -2 ..
+
+    2, exact.
+    """
+    undefined, other = [], []
+    rows = chosen((row for length in range(1, 5)
+                   for row in product((0, 1, -1, 2, -2), repeat=length)), within)
+    for row in rows:
+        try:
+            weights = normalise(row)
+        except ZeroDivisionError:
+            undefined.append(row)
+            continue
+        if sum(weights) != 1:
+            other.append((row, weights))
+    numbers = {"cases": len(rows), "undefined": len(undefined), "other_sum": len(other)}
+    if not undefined and not other:
+        return Outcome(True, f"defined, and the sum is 1, in {len(rows)} of {len(rows)} rows",
+                       numbers)
+    parts = [f"row {list(undefined[0])} is 0/0 ({len(undefined)} of {len(rows)} rows)"
+             ] if undefined else []
+    if other:
+        row, weights = other[0]
+        parts.append(
+            f"row {list(row)} gives weights {', '.join(map(str, weights))} ({len(other)} rows)")
+    return Outcome(False, "; ".join(parts), numbers)
+
+
+def columns_seen(i: int, block: int) -> int:
+    """Return how many columns of [K~, K_n] query i, counted from 0, reads.
+
+    The cache, its own block up to itself.
+    """
+    return block * (i // block) + i % block + 1
+
+
+def segment_attention(scores: Scores, block: int) -> list[list[Fraction]]:
+    """Algorithm 1.
+
+    The weights of each query on the tokens, from those on the cache and its own block.
+    """
+    length = len(scores)
+    seen = [columns_seen(i, block) for i in range(length)]
+    return [
+        softmax(scores[i][:count]) + [Fraction(0)] * (length - count)
+        for i, count in enumerate(seen)
+    ]
+
+
+def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]]) -> Outcome:
+    """Judge whether attention by segments is causal attention.
+
+    L = NB <= 12, random scores in -5 .. 5, exact.
+    """
+    cases = [(block, count)
+             for block, count in product(range(1, 7), repeat=2)
+             if block * count <= 12]
+    numbers = random.Random(0)
+    for block, count in cases:
+        length = block * count
+        scores = [[numbers.randint(-5, 5) for _ in range(length)] for _ in range(length)]
+        for i, (got, wanted) in enumerate(
+                zip(attend(scores, block), causal_attention(scores), strict=True), start=1):
+            if got != wanted:
+                shown = [t for t, weight in enumerate(got, start=1) if weight]
+                return Outcome(
+                    False,
+                    f"B={block}, N={count}: row {i} reads the tokens {shown}, or weighs them "
+                    "otherwise")
+    return Outcome(True, f"the weights of causal attention for {len(cases)} sizes, L <= 12",
+                   {"cases": len(cases)})
+
+
+def printed_segment(n: int, block: int) -> tuple[int, int]:
+    """Algorithms 1 and 2, step 1, as printed: segment n = 1 ..
+
+    N has the tokens nB to (n+1)B - 1.
+    """
+    return n * block, (n + 1) * block - 1
+
+
+def exact_segment(n: int, block: int) -> tuple[int, int]:
+    """The segments that do cut x_1 .. x_L, L = N B: tokens (n-1)B + 1 to nB."""
+    return (n - 1) * block + 1, n * block
+
+
+def check_segments(segment: Callable[[int, int], tuple[int, int]]) -> Outcome:
+    """Judge whether the N segments of B tokens are x_1 .. x_NB, each token once: B, N <= 6."""
+    for block, count in product(range(1, 7), repeat=2):
+        parts = [[*range(first, last + 1)]
+                 for first, last in (segment(n, block) for n in range(1, count + 1))]
+        if [t for part in parts for t in part] != [*range(1, block * count + 1)]:
+            return Outcome(False,
+                           f"B={block}, N={count}, L={block * count}: the segments are {parts}")
+    return Outcome(True, "a partition of x_1 .. x_NB for B, N <= 6")
+
+
+def all_slots(slots: int, block: int, cached: int) -> int:
+    """Eq. 6 as printed: M + B columns, whatever the cache holds."""
+    return slots + block
+
+
+def cached_slots(slots: int, block: int, cached: int) -> int:
+    """The columns that there are: the new block's, and those of the cached entries."""
+    return cached + block
+
+
+def check_columns(columns: Callable[[int, int, int], int],
+                  within: Callable[[Sizes], bool] | None = None) -> Outcome:
+    """Judge the columns of Eq. 6 whenever Algorithm 2 compresses.
+
+    M, B <= 12, and the paper's sizes.
+    """
+    sizes: list[Sizes] = [*product((128, 256, 512), (512, 1)), *product(range(1, 13), range(1, 13))]
+    cases = chosen(sizes, within)
+    for slots, block in cases:
+        cached = 0
+        for n in range(1, slots // block + 4):
+            if cached + block <= slots:
+                cached += block
+                continue
+            tokens = [*range(cached), *range(block)]  # the columns [K~, K_n] of this round
+            if columns(slots, block, cached) != len(tokens):
+                return Outcome(
+                    False,
+                    f"M={slots}, B={block}: block {n} compresses {cached} cached and {block} new "
+                    f"entries, {len(tokens)} columns, claimed {columns(slots, block, cached)}",
+                    {"columns": len(tokens), "claimed": columns(slots, block, cached)})
+            cached = slots
+    return Outcome(True, f"right in every round for {len(cases)} sizes", {"cases": len(cases)})
+
+
+SUBJECTS = {
+    "LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before),
+    "LC.eq1.mask": Subjects(check_orientation, printed_orientation, corrected=upper_triangular),
+    "LC.eq5": Subjects(check_update, printed_update, corrected=value_update),
+    "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
+        within=lambda row: sum(row) != 0),
+    "LC.segments": Subjects(check_segment_attention, segment_attention,
+        machine=partial(papers.past_of_a_row, columns_seen)),
+    "LC.alg1": Subjects(check_segments, printed_segment, corrected=exact_segment,
+        machine=partial(papers.segments_cut, exact_segment)),
+    "LC.first": Subjects(check_columns, all_slots, corrected=cached_slots,
+        within=lambda size: size[0] % size[1] == 0),
+}

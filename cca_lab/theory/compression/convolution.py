@@ -1,16 +1,20 @@
 """LoCoCo's compressor: which compressions it can express, and what it keeps of a token.
 
-Cai et al., ICML 2024, Section 3.2. M slots and B new tokens become M slots, each a weighted mean of the
-M + B entries (Eq. 3-4); the weights come from a convolution of width 21 over the entries (Eq. 6-7).
+Cai et al., ICML 2024, Section 3.2. M slots and B new tokens become M slots, each a weighted mean of
+the M + B entries (Eq. 3-4); the weights come from a convolution of width 21 over the entries (Eq.
+6-7).
 """
 
 import random
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
+from math import log2
+from typing import NamedTuple
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
+from cca_lab.theory.claim import Outcome, Subjects
+from cca_lab.theory.cost.prefill import LLAMA2_7B, Shape
 
 KERNEL = 21
 KERNELS = 20  # number of random kernels that a check tries
@@ -23,7 +27,8 @@ def one_hot_rows(accumulated: Sequence[Fraction]) -> Rows:
     """Return eviction as the weights of Eq. 4: slot i copies the i-th kept entry; the lowest score is dropped.
 
     Args:
-        accumulated: accumulated attention of each of the M + 1 entries; among ties the oldest is dropped.
+        accumulated: accumulated attention of each of the M + 1 entries; among ties the oldest is
+            dropped.
 
     Returns:
         (M, M + 1), one 1 in each row.
@@ -38,17 +43,21 @@ def mix(weights: Rows, entries: Sequence[Fraction]) -> list[Fraction]:
     return [sum((w * x for w, x in zip(row, entries, strict=True)), Fraction(0)) for row in weights]
 
 
-def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> Finding:
-    """Judge whether Eq. 3-4 with these weights keep what greedy eviction keeps: 60 streams, M = 1 .. 4, exact."""
+def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> Outcome:
+    """Judge whether Eq. 3-4 with these weights keep what greedy eviction keeps.
+
+    60 streams, M = 1 .. 4, exact.
+    """
     steps = 0
     for seed, slots in product(range(15), range(1, 5)):
         numbers = random.Random(100 * slots + seed)
-        kept: list[tuple[int, Fraction]] = []                         # entries of eviction: (token, score)
+        kept: list[tuple[int, Fraction]] = []  # entries of eviction: (token, score)
         keys: list[Fraction] = []                                     # entries of Eq. 4
         scores: list[Fraction] = []
         for token in range(20):
             attention = softmax([numbers.randint(-3, 3) for _ in range(len(kept) + 1)])
-            kept = [(t, score + a) for (t, score), a in zip([*kept, (token, Fraction(0))], attention, strict=True)]
+            kept = [(t, score + a)
+                    for (t, score), a in zip([*kept, (token, Fraction(0))], attention, strict=True)]
             keys = [*keys, Fraction(token)]
             scores = [score + a for score, a in zip([*scores, Fraction(0)], attention, strict=True)]
             if len(kept) > slots:
@@ -57,9 +66,11 @@ def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> 
                 keys, scores = mix(rows, keys), mix(rows, scores)
                 steps += 1
             if keys != [t for t, _ in kept]:
-                return Finding(False, f"M={slots}, token {token}: eviction keeps {[t for t, _ in kept]}, Eq. 4 holds "
-                                      f"{', '.join(map(str, keys))}")
-    return Finding(True, f"mismatch 0 in {steps} evictions", {"evictions": steps})
+                return Outcome(
+                    False,
+                    f"M={slots}, token {token}: eviction keeps {[t for t, _ in kept]}, Eq. 4 holds "
+                    f"{', '.join(map(str, keys))}")
+    return Outcome(True, f"mismatch 0 in {steps} evictions", {"evictions": steps})
 
 
 def keys_alone(keys: Keys, attention: Sequence[Sequence[Fraction]]) -> Hashable:
@@ -81,11 +92,16 @@ def histories(slots: int) -> Iterator[list[list[Fraction]]]:
     """Return the attention of the M + 1 rows up to the first eviction, for all scores 0 or 2, with base 2 for e."""
     count = slots + 1
     for scores in product((0, 2), repeat=count * (count + 1) // 2):
-        yield [softmax(scores[row * (row + 1) // 2:(row + 1) * (row + 2) // 2]) for row in range(count)]
+        yield [
+            softmax(scores[row * (row + 1) // 2:(row + 1) * (row + 2) // 2]) for row in range(count)
+        ]
 
 
-def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashable]) -> Finding:
-    """Judge whether what C reads tells which entry eviction drops: all histories of 1 or 2 slots, B = 1, exact."""
+def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashable]) -> Outcome:
+    """Judge whether what C reads tells which entry eviction drops.
+
+    All histories of 1 or 2 slots, B = 1, exact.
+    """
     cases = 0
     for slots in (1, 2):
         seen: dict[Hashable, tuple[int, list[Fraction]]] = {}
@@ -94,16 +110,23 @@ def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashabl
             dropped, cases = min(keys, key=lambda key: scores[key - 1]), cases + 1
             before, others = seen.setdefault(reads(keys, attention), (dropped, scores))
             if before != dropped:
-                return Finding(False, f"M={slots}, B=1: entries {list(keys)} in both, eviction drops {before} with the "
-                                      f"scores {', '.join(map(str, others))}, and {dropped} with "
-                                      f"{', '.join(map(str, scores))}; C reads the same")
+                return Outcome(
+                    False,
+                    f"M={slots}, B=1: entries {list(keys)} in both, eviction drops {before} with the "
+                    f"scores {', '.join(map(str, others))}, and {dropped} with "
+                    f"{', '.join(map(str, scores))}; C reads the same")
     same = keeps_what_eviction_keeps(one_hot_rows)
-    return Finding(same.holds, f"what C reads decides in {cases} histories; one-hot rows of Eq. 4 then keep what "
-                               f"eviction keeps: {same.evidence}", same.numbers)
+    return Outcome(
+        same.holds,
+        f"what C reads decides in {cases} histories; one-hot rows of Eq. 4 then keep what "
+        f"eviction keeps: {same.evidence}", same.numbers)
 
 
 def keys_and_values(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
-    """Return the input channels of the convolution in Eq. 6: keys and values, but no attention score."""
+    """Return the input channels of the convolution in Eq. 6.
+
+    Keys and values, but no attention score.
+    """
     return [[Fraction(x) for x in keys], [Fraction(x) for x in values]]
 
 
@@ -113,27 +136,42 @@ def keys_values_scores(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> 
 
 
 def free_weights(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
-    """Return the weights that Eq. 4 alone would allow, as a channel: 1 for the upper half of the scores, else 0."""
+    """Return the weights that Eq. 4 alone would allow, as a channel.
+
+    1 for the upper half of the scores, else 0.
+    """
     least = sorted(scores)[len(scores) // 2]
     return [[Fraction(int(score >= least)) for score in scores]]
 
 
 def relu_convolution(channels: Channels, kernel: Sequence[Sequence[int]]) -> list[Fraction]:
-    """Return one output channel of Eq. 6, a convolution with zero padding and a ReLU: (C, N), (C, 21) -> (N,)."""
+    """Return one output channel of Eq. 6, a convolution with zero padding and a ReLU.
+
+    (C, N), (C, 21) -> (N,).
+    """
     count, half = len(channels[0]), KERNEL // 2
     padded = [[Fraction(0)] * half + channel + [Fraction(0)] * half for channel in channels]
-    return [max(Fraction(0), sum((weight * channel[t + tap] for channel, taps in zip(padded, kernel, strict=True)
-                                  for tap, weight in enumerate(taps)), Fraction(0))) for t in range(count)]
+    return [
+        max(
+            Fraction(0),
+            sum((weight * channel[t + tap]
+                 for channel, taps in zip(padded, kernel, strict=True)
+                 for tap, weight in enumerate(taps)), Fraction(0)))
+        for t in range(count)
+    ]
 
 
-def check_convolution(inputs: Callable[..., Channels]) -> Finding:
+def check_convolution(inputs: Callable[..., Channels]) -> Outcome:
     """Judge whether some kernel separates a token that eviction keeps from one that it drops: 20 kernels, exact.
 
-    44 equal tokens under uniform attention: the accumulated scores fall with the position, so eviction to 22
-    slots keeps the first 22 and drops the others. Tokens 22 and 23 have the same 21-token window.
+    44 equal tokens under uniform attention: the accumulated scores fall with the position, so
+    eviction to 22 slots keeps the first 22 and drops the others. Tokens 22 and 23 have the same
+    21-token window.
     """
     count, kept, dropped = 44, 21, 22
-    scores = [sum((Fraction(1, row + 1) for row in range(t, count)), Fraction(0)) for t in range(count)]
+    scores = [
+        sum((Fraction(1, row + 1) for row in range(t, count)), Fraction(0)) for t in range(count)
+    ]
     channels = inputs([1] * count, [1] * count, scores)
     numbers = random.Random(0)
     apart = 0
@@ -146,65 +184,131 @@ def check_convolution(inputs: Callable[..., Channels]) -> Finding:
     separated = channels[-1][kept] - threshold > 0 >= channels[-1][dropped] - threshold
     found = {"kernels": KERNELS, "different": apart}
     if not apart or not separated:
-        return Finding(False, f"44 equal tokens, 22 slots: eviction keeps token {kept + 1} and drops token "
-                              f"{dropped + 1}, whose 21-token windows are equal; their weights differ under {apart} of "
-                              f"{KERNELS} kernels", found)
-    return Finding(True, f"weights of tokens {kept + 1} and {dropped + 1} differ under {apart} of {KERNELS} kernels; "
-                         "a threshold drops one of them exactly", found)
+        return Outcome(
+            False, f"44 equal tokens, 22 slots: eviction keeps token {kept + 1} and drops token "
+            f"{dropped + 1}, whose 21-token windows are equal; their weights differ under {apart} of "
+            f"{KERNELS} kernels", found)
+    return Outcome(
+        True,
+        f"weights of tokens {kept + 1} and {dropped + 1} differ under {apart} of {KERNELS} kernels; "
+        "a threshold drops one of them exactly", found)
 
 
 def share_after(steps: int, slots: int) -> Fraction:
-    """Return a token's mean share of a slot n `steps` later, B = 1, exchangeable weights: (M/(M+1))^n / (M+1)."""
+    """Return a token's mean share of a slot n `steps` later, B = 1, exchangeable weights.
+
+    (M/(M+1))^n / (M+1).
+    """
     return Fraction(slots, slots + 1) ** steps / (slots + 1)
 
 
-CLAIMS = (
-    Claim(
-        id="LC.evict", paper="LoCoCo", place="Section 3.2.3", check=check_operator, verdict=Verdict.DEPENDS,
-        quote="That can be viewed as a special instance of operator",
-        reading="Keeping the tokens with the highest accumulated attention is an instance of C in Eq. 3: what C reads "
-                "decides what is kept, and Eq. 4 has weights that keep it.",
-        printed=keys_alone, corrected=keys_and_scores, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF,
-        models={"C reads [K, K_n], as Eq. 3 prints": (keys_alone, False),
-                "C may read the accumulated scores": (keys_and_scores, True)}, weight=Weight.SLIP,
-        repair="It is an instance if C may read the accumulated attention scores.",
-        proof="Eq. 4 allows any weights. With one-hot rows slot i is a copy of the i-th survivor, so the cache is the "
-              "evicted one, entry by entry, and stays it by induction over the steps. Which rows these are depends on "
-              "the scores, and so on past queries, which are no function of [K, K_n]. With one slot the first token "
-              "always stays, for its own row gave it the weight 1; from two slots on the queries decide.",
-        example="""
-def dropped(rows):       # rows[i][t]: the attention of row i to token t; two slots, three tokens
-    score = [sum(row[t] for row in rows[t:]) for t in range(3)]
-    return score.index(min(score))
+HEAD_DIM = 128
+NEGLIGIBLE = 0.1  # of a layer: our limit, not the paper's
+SIZES = (
+    (128, 512), (512, 512), (128, 1))  # (M, B) of Section 4.1; B = 1 in generation (Section 3.3)
 
-looks_at_itself, looks_back = [[1], [0.2, 0.8], [0.4, 0.2, 0.4]], [[1], [0.8, 0.2], [0.4, 0.1, 0.5]]
-print(dropped(looks_at_itself), dropped(looks_back))                    # the keys may be the same
-assert dropped(looks_at_itself) != dropped(looks_back)
-"""),
-    Claim(
-        id="LC.conv", paper="LoCoCo", place="Section 3.2.3", check=check_convolution, verdict=Verdict.DEPENDS,
-        quote="the heuristic-based method is less expressive compared to our learnable framework",
-        reading="Whatever eviction by accumulated scores keeps and drops, learnable weights can keep and drop as well.",
-        printed=keys_and_values, corrected=keys_values_scores, strength=Strength.COUNTEREXAMPLE,
-        repaired=Strength.PROOF, weight=Weight.SUBSTANCE,
-        models={"Eqs. 4 and 5, any weights": (free_weights, True),
-                "Eqs. 6 and 7, weights from a convolution of keys and values": (keys_and_values, False),
-                "a convolution that also gets the scores": (keys_values_scores, True)},
-        repair="True of Eqs. 4 and 5 with any weights. Eqs. 6 and 7 do not contain eviction, so neither contains the "
-               "other; with the accumulated score as one more input channel and a threshold, a dropped token can get "
-               "weight exactly 0.",
-        proof="Any weights include one-hot rows (LC.evict). A convolution of width 21 gives two positions with "
-              "equal 21-token windows equal weights in every row, whatever its kernel. Accumulated scores are not "
-              "among its inputs, and they may differ there, so eviction may keep one and drop the other; conversely "
-              "one-hot rows never blend. The example takes keys as cached before their rotation: rotated keys of "
-              "equal tokens differ, and equal windows then need other tokens.",
-        example="""
-import numpy as np
 
-tokens, kernel = np.ones(44), np.random.default_rng(0).normal(size=21)  # equal tokens, any kernel
-weights = np.convolve(np.pad(tokens, 10), kernel, "valid")
-scores = [sum(1 / (row + 1) for row in range(t, 44)) for t in range(44)]        # uniform attention
-print(weights[21], weights[22], scores[21], scores[22])
-assert np.isclose(weights[21], weights[22]) and scores[21] > scores[22]         # eviction to 22 keeps the first only
-"""),
-)
+class Counted(int):
+    """An integer that counts the multiplications in which it takes part."""
+
+    multiplications = 0
+
+    def __mul__(self, other: int) -> "Counted":
+        Counted.multiplications += 1
+        return Counted(int(self) * int(other))
+
+
+def count_multiplications(slots: int, block: int, kernel: int, head_dim: int) -> tuple[int, int]:
+    """Return the multiplications (convolution, attention) of Eq.
+
+    6 and one block of attention, by running them.
+    """
+    entries = [[Counted(1)] * (2 * head_dim) for _ in range(slots + block)]
+    pad = [[Counted(0)] * (2 * head_dim)] * (kernel // 2)
+    padded = [*pad, *entries, *pad]
+    Counted.multiplications = 0
+    for _, position, tap in product(range(slots), range(slots + block), range(kernel)):
+        sum(x * 1 for x in padded[position + tap])
+    convolution, Counted.multiplications = Counted.multiplications, 0
+    for _, entry in product(range(block), entries):
+        sum(x * 1 for x in entry)  # q . k over head_dim, and weight times v over head_dim
+    return convolution, Counted.multiplications
+
+
+def overhead(slots: int, block: int, kernel: int) -> Fraction:
+    """Return the multiplications of the convolution over those of the attention: kernel M / B."""
+    return Fraction(kernel * slots, block)
+
+
+def attention_multiplications(slots: int, block: int, head_dim: int) -> int:
+    """Return the multiplications of one head's attention on a block.
+
+    B queries, M + B entries, d for q k, d for v.
+    """
+    return 2 * head_dim * block * (slots + block)
+
+
+def direct(slots: int, block: int, kernel: int = KERNEL, head_dim: int = HEAD_DIM) -> int:
+    """Return the multiplications of one head's convolution, tap by tap."""
+    return kernel * 2 * head_dim * slots * (slots + block)
+
+
+def by_fourier(slots: int, block: int, kernel: int = KERNEL, head_dim: int = HEAD_DIM) -> float:
+    """Return the multiplications of one head's convolution by Fourier transform, with the kernels' spectra stored.
+
+    With n = M + B + kernel - 1 padded entries: 2 d M products of spectra of n/2 + 1 complex
+    numbers, 4 real multiplications each, and 2 d + M real transforms of about n log2 n.
+    """
+    padded = slots + block + kernel - 1
+    return 4 * 2 * head_dim * slots * (padded // 2 + 1) + (2 * head_dim +
+                                                           slots) * padded * log2(padded)
+
+
+def share_of_layer(convolution: Callable[[int, int], float], slots: int, block: int,
+                   shape: Shape = LLAMA2_7B) -> float:
+    """Return the convolution's multiplications in all heads over those of a layer.
+
+    Linear maps, scores, values.
+    """
+    heads = shape.width // HEAD_DIM
+    layer = block * shape.weights() // shape.layers + heads * attention_multiplications(
+        slots, block, HEAD_DIM)
+    return heads * convolution(slots, block) / layer
+
+
+class Setting(NamedTuple):
+    """How the convolution is computed, and for which sizes.
+
+    Attributes:
+        way: (M, B) -> multiplications, `direct` or `by_fourier`.
+        slots: M.
+        block: B.
+    """
+
+    way: Callable[[int, int], float]
+    slots: int
+    block: int
+
+
+def check_overhead(setting: Setting) -> Outcome:
+    """Judge whether the convolution takes at most a tenth of the multiplications of a LLaMA2-7B layer."""
+    way, slots, block = setting
+    share = share_of_layer(way, slots, block)
+    to_attention = way(slots, block) / attention_multiplications(slots, block, HEAD_DIM)
+    return Outcome(
+        share <= NEGLIGIBLE,
+        f"M={slots}, B={block}: {100 * share:.3g} % of the multiplications of a layer "
+        f"without it, and {to_attention:.3g} times those of its attention",
+        {"percent": 100 * share, "to attention": to_attention})
+
+
+SUBJECTS = {
+    "LC.evict": Subjects(check_operator, keys_alone, corrected=keys_and_scores,
+        models=(keys_alone, keys_and_scores)),
+    "LC.conv": Subjects(check_convolution, keys_and_values, corrected=keys_values_scores,
+        models=(free_weights, keys_and_values, keys_values_scores)),
+    "LC.overhead": Subjects(check_overhead, Setting(direct, 512, 512),
+        corrected=Setting(by_fourier, 128, 512),
+        models=(Setting(direct, 128, 512), Setting(direct, 512, 512), Setting(by_fourier, 128, 512),
+                Setting(by_fourier, 512, 512), Setting(by_fourier, 128, 1))),
+}

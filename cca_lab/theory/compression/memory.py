@@ -1,7 +1,7 @@
 """LoCoCo's memory: whose weight it holds, and how many numbers a segment needs, by running Algorithms 1 and 2.
 
-Cai et al., ICML 2024, Sections 3.1 to 3.3. Keys and values have one feature each; the paper's orders leave d out.
-An order O(...) with M and B is read as: at most 4 times what stands inside.
+Cai et al., ICML 2024, Sections 3.1 to 3.3. Keys and values have one feature each; the paper's
+orders leave d out. An order O(...) with M and B is read as: at most 4 times what stands inside.
 """
 
 import random
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.compression.convolution import KERNEL, Rows, mix, one_hot_rows, share_after
 
 Count = Callable[[int, int], int]
@@ -38,7 +38,8 @@ class Numbers(NamedTuple):
     cache: int
 
 
-def segment(cache: NDArray[np.float64], block: int, slots: int | None) -> tuple[NDArray[np.float64], Numbers]:
+def segment(cache: NDArray[np.float64], block: int,
+            slots: int | None) -> tuple[NDArray[np.float64], Numbers]:
     """Run one segment, and count.
 
     Args:
@@ -53,7 +54,8 @@ def segment(cache: NDArray[np.float64], block: int, slots: int | None) -> tuple[
     scores = np.outer(entries[0], np.ones(block))
     if slots is None or entries.shape[1] <= slots:
         return entries, Numbers(scores.size, 0, entries.shape[1])
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(entries, ((0, 0), (KERNEL // 2,) * 2)), KERNEL, axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(entries, ((0, 0), (KERNEL // 2, ) * 2)), KERNEL, axis=1)
     weights = np.tensordot(np.ones((slots, 2, KERNEL)), windows, axes=((1, 2), (0, 2)))
     kept = entries @ (weights / weights.sum(axis=1, keepdims=True)).T
     return kept, Numbers(scores.size, weights.size, kept.shape[1])
@@ -78,7 +80,12 @@ def led_to(weights: Weights) -> set[int]:
     found = [{slot} for slot in range(len(weights[0]))]
     for step, rows in enumerate(weights, start=len(found)):
         entries = [*found, {step}]
-        found = [set().union(*(tokens for tokens, w in zip(entries, row, strict=True) if w)) for row in rows]
+        found = [
+            set().union(*(tokens
+                          for tokens, w in zip(entries, row, strict=True)
+                          if w))
+            for row in rows
+        ]
     return set().union(*found)
 
 
@@ -94,14 +101,22 @@ def in_memory(weights: Weights) -> set[int]:
 
 
 def streams() -> Iterator[Weights]:
-    """Return weights of 1 to 8 steps for 1 to 3 slots: equal, drawn (some zero, as after a ReLU), one-hot."""
+    """Return weights of 1 to 8 steps for 1 to 3 slots.
+
+    Equal, drawn (some zero, as after a ReLU), one-hot.
+    """
     for slots, steps, seed in product(range(1, 4), range(1, 9), range(3)):
         numbers = random.Random(100 * steps + seed)
         for least in (-3, 1):
-            drawn = [[[max(0, numbers.randint(least, 3)) for _ in range(slots)] + [1] for _ in range(slots)]
+            drawn = [[[max(0, numbers.randint(least, 3))
+                       for _ in range(slots)] + [1]
+                      for _ in range(slots)]
                      for _ in range(steps)]
             yield tuple([[Fraction(w, sum(row)) for w in row] for row in rows] for rows in drawn)
-        yield tuple(one_hot_rows([Fraction(numbers.randint(0, 3)) for _ in range(slots + 1)]) for _ in range(steps))
+        yield tuple(
+            one_hot_rows([Fraction(numbers.randint(0, 3))
+                          for _ in range(slots + 1)])
+            for _ in range(steps))
         yield ([[Fraction(1, slots + 1)] * (slots + 1)] * slots,) * steps
 
 
@@ -110,25 +125,36 @@ def positive(weights: Weights) -> bool:
     return all(w > 0 for rows in weights for row in rows for w in row)
 
 
-def check_kept(kept: Callable[[Weights], set[int]], within: Callable[[Weights], bool] | None = None) -> Finding:
-    """Judge which tokens have weight in the memory: 1 to 3 slots, B = 1, up to 8 tokens more, exact."""
+def check_kept(kept: Callable[[Weights], set[int]],
+               within: Callable[[Weights], bool] | None = None) -> Outcome:
+    """Judge which tokens have weight in the memory.
+
+    1 to 3 slots, B = 1, up to 8 tokens more, exact.
+    """
     cases = chosen(streams(), within)
     for weights in cases:
         said, found = kept(weights), in_memory(weights)
         if said != found:
             last = "; ".join(", ".join(map(str, row)) for row in weights[-1])
-            return Finding(False, f"M={len(weights[0])}, {len(weights)} steps, the last weights are {last}: tokens "
-                                  f"{sorted(t + 1 for t in found)} have weight, claimed {sorted(t + 1 for t in said)}")
-    half_life = next(n for n in range(10_000) if 2 * share_after(n, 512) <= share_after(0, 512))   # 512 ln 2 = 354.9
-    return Finding(True, f"right in {len(cases)} streams; under equal weights a share of one of 512 slots halves in "
-                         f"{half_life} tokens", {"streams": len(cases), "half_life_512": half_life})
+            return Outcome(
+                False,
+                f"M={len(weights[0])}, {len(weights)} steps, the last weights are {last}: tokens "
+                f"{sorted(t + 1 for t in found)} have weight, claimed {sorted(t + 1 for t in said)}"
+            )
+    half_life = next(n for n in range(10_000)
+                     if 2 * share_after(n, 512) <= share_after(0, 512))  # 512 ln 2 = 354.9
+    return Outcome(
+        True,
+        f"right in {len(cases)} streams; under equal weights a share of one of 512 slots halves in "
+        f"{half_life} tokens", {"streams": len(cases), "half_life_512": half_life})
 
 
-def check_segments(bounds: tuple[Count, Count, Count]) -> Finding:
+def check_segments(bounds: tuple[Count, Count, Count]) -> Outcome:
     """Compare bounds with Algorithm 1: B, N <= 8.
 
     Args:
-        bounds: (B, r) -> scores of block r, (B, r) -> entries kept after it, (L, B) -> the most scores of all blocks.
+        bounds: (B, r) -> scores of block r, (B, r) -> entries kept after it, (L, B) -> the most
+            scores of all blocks.
     """
     scores_of, kept_of, peak_of = bounds
     for block, count in product(range(1, 9), repeat=2):
@@ -136,15 +162,20 @@ def check_segments(bounds: tuple[Count, Count, Count]) -> Finding:
         for r, numbers in enumerate(found, start=1):
             if numbers.scores > min(scores_of(block, r), peak) or numbers.cache > kept_of(block, r):
                 said = f"claimed {scores_of(block, r)} and {kept_of(block, r)}, at most {peak}"
-                return Finding(False, f"B={block}, N={count}, block {r}: {numbers.scores} scores, {numbers.cache} "
-                                      f"entries after it; {said}")
+                return Outcome(
+                    False,
+                    f"B={block}, N={count}, block {r}: {numbers.scores} scores, {numbers.cache} "
+                    f"entries after it; {said}")
         if max(found).scores != found[-1].scores:
-            return Finding(False, f"B={block}, N={count}: the last block has not the most scores")
-    return Finding(True, "B^2 r scores in block r, B r entries after it, and L B scores in the last block, the most, "
-                         "for B, N <= 8")
+            return Outcome(False, f"B={block}, N={count}: the last block has not the most scores")
+    return Outcome(
+        True,
+        "B^2 r scores in block r, B r entries after it, and L B scores in the last block, the most, "
+        "for B, N <= 8")
 
 
-def check_peak(bound: Callable[[int, int], int], within: Callable[[tuple[int, int]], bool] | None = None) -> Finding:
+def check_peak(bound: Callable[[int, int], int],
+               within: Callable[[tuple[int, int]], bool] | None = None) -> Outcome:
     """Compare a bound (M, B) -> numbers with Steps 3 to 5 of Algorithm 2 on a full cache, up to a factor of 4."""
     worst = (0.0, "")
     for slots, block in chosen(SIZES, within):
@@ -152,75 +183,25 @@ def check_peak(bound: Callable[[int, int], int], within: Callable[[tuple[int, in
         most, limit = max(found.scores, found.weights) + found.cache, bound(slots, block)
         where = f"M={slots}, B={block}: {found.scores} scores, {found.weights} weights, {slots} slots, bound {limit}"
         worst = max(worst, (most / limit, where))
-    return Finding(worst[0] <= FACTOR, f"{worst[1]}, {worst[0]:.3g} times", {"ratio": worst[0]})
+    return Outcome(worst[0] <= FACTOR, f"{worst[1]}, {worst[0]:.3g} times", {"ratio": worst[0]})
 
 
-def check_constant(runs: Callable[[int], Sequence[Numbers]]) -> Finding:
+def check_constant(runs: Callable[[int], Sequence[Numbers]]) -> Outcome:
     """Judge whether the largest segment takes the same for 8, 16 and 32 segments."""
     peaks = [max(map(sum, runs(segments))) for segments in (8, 16, 32)]
-    return Finding(len(set(peaks)) == 1, f"at most {', '.join(map(str, peaks))} numbers at once in 8, 16, 32 segments",
-                   {"8": peaks[0], "32": peaks[-1]})
+    return Outcome(
+        len(set(peaks)) == 1,
+        f"at most {', '.join(map(str, peaks))} numbers at once in 8, 16, 32 segments",
+        {"8": peaks[0], "32": peaks[-1]})
 
 
-LOCOCO = partial(Claim, paper="LoCoCo")
-CLAIMS: tuple[Claim, ...] = (
-    LOCOCO(
-        id="LC.memory", place="Section 3.2; Section 3.3", check=check_kept, verdict=Verdict.HOLDS_IF,
-        quote=("we propose allocating at most $M$ slots to store past KV pairs",
-               "resulting in compressed KVs of length $M$ that encapsulate the context information"),
-        reading="The M slots stand for all of the past: each token has weight in some slot, however long the text.",
-        printed=everything, corrected=led_to, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF,
-        hypothesis=Hypothesis("no weight of Eq. 7 is 0", positive), weight=Weight.SLIP,
-        repair="A token has weight in a slot exactly if positive weights lead from it to one; a ReLU gives zeros, and "
-               "eviction is nothing else. With M slots and weights that prefer no entry a token's share of a slot is "
-               "on average (M/(M+1))^n / (M+1) after n more tokens, half after M ln 2.",
-        proof="With B = 1, S_t = A_t S_(t-1) + b_t k_t. A product of positive matrices is positive. Rows of [b, A] sum "
-              "to 1, so each slot is a weighted mean, and T tokens have 1/T of it on average: what is kept of an old "
-              "token must shrink, whatever the weights.",
-        example="""
-def after(weights, shares):                         # one slot: weights of slot and new token
-    return [weights[0] * share for share in shares] + [weights[1]]
-
-one = after((0.5, 0.5), after((0.5, 0.5), [1]))
-zero = after((0.5, 0.5), after((0, 1), [1]))        # a ReLU gave the slot's old content the weight 0
-print(one, zero)
-assert all(one) and not all(zero)
-"""),
-    LOCOCO(
-        id="LC.segment-cost", place="Section 3.1", check=check_segments, verdict=Verdict.HOLDS, strength=Strength.PROOF,
-        quote=(r"the memory used by attention for the $r$ -th block is $\mathcal{O}(B^2 r)$",
-               r"the memory to store past KV pairs is $\mathcal{O}(Br)$",
-               r"the peak memory usage for computing the full attention is reduced to $\mathcal{O}(LB)$"),
-        formula=True,
-        reading="Block r of Algorithm 1 has at most B^2 r scores and leaves B r entries, and the most scores are L B, "
-                "in the last block.",
-        printed=(lambda block, r: block * block * r, lambda block, r: block * r, lambda length, block: length * block),
-        proof="Block r has B queries and r B keys. That the printed segments of step 1 begin at x_B (LC.alg1) does not "
-              "change the count."),
-    LOCOCO(
-        id="LC.peak", place="Section 3.2.2", check=check_peak, verdict=Verdict.HOLDS_IF, formula=True,
-        quote=(r"The memory cost for this step is maintained as $\mathcal{O}(MB)$",
-               r"the total peak memory cost is $\mathcal{O}(MB + M)$"),
-        reading="A segment takes O(M B) scores in Step 3, and at most O(M B + M) numbers in Steps 3 to 5.",
-        printed=lambda slots, block: slots * block + slots, strength=Strength.PROOF, weight=Weight.SLIP,
-        corrected=lambda slots, block: max(slots, block) * (slots + block) + slots, repaired=Strength.PROOF,
-        hypothesis=Hypothesis("M and B are within a constant factor, here 3, as M = B = 512 in Section 4.4",
-                              lambda size: max(size) <= 3 * min(size)),
-        repair="B (M + B) scores in Step 3, and M (M + B) weights in Step 4: O((M + B)^2), constant in L as well.",
-        proof="Step 3 has B queries on M + B entries, M slots and the segment itself; Table 2 prints it so, O(L (L + "
-              "512)) for chunks of L. W of Eq. 6 is in R^(M x (M+B)). With M = 128 and the chunks of 512 of Section "
-              "4.1 the first is 5 M B; with B = 1 in generation the second is M (M + 1).",
-        example="""
-for M, B in ((512, 512), (128, 512), (128, 1)):
-    print(M, B, B * (M + B), M * (M + B), M * B + M)
-assert M * (M + B) > 64 * (M * B + M)                                   # B = 1, as in generation
-"""),
-    LOCOCO(
-        id="LC.constant", place="Section 3.2.2", check=check_constant, verdict=Verdict.HOLDS, strength=Strength.PROOF,
-        quote="LoCoCo achieves **constant memory** regardless of sequence length",
-        reading="In a forward pass no segment takes more numbers than another does once the cache is full.",
-        printed=partial(run, block=2, slots=4),
-        proof="Steps 3 to 5 depend on M and B alone, and M slots go on to the next segment. A backward pass through "
-              "several segments needs the arrays of each of them, so training is constant only where gradients are "
-              "cut; the paper does not say whether they are."),
-)
+SUBJECTS = {
+    "LC.memory": Subjects(check_kept, everything, corrected=led_to, within=positive),
+    "LC.segment-cost": Subjects(check_segments,
+                                (lambda block, r: block * block * r, lambda block, r: block * r,
+                                 lambda length, block: length * block)),
+    "LC.peak": Subjects(check_peak, lambda slots, block: slots * block + slots,
+                        corrected=lambda slots, block: max(slots, block) * (slots + block) + slots,
+                        within=lambda size: max(size) <= 3 * min(size)), "LC.constant": Subjects(
+                            check_constant, partial(run, block=2, slots=4)),
+}

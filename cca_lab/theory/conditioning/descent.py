@@ -1,13 +1,16 @@
 """Gradient descent on the linear coding problem: how many steps a condition number costs (DGA Theorem 3).
 
-With the best fixed step 2 / (lambda_max + lambda_min), each step multiplies every mode by a factor of at most
-(kappa - 1) / (kappa + 1) in size, and the two extreme modes by exactly that. The gap f - f* falls with its square, so
+With the best fixed step 2 / (lambda_max + lambda_min), each step multiplies every mode by a factor
+of at most (kappa - 1) / (kappa + 1) in size, and the two extreme modes by exactly that. The gap f -
+f* falls with its square, so
 
-    t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1)))   steps reach a gap of tol; the worst start needs all of them.
+    t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1)))   steps reach a gap of tol; the worst start
+    needs all of them.
 
-Where H is singular (L > d), descent never changes the error along the null space, so kappa is that of the nonzero
-eigenvalues, which 2 V V^T and 2 V^T V share. For Gaussian V with y = L / d it is near ((1 + sqrt y) / (1 - sqrt y))^2,
-grouped the same with y / m, so that for L > d it falls where m > y^2.
+Where H is singular (L > d), descent never changes the error along the null space, so kappa is that
+of the nonzero eigenvalues, which 2 V V^T and 2 V^T V share. For Gaussian V with y = L / d it is
+near ((1 + sqrt y) / (1 - sqrt y))^2, grouped the same with y / m, so that for L > d it falls where
+m > y^2.
 """
 
 import math
@@ -16,7 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
+from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.conditioning.spectrum import ZERO, Array, condition_number, grouped, hessian
 from cca_lab.theory.conditioning.spectrum import smallest_counterexample as counterexample
 
@@ -40,11 +43,15 @@ def effective_condition(matrix: Array) -> float:
 def predicted_steps(kappa: float, tolerance: float = TOLERANCE) -> int:
     """Return the number of steps from the worst start after which the gap is below tolerance."""
     rate = (kappa - 1) / (kappa + 1)
-    return 1 if rate**2 <= tolerance else math.ceil(math.log(tolerance) / (2 * math.log(rate)) - 1e-9)
+    return 1 if rate**2 <= tolerance else math.ceil(
+        math.log(tolerance) / (2 * math.log(rate)) - 1e-9)
 
 
 def worst_start(matrix: Array) -> Array:
-    """Return the start whose error falls slowest: both extreme eigenvectors, each with half of the gap."""
+    """Return the start whose error falls slowest.
+
+    Both extreme eigenvectors, each with half of the gap.
+    """
     values, vectors = nonzero_spectrum(matrix)
     if len(values) == 1:
         return vectors[:, 0]
@@ -116,7 +123,7 @@ def large_groups(values: Array, m: int) -> bool:
     return long_context(values, m) and m > (len(values) / values.shape[1]) ** 2
 
 
-def check_speed(promises: Callable[[Array, int], bool]) -> Finding:
+def check_speed(promises: Callable[[Array, int], bool]) -> Outcome:
     """Judge a condition under which grouping does not slow descent down, from each problem's own worst start."""
     kept = []
     for name, values, m in (*CASES, RUN):
@@ -125,114 +132,84 @@ def check_speed(promises: Callable[[Array, int], bool]) -> Finding:
         before, after = hessian(values), hessian(grouped(values, m))
         steps, steps_grouped = measured_steps(before), measured_steps(after)
         if steps_grouped > steps:
-            return Finding(False, f"{name}: {steps} steps in full (predicted "
-                                  f"{predicted_steps(effective_condition(before))}), {steps_grouped} grouped "
-                                  f"(predicted {predicted_steps(effective_condition(after))})",
-                           {"steps": steps, "steps_grouped": steps_grouped})
+            return Outcome(
+                False, f"{name}: {steps} steps in full (predicted "
+                f"{predicted_steps(effective_condition(before))}), {steps_grouped} grouped "
+                f"(predicted {predicted_steps(effective_condition(after))})",
+                {"steps": steps, "steps_grouped": steps_grouped})
         kept.append(f"{name}: {steps} steps, {steps_grouped} grouped")
-    return Finding(bool(kept), "; ".join(kept) or "promises nothing", {"cases": len(kept)})
+    return Outcome(bool(kept), "; ".join(kept) or "promises nothing", {"cases": len(kept)})
 
 
-def check_steps(predict: Callable[[float], int]) -> Finding:
-    """Judge a prediction of the number of steps from kappa: descent from the worst start must agree to one step."""
+def check_steps(predict: Callable[[float], int]) -> Outcome:
+    """Judge a prediction of the number of steps from kappa.
+
+    Descent from the worst start must agree to one step.
+    """
     worst = 0
     for name, values, m in CASES:
         for matrix in (hessian(values), hessian(grouped(values, m))):
             kappa = effective_condition(matrix)
             steps, wanted = measured_steps(matrix), predict(kappa)
             if abs(steps - wanted) > 1:
-                return Finding(False, f"{name}: kappa = {kappa:.4g}, {steps} steps, predicted {wanted}")
+                return Outcome(False,
+                               f"{name}: kappa = {kappa:.4g}, {steps} steps, predicted {wanted}")
             worst = max(worst, abs(steps - wanted))
-    return Finding(True, f"descent took the predicted number of steps to within {worst} in {2 * len(CASES)} problems, "
-                         "by kappa of the nonzero spectrum")
+    return Outcome(
+        True,
+        f"descent took the predicted number of steps to within {worst} in {2 * len(CASES)} problems, "
+        "by kappa of the nonzero spectrum")
 
 
 Gradient = Callable[[Sequence[Fraction], Sequence[int], Fraction], list[Fraction]]
 
 
-def gradient_by_weights(weights: Sequence[Fraction], values: Sequence[int], residual: Fraction) -> list[Fraction]:
-    """Return the gradient of |o - y|^2 by the weights, for values of one component: 2 V_j (o - y)."""
+def gradient_by_weights(weights: Sequence[Fraction], values: Sequence[int],
+                        residual: Fraction) -> list[Fraction]:
+    """Return the gradient of |o - y|^2 by the weights, for values of one component.
+
+    2 V_j (o - y).
+    """
     return [2 * value * residual for value in values]
 
 
-def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int], residual: Fraction) -> list[Fraction]:
+def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int],
+                       residual: Fraction) -> list[Fraction]:
     """Return the gradient by the logits: 2 alpha_j (V_j - o) (o - y)."""
     output = sum(w * v for w, v in zip(weights, values, strict=True))
-    return [2 * weight * (value - output) * residual for weight, value in zip(weights, values, strict=True)]
+    return [
+        2 * weight * (value - output) * residual
+        for weight, value in zip(weights, values, strict=True)
+    ]
 
 
-def check_gradient(gradient: Gradient) -> Finding:
-    """Judge whether a small weight has a small gradient: |g_j| <= 2 alpha_j |o - y| times the largest |V_i - V_l|."""
-    for parts, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)), ((1, 2, 5), (4, 1, -2))):
+def check_gradient(gradient: Gradient) -> Outcome:
+    """Judge whether a small weight has a small gradient.
+
+    |g_j| <= 2 alpha_j |o - y| times the largest |V_i - V_l|.
+    """
+    for parts, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)), ((1, 2, 5), (4, 1,
+                                                                                           -2))):
         weights = [Fraction(part, sum(parts)) for part in parts]
-        residual = sum((w * v for w, v in zip(weights, values, strict=True)), start=Fraction(1))  # y = -1
+        residual = sum((w * v for w, v in zip(weights, values, strict=True)),
+                       start=Fraction(1))  # y = -1
         spread = max(values) - min(values)
         for j, slope in enumerate(gradient(weights, values, residual)):
             bound = 2 * weights[j] * spread * abs(residual)
             if abs(slope) > bound:
-                return Finding(False, f"V = {values}, y = -1, alpha_{j + 1} = {weights[j]}: the gradient is {slope}, "
-                                      f"and a small one is at most {bound}",
-                               {"gradient": float(slope), "bound": float(bound)})
-    return Finding(True, "in rationals, at most 2 alpha_j |o - y| times the spread of the values, in 3 cases")
+                return Outcome(
+                    False,
+                    f"V = {values}, y = -1, alpha_{j + 1} = {weights[j]}: the gradient is {slope}, "
+                    f"and a small one is at most {bound}",
+                    {"gradient": float(slope), "bound": float(bound)})
+    return Outcome(
+        True, "in rationals, at most 2 alpha_j |o - y| times the spread of the values, in 3 cases")
 
 
-CLAIMS = (
-    Claim(id="T3.descent", paper="DGA", place="Section 4.2",
-          quote="Theorem 3 shows that the group coding reduces the condition number (Edelman, 1988) of the objective "
-                "function, enhancing convergence of the optimization",
-          reading="gradient descent on Problem 2 needs no more steps than on Problem 1 [the best fixed step, the worst "
-                  "start; where H is singular, kappa of the nonzero eigenvalues counts]",
-          printed=always, check=check_speed, verdict=Verdict.DEPENDS,
-          models={"L <= d, V of full row rank": (full_row_rank, True),
-                  "Gaussian V, L > d, m > (L / d)^2 (so with d = 768, L = 1024, m = 16)": (large_groups, True),
-                  "L > d in general": (long_context, False)},
-          strength=Strength.PROOF, corrected=full_row_rank,
-          repair="true where V has full row rank (L <= d); for L > d descent can take fewer steps or hundreds of times "
-                 "as many",
-          repaired=Strength.PROOF, weight=Weight.SUBSTANCE, root="T3.align",
-          proof="From the worst start t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1))), which grows with kappa. For "
-                "L <= d separation makes kappa smaller. In the 4 x 2 example with e = 1/20 it goes from 1.005 to 400. "
-                "The theorem speaks of weights as free variables; training moves logits, another Hessian.",
-          example="""# gradient descent on the sum of h x^2 / 2 with the best fixed step, from the worst start
-def steps(spectrum):
-    low, high = spectrum
-    x, y, count = low ** -0.5, high ** -0.5, 0
-    start = low * x * x + high * y * y
-    while low * x * x + high * y * y > 1e-8 * start:
-        x, y = x * (1 - 2 * low / (low + high)), y * (1 - 2 * high / (low + high))
-        count += 1
-    return count
-
-e = 1 / 20                                    # the nonzero eigenvalues of H and Hbar, 4 tokens, d = 2, m = 2
-full, grouped = steps((8, 8 + 16 * e ** 2)), steps((4 * e ** 2, 4))
-print(full, "steps in full,", grouped, "grouped")
-assert grouped > 100 * full"""),
-    Claim(id="T3.rate", paper="DGA", place="Section 4.2",
-          quote="reduces the condition number (Edelman, 1988) of the objective function, enhancing convergence of the "
-                "optimization",
-          reading="a smaller condition number means fewer steps [of gradient descent on a quadratic, with the best "
-                  "fixed step and from the worst start]",
-          printed=predicted_steps, check=check_steps, verdict=Verdict.HOLDS, strength=Strength.PROOF,
-          proof="With step 2 / (lambda_max + lambda_min) a mode shrinks by |1 - step lambda| <= (kappa - 1) / (kappa + "
-                "1), with equality at both ends of the spectrum; the gap is quadratic in the error. The number of "
-                "steps, ln(tol) / (2 ln((kappa - 1) / (kappa + 1))), grows with kappa."),
-    Claim(id="T3.gradient", paper="DGA", place="Section 4.2",
-          quote="Most weights in longcontext modeling are relatively small (see Theorem 1), making most gradient "
-                "contributions also small",
-          reading="the gradient of Problem 1's objective by what belongs to token j is small where alpha_j is small "
-                  "[at most 2 alpha_j |o - y| times the spread of the values]",
-          printed=gradient_by_weights, check=check_gradient, verdict=Verdict.DEPENDS,
-          models={"by the logits, as in training": (gradient_by_logits, True),
-                  "by the weights, the variables of Problems 1 and 2 and of Theorem 3": (gradient_by_weights, False)},
-          strength=Strength.PROOF, corrected=gradient_by_logits,
-          repair="2 alpha_j (V_j - o) (o - y) by the logit is small with alpha_j; 2 V_j (o - y) by the weight is not",
-          repaired=Strength.PROOF, weight=Weight.SLIP,
-          proof="d o / d alpha_j = V_j whatever alpha_j is; softmax puts the factor alpha_j in front. The sentence is "
-                "about training, the theorem that follows it about weights as free variables.",
-          example="""weights, values, y = (0.99, 0.01), (1, -1), -1
-o = sum(w * v for w, v in zip(weights, values))
-by_weight = [2 * v * (o - y) for v in values]
-by_logit = [2 * w * (v - o) * (o - y) for w, v in zip(weights, values)]
-print("by the weights:", by_weight, " by the logits:", by_logit)
-assert abs(by_weight[1]) == abs(by_weight[0]) > 3 and abs(by_logit[1]) < 0.1"""),
-)
+SUBJECTS = {
+    "T3.descent": Subjects(check_speed, always, corrected=full_row_rank,
+        models=(full_row_rank, large_groups, long_context)),
+    "T3.rate": Subjects(check_steps, predicted_steps),
+    "T3.gradient": Subjects(check_gradient, gradient_by_weights, corrected=gradient_by_logits,
+        models=(gradient_by_logits, gradient_by_weights)),
+}

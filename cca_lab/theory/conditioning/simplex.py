@@ -1,38 +1,48 @@
 """How far Theorem 3 reaches: steps on the simplex, groups of unequal size, and the runs of Section 6.3 (DGA).
 
-The weights sum to 1, so a step stays in the tangent space T = {v : sum v = 0}, and only H restricted to T matters.
+The weights sum to 1, so a step stays in the tangent space T = {v : sum v = 0}, and only H
+restricted to T matters.
 
-    kappa_T(Hbar) <= kappa_T(H)   whenever V_1 .. V_L are affinely independent, which allows L = d + 1
+    kappa_T(Hbar) <= kappa_T(H)   whenever V_1 .. V_L are affinely independent, which allows L = d +
+    1
 
-Proof: P = sqrt(m) M^T maps the tangent space of the k groups isometrically into T; apply the separation theorem there.
+Proof: P = sqrt(m) M^T maps the tangent space of the k groups isometrically into T; apply the
+separation theorem there.
 
 For groups of sizes n_g, with x_g the mass of a group and Hbar = 2 Vbar Vbar^T:
 
     kappa(Hbar) <= kappa(H) max n_g / min n_g,   attained by H = I
 
-Proof (Ostrowski): Hbar = D^(1/2) P^T H P D^(1/2), P orthonormal, D = diag(1 / n_g); its extreme eigenvalues lie in
-[lambda_min(H) / max n_g, lambda_max(H) / min n_g]. In the variables x_g / sqrt(n_g), D and the factor disappear.
+Proof (Ostrowski): Hbar = D^(1/2) P^T H P D^(1/2), P orthonormal, D = diag(1 / n_g); its extreme
+eigenvalues lie in [lambda_min(H) / max n_g, lambda_max(H) / min n_g]. In the variables x_g /
+sqrt(n_g), D and the factor disappear.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
+from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.conditioning.spectrum import ZERO, Array, grouping_matrix, hessian
 
 
 def tangent_hessian(values: Array) -> Array:
-    """Return H on the tangent space of the simplex, in an orthonormal basis: (L, d) -> (L - 1, L - 1)."""
+    """Return H on the tangent space of the simplex, in an orthonormal basis.
+
+    (L, d) -> (L - 1, L - 1).
+    """
     length = len(values)
-    basis = np.linalg.svd(np.ones((1, length)))[2][1:]  # (L - 1, L), orthonormal, each row summing to 0
+    basis = np.linalg.svd(np.ones(
+        (1, length)))[2][1:]  # (L - 1, L), orthonormal, each row summing to 0
     return basis @ hessian(values.astype(float)) @ basis.T
 
 
 def affinely_independent(values: Array) -> bool:
     """Whether V_2 - V_1 .. V_L - V_1 are linearly independent, which needs L <= d + 1."""
     differences = (values[1:] - values[0]).astype(float)
-    return bool(np.linalg.matrix_rank(differences, tol=ZERO * np.abs(differences).max()) == len(differences))
+    return bool(
+        np.linalg.matrix_rank(differences, tol=ZERO *
+                              np.abs(differences).max()) == len(differences))
 
 
 def grouped_by_sizes(values: Array, sizes: Sequence[int], *, rescaled: bool = False) -> Array:
@@ -45,44 +55,31 @@ def grouped_by_sizes(values: Array, sizes: Sequence[int], *, rescaled: bool = Fa
 
 # ---------------------------------------------------------------- checks
 
-RUNS = ((1024, 768), (2048, 768))  # (L, d): GPT2-S and OPT-125M, by Section 6.3 and the models' published widths
+RUNS = ((1024, 768), (2048, 768)
+        )  # (L, d): GPT2-S and OPT-125M, by Section 6.3 and the models' published widths
 SMALL = ((3, 3), (4, 3), (5, 3), (8, 7), (9, 7))
 
 
-def check_runs(covers: Callable[[int, int], bool]) -> Finding:
+def check_runs(covers: Callable[[int, int], bool]) -> Outcome:
     """Judge whether Theorem 3 speaks of L values of width d, on the simplex, where it reaches one token further."""
     for length, width in RUNS:
         if covers(length, width) and length - 1 > width:
-            return Finding(False, f"L = {length}, d = {width}: 2 V V^T is {length} x {length} of rank {width} at most, "
-                                  "so lambda_min(H) = 0 for every V, on the simplex as well",
-                           {"length": length, "width": width})
+            return Outcome(
+                False,
+                f"L = {length}, d = {width}: 2 V V^T is {length} x {length} of rank {width} at most, "
+                "so lambda_min(H) = 0 for every V, on the simplex as well",
+                {"length": length, "width": width})
     generator = np.random.default_rng(0)
     for length, width in SMALL:
         if covers(length, width) != affinely_independent(generator.normal(size=(length, width))):
-            return Finding(False, f"L = {length}, d = {width}, Gaussian V: the theorem "
-                                  f"{'does not speak' if covers(length, width) else 'speaks'} of it")
-    return Finding(True, f"right for the {len(RUNS)} runs and for Gaussian V of {len(SMALL)} shapes")
+            return Outcome(
+                False, f"L = {length}, d = {width}, Gaussian V: the theorem "
+                f"{'does not speak' if covers(length, width) else 'speaks'} of it")
+    return Outcome(True,
+                   f"right for the {len(RUNS)} runs and for Gaussian V of {len(SMALL)} shapes")
 
 
-CLAIMS = (
-    Claim(id="T3.align", paper="DGA", place="Section 4.2; Section 6.3",
-          quote=("enhancing convergence of the optimization, as verified in Section 6.3",
-                 "we pre-train GPT2-S and OPT-125M with a 1K and 2K context length on SlimPajama",
-                 "These results align with the conclusion in Theorem 3"),
-          reading="the runs of Section 6.3 verify Theorem 3 [so they are cases of it: lambda_min(H) > 0, at least on "
-                  "the simplex, for the L values of width d that attention combines]",
-          printed=lambda length, width: True, check=check_runs, verdict=Verdict.FALSE, strength=Strength.ARITHMETIC,
-          corrected=lambda length, width: length <= width + 1,
-          repair="Theorem 3 speaks of L <= d, on the simplex of L <= d + 1; for longer contexts kappa can rise or "
-                 "fall, and faster convergence is an observation that the theorem does not explain",
-          repaired=Strength.PROOF, weight=Weight.SUBSTANCE,
-          proof="H = 2 V V^T is L x L and has the rank of V, at most d: 768 in both models (64 in each head), and L is "
-                "1024 and 2048. Leaving zero eigenvalues out does not help: T3.nonzero. Besides, the theorem is about "
-                "weights as free variables with V fixed; training moves the logits and V.",
-          example="""for L, d in ((1024, 768), (2048, 768)):        # GPT2-S and OPT-125M
-    print("L =", L, "d =", d, "lambda_min(2 V V^T) > 0 is possible:", L <= d)
-    assert not L <= d + 1
-V, z = [1, 2], [2, -1]                         # the smallest such case: L = 2, d = 1
-Vz = sum(v * x for v, x in zip(V, z))          # V^T z = 0, so 2 V V^T z = 0
-assert Vz == 0"""),
-)
+SUBJECTS = {
+    "T3.align": Subjects(check_runs, lambda length, width: True,
+        corrected=lambda length, width: length <= width + 1),
+}

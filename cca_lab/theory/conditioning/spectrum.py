@@ -1,14 +1,16 @@
 """The condition number under grouping: which matrix is the Hessian of Theorem 3 (DGA Theorem 3, Lemmas 3-4).
 
-Problem 1 minimises |V^T alpha - y|^2 over alpha in R^L, V of shape (L, d). Groups of m tokens, M the (k, L) matrix
-with 1/m on the tokens of a group, Vbar = M V. Two matrices can be meant by "Hessian":
+Problem 1 minimises |V^T alpha - y|^2 over alpha in R^L, V of shape (L, d). Groups of m tokens, M
+the (k, L) matrix with 1/m on the tokens of a group, Vbar = M V. Two matrices can be meant by
+"Hessian":
 
     of the proof (Hbar: Eqs. 32, 35; H: Lemmas 3, 4)   H = 2 V^T V   (d x d)      Hbar = 2 Vbar^T Vbar   (d x d)
     of Problems 1 and 2, by the weights                H = 2 V V^T   (L x L)      Hbar = 2 Vbar Vbar^T   (k x k)
 
-Theorem 3, kappa(Hbar) <= kappa(H), is stated for the Hessians of Problems 1 and 2, and for them it is true. Its printed
-proof uses the first matrix, for which it is false. Proof for the second: M M^T = I/m, so P = sqrt(m) M^T has
-orthonormal columns and Hbar = P^T H P / m. By Poincare's separation theorem the eigenvalues of P^T H P lie between
+Theorem 3, kappa(Hbar) <= kappa(H), is stated for the Hessians of Problems 1 and 2, and for them it
+is true. Its printed proof uses the first matrix, for which it is false. Proof for the second: M M^T
+= I/m, so P = sqrt(m) M^T has orthonormal columns and Hbar = P^T H P / m. By Poincare's separation
+theorem the eigenvalues of P^T H P lie between
 those of H: lambda_min(H) / m <= lambda(Hbar) <= lambda_max(H) / m, which is Lemmas 3 and 4.
 Its hypothesis lambda_min(H) > 0 says that V has full row rank, so it speaks of L <= d only.
 Matrices may hold Fractions.
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Outcome, Subjects
 
 Array = npt.NDArray[Any]
 Hessian = Callable[[Array], Array]
@@ -35,12 +37,18 @@ def hessian(values: Array) -> Array:
 
 
 def hessian_printed(values: Array) -> Array:
-    """Return 2 V^T V, the H of Lemmas 3 and 4, and with Vbar for V the Hbar of Eq. 32: (L, d) -> (d, d)."""
+    """Return 2 V^T V, the H of Lemmas 3 and 4, and with Vbar for V the Hbar of Eq. 32.
+
+    (L, d) -> (d, d).
+    """
     return 2 * values.T @ values
 
 
 def grouping_matrix(sizes: Sequence[int]) -> Array:
-    """Return M of Eq. 33, (k, L) of Fractions: row g is 1/|G_g| on the tokens of group g, which are neighbours."""
+    """Return M of Eq. 33, (k, L) of Fractions.
+
+    Row g is 1/|G_g| on the tokens of group g, which are neighbours.
+    """
     matrix = np.full((len(sizes), sum(sizes)), Fraction(0))
     for g, size in enumerate(sizes):
         matrix[g, sum(sizes[:g]):sum(sizes[:g + 1])] = Fraction(1, size)
@@ -55,17 +63,23 @@ def grouped(values: Array, m: int) -> Array:
 def smallest_counterexample(e: Any = Fraction(1, 10)) -> Array:
     """Return V, 4 x 2, with V^T V = diag(4, 4 + 8 e^2) and, for m = 2, Vbar^T Vbar = diag(2, 2 e^2), for any e."""
     rows = ((1, 1), (1, -1 + 2 * e), (1, 1), (1, -1 - 2 * e))
-    numbers = [[Fraction(x) if isinstance(x, (int, float, Fraction)) else x for x in row] for row in rows]
+    numbers = [[Fraction(x) if isinstance(x, (int, float, Fraction)) else x
+                for x in row]
+               for row in rows]
     return np.array(numbers, dtype=object)
 
 
 def identity(size: int) -> Array:
     """Return the unit matrix of Fractions."""
-    return np.array([[Fraction(int(i == j)) for j in range(size)] for i in range(size)], dtype=object)
+    return np.array([[Fraction(int(i == j)) for j in range(size)] for i in range(size)],
+                    dtype=object)
 
 
 def eigenvalues(matrix: Array) -> Array:
-    """Return the eigenvalues of a symmetric matrix, ascending; Fractions for a diagonal matrix of Fractions."""
+    """Return the eigenvalues of a symmetric matrix, ascending.
+
+    Fractions for a diagonal matrix of Fractions.
+    """
     diagonal = np.diagonal(matrix)
     if matrix.dtype == object and not np.any(matrix - np.diag(diagonal)):
         return np.array(sorted(diagonal), dtype=object)
@@ -92,44 +106,52 @@ def separation_margin(values: Array, m: int) -> float:
 # ---------------------------------------------------------------- checks
 
 def cases() -> Iterator[tuple[str, Array, int]]:
-    """Yield (name, V, m): the smallest examples, then Gaussian values with L > d and with L <= d."""
+    """Yield (name, V, m).
+
+    The smallest examples, then Gaussian values with L > d and with L <= d.
+    """
     yield "V = I, L = d = m = 2", identity(2), 2
     yield "the 4 x 2 example, m = 2", smallest_counterexample(), 2
     generator = np.random.default_rng(0)
-    for length, width, m in ((64, 8, 2), (64, 8, 4), (256, 16, 8), (8, 16, 2), (16, 32, 4), (24, 24, 3), (32, 64, 4)):
+    for length, width, m in ((64, 8, 2), (64, 8, 4), (256, 16, 8), (8, 16, 2), (16, 32, 4),
+                             (24, 24, 3), (32, 64, 4)):
         for number in range(4):
             name = f"Gaussian V number {number + 1}, L = {length}, d = {width}, m = {m}"
             yield name, generator.normal(size=(length, width)), m
 
 
-def check_theorem(subject: Hessian) -> Finding:
+def check_theorem(subject: Hessian) -> Outcome:
     """Judge Theorem 3 for a Hessian: where lambda_min(H) > 0, kappa(Hbar) <= kappa(H).
 
-    Of the cases that refute it, one is named for each form of the hypothesis: lambda_min(H) > 0 alone (Eq. 30), and
-    lambda_min(Hbar) > 0 as well (Eq. 11).
+    Of the cases that refute it, one is named for each form of the hypothesis: lambda_min(H) > 0
+    alone (Eq. 30), and lambda_min(Hbar) > 0 as well (Eq. 11).
     """
     shapes, worst = [], 0.0
     wrong: dict[str, str] = {}
     numbers: dict[str, float | int | str] = {}
     for name, values, m in cases():
-        before, after = condition_number(subject(values)), condition_number(subject(grouped(values, m)))
+        before, after = condition_number(subject(values)), condition_number(
+            subject(grouped(values, m)))
         if before == float("inf"):
             continue  # the theorem does not speak of it
         shapes.append(values.shape)
         if after > before * (1 + SLACK):
             hypothesis = "Eq. 30" if after == float("inf") else "Eq. 11"
-            wrong.setdefault(hypothesis, f"{name}: kappa {_number(before)} becomes {_number(after)}")
+            wrong.setdefault(hypothesis,
+                             f"{name}: kappa {_number(before)} becomes {_number(after)}")
             numbers.setdefault(f"kappa_grouped, {hypothesis}", float(after))
         worst = max(worst, after / before)
     if wrong:
         words = "; ".join(f"{case} (under {name}'s hypothesis)" for name, case in wrong.items())
-        return Finding(False, words, numbers)
+        return Outcome(False, words, numbers)
     if not shapes:
-        return Finding(False, "its hypothesis holds in none of the cases: it says nothing")
+        return Outcome(False, "its hypothesis holds in none of the cases: it says nothing")
     ratios = sorted(length / width for length, width in shapes)
-    return Finding(True, f"kappa(Hbar) / kappa(H) at most {float(worst):.3g} in the {len(shapes)} cases with "
-                         f"lambda_min(H) "
-                         f"> 0, all of L / d <= {ratios[-1]:.3g}", {"cases": len(shapes), "most_L_over_d": ratios[-1]})
+    return Outcome(
+        True, f"kappa(Hbar) / kappa(H) at most {float(worst):.3g} in the {len(shapes)} cases with "
+        f"lambda_min(H) "
+        f"> 0, all of L / d <= {ratios[-1]:.3g}",
+        {"cases": len(shapes), "most_L_over_d": ratios[-1]})
 
 
 def _number(value: Any) -> str:
@@ -138,79 +160,184 @@ def _number(value: Any) -> str:
     return str(value) if isinstance(value, Fraction) else f"{value:.4g}"
 
 
-def check_largest(factor: Callable[[int], Fraction]) -> Finding:
-    """Judge Lemma 3: lambda_max(Hbar) <= factor(m) lambda_max(H) for both Hessians, with equality in some case."""
+def check_largest(factor: Callable[[int], Fraction]) -> Outcome:
+    """Judge Lemma 3.
+
+    Lambda_max(Hbar) <= factor(m) lambda_max(H) for both Hessians, with equality in some case.
+    """
     worst = 0.0
     equal_rows = ("equal rows, m = 2", np.array([[Fraction(1)]] * 4, dtype=object), 2)
     for name, values, m in (equal_rows, *cases()):
         for kind in (hessian, hessian_printed):
-            top, top_grouped = eigenvalues(kind(values))[-1], eigenvalues(kind(grouped(values, m)))[-1]
+            top, top_grouped = eigenvalues(kind(values))[-1], eigenvalues(kind(grouped(values,
+                                                                                       m)))[-1]
             share = float(top_grouped / (top * factor(m)))
             if share > 1 + SLACK:
-                return Finding(False, f"{name}, {kind.__name__}: lambda_max(Hbar) = {_number(top_grouped)}, bound "
-                                      f"{_number(top * factor(m))}")
+                return Outcome(
+                    False,
+                    f"{name}, {kind.__name__}: lambda_max(Hbar) = {_number(top_grouped)}, bound "
+                    f"{_number(top * factor(m))}")
             worst = max(worst, share)
     if worst < 1 - SLACK:
-        return Finding(False, f"never attained: the bound is {1 / worst:.3g} times too large")
-    return Finding(True, "holds for both Hessians in every case; equality for equal rows")
+        return Outcome(False, f"never attained: the bound is {1 / worst:.3g} times too large")
+    return Outcome(True, "holds for both Hessians in every case; equality for equal rows")
 
 
-def check_smallest(subject: Hessian) -> Finding:
-    """Judge Lemma 4 for a Hessian: lambda_min(Hbar) >= lambda_min(H) / m, wherever lambda_min(H) > 0."""
+def check_smallest(subject: Hessian) -> Outcome:
+    """Judge Lemma 4 for a Hessian.
+
+    Lambda_min(Hbar) >= lambda_min(H) / m, wherever lambda_min(H) > 0.
+    """
     applies, least = 0, float("inf")
     for name, values, m in cases():
-        spectrum, spectrum_grouped = eigenvalues(subject(values)), eigenvalues(subject(grouped(values, m)))
+        spectrum, spectrum_grouped = eigenvalues(subject(values)), eigenvalues(
+            subject(grouped(values, m)))
         bottom = spectrum[0]
-        bottom_grouped = spectrum_grouped[0] if spectrum_grouped[0] > ZERO * spectrum_grouped[-1] else Fraction(0)
+        bottom_grouped = spectrum_grouped[0] if spectrum_grouped[
+            0] > ZERO * spectrum_grouped[-1] else Fraction(0)
         if bottom <= ZERO * spectrum[-1]:
             continue
         applies += 1
         if bottom_grouped < bottom / m * (1 - SLACK):
-            return Finding(False, f"{name}: lambda_min(Hbar) = {_number(bottom_grouped)} < lambda_min(H) / m = "
-                                  f"{_number(bottom / m)}",
-                           {"smallest_grouped": float(bottom_grouped), "bound": float(bottom / m)})
+            return Outcome(
+                False,
+                f"{name}: lambda_min(Hbar) = {_number(bottom_grouped)} < lambda_min(H) / m = "
+                f"{_number(bottom / m)}",
+                {"smallest_grouped": float(bottom_grouped), "bound": float(bottom / m)})
         least = min(least, float(bottom_grouped / bottom) * m)
     if not applies:
-        return Finding(False, "lambda_min(H) > 0 in none of the cases: it says nothing")
-    return Finding(True, f"m lambda_min(Hbar) / lambda_min(H) at least {least:.3f} in {applies} cases",
+        return Outcome(False, "lambda_min(H) > 0 in none of the cases: it says nothing")
+    return Outcome(True,
+                   f"m lambda_min(Hbar) / lambda_min(H) at least {least:.3f} in {applies} cases",
                    {"cases": applies})
 
 
-def check_second_difference(subject: Hessian) -> Finding:
+def check_second_difference(subject: Hessian) -> Outcome:
     """Judge a Hessian against second differences of |sum_i alpha_i V_i - y|^2, which are exact for a quadratic.
 
     The rows V_i are the values of tokens in Problem 1, the means of groups in Problem 2.
     """
     for values in (smallest_counterexample(), smallest_counterexample()[:3]):
         length = len(values)
-        units = np.array([[Fraction(i == j) for j in range(length)] for i in range(length)], dtype=object)
+        units = np.array([[Fraction(i == j) for j in range(length)] for i in range(length)],
+                         dtype=object)
 
         def objective(alpha: Array, values: Array = values) -> Fraction:
             left = alpha @ values - np.array([Fraction(1), Fraction(3)], dtype=object)
             return left @ left
 
         start = objective(0 * units[0])
-        wanted = np.array([[objective(a + b) - objective(a) - objective(b) + start for b in units] for a in units])
+        wanted = np.array([[objective(a + b) - objective(a) - objective(b) + start
+                            for b in units]
+                           for a in units])
         got = subject(values)
         if got.shape != wanted.shape or np.any(got != wanted):
-            return Finding(False, f"{length} weights, d = 2: got a matrix {got.shape[0]} x {got.shape[1]}, the "
-                                  f"objective has {length} variables, so its Hessian is {length} x {length}")
-    return Finding(True, "equals the second differences of the objective in rationals")
+            return Outcome(
+                False,
+                f"{length} weights, d = 2: got a matrix {got.shape[0]} x {got.shape[1]}, the "
+                f"objective has {length} variables, so its Hessian is {length} x {length}")
+    return Outcome(True, "equals the second differences of the objective in rationals")
 
 
-def check_rayleigh(bound: Callable[[Array, int], Fraction]) -> Finding:
-    """Judge a lower bound on |M z|^2 / |z|^2: valid, and equal to it for vectors that are constant in groups."""
-    for m, parts in ((2, (1, -1)), (2, (1, 1, 2, 2)), (2, (1, 0, 0, 1)), (3, (1, 1, 1, -2, -2, -2)), (3, (1, 1, -2))):
+def check_rayleigh(bound: Callable[[Array, int], Fraction]) -> Outcome:
+    """Judge a lower bound on |M z|^2 / |z|^2.
+
+    Valid, and equal to it for vectors that are constant in groups.
+    """
+    for m, parts in ((2, (1, -1)), (2, (1, 1, 2, 2)), (2, (1, 0, 0, 1)), (3, (1, 1, 1, -2, -2, -2)),
+                     (3, (1, 1, -2))):
         z = np.array([Fraction(x) for x in parts], dtype=object)
         image = grouping_matrix([m] * (len(z) // m)) @ z
         quotient = (image @ image) / (z @ z)
         if bound(z, m) > quotient:
-            return Finding(False, f"z = {parts}, m = {m}: |M z|^2 / |z|^2 = {quotient} < {bound(z, m)}")
+            return Outcome(False,
+                           f"z = {parts}, m = {m}: |M z|^2 / |z|^2 = {quotient} < {bound(z, m)}")
         if constant_in_groups(z, m) and bound(z, m) != quotient:
-            return Finding(False, f"z = {parts}, m = {m}: |M z|^2 / |z|^2 = {quotient}, got {bound(z, m)}")
-    return Finding(True, "never above the quotient, and equal on vectors constant in groups, in rationals")
+            return Outcome(
+                False, f"z = {parts}, m = {m}: |M z|^2 / |z|^2 = {quotient}, got {bound(z, m)}")
+    return Outcome(
+        True, "never above the quotient, and equal on vectors constant in groups, in rationals")
 
 
 def constant_in_groups(z: Array, m: int) -> bool:
     """Whether z lies in the row space of M."""
     return bool(np.all(z.reshape(-1, m) == z.reshape(-1, m)[:, :1]))
+
+
+def nonzero_condition(matrix: Array) -> Any:
+    """Return kappa_+: the largest over the smallest nonzero eigenvalue.
+
+    Exact for a diagonal matrix of Fractions.
+    """
+    values = eigenvalues(matrix)
+    return values[-1] / min(value for value in values if value > ZERO * values[-1])
+
+
+def never_rises(values: Array, m: int) -> bool:
+    """Theorem 3 for kappa_+, whatever V is."""
+    return True
+
+
+def full_rank_or_constant(values: Array, m: int) -> bool:
+    """Whether V has full row rank, so that there are no zero eigenvalues, or is constant in every group."""
+    constant = all(constant_in_groups(column, m) for column in values.T)
+    return constant or condition_number(hessian(values)) < float("inf")
+
+
+# ---------------------------------------------------------------- checks
+
+def nonzero_cases() -> Iterator[tuple[str, Array, int]]:
+    """Yield (name, V, m).
+
+    A V of integers, a V that is constant in groups, and the cases of `conditioning`.
+    """
+    yield "V = (1, 1), (1, 0), (1, 1), (1, -2), m = 2", smallest_counterexample(Fraction(1, 2)), 2
+    yield "V constant in groups of 4", np.repeat(
+        np.random.default_rng(3).normal(size=(8, 4)), 4, axis=0), 4
+    yield from cases()
+
+
+def check_nonzero(promises: Callable[[Array, int], bool]) -> Outcome:
+    """Judge where kappa_+(Hbar) <= kappa_+(H) is promised, for 2 V^T V and for 2 V V^T."""
+    kept, wrong, rises = 0, "", []
+    for name, values, m in nonzero_cases():
+        before, after = (nonzero_condition(hessian_printed(v))
+                         for v in (values, grouped(values, m)))
+        others = [float(nonzero_condition(hessian(v))) for v in (values, grouped(values, m))]
+        if not np.allclose([float(before), float(after)], others, rtol=1e-6):
+            return Outcome(False, f"{name}: the two Hessians differ in their nonzero eigenvalues")
+        rose = after > before * (1 + SLACK)
+        if "Gaussian" in name and len(values) > values.shape[1]:
+            rises.append(rose)
+        if promises(values, m):
+            kept += 1
+            if rose and not wrong:
+                wrong = f"{name}: kappa over the nonzero eigenvalues {before} becomes {after}, for both matrices"
+    if wrong:
+        return Outcome(False,
+                       f"{wrong}; it rises for {sum(rises)} of {len(rises)} Gaussian V with L > d",
+                       {"risen": sum(rises), "gaussian": len(rises)})
+    return Outcome(kept > 0, f"it does not rise in the {kept} cases that are covered",
+                   {"cases": kept})
+
+
+SMALLEST = """import numpy as np
+
+V = np.eye(2)                                # L = d = m = 2: one group of both tokens
+M = np.array([[0.5, 0.5]])
+H, grouped = 2 * V.T @ V, 2 * V.T @ M.T @ M @ V
+before, after = np.linalg.eigvalsh(H), np.linalg.eigvalsh(grouped)
+print("eigenvalues", before, "become", after)
+"""
+
+
+SUBJECTS = {
+    "T3.proof": Subjects(check_theorem, hessian_printed, corrected=hessian),
+    "T3.lemma4": Subjects(check_smallest, hessian_printed, corrected=hessian),
+    "T3.eq49": Subjects(check_rayleigh, lambda z, m: Fraction(1, m),
+        corrected=lambda z, m: Fraction(int(constant_in_groups(z, m)), m)),
+    "T3.nonzero": Subjects(check_nonzero, never_rises, corrected=full_rank_or_constant),
+    "T3": Subjects(check_theorem, hessian),
+    "T3.hessian": Subjects(check_second_difference, hessian_printed, corrected=hessian),
+    "T3.lemma3": Subjects(check_largest, lambda m: Fraction(1, m)),
+}

@@ -5,7 +5,7 @@ How to prove something (the solver is imported by the first call; without it tha
     from cca_lab.theory.forall.core import Obligation, integers, prove, where
 
     i, g = integers("i g")                                   # symbolic integers; Python's operators work on them
-    prove([Obligation("a group begins before its tokens", [g >= 1, i >= 0], i // g * g <= i)])    # -> Finding
+    prove([Obligation("a group begins before its tokens", [g >= 1, i >= 0], i // g * g <= i)])    # -> Outcome
 
   * A comparison is a `Truth`: join them with `&`, `|`, `~`, `.implies(...)`, `.iff(...)`, or `every(a, b, ...)` and
     `some(a, b, ...)`. `where(truth, a, b)`, `least(a, b)` and `most(a, b)` choose without a branch.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cca_lab.settings import LARGEST
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Outcome
 from cca_lab.theory.forall.calls import symbolic_torch
 from cca_lab.theory.forall.paths import current, paths
 from cca_lab.theory.forall.solving import divisors, implied, plainly_implied, smallest
@@ -81,7 +81,7 @@ def lemma(*statements: Truth) -> None:
     current().lemmas += statements
 
 
-def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Finding:
+def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
     """Prove obligations for all integers.
 
     Args:
@@ -102,9 +102,9 @@ def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Finding:
         raise ValueError("obligations: got none, wanted one or more; an empty list proves nothing")
     numbers: dict[str, float | int | str] = {"obligations": count, "proved": count - len(failed)}
     if not failed:
-        return Finding(True, f"z3 finds no counterexample to any of {count} obligations, over all integers", numbers)
+        return Outcome(True, f"z3 finds no counterexample to any of {count} obligations, over all integers", numbers)
     evidence, values = min(failed, key=lambda problem: (not problem[1], sum(map(abs, problem[1].values()))))
-    return Finding(False, f"{evidence}; {count - len(failed)} of {count} obligations proved", numbers | values)
+    return Outcome(False, f"{evidence}; {count - len(failed)} of {count} obligations proved", numbers | values)
 
 
 def _failure(one: Obligation, seconds: float) -> tuple[str, dict[str, int]] | None:

@@ -7,24 +7,24 @@ asks of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoC
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Outcome
 from cca_lab.theory.forall.core import Truth, demand, every, integers, prove
 
 Cover = Callable[[Any, Any, Any], tuple[Any, Any]]
 Count = Callable[[Any, Any, Any], Any]
 
 
-def read_once(cover: Cover) -> Finding:
+def read_once(cover: Cover) -> Outcome:
     """Prove that row i reads each token of its past once, in a core or raw, and no other token, for all i, g, s."""
     return _each_token(cover, lambda times, past: (past.implies(times == 1)) & (~past).implies(times == 0))
 
 
-def reached(cover: Cover) -> Finding:
+def reached(cover: Cover) -> Outcome:
     """Prove that row i reads each token of its past, in a core or raw, and no other token, for all i, g, s."""
     return _each_token(cover, lambda times, past: (past.implies(times >= 1)) & (~past).implies(times == 0))
 
 
-def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Finding:
+def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Outcome:
     from cca_lab.theory.reachability.indices import reads
 
     i, g, s, t = integers("i g s t")
@@ -32,22 +32,22 @@ def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Finding:
     return prove(demand("each token", known, lambda: wanted(reads(cover, i, g, s, t), t <= i)))  # type: ignore[arg-type]
 
 
-def window_left_over(window: Count) -> Finding:
+def window_left_over(window: Count) -> Outcome:
     """Prove that the window has the i - j g tokens that the cores leave over."""
     return _each_row(lambda i, g, s, j: window(i, g, s) == i - g * j)
 
 
-def window_long_enough(window: Count) -> Finding:
+def window_long_enough(window: Count) -> Outcome:
     """Prove that the window has s tokens or more, or all i of them."""
     return _each_row(lambda i, g, s, j: (min(s, i) <= window(i, g, s)) & (window(i, g, s) <= i))
 
 
-def no_cores(excluded: Count) -> Finding:
+def no_cores(excluded: Count) -> Outcome:
     """Prove that the rows of which this is said are those with j = 0."""
     return _each_row(lambda i, g, s, j: excluded(i, g, s).iff(j == 0))
 
 
-def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Finding:
+def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Outcome:
     from cca_lab.theory.reachability.indices import core_count
 
     i, g, s = integers("i g s")
@@ -55,7 +55,7 @@ def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Finding:
                         lambda: statement(i, g, s, core_count(i, g, s))))  # type: ignore[arg-type]
 
 
-def members_read_once(reads: Callable[..., Any], mask: Any) -> Finding:
+def members_read_once(reads: Callable[..., Any], mask: Any) -> Outcome:
     """Prove that a row reads a member of a group exactly if it is not after the row, and then once (DGA, Algorithm 2).
 
     Args:
@@ -72,7 +72,7 @@ def members_read_once(reads: Callable[..., Any], mask: Any) -> Finding:
     return prove(demand("each member", known, statement))
 
 
-def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Finding:
+def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
     """Prove that no row lies inside two groups that have these columns among the non-focal tokens (DGA, Eq. 15).
 
     The token of a column is unknown, but later columns hold later tokens.
@@ -92,7 +92,7 @@ def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Finding:
     return prove(demand("two groups", known, statement))
 
 
-def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Finding:
+def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
     """Prove that N segments of B tokens cut x_1 .. x_NB: each token is in one of them, and in no other (LoCoCo).
 
     Args:
@@ -115,7 +115,7 @@ def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Finding:
     return prove(demand("segments", known, statement))
 
 
-def past_of_a_row(seen: Callable[[Any, Any], Any]) -> Finding:
+def past_of_a_row(seen: Callable[[Any, Any], Any]) -> Outcome:
     """Prove that row i, counted from 0, reads i + 1 columns of [cache ; own block], whatever the block (LoCoCo)."""
     i, block = integers("i B")
     return prove(demand("columns of a row", [i >= 0, block >= 1], lambda: seen(i, block) == i + 1))

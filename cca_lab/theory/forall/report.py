@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Outcome
 from cca_lab.theory.forall import cca, dga, kernels, lococo, papers, production, tables
 from cca_lab.theory.forall.caches import cca as cca_cache
 from cca_lab.theory.forall.caches import dga as dga_cache
@@ -44,7 +44,7 @@ class Row:
     says: str
     runs: tuple[str, ...]
     restated: str
-    finding: Finding
+    finding: Outcome
     seconds: float
 
 
@@ -61,22 +61,22 @@ def rows() -> Iterator[Row]:
         yield _timed(name, says, (runs,), "", program)
 
 
-def printed() -> Iterator[tuple[str, str, str, Callable[[], Finding]]]:
+def printed() -> Iterator[tuple[str, str, str, Callable[[], Outcome]]]:
     """Yield the papers' printed indices, as the ledger has them, and a program that finds their counterexamples."""
-    from cca_lab.theory.causality.segments import printed_segment
+    from cca_lab.theory.causality.lococo import printed_segment
     from cca_lab.theory.reachability.indices import printed_cover
 
     yield ("CCA, Algorithm 1, as printed", "refuted: lines 10 and 11 read each token of the past once",
            "cca_lab.theory.reachability.indices.printed_cover", lambda: papers.read_once(printed_cover))
     yield ("LoCoCo, Algorithms 1 and 2, as printed", "refuted: the segments cut the text",
-           "cca_lab.theory.causality.segments.printed_segment", lambda: papers.segments_cut(printed_segment))
+           "cca_lab.theory.causality.lococo.printed_segment", lambda: papers.segments_cut(printed_segment))
 
 
-def _proved(theorem: Theorem) -> Finding:
+def _proved(theorem: Theorem) -> Outcome:
     return prove(theorem.obligations())
 
 
-def _timed(name: str, says: str, runs: tuple[str, ...], restated: str, program: Callable[[], Finding]) -> Row:
+def _timed(name: str, says: str, runs: tuple[str, ...], restated: str, program: Callable[[], Outcome]) -> Row:
     start = perf_counter()
     finding = program()
     return Row(name, says, runs, restated, finding, perf_counter() - start)

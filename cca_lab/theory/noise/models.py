@@ -1,33 +1,106 @@
 """Models of "noise under group coding", and the factor by which each changes a token's variance (DGA Theorem 2).
 
-k groups of m tokens; alpha is constant within groups, A_g = m alpha_j the mass of group g. Full attention
-gets independent noise N(0, sigma^2) on each logit; its variance is alpha_j^2 sigma^2 U_j (Lemma 2). Grouped:
+k groups of m tokens; alpha is constant within groups, A_g = m alpha_j the mass of group g. Full
+attention gets independent noise N(0, sigma^2) on each logit; its variance is alpha_j^2 sigma^2 U_j
+(Lemma 2). Grouped:
 
     model     where noise is added                                       variance of a token's weight
     shared    every token's logit, by the same eta_g / m in group g      alpha_j^2 (sigma^2 / m^2) U_g(A)
     mean      every token's logit, independently; a group has their mean alpha_j^2 (sigma^2 / m)   U_g(A)
-    weights   every token's logit, independently; a group's weight is the mean of its tokens' weights:  as "mean"
+    weights   every token's logit, independently; a group's weight is the mean of its tokens'
+    weights:  as "mean"
     pooled    the logit of the group                                     alpha_j^2  sigma^2        U_g(A)
 
-with U_g(A) = 1 + sum A_h^2 - 2 A_g. Theorem 2 assumes independent noise on tokens, its proof "shared". As
-U_j(alpha) = U_g(A) / m + 1 - 1/m and U_g(A) < 2, the ratio U_g(A) / U_j(alpha) is under 2 m / (m + 1).
+with U_g(A) = 1 + sum A_h^2 - 2 A_g. Theorem 2 assumes independent noise on tokens, its proof
+"shared". As U_j(alpha) = U_g(A) / m + 1 - 1/m and U_g(A) < 2, the ratio U_g(A) / U_j(alpha) is
+under 2 m / (m + 1).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
+import numpy as np
+
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.noise import series as noise_series
-from cca_lab.theory.noise.pooling import CLAIMS as POOLING
-from cca_lab.theory.noise.pooling import STANDS_OUT, numerical_factor, pooled_logit_factor
+from cca_lab.theory.noise.sampling import Array, softmax
 from cca_lab.theory.noise.weight import Weights, lemma2
 
-__all__ = ["CASES", "CLAIMS", "MODELS", "STANDS_OUT", "Reduction", "check_reduction", "check_shared", "exact_variance",
-           "factor", "factor_printed", "full_variance", "group_masses", "numerical_factor", "pooled_logit_factor",
-           "shared_by_lemma2", "shared_variance", "two_groups"]
+STANDS_OUT = 2.4  # by how much the logit of one token exceeds the others of its group
+ROUNDING = 1e-6   # of the numerical derivative, relative to 1 + F
+
+
+def pooled_logit_factor(logits: Sequence[float]) -> float:
+    """Return F.
+
+    The variance of a group's logit over that of a token's logit, keys pooled by softmax (Eq. 14).
+    """
+    top = max(logits)
+    powers = [math.exp(a - top) for a in logits]
+    pool = [power / sum(powers) for power in powers]
+    pooled = sum(p * a for p, a in zip(pool, logits, strict=True))
+    return sum((p * (1 + a - pooled)) ** 2 for p, a in zip(pool, logits, strict=True))
+
+
+def numerical_factor(logits: Sequence[float], step: float = 1e-5) -> float:
+    """Return sum_j (d l / d a_j)^2 of the pooled logit l by central differences."""
+    def pooled(a: Array) -> float:
+        return float(softmax(a) @ a)
+
+    centre, units = np.array(logits, dtype=float), step * np.eye(len(logits))
+    return sum(((pooled(centre + unit) - pooled(centre - unit)) / (2 * step))**2 for unit in units)
+
+
+# ---------------------------------------------------------------- checks
+
+FLAT = tuple((0.0,) * m for m in (2, 4, 16, 64))
+PEAKED = ((STANDS_OUT, 0.0), (math.log(11), 0.0), *((math.log(m - 1), *(0.0, ) * (m - 1))
+                                                    for m in (64, 1024)))
+RANDOM = tuple(tuple(float(a) for a in np.random.default_rng(m).normal(size=m) * tau)
+               for m in (2, 8, 16) for tau in (1.0, 4.0))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The claim that in these groups F is at most a bound.
+
+    Attributes:
+        bound: logits of a group -> the largest F that is claimed.
+        groups: the logits of the tokens of each group.
+    """
+
+    bound: Callable[[Sequence[float]], float]
+    groups: tuple[tuple[float, ...], ...] = PEAKED + FLAT + RANDOM
+
+
+def no_more(logits: Sequence[float]) -> float:
+    """The least that "smooths out" can mean.
+
+    No more noise on the group's logit than on a token's.
+    """
+    return 1.0
+
+
+def check_pooled(subject: Pooled) -> Outcome:
+    """Judge a bound on F against numerical derivatives of the pooled logit."""
+    largest = 0.0
+    for logits in subject.groups:
+        found, allowed = numerical_factor(logits), subject.bound(logits)
+        if found > allowed + ROUNDING * (1 + found):
+            shown = ", ".join(f"{a:.2g}" for a in logits[:4])
+            return Outcome(
+                False,
+                f"m = {len(logits)}, logits {shown}: the group's logit has {found:.3f} of the "
+                f"variance "
+                f"of a token's, over {allowed:.3g}", {"factor": found})
+        largest = max(largest, found)
+    return Outcome(True, f"in {len(subject.groups)} groups; the largest F is {largest:.3f}",
+                   {"factor": largest})
+
 
 MODELS = {"shared": "one noise a group, divided by m", "mean": "one noise a token, averaged",
           "pooled": "one noise a group, on its pooled logit"}
@@ -51,7 +124,10 @@ def factor_printed(model: str, weights: Weights, m: int, j: int) -> Fraction:
 
 
 def shared_by_lemma2(weights: Weights, m: int, j: int) -> Any:
-    """Theorem 2's last step: Lemma 2 with sigma / m for sigma, although a group now shares its noise."""
+    """Theorem 2's last step.
+
+    Lemma 2 with sigma / m for sigma, although a group now shares its noise.
+    """
     return weights[j] ** 2 * lemma2(weights, j) / m**2
 
 
@@ -71,13 +147,14 @@ def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
     k, length = len(weights) // m, len(weights)
     total: Any = Fraction(0)
     for source in range(length if model in ("mean", "weights") else k):
-        if model == "shared":     # eta_g / m on every token of the group; the softmax is over tokens
+        if model == "shared":  # eta_g / m on every token of the group; the softmax is over tokens
             moved = _derivative(weights, j, [Fraction(i // m == source, m) for i in range(length)])
         elif model == "weights":  # the weights of the tokens are noisy, and then averaged in the group
             members = range(j // m * m, j // m * m + m)
             moved = sum(_gradient(tuple(weights), member)[source] for member in members) / m
         else:                     # the softmax is over groups; a token has 1/m of its group's weight
-            group, share = (source // m, Fraction(1, m)) if model == "mean" else (source, Fraction(1))
+            group, share = (source // m, Fraction(1, m)) if model == "mean" else (source,
+                                                                                  Fraction(1))
             moves = [share * (g == group) for g in range(k)]
             moved = _derivative(group_masses(weights, m), j // m, moves) / m
         total += moved**2
@@ -91,22 +168,27 @@ def full_variance(weights: Weights, j: int) -> Any:
 
 def _derivative(weights: Weights, j: int, moves: Sequence[Fraction]) -> Any:
     """Return the change of the j-th weight along `moves` of the logits, from the series' degree-1 terms."""
-    return sum(slope * move for slope, move in zip(_gradient(tuple(weights), j), moves, strict=True))
+    return sum(slope * move
+               for slope, move in zip(_gradient(tuple(weights), j), moves, strict=True))
 
 
 @cache
 def _gradient(weights: tuple[Any, ...], j: int) -> tuple[Any, ...]:
     linear = noise_series.softmax_series(weights, j, order=1)[1]
     places = range(len(weights))
-    return tuple(linear.get(tuple(int(n == place) for n in places), Fraction(0)) for place in places)
+    return tuple(
+        linear.get(tuple(int(n == place) for n in places), Fraction(0)) for place in places)
 
 
 # ---------------------------------------------------------------- checks
 
-CASES = tuple((tuple(Fraction(part, m * sum(parts)) for part in parts for _ in range(m)), m)
-              for parts, m in (((1,) * 8, 8), ((1, 1), 2), ((1, 1, 1), 2), ((1, 3), 2), ((1, 1), 4), ((1, 2, 5), 2),
-                               ((1, 9), 4), ((1,), 3)))
-PLACES = tuple((case, m, j) for case, m in CASES for j in range(0, len(case), m))  # one token of each group
+CASES = tuple((tuple(Fraction(part, m * sum(parts))
+                     for part in parts
+                     for _ in range(m)), m)
+              for parts, m in (((1, ) * 8, 8), ((1, 1), 2), ((1, 1, 1), 2), ((1, 3), 2),
+                               ((1, 1), 4), ((1, 2, 5), 2), ((1, 9), 4), ((1, ), 3)))
+PLACES = tuple(
+    (case, m, j) for case, m in CASES for j in range(0, len(case), m))  # one token of each group
 
 
 @dataclass(frozen=True)
@@ -122,8 +204,11 @@ class Reduction:
     models: tuple[str, ...] = tuple(POWERS)
 
 
-def check_reduction(subject: Reduction) -> Finding:
-    """Judge a claimed reduction against exact derivatives, in rationals: at most `CONSTANT` times it may be left."""
+def check_reduction(subject: Reduction) -> Outcome:
+    """Judge a claimed reduction against exact derivatives, in rationals.
+
+    At most `CONSTANT` times it may be left.
+    """
     wrong, numbers, most = [], {}, Fraction(0)
     for model in subject.models:
         for weights, m, j in PLACES:
@@ -131,14 +216,18 @@ def check_reduction(subject: Reduction) -> Finding:
             claimed = subject.factor(model, weights, m, j)
             if left > CONSTANT * claimed:
                 numbers[model] = float(left)
-                wrong.append(f"{model}: {left} of the variance is left, not {claimed}, at L = {len(weights)}, m = {m}")
+                wrong.append(
+                    f"{model}: {left} of the variance is left, not {claimed}, at L = {len(weights)}, m = {m}"
+                )
                 break
             most = max(most, left / claimed if claimed else Fraction(0))
     if wrong:
-        return Finding(False, "; ".join(wrong), numbers)
-    return Finding(True, f"{', '.join(subject.models)}: what is left is at most {float(most):.3g} times what is "
-                         f"claimed, "
-                         f"in rationals, for {len(CASES)} groupings", {"most": float(most)})
+        return Outcome(False, "; ".join(wrong), numbers)
+    return Outcome(
+        True,
+        f"{', '.join(subject.models)}: what is left is at most {float(most):.3g} times what is "
+        f"claimed, "
+        f"in rationals, for {len(CASES)} groupings", {"most": float(most)})
 
 
 def two_groups(case: tuple[Weights, int]) -> bool:
@@ -148,74 +237,29 @@ def two_groups(case: tuple[Weights, int]) -> bool:
 
 
 def check_shared(subject: Callable[[Weights, int, int], Any],
-                 within: Callable[[tuple[Weights, int]], bool] | None = None) -> Finding:
-    """Judge the order of the variance of model "shared": over 0 where claimed so, and at most `CONSTANT` times it."""
+                 within: Callable[[tuple[Weights, int]], bool] | None = None) -> Outcome:
+    """Judge the order of the variance of model "shared".
+
+    Over 0 where claimed so, and at most `CONSTANT` times it.
+    """
     cases = chosen(CASES, within)
     for weights, m in reversed(cases):
         for j in range(0, len(weights), m):
             wanted, got = exact_variance("shared", weights, m, j), subject(weights, m, j)
             if wanted > CONSTANT * got or (got > 0) != (wanted > 0):
-                return Finding(False, f"L = {len(weights)}, m = {m}: got {got} sigma^2, exact {wanted} sigma^2",
-                               {"got": float(got), "exact": float(wanted)})
-    return Finding(True, f"of the order sigma^2 / m^2, in rationals for {len(cases)} groupings")
+                return Outcome(
+                    False,
+                    f"L = {len(weights)}, m = {m}: got {got} sigma^2, exact {wanted} sigma^2",
+                    {"got": float(got), "exact": float(wanted)})
+    return Outcome(True, f"of the order sigma^2 / m^2, in rationals for {len(cases)} groupings")
 
 
-CLAIMS = (
-    Claim(id="T2", paper="DGA", place="Section 4.2; Theorem 2",
-          quote=("the variance of weight changes is reduced by a factor of $1/m^2$",
-                 r"Consider a Gaussian noise $\Delta \tilde{\alpha} \sim \mathcal{N}(\mathbf{0}, \sigma^2 "
-                 r"\mathbf{I}_L)$ being added into $\tilde{\alpha}$"),
-          reading="to first order in sigma, Var(change of a weight) under grouping is at most 1/m^2 of what it is in "
-                  "full attention [up to a constant, here 2; weights constant within groups]",
-          printed=Reduction(factor_printed), check=check_reduction, verdict=Verdict.DEPENDS, formula=True,
-          models={
-              "one noise for each group, divided by m on every token (assumed in A.2)":
-                  (Reduction(factor_printed, ("shared",)), True),
-              "independent noise on every token (Theorem 2), a group's weight the mean of its tokens' weights":
-                  (Reduction(factor_printed, ("weights",)), False),
-              "independent noise on every token, a group's logit the mean of its tokens'":
-                  (Reduction(factor_printed, ("mean",)), False),
-              "noise of the same size on the group's own logit": (Reduction(factor_printed, ("pooled",)), False)},
-          strength=Strength.PROOF, corrected=Reduction(factor),
-          repair="U_g(A) / U_j(alpha), which is under 2, times 1/m^2 if the noise is assumed divided by m, 1/m for "
-                 "independent noise on the tokens, 1 for noise on the pooled logit",
-          repaired=Strength.PROOF, weight=Weight.SUBSTANCE,
-          proof="Noise eta_g / m, the mean of m noises, or eta_g on a group's logit has the variance sigma^2 / m^2, "
-                "sigma^2 / m, sigma^2; Lemma 2 then holds with group masses A. Independent noise on tokens gives 1/m "
-                "in either order of softmax and mean. U_j = U_g / m + 1 - 1/m and U_g < 2, so U_g / U_j < 2m / (m + "
-                "1). The 1/m^2 is put in: A.2 moves noise from the weight of a group, after softmax, to eta_g / m on "
-                "logits.",
-          example="""from fractions import Fraction
-
-k, m = 8, 8                                  # 8 groups of 8 tokens, all weights equal, noise on every token's logit
-a = Fraction(1, k * m)
-slope = [a * ((i == 0) - a) for i in range(k * m)]           # d alpha_1 / d logit_i
-full = sum(s * s for s in slope)
-# the group's weight is the mean of its tokens' weights: a noise moves it by the mean of their slopes
-means = [a * (Fraction(i < m, m) - a) for i in range(k * m)]
-left = sum(s * s for s in means) / full
-print("left of the variance:", left, "and not", Fraction(1, m * m))
-assert left == Fraction(1, 9)"""),
-    Claim(id="T2.shared", paper="DGA", place="Appendix A.2, Eq. 22; Appendix A.2, Eq. 23",
-          quote=(r"Since the factor $\frac{1}{m}$ can be shifted on the variance $\sigma$ of the noise",
-                 r"the variance of the weight changes is $\mathcal{O}(\sigma^2/m^2)$"),
-          reading="with the same noise eta_g / m on each weight of a group, the variance is of the order that Lemma 2 "
-                  "[for independent noises] gives with sigma / m for sigma",
-          printed=shared_by_lemma2, check=check_shared, verdict=Verdict.HOLDS_IF,
-          hypothesis=Hypothesis("there are two groups or more", two_groups), strength=Strength.PROOF,
-          corrected=shared_variance,
-          repair="alpha_j^2 (sigma^2 / m^2) (1 + sum A_h^2 - 2 A_g), with group masses A for weights: 0 for one group, "
-                 "else over 0 and under 2m / (m + 1) times what Lemma 2 gives",
-          repaired=Strength.PROOF, weight=Weight.SLIP, formula=True,
-          proof="Lemma 2 needs independent noise on every token, and a group shares eta_g; the softmax of the groups' "
-                "masses has independent noises, so Lemma 2 applies to them. A single group shows the difference: all "
-                "logits move together and softmax does not change.",
-          example="""from math import exp
-
-eta, m = 0.7, 3                                   # one group of three tokens, the same noise on each
-powers = [exp(0.0 + eta / m) for _ in range(m)]
-change = powers[0] / sum(powers) - 1 / 3
-print("change of the weight:", change)            # 0, where Lemma 2 has the variance 2/27 sigma^2 / m^2
-assert abs(change) < 1e-15"""),
-    *POOLING,
-)
+SUBJECTS = {
+    "T2.eq14": Subjects(check_pooled, Pooled(no_more), corrected=Pooled(pooled_logit_factor),
+        models=(Pooled(no_more, FLAT), Pooled(no_more, PEAKED))),
+    "T2": Subjects(check_reduction, Reduction(factor_printed), corrected=Reduction(factor),
+        models=tuple(Reduction(factor_printed, (model,))
+                     for model in ("shared", "weights", "mean", "pooled"))),
+    "T2.shared": Subjects(check_shared, shared_by_lemma2, corrected=shared_variance,
+        within=two_groups),
+}

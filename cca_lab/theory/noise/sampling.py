@@ -22,12 +22,14 @@ class Measured(NamedTuple):
         return abs(self.value - wanted) <= self.error
 
 
-def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: int, seed: int = 0) -> Array:
+def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: int,
+             seed: int = 0) -> Array:
     """Draw the noisy weight of each token, (draws, L): "full", one of MODELS, or "softmax".
 
     Args:
         model: where the noise is added.
-        logits: (L,), L a multiple of m; the pooled logit of a group is their mean ("softmax": Eq. 14).
+        logits: (L,), L a multiple of m; the pooled logit of a group is their mean ("softmax": Eq.
+            14).
         m: tokens per group.
         sigma: standard deviation of the noise on a logit.
         draws: number of samples.
@@ -63,8 +65,8 @@ def measured_variance(samples: Array) -> Measured:
     return Measured(variance, Z_999 * math.sqrt(max(spread, 0.0) / len(samples)))
 
 
-def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float = 0.1, draws: int = 20_000,
-                    j: int = 0, seed: int = 0) -> Measured:
+def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float = 0.1,
+                    draws: int = 20_000, j: int = 0, seed: int = 0) -> Measured:
     """Return Var(grouped) / Var(full) of token j, each relative to the squared mean weight, with its interval."""
     relative = []
     for offset, name in enumerate((model, "full")):
@@ -72,4 +74,5 @@ def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float
         relative.append(measured_variance(samples / samples.mean()))
     grouped, full = relative
     ratio = grouped.value / full.value
-    return Measured(ratio, ratio * math.hypot(grouped.error / grouped.value, full.error / full.value))
+    return Measured(ratio,
+                    ratio * math.hypot(grouped.error / grouped.value, full.error / full.value))

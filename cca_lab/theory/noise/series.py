@@ -7,7 +7,8 @@ Collecting the terms of equal degree, a_j = f_0 + sigma f_1 + sigma^2 f_2 + sigm
     E a_j - w_j = sigma^2 E f_2 + O(sigma^4)
     Var a_j     = sigma^2 E f_1^2 + sigma^4 (Var f_2 + 2 E f_1 f_3) + O(sigma^6)
 
-No derivative formula is used: the closed forms of `noise` are compared with this reference. The weights are Fractions,
+No derivative formula is used: the closed forms of `noise` are compared with this reference. The
+weights are Fractions,
 or symbols of sympy that sum to 1: what then agrees, agrees for all weights of that length.
 """
 
@@ -17,7 +18,8 @@ from math import factorial, prod
 from typing import Any
 
 ORDER = 3
-Polynomial = dict[tuple[int, ...], Any]  # exponents of eta_1 ... eta_L -> coefficient, a Fraction or a symbol
+Polynomial = dict[tuple[int, ...],
+                  Any]  # exponents of eta_1 ... eta_L -> coefficient, a Fraction or a symbol
 
 
 def softmax_series(weights: Sequence[Any], j: int, order: int = ORDER) -> list[Polynomial]:
@@ -66,9 +68,13 @@ def variance_terms(weights: Sequence[Any], j: int) -> tuple[Any, Any]:
 
 
 def expectation(polynomial: Polynomial) -> Any:
-    """Return the mean over independent standard Gaussians: E eta^(2n) = (2n - 1)!!, odd moments vanish."""
-    return sum((value * prod(_moment(n) for n in exponents) for exponents, value in polynomial.items()),
-               start=Fraction(0))
+    """Return the mean over independent standard Gaussians.
+
+    E eta^(2n) = (2n - 1)!!, odd moments vanish.
+    """
+    return sum((value * prod(_moment(n)
+                             for n in exponents)
+                for exponents, value in polynomial.items()), start=Fraction(0))
 
 
 def _moment(n: int) -> int:

@@ -8,9 +8,9 @@ s2 = sum alpha_i^2, s3 = sum alpha_i^3 and U_j = 1 + s2 - 2 alpha_j,
     C_j = 2 (s2 - 2 alpha_j) U_j + 4 (alpha_j (alpha_j - s2) - s3 + s2^2)
           + (U_j^2 - 2 (alpha_j - 2 alpha_j^2 + s3 - (alpha_j - s2)^2) + s2 - 2 s3 + s2^2) / 2
 
-Proof: for f smooth and z Gaussian, Var f(x + sigma z) = sum_n sigma^(2n) / n! |E grad^n f|^2 (Hermite), so the
-coefficient of sigma^4 is grad f . grad(Laplacian f) + |grad^2 f|^2 / 2. Insert d alpha_j / d xi_i =
-alpha_j (delta_ij - alpha_i) and Laplacian alpha_j = 2 alpha_j (s2 - alpha_j).
+Proof: for f smooth and z Gaussian, Var f(x + sigma z) = sum_n sigma^(2n) / n! |E grad^n f|^2
+(Hermite), so the coefficient of sigma^4 is grad f . grad(Laplacian f) + |grad^2 f|^2 / 2. Insert d
+alpha_j / d xi_i = alpha_j (delta_ij - alpha_i) and Laplacian alpha_j = 2 alpha_j (s2 - alpha_j).
 Numbers may be floats, Fractions or symbols of sympy; the results have the type of the arguments.
 """
 
@@ -20,11 +20,12 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.noise import series as noise_series
 
 Weights = Sequence[Any]  # of L numbers, positive, summing to 1
-Ray = tuple[tuple[int, ...], tuple[int, ...], int]  # weights up to their sum, direction of the noise, j
+Ray = tuple[tuple[int, ...], tuple[int, ...],
+            int]  # weights up to their sum, direction of the noise, j
 FIVE_PER_CENT = 0.05
 
 
@@ -34,7 +35,10 @@ def lemma2(weights: Weights, j: int) -> Any:
 
 
 def bias(weights: Weights, j: int) -> Any:
-    """Return the mean change of alpha_j in units of sigma^2: heavy weights fall, light ones rise."""
+    """Return the mean change of alpha_j in units of sigma^2.
+
+    Heavy weights fall, light ones rise.
+    """
     return weights[j] * (sum(a * a for a in weights) - weights[j])
 
 
@@ -52,15 +56,23 @@ def variance_coefficients(weights: Weights, j: int) -> tuple[Any, Any]:
 
 
 def first_order_range(weights: Weights, j: int, share: float = FIVE_PER_CENT) -> float:
-    """Return the sigma at which the sigma^4 term is `share` of the sigma^2 term: sqrt(share U_j / |C_j|)."""
+    """Return the sigma at which the sigma^4 term is `share` of the sigma^2 term.
+
+    Sqrt(share U_j / |C_j|).
+    """
     second = abs(second_order(weights, j))
     return math.sqrt(share * lemma2(weights, j) / second) if second else math.inf
 
 
 def lemma1_remainder(weights: Sequence[Fraction], noise: Sequence[Fraction], j: int) -> Decimal:
-    """Return (alpha_j' - alpha_j) / alpha_j - (eta_j - sum alpha_i eta_i), to 60 digits (Eq. 25)."""
+    """Return (alpha_j' - alpha_j) / alpha_j - (eta_j - sum alpha_i eta_i), to 60 digits (Eq.
+
+    25).
+    """
     with localcontext(prec=60):
-        a, eta = ([Decimal(x.numerator) / x.denominator for x in numbers] for numbers in (weights, noise))
+        a, eta = ([Decimal(x.numerator) / x.denominator
+                   for x in numbers]
+                  for numbers in (weights, noise))
         moved = [x * e.exp() for x, e in zip(a, eta, strict=True)]
         linear = eta[j] - sum(x * e for x, e in zip(a, eta, strict=True))
         return moved[j] / sum(moved) / a[j] - 1 - linear
@@ -76,44 +88,62 @@ def own_noise(ray: Ray) -> bool:
 
 CASES = tuple(tuple(Fraction(part, sum(parts)) for part in parts)
               for parts in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))
-RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 2), 1), ((1, 2, 5), (0, 1, -1), 0),
-                         ((1, 2, 5), (1, -1, 2), 2))
+RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 2), 1),
+                         ((1, 2, 5), (0, 1, -1), 0), ((1, 2, 5), (1, -1, 2), 2))
 
 
-def check_leading(subject: Callable[[Weights, int], Any]) -> Finding:
-    """Judge the coefficient of sigma^2 in Var(alpha_j): exact, and positive, so that the order is sigma^2."""
+def check_leading(subject: Callable[[Weights, int], Any]) -> Outcome:
+    """Judge the coefficient of sigma^2 in Var(alpha_j).
+
+    Exact, and positive, so that the order is sigma^2.
+    """
     for weights in CASES:
         for j in range(len(weights)):
             wanted, got = noise_series.variance_terms(weights, j)[0], subject(weights, j)
             if got != wanted or got <= 0:
-                return Finding(False, f"weights {_shown(weights)}, j = {j + 1}: got {got}, exact {wanted}")
+                return Outcome(
+                    False, f"weights {_shown(weights)}, j = {j + 1}: got {got}, exact {wanted}")
     diffuse = [1 / 4096] * 4096
-    return Finding(True, f"the coefficient of sigma^2 is positive for {len(CASES)} weightings and every j, in "
-                         f"rationals; the next term adds 5 % at sigma = {first_order_range(diffuse, 0):.2f} for "
-                         f"diffuse weights",
-                   {"first_order_range": first_order_range(diffuse, 0)})
+    return Outcome(
+        True, f"the coefficient of sigma^2 is positive for {len(CASES)} weightings and every j, in "
+        f"rationals; the next term adds 5 % at sigma = {first_order_range(diffuse, 0):.2f} for "
+        f"diffuse weights", {"first_order_range": first_order_range(diffuse, 0)})
 
 
-def check_combination(variance: Callable[[Weights, int], Any]) -> Finding:
-    """Judge Var(eta_j - sum alpha_i eta_i) in units of sigma^2: independent noises add the squares of their factors."""
+def check_combination(variance: Callable[[Weights, int], Any]) -> Outcome:
+    """Judge Var(eta_j - sum alpha_i eta_i) in units of sigma^2.
+
+    Independent noises add the squares of their factors.
+    """
     for weights in CASES:
         for j in range(len(weights)):
             wanted, got = sum(x * x for x in _combination(weights, j)), variance(weights, j)
             if got != wanted or got <= 0:
-                return Finding(False, f"weights {_shown(weights)}, j = {j + 1}: got {got} sigma^2, exact {wanted}")
-    return Finding(True, f"1 + s2 - 2 alpha_j, and positive, in rationals for {len(CASES)} weightings, every j")
+                return Outcome(
+                    False,
+                    f"weights {_shown(weights)}, j = {j + 1}: got {got} sigma^2, exact {wanted}")
+    return Outcome(
+        True,
+        f"1 + s2 - 2 alpha_j, and positive, in rationals for {len(CASES)} weightings, every j")
 
 
-def check_covariance(covariance: Callable[[int, int], int]) -> Finding:
-    """Judge Cov(eta_i, eta_n) in units of sigma^2: Lemma 2's variance must follow from it, term by term."""
+def check_covariance(covariance: Callable[[int, int], int]) -> Outcome:
+    """Judge Cov(eta_i, eta_n) in units of sigma^2.
+
+    Lemma 2's variance must follow from it, term by term.
+    """
     for weights in CASES:
         for j in range(len(weights)):
             combination = _combination(weights, j)
-            got = sum(x * y * covariance(i, n) for i, x in enumerate(combination) for n, y in enumerate(combination))
+            got = sum(x * y * covariance(i, n)
+                      for i, x in enumerate(combination)
+                      for n, y in enumerate(combination))
             if got != lemma2(weights, j):
-                return Finding(False, f"weights {_shown(weights)}, j = {j + 1}: variance {got} sigma^2, "
-                                      f"Lemma 2 says {lemma2(weights, j)} sigma^2")
-    return Finding(True, f"Lemma 2 follows from it in rationals for {len(CASES)} weightings, every j")
+                return Outcome(
+                    False, f"weights {_shown(weights)}, j = {j + 1}: variance {got} sigma^2, "
+                    f"Lemma 2 says {lemma2(weights, j)} sigma^2")
+    return Outcome(True,
+                   f"Lemma 2 follows from it in rationals for {len(CASES)} weightings, every j")
 
 
 def _combination(weights: Sequence[Fraction], j: int) -> list[Fraction]:
@@ -122,8 +152,11 @@ def _combination(weights: Sequence[Fraction], j: int) -> list[Fraction]:
 
 
 def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
-                 within: Callable[[Ray], bool] | None = None) -> Finding:
-    """Judge whether the remainder of Lemma 1 is o(scale(eta, j)): their ratio must go to 0 along every ray."""
+                 within: Callable[[Ray], bool] | None = None) -> Outcome:
+    """Judge whether the remainder of Lemma 1 is o(scale(eta, j)).
+
+    Their ratio must go to 0 along every ray.
+    """
     worst, rays = Decimal(0), chosen(RAYS, within)
     for parts, direction, j in rays:
         weights = [Fraction(part, sum(parts)) for part in parts]
@@ -132,68 +165,31 @@ def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
             noise = [Fraction(x, 10**exponent) for x in direction]
             remainder, size = lemma1_remainder(weights, noise, j), scale(noise, j)
             if size == 0 and remainder != 0:
-                return Finding(False, f"weights {_shown(weights)}, noise {_shown(noise)}, j = {j + 1}: "
-                                      f"the remainder is {remainder:.3g}, o(.) of 0 must be 0",
-                               {"remainder": float(remainder)})
-            ratios.append(abs(remainder) * size.denominator / size.numerator if size else Decimal(0))
+                return Outcome(
+                    False, f"weights {_shown(weights)}, noise {_shown(noise)}, j = {j + 1}: "
+                    f"the remainder is {remainder:.3g}, o(.) of 0 must be 0",
+                    {"remainder": float(remainder)})
+            ratios.append(
+                abs(remainder) * size.denominator / size.numerator if size else Decimal(0))
         if not (ratios[1] <= ratios[0] / 10 and ratios[2] <= ratios[1] / 10):
-            return Finding(False, f"weights {_shown(weights)}, direction {direction}: remainder over scale is "
-                                  + ", ".join(f"{ratio:.3g}" for ratio in ratios) + " and does not go to 0")
+            return Outcome(
+                False,
+                f"weights {_shown(weights)}, direction {direction}: remainder over scale is " +
+                ", ".join(f"{ratio:.3g}" for ratio in ratios) + " and does not go to 0")
         worst = max(worst, ratios[2])
-    return Finding(True, f"remainder over scale at most {worst:.2g} at eps = 1e-6, along {len(rays)} rays")
+    return Outcome(
+        True, f"remainder over scale at most {worst:.2g} at eps = 1e-6, along {len(rays)} rays")
 
 
 def _shown(numbers: Sequence[Fraction]) -> str:
     return "(" + ", ".join(map(str, numbers)) + ")"
 
 
-CLAIMS = (
-    Claim(id="T2.lemma1", paper="DGA", place="Lemma 1, Eq. 25",
-          quote=(r"\Delta \alpha_j = \alpha_j \left[ \Delta \tilde{\alpha}_j - \sum_{i=1}^L \alpha_i \Delta "
-                 r"\tilde{\alpha}_i + o(\Delta \tilde{\alpha}_j) \right]",
-                 r"represents the higher-order infinitesimal of $\Delta \tilde{\alpha}_j$"),
-          reading="as the noise shrinks along a ray, the change of alpha_j is alpha_j [eta_j - sum alpha_i eta_i] up "
-                  "to a remainder that is small against eta_j alone, the noise on logit j",
-          printed=lambda eta, j: abs(eta[j]), check=check_lemma1, verdict=Verdict.HOLDS_IF,
-          hypothesis=Hypothesis("the noise on logit j itself is not 0 (true of almost every Gaussian draw)", own_noise),
-          strength=Strength.PROOF, corrected=lambda eta, j: max(map(abs, eta)),
-          repair="the remainder is o(||eta||), indeed O(||eta||^2): noise on the other logits enters it too",
-          repaired=Strength.PROOF, weight=Weight.SLIP, formula=True,
-          proof="Softmax is smooth, so by Taylor's theorem the remainder is O(||eta||^2); along a ray with eta_j != 0 "
-                "that is o(eta_j). With eta_j = 0 it would have to be 0, and is not: weights (1/4, 3/4), j = 1, "
-                "eta = (0, eps) leaves (3/16) eps^2. The order of the variance, for which Lemma 1 is used, stands.",
-          example="""from math import exp
-
-weights, noise = (1/4, 3/4), (0, 1e-2)                 # no noise on the first logit
-powers = [w * exp(e) for w, e in zip(weights, noise)]
-change = powers[0] / sum(powers) / weights[0] - 1       # of the first weight, relative
-remainder = change - (noise[0] - sum(w * e for w, e in zip(weights, noise)))
-print(remainder, "and 3/16 eps^2 =", 3/16 * 1e-4)
-assert abs(remainder / (3/16 * 1e-4) - 1) < 0.01        # not 0, as o(0) would be"""),
-    Claim(id="T2.lemma2", paper="DGA", place="Lemma 2, Eqs. 28-29",
-          quote=r"(1 + \sum_{i=1}^{L} \alpha_{i}^{2} - 2\alpha_{j})\sigma^{2}",
-          reading="for independent noises of variance sigma^2, Var(eta_j - sum alpha_i eta_i) = (1 + sum alpha_i^2 - 2 "
-                  "alpha_j) sigma^2, which is of the order sigma^2 [for two tokens or more]",
-          printed=lemma2, check=check_combination, verdict=Verdict.HOLDS, strength=Strength.PROOF, formula=True,
-          proof="The noises have the factors delta_ij - alpha_i, and independent noises add the squares: (1 - "
-                "alpha_j)^2 + sum_{i != j} alpha_i^2 = 1 + s2 - 2 alpha_j, over 0 for L >= 2. For L = 2, 3 and 4 sympy "
-                "gives the same from the power series of softmax with symbols for the weights."),
-    Claim(id="T2.eq29", paper="DGA", place="Appendix A.2, Eq. 29",
-          quote=r"and $\operatorname{Cov}(\Delta \tilde{\alpha}_i, \Delta \tilde{\alpha}_j) = \sigma^2$ when $i \neq "
-                r"j$",
-          reading="the second i != j of the sentence as it stands [it should plainly be i = j]",
-          printed=lambda i, j: int(i != j), check=check_covariance, verdict=Verdict.FALSE,
-          strength=Strength.COUNTEREXAMPLE, corrected=lambda i, j: int(i == j),
-          repair="sigma^2 when i = j, and 0 when i != j", repaired=Strength.PROOF,
-          weight=Weight.TYPOGRAPHY, formula=True,
-          proof="The third line of Eq. 29 keeps one term, 2 alpha_j sigma^2, of the sum: that is the term i = j."),
-    Claim(id="T2.eq23", paper="DGA", place="Appendix A.2, Eq. 23",
-          quote=r"$\mathcal{O}(\sigma^2)$ denotes the same-order infinitesimal of $\sigma^2$",
-          reading="Var(change of alpha_j) is of the order sigma^2, with the remainder of Lemma 1 left in [as sigma "
-                  "goes to 0, for two tokens or more]",
-          printed=lambda weights, j: weights[j] ** 2 * lemma2(weights, j), check=check_leading,
-          verdict=Verdict.HOLDS, strength=Strength.PROOF, formula=True,
-          proof="The coefficient is alpha_j^2 U_j, U_j = (1 - alpha_j)^2 + sum_{i != j} alpha_i^2 > 0. The next term "
-                "is alpha_j^2 C_j sigma^4 (Hermite: Var f(x + sigma z) = sum_n sigma^(2n) / n! |E grad^n f|^2); C_j is "
-                "in cca_lab.theory.noise, and sympy finds it in the power series with symbols for 2 and 3 weights."),
-)
+SUBJECTS = {
+    "T2.lemma1": Subjects(check_lemma1, lambda eta, j: abs(eta[j]),
+        corrected=lambda eta, j: max(map(abs, eta)), within=own_noise),
+    "T2.lemma2": Subjects(check_combination, lemma2),
+    "T2.eq29": Subjects(check_covariance, lambda i, j: int(i != j),
+        corrected=lambda i, j: int(i == j)),
+    "T2.eq23": Subjects(check_leading, lambda weights, j: weights[j] ** 2 * lemma2(weights, j)),
+}

@@ -1,8 +1,8 @@
 """Reachability of every mechanism: which tokens a row reads in one layer, and through several.
 
-In a stack of layers token t reaches row i if there is a chain t = i_0 <= i_1 <= ... <= i_n = i in which each
-row reads the one before it. Chains are counted with boolean matrix powers. A layer adds its input to its
-output, so every row reads itself.
+In a stack of layers token t reaches row i if there is a chain t = i_0 <= i_1 <= ... <= i_n = i in
+which each row reads the one before it. Chains are counted with boolean matrix powers. A layer adds
+its input to its output, so every row reads itself.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,22 @@ import torch
 from torch import Tensor
 
 from cca_lab.mechanisms import Mechanism
-from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 
 NEVER = 0  # the entry of a pair that no number of layers connects
 LAYERS, WINDOW, SINKS = 32, 2000, 4  # of LLaMA2-7B, and of StreamingLLM in Appendix B.2
 Case = tuple[int, int, int, int]     # length L, window w, kept initial tokens a, layers n
 Lost = Callable[[int, int, int, int], bool]
-CASES: list[Case] = [(length, window, sinks, layers) for length in range(3, 17) for window in range(2, 7)
-                     for sinks in range(3) for layers in range(1, 6) if window + sinks < length]
+CASES: list[Case] = [(length, window, sinks, layers)
+                     for length in range(3, 17)
+                     for window in range(2, 7)
+                     for sinks in range(3)
+                     for layers in range(1, 6)
+                     if window + sinks < length]
 
 
-def layer_reach(mechanism: Mechanism, length: int, *, heads: int = 2, head_dim: int = 8, seed: int = 0) -> Tensor:
+def layer_reach(mechanism: Mechanism, length: int, *, heads: int = 2, head_dim: int = 8,
+                seed: int = 0) -> Tensor:
     """Return which tokens each row of one layer reads, in any of its heads, for random queries and keys.
 
     Args:
@@ -50,7 +55,8 @@ def through(reach: Tensor, layers: int) -> Tensor:
     step = (reach | torch.eye(len(reach), dtype=torch.bool)).double()
     state = step
     for _ in range(layers - 1):
-        state = ((state @ step) > 0).double()  # (row to middle) and (middle to token), for some middle
+        state = ((state @ step)
+                 > 0).double()  # (row to middle) and (middle to token), for some middle
     return state > 0
 
 
@@ -75,7 +81,10 @@ def layers_needed(reach: Tensor) -> Tensor:
 
 
 def window_reach(length: int, window: int, sinks: int = 0) -> Tensor:
-    """Return which tokens a row reads: the nearest `window`, its own included, and the first `sinks`: bool (L, L)."""
+    """Return which tokens a row reads.
+
+    The nearest `window`, its own included, and the first `sinks`: bool (L, L).
+    """
     reach = torch.ones(length, length, dtype=torch.bool).tril()
     return reach & (reach.triu(1 - window) | (torch.arange(length) < sinks))
 
@@ -85,46 +94,31 @@ def loses_some(length: int, window: int, sinks: int, layers: int) -> bool:
     return layers * (window - 1) < length - 1 - sinks
 
 
-def check_depth(lost: Lost, within: Callable[[Case], bool] | None = None) -> Finding:
-    """Judge when some row gets nothing of some earlier token: L <= 16, w <= 6, a <= 2, n <= 5, w + a < L."""
+def check_depth(lost: Lost, within: Callable[[Case], bool] | None = None) -> Outcome:
+    """Judge when some row gets nothing of some earlier token.
+
+    L <= 16, w <= 6, a <= 2, n <= 5, w + a < L.
+    """
     cases = chosen(CASES, within)
     for length, window, sinks, layers in cases:
         past = torch.ones(length, length, dtype=torch.bool).tril()
         left_out = bool((past & ~through(window_reach(length, window, sinks), layers)).any())
         if lost(length, window, sinks, layers) != left_out:
-            some, said = ("a row gets nothing of some token" if one else "every row gets every earlier token"
+            some, said = ("a row gets nothing of some token"
+                          if one else "every row gets every earlier token"
                           for one in (left_out, not left_out))
-            return Finding(False, f"L={length}, windows of {window}, {sinks} kept initial tokens, {layers} layers: "
-                                  f"{some}, claimed: {said}",
-                           {"length": length, "window": window, "sinks": sinks, "layers": layers})
-    return Finding(True, f"right in {len(cases)} cases; {LAYERS} layers of windows of {WINDOW} reach "
-                         f"{LAYERS * (WINDOW - 1)} tokens back, less than 128K and more than 32K",
-                   {"cases": len(cases)})
+            return Outcome(
+                False,
+                f"L={length}, windows of {window}, {sinks} kept initial tokens, {layers} layers: "
+                f"{some}, claimed: {said}",
+                {"length": length, "window": window, "sinks": sinks, "layers": layers})
+    return Outcome(
+        True, f"right in {len(cases)} cases; {LAYERS} layers of windows of {WINDOW} reach "
+        f"{LAYERS * (WINDOW - 1)} tokens back, less than 128K and more than 32K",
+        {"cases": len(cases)})
 
 
-CLAIMS = (
-    Claim(
-        id="P1.depth", paper="CCA", place="Section 2", check=check_depth,
-        quote="these methods can not ensure that each token has access to all preceding tokens",
-        reading="Some token gets nothing of some earlier one [judged for windows of w tokens with a kept initial ones, "
-                "w + a < L, in a stack of n layers, in which a token also arrives through the rows between].",
-        printed=lambda length, window, sinks, layers: True, corrected=loses_some,
-        verdict=Verdict.HOLDS_IF, strength=Strength.COUNTEREXAMPLE, weight=Weight.SUBSTANCE, repaired=Strength.PROOF,
-        hypothesis=Hypothesis("n (w - 1) < L - 1 - a, which a single layer always satisfies",
-                              lambda case: loses_some(*case)),
-        repair="exactly if n (w - 1) < L - 1 - a. In one layer always; with 32 layers and Appendix B.2's w = 2000 and "
-               "a = 4 from L = 63 974 on, so at 128K it holds, and at 32K it does not",
-        proof="A chain of n rows, each at most w - 1 tokens after the one before, spans at most n (w - 1) tokens, and "
-              "spans them if each step is w - 1. Kept initial tokens are read in one layer; they come before the "
-              "others, so no chain that starts at another token goes through them. The farthest pair that needs a "
-              "chain is L - 1 - a apart. What differs from CCA is that the token is read through other tokens' states.",
-        example="""
-import numpy as np
-
-L, w = 3, 2
-window = np.tril(np.ones((L, L), int)) - np.tril(np.ones((L, L), int), -w)   # rows, tokens
-two_layers = window @ window > 0
-print(window, two_layers, sep="\\n")
-assert window[2, 0] == 0 and two_layers[2, 0]      # not in one layer, but in two
-"""),
-)
+SUBJECTS = {
+    "P1.depth": Subjects(check_depth, lambda length, window, sinks, layers: True,
+        corrected=loses_some, within=lambda case: loses_some(*case)),
+}

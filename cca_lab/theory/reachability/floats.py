@@ -1,7 +1,8 @@
 """Strict positivity in floating point: how small a weight can be before it is stored as zero.
 
-CCA's Definition 1 calls a token reachable if its weight is positive. In real numbers every softmax weight is
-positive; a stored weight is a multiple of the smallest subnormal number. The *gap* of a score is its distance below
+CCA's Definition 1 calls a token reachable if its weight is positive. In real numbers every softmax
+weight is positive; a stored weight is a multiple of the smallest subnormal number. The *gap* of a
+score is its distance below
 the largest score, in nats: its weight is exp(-gap) times the largest weight.
 """
 
@@ -10,11 +11,12 @@ from collections.abc import Callable
 
 import torch
 
-from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight, chosen
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 EVENTS = ("zero", "flushed", "absorbed")
-POWERS = {"float16": 25, "bfloat16": 134, "float32": 150}  # half of the smallest subnormal number is 2^-POWER
+POWERS = {"float16": 25, "bfloat16": 134,
+          "float32": 150}  # half of the smallest subnormal number is 2^-POWER
 Case = tuple[str, float]                                    # name of the dtype, weight
 CASES: list[Case] = [(name, 2.0**-power * (1 + extra)) for name in POWERS for power in range(161)
                      for extra in (0, 1 / 8) if power or not extra]
@@ -25,16 +27,18 @@ def predicted_gaps(dtype: torch.dtype) -> dict[str, float]:
 
     zero:      it rounds to 0. Half of the smallest subnormal number is a tie and rounds to the even 0.
     flushed:   it is subnormal, and hardware that flushes subnormal numbers reads it as 0.
-    absorbed:  adding it to the largest weight, 1, has no effect: once rounded, it is at most half of the last
-               place of 1.
+    absorbed:  adding it to the largest weight, 1, has no effect: once rounded, it is at most half
+               of the last place of 1.
 
     Args:
         dtype: float16, bfloat16 or float32.
     """
     info = torch.finfo(dtype)
     smallest = info.smallest_normal * info.eps
-    return {"zero": -math.log(smallest / 2), "flushed": -math.log(info.smallest_normal - smallest / 2),
-            "absorbed": -math.log(info.eps / 2 * (1 + info.eps / 2))}
+    return {
+        "zero": -math.log(smallest / 2), "flushed": -math.log(info.smallest_normal - smallest / 2),
+        "absorbed": -math.log(info.eps / 2 * (1 + info.eps / 2))
+    }
 
 
 def lost(event: str, weight: float, dtype: torch.dtype) -> bool:
@@ -48,7 +52,10 @@ def lost(event: str, weight: float, dtype: torch.dtype) -> bool:
 
 
 def measured_gaps(dtype: torch.dtype) -> dict[str, float]:
-    """Find by bisection the smallest gap at which exp(-gap) is lost; return it in nats, by event."""
+    """Find by bisection the smallest gap at which exp(-gap) is lost.
+
+    Return it in nats, by event.
+    """
     found = {}
     for event in EVENTS:
         low, high = 0.0, 200.0
@@ -60,7 +67,10 @@ def measured_gaps(dtype: torch.dtype) -> dict[str, float]:
 
 
 def product_survives(gap_of_core: float, gap_in_core: float, dtype: torch.dtype) -> bool:
-    """Whether the weight A phi of a token inside a core (Eq. 8) is positive in `dtype`: gaps add."""
+    """Whether the weight A phi of a token inside a core (Eq. 8) is positive in `dtype`.
+
+    Gaps add.
+    """
     attention, phi = (torch.tensor(math.exp(-gap), dtype=torch.float64).to(dtype)
                       for gap in (gap_of_core, gap_in_core))
     return bool(attention * phi > 0)
@@ -71,42 +81,27 @@ def large_enough(name: str, weight: float) -> bool:
     return weight > 2.0 ** -POWERS[name]
 
 
-def check_stored(positive: Callable[[str, float], bool], within: Callable[[Case], bool] | None = None) -> Finding:
-    """Judge which weights stay positive when they are stored: 2^-p and 9/8 2^-p for p <= 160, three dtypes, exact."""
+def check_stored(positive: Callable[[str, float], bool],
+                 within: Callable[[Case], bool] | None = None) -> Outcome:
+    """Judge which weights stay positive when they are stored.
+
+    2^-p and 9/8 2^-p for p <= 160, three dtypes, exact.
+    """
     cases = chosen(CASES, within)
     wrong = [(name, weight) for name, weight in cases
              if positive(name, weight) == lost("zero", weight, DTYPES[name])]
     if not wrong:
-        return Finding(True, f"right for {len(cases)} weights", {"cases": len(cases)})
+        return Outcome(True, f"right for {len(cases)} weights", {"cases": len(cases)})
     name, weight = wrong[0]
     stored = "0" if lost("zero", weight, DTYPES[name]) else "positive"
-    return Finding(False, f"{name}: a weight of {weight.hex()}, e^-{-math.log(weight):.2f}, is stored as {stored}; "
-                          f"{len(wrong)} of {len(cases)} weights are not as claimed",
-                   {"cases": len(cases), "wrong": len(wrong)})
+    return Outcome(
+        False,
+        f"{name}: a weight of {weight.hex()}, e^-{-math.log(weight):.2f}, is stored as {stored}; "
+        f"{len(wrong)} of {len(cases)} weights are not as claimed",
+        {"cases": len(cases), "wrong": len(wrong)})
 
 
-CLAIMS = (
-    Claim(
-        id="P1.float", paper="CCA", place="Appendix A, Definition 1", check=check_stored,
-        quote="the attention weight from the token j to i is positive",
-        reading="[As stored in floating point, unlike P1:] every softmax weight is positive.",
-        verdict=Verdict.HOLDS_IF, strength=Strength.COUNTEREXAMPLE, repaired=Strength.PROOF, weight=Weight.SUBSTANCE,
-        printed=lambda name, weight: True, corrected=large_enough,
-        hypothesis=Hypothesis("each weight is more than 2^-25 (float16), 2^-134 (bfloat16), 2^-150 (float32)",
-                              lambda case: large_enough(*case)),
-        repair="exactly the weights over 2^-25 (float16), 2^-134 (bfloat16), 2^-150 (float32): scores less than about "
-               "17.3, 92.9, 104 nats below the largest, less the logarithm of the row's sum",
-        proof="A weight rounds to 0 once it is at most half of the smallest subnormal number, as a tie goes to the "
-              "even 0. In real numbers the definition is met (P1). The weight of a token inside a core is a product A "
-              "phi, so its two gaps add: exp(-9) exp(-9) is 0 in float16. Long before, from about 11 ln 2, 8 ln 2, 24 "
-              "ln 2 on, adding a weight to the largest one has no effect.",
-        example="""
-import numpy as np
-
-scores = np.array([0.0, 20.0])
-weights = np.exp(scores - scores.max())
-weights /= weights.sum()
-print(weights, weights.astype(np.float16))
-assert weights[0] > 0 and weights.astype(np.float16)[0] == 0
-"""),
-)
+SUBJECTS = {
+    "P1.float": Subjects(check_stored, lambda name, weight: True, corrected=large_enough,
+        within=lambda case: large_enough(*case)),
+}

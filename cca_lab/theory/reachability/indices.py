@@ -1,15 +1,18 @@
 """Which row reads which token in CCA-Attention: the indices as printed, as corrected, and the checks that judge them.
 
-Rows, tokens and cores count from 1, as in the paper: row i reads cores 1 .. j, of g tokens each, and the raw tokens
-k .. i. The functions of i, g and s also take the symbolic integers of `cca_lab.theory.forall`.
+Rows, tokens and cores count from 1, as in the paper: row i reads cores 1 .. j, of g tokens each,
+and the raw tokens k .. i. The functions of i, g and s also take the symbolic integers of
+`cca_lab.theory.forall`.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 
 from cca_lab.theory.base_two import softmax
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Outcome, Subjects
+from cca_lab.theory.forall import papers
 
 Cover = Callable[[int, int, int], tuple[int, int]]  # (i, g, s) -> (j cores, first raw token k)
 Count = Callable[[int, int, int], int]              # (i, g, s) -> number of raw tokens
@@ -50,19 +53,24 @@ def times_read(cover: Cover, i: int, g: int, s: int) -> list[int]:
     return [reads(cover, i, g, s, t) for t in range(1, max(i, cover(i, g, s)[0] * g) + 1)]
 
 
-def check_cover(cover: Cover) -> Finding:
-    """Judge whether each row reads each token of its past exactly once: all g <= 7, s <= 12, i <= 40."""
+def check_cover(cover: Cover) -> Outcome:
+    """Judge whether each row reads each token of its past exactly once.
+
+    All g <= 7, s <= 12, i <= 40.
+    """
     wrong = [(i, g, s) for g, s in SIZES for i in ROWS if times_read(cover, i, g, s) != [1] * i]
     cases = len(SIZES) * len(ROWS)
     numbers = {"cases": cases, "exact": cases - len(wrong)}
     if not wrong:
-        return Finding(True, f"exact in {cases} of {cases} cases ({RANGE})", numbers)
+        return Outcome(True, f"exact in {cases} of {cases} cases ({RANGE})", numbers)
     # g > 1, so that a core is more than one token; the shortest row is the easiest to check by hand
     i, g, s = min(wrong, key=lambda case: (case[1] == 1, *case))
     j, k = cover(i, g, s)
-    return Finding(False, f"g={g}, s={s}, i={i}: cores hold tokens 1..{j * g}, raw tokens are {k}..{i}, so the "
-                          f"tokens are read {times_read(cover, i, g, s)} times; exact in {cases - len(wrong)} of "
-                          f"{cases} cases", numbers)
+    return Outcome(
+        False,
+        f"g={g}, s={s}, i={i}: cores hold tokens 1..{j * g}, raw tokens are {k}..{i}, so the "
+        f"tokens are read {times_read(cover, i, g, s)} times; exact in {cases - len(wrong)} of "
+        f"{cases} cases", numbers)
 
 
 def clipped_window(i: int, g: int, s: int) -> int:
@@ -70,26 +78,35 @@ def clipped_window(i: int, g: int, s: int) -> int:
     return min(s + (i - s) % g, i)
 
 
-def check_window(window: Count) -> Finding:
-    """Judge whether the number of raw tokens is what the cores leave, i - j g: all g <= 7, s <= 12, i <= 40."""
+def check_window(window: Count) -> Outcome:
+    """Judge whether the number of raw tokens is what the cores leave, i - j g.
+
+    All g <= 7, s <= 12, i <= 40.
+    """
     return _counted(window, lambda i, g, s, said: said == i - g * core_count(i, g, s),
                     lambda i, g, s: f"the cores leave over {i - g * core_count(i, g, s)}")
 
 
-def check_least(window: Count) -> Finding:
-    """Judge whether a row reads s raw tokens or more, or all of its i tokens: all g <= 7, s <= 12, i <= 40."""
-    return _counted(window, lambda i, g, s, said: min(s, i) <= said <= i, lambda i, g, s: f"wanted {min(s, i)} or more")
+def check_least(window: Count) -> Outcome:
+    """Judge whether a row reads s raw tokens or more, or all of its i tokens.
+
+    All g <= 7, s <= 12, i <= 40.
+    """
+    return _counted(window, lambda i, g, s, said: min(s, i) <= said <= i,
+                    lambda i, g, s: f"wanted {min(s, i)} or more")
 
 
 def _counted(window: Count, right: Callable[[int, int, int, int], bool],
-             wanted: Callable[[int, int, int], str]) -> Finding:
+             wanted: Callable[[int, int, int], str]) -> Outcome:
     wrong = [(i, g, s) for g, s in SIZES for i in ROWS if not right(i, g, s, window(i, g, s))]
     cases = len(SIZES) * len(ROWS)
     if not wrong:
-        return Finding(True, f"right in all {cases} cases ({RANGE})", {"cases": cases, "wrong": 0})
+        return Outcome(True, f"right in all {cases} cases ({RANGE})", {"cases": cases, "wrong": 0})
     i, g, s = min(wrong, key=lambda case: (case[1] == 1, *case))
-    return Finding(False, f"g={g}, s={s}, i={i}: a window of {window(i, g, s)} tokens, {wanted(i, g, s)}; wrong in "
-                          f"{len(wrong)} of {cases} cases", {"cases": cases, "wrong": len(wrong)})
+    return Outcome(
+        False,
+        f"g={g}, s={s}, i={i}: a window of {window(i, g, s)} tokens, {wanted(i, g, s)}; wrong in "
+        f"{len(wrong)} of {cases} cases", {"cases": cases, "wrong": len(wrong)})
 
 
 def no_cores_before(i: int, g: int, s: int) -> bool:
@@ -97,14 +114,19 @@ def no_cores_before(i: int, g: int, s: int) -> bool:
     return i < g + s
 
 
-def check_short(excluded: Callable[[int, int, int], bool]) -> Finding:
-    """Judge whether cores are excluded exactly in the rows with j = 0: all g <= 7, s <= 12, i <= 40."""
+def check_short(excluded: Callable[[int, int, int], bool]) -> Outcome:
+    """Judge whether cores are excluded exactly in the rows with j = 0.
+
+    All g <= 7, s <= 12, i <= 40.
+    """
     for g, s in SIZES:
         for i in ROWS:
             if excluded(i, g, s) != (core_count(i, g, s) == 0):
-                return Finding(False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to be "
-                                      f"{'none' if excluded(i, g, s) else 'some'}")
-    return Finding(True, f"j = 0 exactly in these rows in all {len(SIZES) * len(ROWS)} cases ({RANGE})")
+                return Outcome(
+                    False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to be "
+                    f"{'none' if excluded(i, g, s) else 'some'}")
+    return Outcome(True,
+                   f"j = 0 exactly in these rows in all {len(SIZES) * len(ROWS)} cases ({RANGE})")
 
 
 def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
@@ -115,7 +137,11 @@ def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
     if i <= g:
         return list(range(1, i + 1))
     seen = min(length // g, core_count(i, g, s))
-    return [*range(1, g * seen + 1), *(g * (length // g) + t for t in range(1, clipped_window(i, g, s) + 1))]
+    return [
+        *range(1, g * seen + 1), *(g * (length // g) + t
+                                   for t in range(1,
+                                                  clipped_window(i, g, s) + 1))
+    ]
 
 
 def exact_terms(i: int, length: int, g: int, s: int) -> list[int]:
@@ -124,25 +150,31 @@ def exact_terms(i: int, length: int, g: int, s: int) -> list[int]:
     return [*range(1, g * j + 1), *range(k, i + 1)]
 
 
-def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Finding:
-    """Judge whether Eq. 6 adds the values of the tokens 1 .. i, each once: L <= 20, g <= 5, s <= 6."""
+def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Outcome:
+    """Judge whether Eq. 6 adds the values of the tokens 1 .. i, each once.
+
+    L <= 20, g <= 5, s <= 6.
+    """
     cases = [(i, length, g, s) for length in range(1, 21) for g in range(1, 6) for s in range(1, 7)
              for i in range(1, length + 1)]
     wrong = [case for case in cases if sorted(terms(*case)) != list(range(1, case[0] + 1))]
     ahead = [i for i in range(1, 21) if max(terms(i, 20, 4, 4)) > i]
     numbers = {"cases": len(cases), "wrong": len(wrong), "rows_ahead": len(ahead)}
     if not wrong:
-        return Finding(True, f"exact in all {len(cases)} cases (L <= 20, g <= 5, s <= 6)", numbers)
+        return Outcome(True, f"exact in all {len(cases)} cases (L <= 20, g <= 5, s <= 6)", numbers)
     i, length, g, s = min(wrong, key=lambda case: (case[2] == 1, case[1], case))
-    return Finding(False, f"L={length}, g={g}, s={s}, i={i}: adds tokens {terms(i, length, g, s)}; with L=20, g=s=4, "
-                          f"{len(ahead)} of 20 rows read tokens after i", numbers)
+    return Outcome(
+        False,
+        f"L={length}, g={g}, s={s}, i={i}: adds tokens {terms(i, length, g, s)}; with L=20, g=s=4, "
+        f"{len(ahead)} of 20 rows read tokens after i", numbers)
 
 
-def effective_row(i: int, g: int, s: int, cover: Cover, draw: Callable[[], int]) -> dict[int, Fraction]:
+def effective_row(i: int, g: int, s: int, cover: Cover, draw: Callable[[],
+                                                                       int]) -> dict[int, Fraction]:
     """Return row i of E (Eq. 8), the weight of each token: A^G phi inside a core, A^L raw; `draw` gives the scores.
 
-    The scores are integers and the softmax has base 2, so E is exact. The scores of the cores are drawn at
-    random as well, so that the result holds for any pooled keys.
+    The scores are integers and the softmax has base 2, so E is exact. The scores of the cores are
+    drawn at random as well, so that the result holds for any pooled keys.
     """
     j, k = cover(i, g, s)
     raw = range(k, i + 1)
@@ -156,8 +188,11 @@ def effective_row(i: int, g: int, s: int, cover: Cover, draw: Callable[[], int])
     return row
 
 
-def check_reachable(cover: Cover) -> Finding:
-    """Judge whether E is positive on the past, 0 on the future, and its rows sum to 1: exact, scores in -40 .. 40."""
+def check_reachable(cover: Cover) -> Outcome:
+    """Judge whether E is positive on the past, 0 on the future, and its rows sum to 1.
+
+    Exact, scores in -40 .. 40.
+    """
     random_scores = random.Random(0)
     least = Fraction(1)
     for g, s, i in _small_cases():
@@ -165,12 +200,16 @@ def check_reachable(cover: Cover) -> Finding:
         missing = [t for t in range(1, i + 1) if not row.get(t)]
         ahead = [t for t in row if t > i]
         if missing or ahead or sum(row.values()) != 1:
-            return Finding(False, f"g={g}, s={s}, i={i}: tokens {missing} have no weight, tokens {ahead} lie ahead, "
-                                  f"the row sums to {sum(row.values())}")
+            return Outcome(
+                False,
+                f"g={g}, s={s}, i={i}: tokens {missing} have no weight, tokens {ahead} lie ahead, "
+                f"the row sums to {sum(row.values())}")
         least = min(least, *row.values())
     exponent = least.numerator.bit_length() - least.denominator.bit_length()
-    return Finding(True, f"positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight 2^{exponent}, rows sum "
-                         "to exactly 1", {"smallest_weight_log2": exponent})
+    return Outcome(
+        True,
+        f"positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight 2^{exponent}, rows sum "
+        "to exactly 1", {"smallest_weight_log2": exponent})
 
 
 def _small_cases() -> Iterator[tuple[int, int, int]]:
@@ -187,13 +226,34 @@ def scaled_inside(scores: list[int], root: int) -> list[Fraction]:
     return softmax([score // root for score in scores])
 
 
-def check_scaling(weigh: Callable[[list[int], int], list[Fraction]]) -> Finding:
-    """Judge whether a row of weights sums to 1 and is the softmax of the scores over sqrt(d): d = 1, 4, 16, 64."""
+def check_scaling(weigh: Callable[[list[int], int], list[Fraction]]) -> Outcome:
+    """Judge whether a row of weights sums to 1 and is the softmax of the scores over sqrt(d).
+
+    D = 1, 4, 16, 64.
+    """
     for root in (2, 4, 8, 1):
         for a in (0, 1, -1, 2, -2):
             got, wanted = weigh([0, a * root], root), softmax([0, a])
             if sum(got) != 1 or got != wanted:
                 shown = ", ".join(str(weight) for weight in got)
-                return Finding(False, f"d={root * root}, scores 0 and {a * root}: weights {shown}, which sum to "
-                                      f"{sum(got)}", {"row_sum": float(sum(got))})
-    return Finding(True, "rows sum to 1 and equal Eq. 5 for d = 1, 4, 16, 64")
+                return Outcome(
+                    False,
+                    f"d={root * root}, scores 0 and {a * root}: weights {shown}, which sum to "
+                    f"{sum(got)}", {"row_sum": float(sum(got))})
+    return Outcome(True, "rows sum to 1 and equal Eq. 5 for d = 1, 4, 16, 64")
+
+
+SUBJECTS = {
+    "P1": Subjects(check_reachable, printed_cover, machine=partial(papers.reached, printed_cover)),
+    "P1.alg1": Subjects(check_cover, printed_cover, corrected=exact_cover,
+        machine=partial(papers.read_once, exact_cover)),
+    "P1.window": Subjects(check_window, clipped_window,
+        machine=partial(papers.window_left_over, clipped_window)),
+    "P1.least": Subjects(check_least, clipped_window,
+        machine=partial(papers.window_long_enough, clipped_window)),
+    "P1.short": Subjects(check_short, no_cores_before,
+        machine=partial(papers.no_cores, no_cores_before)),
+    "P1.eq6": Subjects(check_terms, printed_terms, corrected=exact_terms,
+        machine=partial(papers.read_once, split_cover)),
+    "P1.line12": Subjects(check_scaling, scaled_outside, corrected=scaled_inside),
+}

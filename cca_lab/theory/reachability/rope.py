@@ -1,7 +1,8 @@
 """The position of a core token: pooling rotated keys is not the same as rotating the pooled key to the middle.
 
-CCA, Appendix B.2, gives a core key "the position embedding of the token at the middle position" of its
-group. Keys are often rotated before they reach attention, and pooling rotated keys gives another core key.
+CCA, Appendix B.2, gives a core key "the position embedding of the token at the middle position" of
+its group. Keys are often rotated before they reach attention, and pooling rotated keys gives
+another core key.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import pool_groups
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
+from cca_lab.theory.claim import Outcome, Subjects
 
 BASES, GROUPS, HEAD_DIM = (1e4, 5e5), (4, 16, 64), 128
 BATCHES, DRAWS = 20, 10  # the confidence interval is taken over the batches
@@ -52,7 +53,10 @@ def pooled_first(keys: Tensor, base: float) -> Tensor:
 
 
 def rotated_first(keys: Tensor, base: float) -> Tensor:
-    """Pool keys as they enter attention, already rotated; arguments and result as in `pooled_first`."""
+    """Pool keys as they enter attention, already rotated.
+
+    Arguments and result as in `pooled_first`.
+    """
     return _pooled(keys, base, to_middle=False)
 
 
@@ -84,21 +88,25 @@ def measured_difference(kernel: Kernel, base: float, group: int, equal_keys: boo
     """
     generator = torch.Generator().manual_seed(seed)
     tokens = 1 if equal_keys else group
-    keys = torch.randn(BATCHES * DRAWS, 1, tokens, HEAD_DIM, generator=generator, dtype=torch.float64)
+    keys = torch.randn(BATCHES * DRAWS, 1, tokens, HEAD_DIM, generator=generator,
+                       dtype=torch.float64)
     keys = keys.expand(-1, -1, group, -1)
     middle = _turned(keys.mean(dim=2, keepdim=True), angles(base, torch.tensor([group // 2])))
-    apart, length = (x.square().sum((1, 2, 3)).view(BATCHES, -1).mean(1) for x in (kernel(keys, base) - middle, middle))
+    apart, length = (x.square().sum((1, 2, 3)).view(BATCHES, -1).mean(1)
+                     for x in (kernel(keys, base) - middle, middle))
     ratios = (apart / length).sqrt()                                            # (batches,)
     return (apart.mean() / length.mean()).sqrt().item(), (1.96 * ratios.std() / BATCHES**0.5).item()
 
 
-def table(difference: Difference = predicted_difference) -> dict[tuple[float, int], tuple[float, float]]:
+def table(
+        difference: Difference = predicted_difference
+) -> dict[tuple[float, int], tuple[float, float]]:
     """Return the relative differences by (base, g): for independent keys and for equal keys."""
     return {(base, group): (difference(base, group, False), difference(base, group, True))
             for base in BASES for group in GROUPS}
 
 
-def check_difference(subject: tuple[Kernel, Difference]) -> Finding:
+def check_difference(subject: tuple[Kernel, Difference]) -> Outcome:
     """Judge how far a kernel's core keys are said to be from the middle's, within twice the interval of the measured.
 
     Args:
@@ -110,17 +118,20 @@ def check_difference(subject: tuple[Kernel, Difference]) -> Finding:
         for group in GROUPS:
             for equal_keys in (False, True):
                 measured, error = measured_difference(kernel, base, group, equal_keys)
-                predicted, kind = difference(base, group, equal_keys), "equal" if equal_keys else "independent"
+                predicted, kind = difference(base, group,
+                                             equal_keys), "equal" if equal_keys else "independent"
                 numbers[f"base {base:g}, g {group}, {kind}"] = round(measured, 4)
                 widest = max(widest, error)
                 if abs(predicted - measured) > 2 * error + 1e-9:
-                    return Finding(False, f"base {base:g}, g={group}, {kind} keys: the core keys differ by "
-                                          f"{measured:.2f} +- {error:.3f} of their length, claimed {predicted:.2f}",
-                                   numbers, error)
-    return Finding(True, "g=16, base 5e5: the core keys differ by "
-                         f"{numbers['base 500000, g 16, independent']:.2f} (independent keys) and "
-                         f"{numbers['base 500000, g 16, equal']:.2f} (equal keys) of their length", numbers,
-                   widest if widest > 1e-9 else None)
+                    return Outcome(
+                        False, f"base {base:g}, g={group}, {kind} keys: the core keys differ by "
+                        f"{measured:.2f} +- {error:.3f} of their length, claimed {predicted:.2f}",
+                        numbers, error)
+    return Outcome(
+        True, "g=16, base 5e5: the core keys differ by "
+        f"{numbers['base 500000, g 16, independent']:.2f} (independent keys) and "
+        f"{numbers['base 500000, g 16, equal']:.2f} (equal keys) of their length", numbers,
+        widest if widest > 1e-9 else None)
 
 
 def no_difference(base: float, group: int, equal_keys: bool) -> float:
@@ -128,29 +139,8 @@ def no_difference(base: float, group: int, equal_keys: bool) -> float:
     return 0.0
 
 
-CLAIMS = (
-    Claim(
-        id="P1.rope", paper="CCA", place="Appendix B.2", check=check_difference,
-        quote="to the position embedding of the token at the middle position in the corresponding group",
-        reading="The core key is the pooled key with the position embedding of its group's middle token [also where "
-                "the kernel is given keys that were rotated before].",
-        printed=(pooled_first, no_difference), corrected=(rotated_first, predicted_difference),
-        verdict=Verdict.DEPENDS, strength=Strength.COUNTEREXAMPLE, repaired=Strength.MONTE_CARLO, weight=Weight.SLIP,
-        models={"keys that are pooled, then rotated, as Eq. 2 and 3 have it": ((pooled_first, no_difference), True),
-                "keys that are rotated, then pooled, as in a drop-in kernel": ((rotated_first, no_difference), False)},
-        repair="so if keys are pooled first and then rotated; pooling rotated keys is another core key, off by "
-               "sqrt(mean(2 - 2 cos(delta theta))) of its length for independent keys",
-        proof="The pair of features with frequency theta is a complex number. Rotated and pooled: sum phi_t "
-              "k_t e^(i t theta); pooled, then rotated at position c: e^(i c theta) sum phi_t k_t. Token t "
-              "differs by |e^(i (t-c) theta) - 1|, and independent keys add the squares. Equal only if (t-c) "
-              "theta is small for every member, so not for fast pairs.",
-        example="""
-import cmath
-
-turn = cmath.exp(1j)                               # one pair of features, one radian a token
-pooled_then_rotated = turn * (1 + 1) / 2           # two equal keys 1 and 1, at positions 0 and 1 = g // 2
-rotated_then_pooled = (1 + turn) / 2
-print(abs(pooled_then_rotated), abs(rotated_then_pooled))
-assert abs(pooled_then_rotated) - abs(rotated_then_pooled) > 0.1
-"""),
-)
+SUBJECTS = {
+    "P1.rope": Subjects(check_difference, (pooled_first, no_difference),
+        corrected=(rotated_first, predicted_difference),
+        models=((pooled_first, no_difference), (rotated_first, no_difference))),
+}

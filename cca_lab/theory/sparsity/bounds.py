@@ -4,7 +4,8 @@ With n = L - 1, T = L rho - 1 and z_k = X_k / y given X_k <= y, conditioning on 
 
     P_sparse = integral of h(y) dF(y)^L,    h(y) = P(z_1 + .. + z_n < T)
 
-The functions in `FORMS` bound or estimate h, `held` brackets it, and the rest turns that into bounds on P_sparse.
+The functions in `FORMS` bound or estimate h, `held` brackets it, and the rest turns that into
+bounds on P_sparse.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from cca_lab.theory.claim import Claim, Finding, Strength, Verdict, Weight
+from cca_lab.theory.claim import Outcome, Subjects
 from cca_lab.theory.sparsity import enclosure
 from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, gaussian, laplace, sample, uniform
 
@@ -47,7 +48,10 @@ def chernoff(given: Conditional, others: int, most: float) -> float:
 
 
 def central_limit(given: Conditional, others: int, most: float) -> float:
-    """Estimate h by the central limit theorem, Phi((T - n m) / sqrt(n v)): a prediction, not a bound."""
+    """Estimate h by the central limit theorem, Phi((T - n m) / sqrt(n v)).
+
+    A prediction, not a bound.
+    """
     return float(ndtr((most - others * given.mean) / np.sqrt(others * given.variance)))
 
 
@@ -63,8 +67,9 @@ FORMS: dict[str, Form] = {"markov": markov, "cantelli": cantelli, "chernoff": ch
 def held(given: Conditional, others: int, most: float, cells: int = 4096) -> tuple[float, float]:
     """Bracket h: round each z up, then down, to a grid of 1/cells, and convolve by Fourier transform.
 
-    Rounding up makes the sum larger and h smaller; rounding down does the opposite. Sums that wrap around the
-    transform are damped to at most `DAMPING`, and the bracket is widened for them. Rigorous up to round-off.
+    Rounding up makes the sum larger and h smaller; rounding down does the opposite. Sums that wrap
+    around the transform are damped to at most `DAMPING`, and the bracket is widened for them.
+    Rigorous up to round-off.
     """
     chances = given.grid(cells)
     reach = int(np.ceil(most * cells))  # sums 0 .. reach - 1 are below T
@@ -74,7 +79,8 @@ def held(given: Conditional, others: int, most: float, cells: int = 4096) -> tup
     for shift in (1, 0):
         steps = np.zeros(size)
         steps[shift:cells + shift] = chances
-        sums = np.fft.irfft(_power(np.fft.rfft(steps * powers), others), size)[:reach] / powers[:reach]
+        sums = np.fft.irfft(_power(np.fft.rfft(steps * powers), others),
+                            size)[:reach] / powers[:reach]
         ends.append(float(np.clip(sums.sum(), 0, 1)))
     return max(0.0, ends[0] - 2 * DAMPING), min(1.0, ends[1] + 2 * DAMPING)
 
@@ -90,11 +96,17 @@ def _power(values: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def _checked(law: LogitLaw, length: int, rho: float) -> tuple[int, float]:
-    """Return n = L - 1 and T = L rho - 1; raise ValueError for a law or numbers that the bounds do not cover."""
+    """Return n = L - 1 and T = L rho - 1.
+
+    Raise ValueError for a law or numbers that the bounds do not cover.
+    """
     if length < 2 or not 0 < rho <= 1:
-        raise ValueError(f"length, rho: got {length} and {rho}, wanted at least 2 and a rate over 0 and at most 1")
+        raise ValueError(
+            f"length, rho: got {length} and {rho}, wanted at least 2 and a rate over 0 and at most 1"
+        )
     if not law.log_concave:
-        raise ValueError(f"law: {law.name} has no log-concave density, so h may fall; draw samples instead")
+        raise ValueError(
+            f"law: {law.name} has no log-concave density, so h may fall; draw samples instead")
     return length - 1, length * rho - 1
 
 
@@ -103,11 +115,12 @@ def maxima(law: LogitLaw, length: int, points: int) -> list[float]:
     return [law.quantile_of_max(k / points, length) for k in range(1, points)]
 
 
-def integral(law: LogitLaw, length: int, rho: float, form: Form, points: int = 200) -> tuple[float, float]:
+def integral(law: LogitLaw, length: int, rho: float, form: Form,
+             points: int = 200) -> tuple[float, float]:
     """Return the lower and the upper sum of (b), the integral of h dF^L, for one form of h.
 
-    h is nondecreasing (log-concave density), so the integral lies between the sums, which differ by 1 / points.
-    The lower sum of a lower bound on h is a lower bound on P_sparse.
+    h is nondecreasing (log-concave density), so the integral lies between the sums, which differ by
+    1 / points. The lower sum of a lower bound on h is a lower bound on P_sparse.
 
     Raises:
         ValueError: for a law without a log-concave density, or numbers out of range.
@@ -115,21 +128,28 @@ def integral(law: LogitLaw, length: int, rho: float, form: Form, points: int = 2
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0, 0.0
-    inner = sum(form(Conditional.below(law, t), others, most) for t in maxima(law, length, points)) / points
+    inner = sum(form(Conditional.below(law, t), others, most)
+                for t in maxima(law, length, points)) / points
     return inner, inner + 1 / points
 
 
-def bracket(law: LogitLaw, length: int, rho: float, points: int = 64, cells: int = 4096) -> tuple[float, float]:
+def bracket(law: LogitLaw, length: int, rho: float, points: int = 64,
+            cells: int = 4096) -> tuple[float, float]:
     """Return a lower and an upper bound on P_sparse: (b) with h from `held`."""
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0, 0.0
-    ends = [held(Conditional.below(law, t), others, most, cells) for t in maxima(law, length, points)]
+    ends = [
+        held(Conditional.below(law, t), others, most, cells) for t in maxima(law, length, points)
+    ]
     return sum(low for low, _ in ends) / points, sum(high for _, high in ends) / points + 1 / points
 
 
 def predict(law: LogitLaw, length: int, rho: float, points: int = 100) -> float:
-    """Estimate P_sparse: (b) with the central limit theorem for h, by the midpoint rule over the maximum."""
+    """Estimate P_sparse.
+
+    (b) with the central limit theorem for h, by the midpoint rule over the maximum.
+    """
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0
@@ -138,7 +158,10 @@ def predict(law: LogitLaw, length: int, rho: float, points: int = 100) -> float:
 
 
 def product(law: LogitLaw, length: int, rho: float, form: Form = best, points: int = 200) -> float:
-    """Return (c), the largest [1 - F(y)^L] h(y): the product of a head and a tail, for log-concave densities."""
+    """Return (c), the largest [1 - F(y)^L] h(y).
+
+    The product of a head and a tail, for log-concave densities.
+    """
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0
@@ -155,7 +178,9 @@ def two_term(law: LogitLaw, length: int, rho: float, points: int = 200) -> float
     _checked(law, length, rho)
     mean, second = law.moments
     if not np.isfinite(second):
-        raise ValueError(f"law: E X^2 is infinite for {law.name}, and Cantelli needs it; use product or integral")
+        raise ValueError(
+            f"law: E X^2 is infinite for {law.name}, and Cantelli needs it; use product or integral"
+        )
     x = np.exp(maxima(law, length, points))
     slack = np.maximum(length * (rho * x - mean), 0)
     spread = length * (second - mean**2)
@@ -173,78 +198,51 @@ def printed_bracket(law: LogitLaw, length: int, rho: float) -> tuple[float, floa
 
 
 CASES = ((gaussian(0.5), 100, 0.05), (gaussian(1.0), 200, 0.02), (gaussian(2.0), 100, 0.05),
-         (gaussian(3.0), 100, 0.02), (laplace(0.8), 200, 0.05), (uniform(4.0), 50, 0.2), (gaussian(2.0), 100, 0.01))
+         (gaussian(3.0), 100, 0.02), (laplace(0.8), 200, 0.05), (uniform(4.0), 50,
+                                                                 0.2), (gaussian(2.0), 100, 0.01))
 DRAWS = 10_000
 
 
-def check_bound(bound: Callable[[LogitLaw, int, float], float]) -> Finding:
+def check_bound(bound: Callable[[LogitLaw, int, float], float]) -> Outcome:
     """Judge a lower bound on P_sparse for independent logits by random rows."""
     closest = -1.0
     for law, length, rho in CASES:
         claimed, seen = bound(law, length, rho), sample(law, length, rho, DRAWS)
         if claimed > seen.value + seen.error:
-            return Finding(False, f"{law.name}, L={length}, rho={rho}: claims at least {claimed:.3f}, drawn rows give "
-                           f"{seen.value:.4f}", {"claimed": claimed, "p_sparse": seen.value}, seen.error)
+            return Outcome(
+                False,
+                f"{law.name}, L={length}, rho={rho}: claims at least {claimed:.3f}, drawn rows give "
+                f"{seen.value:.4f}", {"claimed": claimed, "p_sparse": seen.value}, seen.error)
         closest = max(closest, claimed / seen.value if seen.value else 0.0)
-    return Finding(True, f"never above the share of {DRAWS} drawn rows in {len(CASES)} cases; at best "
-                   f"{closest:.0%} of it", {"cases": len(CASES), "best_ratio": closest}, 2 / DRAWS**0.5)
+    return Outcome(
+        True, f"never above the share of {DRAWS} drawn rows in {len(CASES)} cases; at best "
+        f"{closest:.0%} of it", {"cases": len(CASES), "best_ratio": closest}, 2 / DRAWS**0.5)
 
 
-def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Finding:
-    """Judge a lower and an upper bound on P_sparse by random rows; they must be within 0.1 of each other."""
+def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:
+    """Judge a lower and an upper bound on P_sparse by random rows.
+
+    They must be within 0.1 of each other.
+    """
     widest = 0.0
     for law, length, rho in CASES:
         (low, high), seen = ends(law, length, rho), sample(law, length, rho, DRAWS)
         if not low - seen.error <= seen.value <= high + seen.error or high - low > 0.1:
-            return Finding(False, f"{law.name}, L={length}, rho={rho}: [{low:.3f}, {high:.3f}] against "
-                           f"{seen.value:.4f} of drawn rows", {"low": low, "high": high, "p_sparse": seen.value},
-                           seen.error)
+            return Outcome(
+                False, f"{law.name}, L={length}, rho={rho}: [{low:.3f}, {high:.3f}] against "
+                f"{seen.value:.4f} of drawn rows",
+                {"low": low, "high": high, "p_sparse": seen.value}, seen.error)
         widest = max(widest, high - low)
-    return Finding(True, f"holds the share of {DRAWS} drawn rows in {len(CASES)} cases, at most {widest:.3f} wide",
-                   {"cases": len(CASES), "widest": widest}, 2 / DRAWS**0.5)
+    return Outcome(
+        True,
+        f"holds the share of {DRAWS} drawn rows in {len(CASES)} cases, at most {widest:.3f} wide",
+        {"cases": len(CASES), "widest": widest}, 2 / DRAWS**0.5)
 
 
-CLAIMS = (
-    Claim(
-        id="T1.product", paper="DGA", place="Theorem 1, Eq. 8", formula=True,
-        quote=r"P_{sparse}(L,\rho) \ge \max_{x>0} 1 - [P_{head}P_{tail}]^L",
-        reading="[For independent logits, and with x not at an end but at the median of X,] P_sparse >= 1 - 2^-L.",
-        printed=printed_at_median, check=check_bound, verdict=Verdict.FALSE, strength=Strength.ENCLOSURE,
-        machine=partial(enclosure.refutes_product, printed_at_median), weight=Weight.SUBSTANCE, root="T1",
-        corrected=partial(product, points=50), repaired=Strength.MONTE_CARLO,
-        repair="log-concave logits: P_sparse >= max over y of [1 - F(y)^L] h(y), h(y) = P(the other L - 1 given <= y "
-               "sum to less than (L rho - 1) y)",
-        proof="With x at the median of X, P_head = 1/2 and P_tail <= 1, for every continuous law. Repair: conditioned "
-              "on the maximum y, P_sparse is the integral of h dF^L. Given xi <= t, the density of t - xi is "
-              "proportional to f(t - u), and f(t' - u) / f(t - u) rises in u for t' > t if f is log-concave: X / y "
-              "given X <= y falls stochastically, h never falls, and P_sparse >= P(max > y) h(y).",
-        example="""
-from math import erfc, log, sqrt
-
-L, rho = 2, 0.9                                   # two N(0, 1) logits; x = 1 is the median of X
-head, tail = 1 / 2, erfc(log(L * rho - 1) / sqrt(2)) / 2
-claimed = 1 - (head * tail) ** L
-true = erfc(-log(L * rho - 1) / 2)                # P(|xi_1 - xi_2| > -ln(2 rho - 1)), a difference N(0, 2)
-print(f"claimed at least {claimed:.6f}, P_sparse is {true:.6f}")
-assert claimed > true + 0.03
-"""),
-    Claim(
-        id="T1.value", paper="DGA", place="Section 6.2", quote="These results align with our analysis in Theorem 1",
-        reading="Theorem 1 places P_sparse [of independent logits at 1, its bound for every law and every L], and the "
-                "measured rise with L agrees with that.",
-        printed=printed_bracket, check=check_bracket, verdict=Verdict.FALSE, strength=Strength.ENCLOSURE,
-        machine=partial(enclosure.refutes_bracket, printed_bracket, bracket), weight=Weight.SUBSTANCE, root="T1",
-        corrected=partial(bracket, points=32, cells=512), repaired=Strength.MONTE_CARLO,
-        repair="iid continuous logits: P_sparse = integral of h(y) dF(y)^L, exactly; h by Fourier transform",
-        proof="max X / S > 1/(L rho) iff S - max < (L rho - 1) max. Given the maximum y, the others are independent, "
-              "as X given X <= y. Rounding to a grid brackets h, which never falls: so do sums over cells of y.",
-        example="""
-from math import erfc, exp, log, sqrt
-
-L, rho, tau, x = 100, 0.05, 0.5, 13               # a sparse row has max X > x or S < L rho x
-large = L * erfc(log(x) / tau / sqrt(2)) / 2      # the union bound
-small = L * (exp(2 * tau**2) - exp(tau**2)) / (L * exp(tau**2 / 2) - L * rho * x) ** 2        # Chebyshev
-print(f"claimed 1, P_sparse is at most {large + small:.3f}")
-assert large + small < 0.02
-"""),
-)
+SUBJECTS = {
+    "T1.product": Subjects(check_bound, printed_at_median, corrected=partial(product, points=50),
+        machine=partial(enclosure.refutes_product, printed_at_median)),
+    "T1.value": Subjects(check_bracket, printed_bracket,
+        corrected=partial(bracket, points=32, cells=512),
+        machine=partial(enclosure.refutes_bracket, printed_bracket, bracket)),
+}

@@ -1,8 +1,8 @@
 """P_sparse of independent Gaussian logits between two bounds that are proved: ball arithmetic in place of floats.
 
-Every number is an Arb ball, an interval that contains the true value; python-flint carries the radius through each
-operation. What remains are inequalities between probabilities, and each is said where it is used. Where a ball becomes
-a float, the float is moved outward.
+Every number is an Arb ball, an interval that contains the true value; python-flint carries the
+radius through each operation. What remains are inequalities between probabilities, and each is said
+where it is used. Where a ball becomes a float, the float is moved outward.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from math import ceil, inf, nextafter
 from typing import Any
 
 from cca_lab.extras import need
-from cca_lab.theory.claim import Finding
+from cca_lab.theory.claim import Outcome
 from cca_lab.theory.sparsity.logits import LogitLaw, gaussian
 
 BITS = 128
@@ -34,12 +34,16 @@ def _flint() -> Any:
 def _need(tau: float, length: int, rho: Fraction) -> None:
     """Raise ValueError for numbers that the inequalities do not cover."""
     if not tau > 0 or length < 2 or not 1 < length * Fraction(rho) <= length:
-        raise ValueError(f"tau, length, rho: got {tau}, {length} and {rho}, wanted tau over 0, two logits or more, and "
-                         "rho over 1/L and at most 1")
+        raise ValueError(
+            f"tau, length, rho: got {tau}, {length} and {rho}, wanted tau over 0, two logits or more, and "
+            "rho over 1/L and at most 1")
 
 
 def _below(number: Any) -> float:
-    """Return a float that is less than every number of a ball; float() alone rounds to the nearest."""
+    """Return a float that is less than every number of a ball.
+
+    Float() alone rounds to the nearest.
+    """
     return nextafter(float(number.lower()), -inf)
 
 
@@ -55,7 +59,10 @@ def ball(number: float | Fraction) -> Any:
 
 
 def normal_below(x: Any) -> Any:
-    """Return the ball of P(N(0, 1) <= x) for a ball x; by erfc, so that small tails keep their digits."""
+    """Return the ball of P(N(0, 1) <= x) for a ball x.
+
+    By erfc, so that small tails keep their digits.
+    """
     return (-x / _flint().arb(2).sqrt()).erfc() / 2
 
 
@@ -79,7 +86,8 @@ def at_most(tau: float, length: int, rho: Fraction, x: float, u: float) -> Any:
     if not (x > 0 and u > 0):
         raise ValueError(f"x, u: got {x} and {u}, wanted positive numbers")
     sigma, log_x, point = ball(tau), ball(x).log(), ball(u)
-    width = ball(Fraction(16, CELLS_OF_SUM))  # cells from -8 tau to 8 tau; what lies below counts as e^0 = 1
+    width = ball(Fraction(
+        16, CELLS_OF_SUM))  # cells from -8 tau to 8 tau; what lies below counts as e^0 = 1
     edges = [(k * width - 8) for k in range(CELLS_OF_SUM + 1)]
     chances = [normal_below(edge) for edge in edges]
     mean = chances[0] + (1 - chances[-1]) * (-point * (sigma * edges[-1]).exp()).exp()
@@ -90,11 +98,13 @@ def at_most(tau: float, length: int, rho: Fraction, x: float, u: float) -> Any:
     return large_maximum + small_sum
 
 
-def between(tau: float, length: int, rho: Fraction, points: int = 32, cells: int = 32) -> tuple[float, float]:
+def between(tau: float, length: int, rho: Fraction, points: int = 32,
+            cells: int = 32) -> tuple[float, float]:
     """Enclose P_sparse: the integral of h dF(y)^L, with h(y) = P(the other L - 1 given X <= y sum to < (L rho - 1) y).
 
-    h never falls in y, as the normal density is log-concave (see T1.product), so values at the ends of a cell of the
-    maximum bound it inside. Rounding each z = X/y up, then down, to a grid of 1/cells bounds h at a point.
+    h never falls in y, as the normal density is log-concave (see T1.product), so values at the ends
+    of a cell of the maximum bound it inside. Rounding each z = X/y up, then down, to a grid of
+    1/cells bounds h at a point.
 
     Args:
         tau: standard deviation of the logits.
@@ -111,14 +121,20 @@ def between(tau: float, length: int, rho: Fraction, points: int = 32, cells: int
     """
     _need(tau, length, rho)
     law = gaussian(tau)
-    ends = sorted({law.quantile_of_max(k / points, length) for k in range(1, points)})  # any rising numbers would do
+    ends = sorted({law.quantile_of_max(k / points, length)
+                   for k in range(1, points)})  # any rising numbers would do
     below = [normal_below(ball(t) / ball(tau)) for t in ends]
     chances = [one**length for one in below]
     held = [_held(tau, length, rho, t, cells) for t in ends]
-    # P(max in cell k) times h at its left end, or at its right end; over the last end h is at most 1.
-    masses = [chances[0], *(high - low for low, high in zip(chances, chances[1:], strict=False)), 1 - chances[-1]]
+    # P(max in cell k) times h at its left end, or at its right end; over the last end h is at most
+    # 1.
+    masses = [
+        chances[0], *(high - low for low, high in zip(chances, chances[1:], strict=False)),
+        1 - chances[-1]
+    ]
     low = sum((mass * one[0] for mass, one in zip(masses[1:], held, strict=True)), ball(0))
-    high = sum((mass * one[1] for mass, one in zip(masses, held, strict=False)), ball(0)) + masses[-1]
+    high = sum(
+        (mass * one[1] for mass, one in zip(masses, held, strict=False)), ball(0)) + masses[-1]
     return max(0.0, _below(low)), min(1.0, _above(high))
 
 
@@ -127,19 +143,26 @@ def _held(tau: float, length: int, rho: Fraction, t: float, cells: int) -> tuple
     chances = cell_chances(tau, t, cells)
     # Sums 0 .. reach - 1 are below T = L rho - 1, in units of 1/cells.
     reach = ceil((length * Fraction(rho) - 1) * cells)
-    low, high = (sum(_power(steps, length - 1, reach), ball(0)) for steps in ([ball(0), *chances], chances))
+    low, high = (sum(_power(steps, length - 1, reach), ball(0))
+                 for steps in ([ball(0), *chances], chances))
     return low, high
 
 
 def cell_chances(tau: float, t: float, cells: int) -> list[Any]:
-    """Return the balls of P((k - 1)/cells < z <= k/cells | z <= 1) for z = e^{xi - t}, k = 1 .. cells."""
+    """Return the balls of P((k - 1)/cells < z <= k/cells | z <= 1) for z = e^{xi - t}, k = 1 ..
+
+    cells.
+    """
     edges = [ball(0)] + [normal_below((ball(t) + ball(Fraction(k, cells)).log()) / ball(tau))
                          for k in range(1, cells + 1)]
     return [(high - low) / edges[-1] for low, high in zip(edges, edges[1:], strict=False)]
 
 
 def _power(chances: list[Any], exponent: int, reach: int) -> list[Any]:
-    """Return the first `reach` coefficients of a polynomial's power, by squaring; those beyond never come back."""
+    """Return the first `reach` coefficients of a polynomial's power, by squaring.
+
+    Those beyond never come back.
+    """
     arb_poly = _flint().arb_poly
     raised, factor = arb_poly([ball(1)]), arb_poly(chances[:reach])
     while exponent:
@@ -152,7 +175,8 @@ def _power(chances: list[Any], exponent: int, reach: int) -> list[Any]:
 def pair(tau: float, rho: Fraction) -> tuple[Any, Any]:
     """Return the balls of P_sparse for two Gaussian logits, and of Equation 8's right side at the median of X, x = 1.
 
-    Of two weights one is over 1/(2 rho) iff |xi_1 - xi_2| > -ln(2 rho - 1), and the difference is N(0, 2 tau^2).
+    Of two weights one is over 1/(2 rho) iff |xi_1 - xi_2| > -ln(2 rho - 1), and the difference is
+    N(0, 2 tau^2).
 
     Raises:
         ValueError: if a number is out of range.
@@ -170,7 +194,7 @@ SLOW = (2.0, Fraction(1, 20), 4.0)  # tau, rho, t
 MARGIN = 1e-9  # more than a claimed float can be away from the number that it stands for
 
 
-def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Finding:
+def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Outcome:
     """Prove that P_sparse is below what is claimed for N(0, 1/4), L = 100, rho = 1/20, and below Eq. 8 for two logits.
 
     Args:
@@ -179,38 +203,46 @@ def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Finding
     tau, length, rho, *_ = SMALL
     upper, least = _above(at_most(*SMALL)), claimed(gaussian(tau), length, float(rho))
     true, printed = pair(1.0, Fraction(9, 10))
-    return Finding(bool(upper < least - MARGIN and true < printed),
-                   f"Gaussian, tau={tau}, L={length}, rho={rho}: P_sparse <= {upper:.3g} in ball arithmetic, claimed "
-                   f"at least {least:.4g}; tau=1, L=2, rho=9/10: P_sparse = {float(true):.6f}, Eq. 8 at the median "
-                   f"claims at least {float(printed):.6f}",
-                   {"upper": upper, "claimed": least, "pair": _above(true), "pair_claimed": _below(printed)})
+    return Outcome(
+        bool(upper < least - MARGIN and true < printed),
+        f"Gaussian, tau={tau}, L={length}, rho={rho}: P_sparse <= {upper:.3g} in ball arithmetic, claimed "
+        f"at least {least:.4g}; tau=1, L=2, rho=9/10: P_sparse = {float(true):.6f}, Eq. 8 at the median "
+        f"claims at least {float(printed):.6f}",
+        {"upper": upper, "claimed": least, "pair": _above(true), "pair_claimed": _below(printed)})
 
 
 def refutes_bracket(claimed: Callable[[LogitLaw, int, float], tuple[float, float]],
-                    repaired: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Finding:
-    """Prove that a claimed interval misses P_sparse of N(0, 4) logits, L = 40, rho = 1/10; a repaired one must not."""
+                    repaired: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:
+    """Prove that a claimed interval misses P_sparse of N(0, 4) logits, L = 40, rho = 1/10.
+
+    A repaired one must not.
+    """
     tau, length, rho, *_ = WIDE
     (low, high), case = between(*WIDE), (gaussian(tau), length, float(rho))
     (least, most), (down, up) = claimed(*case), repaired(*case)
     misses, meets = least > high + MARGIN or most < low - MARGIN, down <= high + MARGIN and up >= low - MARGIN
-    return Finding(bool(misses and meets), f"{case[0].name}, L={length}, rho={rho}: P_sparse is in [{low:.4f}, "
-                   f"{high:.4f}] in ball arithmetic, claimed in [{least:.4g}, {most:.4g}]; the repair says "
-                   f"[{down:.4f}, {up:.4f}]", {"low": low, "high": high, "claimed": least})
+    return Outcome(
+        bool(misses and meets),
+        f"{case[0].name}, L={length}, rho={rho}: P_sparse is in [{low:.4f}, "
+        f"{high:.4f}] in ball arithmetic, claimed in [{least:.4g}, {most:.4g}]; the repair says "
+        f"[{down:.4f}, {up:.4f}]", {"low": low, "high": high, "claimed": least})
 
 
-def refutes_rate(claimed: Callable[[LogitLaw, float], float]) -> Finding:
+def refutes_rate(claimed: Callable[[LogitLaw, float], float]) -> Outcome:
     """Prove that 1 - P_sparse falls more slowly than claimed, for N(0, 4) logits and rho = 1/20.
 
-    With y = e^t: if every X_j <= y and S >= L rho y, no weight is over 1/(L rho). So 1 - P_sparse is at least
-    F(y)^L P(S >= L rho y | all <= y). If E[X | X <= y] > rho y, the second factor tends to 1 by the law of large
-    numbers, and the rate is at most -ln F(y). For Gaussian logits E[X; X <= y] = e^{tau^2/2} Phi(t/tau - tau).
+    With y = e^t: if every X_j <= y and S >= L rho y, no weight is over 1/(L rho). So 1 - P_sparse
+    is at least F(y)^L P(S >= L rho y | all <= y). If E[X | X <= y] > rho y, the second factor tends
+    to 1 by the law of large numbers, and the rate is at most -ln F(y). For Gaussian logits E[X; X
+    <= y] = e^{tau^2/2} Phi(t/tau - tau).
     """
     tau, rho, t = SLOW
     sigma, end = ball(tau), ball(t)
     reached = normal_below(end / sigma)
     mean = (sigma**2 / 2 - end).exp() * normal_below(end / sigma - sigma) / reached
     fastest, least = _above(-reached.log()), claimed(gaussian(tau), float(rho))
-    return Finding(bool(mean > ball(rho) and fastest < least - MARGIN),
-                   f"Gaussian, tau={tau:g}, rho={rho}: the rate is at most -ln F(e^{t:g}) <= {fastest:.5f}, as "
-                   f"E[X | X <= y] / y >= {_below(mean):.4f} > rho; claimed {least:.5f}",
-                   {"fastest": fastest, "claimed": least})
+    return Outcome(
+        bool(mean > ball(rho) and fastest < least - MARGIN),
+        f"Gaussian, tau={tau:g}, rho={rho}: the rate is at most -ln F(e^{t:g}) <= {fastest:.5f}, as "
+        f"E[X | X <= y] / y >= {_below(mean):.4f} > rho; claimed {least:.5f}",
+        {"fastest": fastest, "claimed": least})

@@ -1,7 +1,7 @@
 """Joint distributions (laws) of logits with finitely many outcomes, in rationals: every probability is exact.
 
-A row of attention is alpha_j = X_j / S with X_j = e^{xi_j} and S = sum_j X_j. Only the X_j matter, so a law lists
-them directly. `sparsity` judges DGA's statements about sparsity on such laws.
+A row of attention is alpha_j = X_j / S with X_j = e^{xi_j} and S = sum_j X_j. Only the X_j matter,
+so a law lists them directly. `sparsity` judges DGA's statements about sparsity on such laws.
 """
 
 import random
@@ -30,8 +30,9 @@ class FiniteLaw:
         """Check that the outcomes form a law."""
         total = sum(probability for probability, _ in self.outcomes)
         if total != 1 or any(min(row) <= 0 for _, row in self.outcomes) or len(self.lengths) != 1:
-            raise ValueError(f"outcomes of {self.name!r}: probabilities sum to {total}, lengths {self.lengths}; "
-                             "wanted sum 1, one length, and X_j = e^xi_j > 0")
+            raise ValueError(
+                f"outcomes of {self.name!r}: probabilities sum to {total}, lengths {self.lengths}; "
+                "wanted sum 1, one length, and X_j = e^xi_j > 0")
 
     @property
     def lengths(self) -> set[int]:
@@ -51,8 +52,12 @@ class FiniteLaw:
 def iid(name: str, values: Mapping[Fraction | int, Fraction], length: int) -> FiniteLaw:
     """Return the law of `length` independent X_j that take each value with its probability."""
     drawn = product(values.items(), repeat=length)
-    return FiniteLaw(name, tuple((prod((p for _, p in row), start=Fraction(1)), tuple(Fraction(x) for x, _ in row))
-                                 for row in drawn))
+    return FiniteLaw(
+        name,
+        tuple((prod((p
+                     for _, p in row), start=Fraction(1)), tuple(Fraction(x)
+                                                                 for x, _ in row))
+              for row in drawn))
 
 
 def rho_sparse(weights: Sequence[Fraction], rho: Fraction) -> bool:
@@ -73,8 +78,9 @@ def p_sparse(law: FiniteLaw, rho: Fraction) -> Fraction:
 def points(law: FiniteLaw, rho: Fraction) -> list[Fraction]:
     """Return the x at which to evaluate an objective that is constant between the law's breakpoints.
 
-    The breakpoints are the values of X_j, of S / (L rho) and of (S - X_1) / (L rho - 1). One more x lies between
-    any two neighbours, one below the smallest and one above the largest, so no value of the objective is missed.
+    The breakpoints are the values of X_j, of S / (L rho) and of (S - X_1) / (L rho - 1). One more x
+    lies between any two neighbours, one below the smallest and one above the largest, so no value
+    of the objective is missed.
     """
     most = law.length * rho
     breaks = sorted({value for _, row in law.outcomes
@@ -90,9 +96,11 @@ def random_laws(count: int, seed: int = 0) -> list[tuple[FiniteLaw, Fraction]]:
     for number in range(count):
         length, size = generator.randint(2, 5), generator.randint(1, 6)
         chances = [generator.randint(1, 9) for _ in range(size)]
-        outcomes = tuple((Fraction(chance, sum(chances)),
-                          tuple(Fraction(generator.choice((1, 1, 2, 3, 5, 20))) for _ in range(length)))
-                         for chance in chances)
+        outcomes = tuple(
+            (Fraction(chance, sum(chances)),
+             tuple(Fraction(generator.choice((1, 1, 2, 3, 5, 20)))
+                   for _ in range(length)))
+            for chance in chances)
         rho = Fraction(1, length) + Fraction(generator.randint(1, 8), 8) * (1 - Fraction(1, length))
         cases.append((FiniteLaw(f"random joint law {number}, L={length}", outcomes), rho))
     return cases
@@ -100,12 +108,18 @@ def random_laws(count: int, seed: int = 0) -> list[tuple[FiniteLaw, Fraction]]:
 
 HALF = Fraction(1, 2)
 EVEN_PAIR = FiniteLaw("L=2, xi=(0,0)", ((Fraction(1), (Fraction(1), Fraction(1))),))
-TWO_POINT = {q: iid(f"L=3 iid, X in {{1,3}}, P(3)={q}", {1: 1 - q, 3: q}, 3) for q in (HALF, Fraction(4, 5))}
+TWO_POINT = {
+    q: iid(f"L=3 iid, X in {{1,3}}, P(3)={q}", {1: 1 - q, 3: q}, 3)
+    for q in (HALF, Fraction(4, 5))
+}
 NEARLY_EVEN = iid("L=2 iid, X in {9/10, 11/10}", {Fraction(9, 10): HALF, Fraction(11, 10): HALF}, 2)
-OPPOSED = FiniteLaw("L=2, X=(1,3) or (3,1)", ((HALF, (Fraction(1), Fraction(3))), (HALF, (Fraction(3), Fraction(1)))))
-UNLIKE = FiniteLaw("L=2, X=(9,1) or (1,1)", ((HALF, (Fraction(9), Fraction(1))), (HALF, (Fraction(1), Fraction(1)))))
+OPPOSED = FiniteLaw("L=2, X=(1,3) or (3,1)",
+                    ((HALF, (Fraction(1), Fraction(3))), (HALF, (Fraction(3), Fraction(1)))))
+UNLIKE = FiniteLaw("L=2, X=(9,1) or (1,1)",
+                   ((HALF, (Fraction(9), Fraction(1))), (HALF, (Fraction(1), Fraction(1)))))
 RARE = iid("L=4 iid, X in {1,20}, P(20)=1/4", {1: Fraction(3, 4), 20: Fraction(1, 4)}, 4)
 # The smallest first, because the evidence against a bound is the first case on which it fails.
-IID_CASES = [(EVEN_PAIR, Fraction(1)), (NEARLY_EVEN, Fraction(9, 10)), (TWO_POINT[Fraction(4, 5)], Fraction(1)),
-             (TWO_POINT[HALF], Fraction(1)), (RARE, Fraction(1, 2)), (RARE, Fraction(3, 4))]
+IID_CASES = [(EVEN_PAIR, Fraction(1)), (NEARLY_EVEN, Fraction(9, 10)),
+             (TWO_POINT[Fraction(4, 5)], Fraction(1)), (TWO_POINT[HALF], Fraction(1)),
+             (RARE, Fraction(1, 2)), (RARE, Fraction(3, 4))]
 CASES = [*IID_CASES, (OPPOSED, Fraction(1)), (UNLIKE, Fraction(1)), *random_laws(200)]

@@ -3,7 +3,8 @@
 For independent logits xi, with X = e^xi:
 
 * the limit is 1 if xi has no upper bound, for any moments, and depends on rho if it has one;
-* -(1/L) ln(1 - P_sparse) -> J(rho) = inf over y of sup over u >= 0 of { rho u - ln E[e^{uX/y}; X <= y] }.
+* -(1/L) ln(1 - P_sparse) -> J(rho) = inf over y of sup over u >= 0 of { rho u - ln E[e^{uX/y}; X <=
+  y] }.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,74 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import binom, norm
 
-from cca_lab.theory.claim import Claim, Finding, Hypothesis, Strength, Verdict, Weight
+from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.sparsity import enclosure
-from cca_lab.theory.sparsity.closing import check_limit
-from cca_lab.theory.sparsity.logits import LogitLaw, gaussian, nodes, sample
+from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, gaussian, laplace, nodes, sample, uniform
+
+LIMIT_CASES = ((uniform(1.0), 0.5), (uniform(1.0), 0.75), (uniform(3.0), 0.2), (uniform(3.0), 0.5),
+               (gaussian(0.3), 0.05), (gaussian(1.0), 0.05), (gaussian(2.0), 0.05), (laplace(1.5),
+                                                                                     0.05))
+LEVELS = (0.001, 0.01, 0.1)  # P(max X <= y) at the y for which the bounds are tried
+NARROW = 0.01
+
+
+def ends_at(law: LogitLaw, length: float, rho: float) -> tuple[float, float]:
+    """Return a lower and an upper bound on P_sparse at this length and at every larger one.
+
+    For a fixed y the first bound is P(max X > y) times Markov's bound on the h(y) of `bounds`, for
+    log-concave densities, or P(max X > y) - P(S >= L rho y), the latter by Cantelli: both rise with
+    L. The other is P(S < L rho sup X) for bounded logits with rho sup X < E X, again by Cantelli:
+    it falls with L.
+    """
+    low, high = 0.0, 1.0
+    mean, second = law.moments
+    spread = (second - mean**2) / length if second < inf else inf  # the variance of S / L
+    for level in LEVELS:
+        t = law.quantile_of_max(level, length)
+        slack = rho * exp(min(
+            t, 700.0)) - mean  # e^700 still fits a float; a smaller y is passed more often
+        if spread < inf and slack > 0:
+            low = max(low, 1 - level - spread / (spread + slack**2))
+        if law.log_concave and length * rho > 1:
+            share = (length - 1) / (length * rho - 1) * Conditional.below(law, t).mean
+            low = max(low, (1 - level) * (1 - share))
+    if law.bound < inf and (slack := mean - rho * exp(law.bound)) > 0:
+        high = spread / (spread + slack**2)
+    return low, high
+
+
+def enclosed(law: LogitLaw, rho: float) -> tuple[float, float, float]:
+    """Return bounds on P_sparse that are `NARROW`, and a length from which on they hold, so for the limit as well.
+
+    Raises:
+        ValueError: if no length does, as at rho = E X / sup X.
+    """
+    for power in range(2, 251):
+        low, high = ends_at(law, 10.0**power, rho)
+        if high - low <= NARROW:
+            return low, high, 10.0**power
+    raise ValueError(f"law, rho: the bounds for {law.name} and {rho} do not meet; change the rate")
+
+
+def check_limit(predicted: Callable[[LogitLaw, float], float | None],
+                within: Callable[..., bool] | None = None) -> Outcome:
+    """Judge a predicted limit of P_sparse by bounds that hold from some length on, of bounded and unbounded laws."""
+    cases = chosen(LIMIT_CASES, within and (lambda case: within(*case)))
+    longest = 0.0
+    for law, rho in cases:
+        (low, high, length), wanted = enclosed(law, rho), predicted(law, rho)
+        longest = max(longest, length)
+        if wanted is None or not low <= wanted <= high:
+            return Outcome(
+                False,
+                f"{law.name}, rho={rho}: predicted limit {wanted}, P_sparse lies between {low:.3f} "
+                f"and {high:.3f} from L={length:g} on",
+                {"predicted": str(wanted), "low": low, "high": high})
+    return Outcome(
+        True,
+        f"{len(cases)} laws: bounds at most {NARROW} apart, which hold from some L on, at the latest "
+        f"from {longest:g}, contain it", {"laws": len(cases), "from": longest})
+
 
 SMALLEST_RATE = 1e-8  # with a smaller rate, 95 % would take more than 300 million tokens
 
@@ -30,8 +95,8 @@ def limit(law: LogitLaw, rho: float) -> float | None:
         rho: the sparse rate.
 
     Returns:
-        1 for unbounded logits. For bounded ones, with M = ess sup X: 1 if rho > E X / M, 0 if rho < E X / M,
-        and None if they are equal, where the hypotheses leave it open.
+        1 for unbounded logits. For bounded ones, with M = ess sup X: 1 if rho > E X / M, 0 if rho <
+        E X / M, and None if they are equal, where the hypotheses leave it open.
     """
     if law.bound == inf:
         return 1.0
@@ -52,7 +117,10 @@ def two_valued_limit(rho: float, large: float, share: float) -> float:
 
 
 def exponent(law: LogitLaw, rho: float, t: float) -> float:
-    """Return sup over u >= 0 of rho u - ln E[e^{uz}; xi <= t], z = e^{xi - t}: the cost of a maximum near t."""
+    """Return sup over u >= 0 of rho u - ln E[e^{uz}; xi <= t], z = e^{xi - t}.
+
+    The cost of a maximum near t.
+    """
     z, weights = nodes(law, t)
     reached = -float(law.distribution.logcdf(t))
     chances = weights / weights.sum()
@@ -84,19 +152,23 @@ def rate(law: LogitLaw, rho: float) -> float:
         ValueError: for other laws or rates.
     """
     if not law.log_concave or law.bound < inf or not 0 < rho <= 0.9:
-        raise ValueError(f"law, rho: got {law.name} and {rho}, wanted unbounded logits with a log-concave density "
-                         "and a rate over 0 and at most 0.9")
+        raise ValueError(
+            f"law, rho: got {law.name} and {rho}, wanted unbounded logits with a log-concave density "
+            "and a rate over 0 and at most 0.9")
     start = mean_reaches(law, rho)
     if -law.distribution.logcdf(start) < SMALLEST_RATE:  # an upper bound on J: u = 0
         return 0.0
     scale = float(law.distribution.std())
-    found = minimize_scalar(partial(exponent, law, rho), bounds=(start, start + 3 * scale + 3), method="bounded",
-                            options={"xatol": 1e-6})
+    found = minimize_scalar(partial(exponent, law, rho), bounds=(start, start + 3 * scale + 3),
+                            method="bounded", options={"xatol": 1e-6})
     return float(min(found.fun, exponent(law, rho, start)))
 
 
 def mean_reaches(law: LogitLaw, rho: float) -> float:
-    """Return the t with E[e^{xi - t} | xi <= t] = rho; the mean falls as t grows (log-concave density)."""
+    """Return the t with E[e^{xi - t} | xi <= t] = rho.
+
+    The mean falls as t grows (log-concave density).
+    """
     def excess(t: float) -> float:
         z, weights = nodes(law, t)
         return float(weights @ z / weights.sum()) - rho
@@ -112,8 +184,8 @@ def mean_reaches(law: LogitLaw, rho: float) -> float:
 def length_for(law: LogitLaw, rho: float, target: float = 0.95) -> float:
     """Predict the least L with P_sparse(L, rho) >= target: ln(1 / (1 - target)) / J, and more than 1 / rho.
 
-    J does not determine the factor before the exponential; for Gaussian logits with tau = 2 it is 1.2 to 1.3, which
-    adds at most about a tenth to the length.
+    J does not determine the factor before the exponential; for Gaussian logits with tau = 2 it is
+    1.2 to 1.3, which adds at most about a tenth to the length.
 
     Returns:
         A whole number of tokens; infinity if it is above 300 million.
@@ -123,12 +195,18 @@ def length_for(law: LogitLaw, rho: float, target: float = 0.95) -> float:
 
 
 def rate_at_median(law: LogitLaw, rho: float) -> float:
-    """Return the rate of Equation 8 with x at the median of X: P_head P_tail <= 1/2, so at least ln 2."""
+    """Return the rate of Equation 8 with x at the median of X.
+
+    P_head P_tail <= 1/2, so at least ln 2.
+    """
     return log(2)
 
 
 def gaussian_estimate(tau: float, rho: float) -> float:
-    """Return Q(z) with z = tau / 2 + ln(1/rho) / tau: J for Gaussian logits, within 3 % for tau <= 1."""
+    """Return Q(z) with z = tau / 2 + ln(1/rho) / tau.
+
+    J for Gaussian logits, within 3 % for tau <= 1.
+    """
     return float(norm.sf(tau / 2 + log(1 / rho) / tau))
 
 
@@ -137,74 +215,31 @@ def unbounded(law: LogitLaw, rho: float) -> bool:
     return law.bound == inf
 
 
-RATE_CASES = ((gaussian(2.0), 0.05, 150, 350), (gaussian(1.5), 0.05, 200, 400), (gaussian(2.5), 0.02, 200, 500))
+RATE_CASES = ((gaussian(2.0), 0.05, 150, 350), (gaussian(1.5), 0.05, 200, 400), (gaussian(2.5),
+                                                                                 0.02, 200, 500))
 RATE_DRAWS = 12_000
 
 
-def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Finding:
+def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
     """Judge a rate by the slope of ln(1 - P_sparse) between two lengths, estimated from random rows."""
     worst, evidence = -1.0, ""
     for law, rho, short, long in RATE_CASES:
-        low, high = (1 - sample(law, length, rho, RATE_DRAWS, seed).value for length, seed in ((short, 1), (long, 2)))
+        low, high = (1 - sample(law, length, rho, RATE_DRAWS, seed).value
+                     for length, seed in ((short, 1), (long, 2)))
         slope = log(low / high) / (long - short)
         error = 3 * (((1 - low) / low + (1 - high) / high) / RATE_DRAWS) ** 0.5 / (long - short)
         numbers = {"rate": predicted(law, rho), "slope": slope}
         found = f"{law.name}, rho={rho}: rate {numbers['rate']:.5f}, measured {slope:.5f} +- {error:.5f}"
         off = abs(slope - numbers["rate"])
         if off > error + 0.03 * slope:
-            return Finding(False, found, numbers, error)
+            return Outcome(False, found, numbers, error)
         if off / slope > worst:
             worst, evidence, kept = off / slope, found, (numbers, error)
-    return Finding(True, f"{len(RATE_CASES)} cases, the furthest off: {evidence}", *kept)
+    return Outcome(True, f"{len(RATE_CASES)} cases, the furthest off: {evidence}", *kept)
 
 
-CLAIMS = (
-    Claim(
-        id="T1.limit", paper="DGA", place="Remark 2", formula=True,
-        quote=("For sufficiently large L", r"ensuring a large $P_{sparse}(L, \rho)$"),
-        reading="P_sparse(L, rho) tends to 1 as L grows [for independent logits of one law], whatever the law.",
-        printed=lambda law, rho: 1.0, check=check_limit, verdict=Verdict.HOLDS_IF, corrected=limit,
-        hypothesis=Hypothesis("the logits have no upper bound", unbounded), strength=Strength.PROOF,
-        repaired=Strength.PROOF, weight=Weight.SUBSTANCE,
-        repair="iid logits: the limit is 1 if they are unbounded (no moment needed); if bounded, it is 1 for "
-               "rho > E X / sup X and 0 for rho < E X / sup X",
-        proof="Unbounded: with Markov in the integral over the maximum Y, P_sparse >= E[1 - (L-1) E(X/Y | X <= Y) / "
-              "(L rho - 1)]_+. Y -> infinity, and E(X/y | X <= y) <= E min(X/y, 1) / F(y) -> 0 by dominated "
-              "convergence. Bounded: max X -> sup X and S/L -> E X almost surely, so L max X / S -> sup X / E X.",
-        example="""
-from math import comb
-
-def p_sparse(L):                  # iid X in {1, 3}, each with chance 1/2; rho = 1/2 is below E X / sup X = 2/3
-    return sum(comb(L, n) for n in range(1, L + 1) if 3 * L > 2 * (2 * n + L)) / 2**L
-
-print([round(p_sparse(L), 4) for L in (10, 100, 1000)])
-assert p_sparse(1000) < 1e-10
-"""),
-    Claim(
-        id="T1.rate", paper="DGA", place="Remark 2",
-        quote="the exponential amplification of L suppresses",
-        reading="1 - P_sparse falls like [P_head P_tail]^L at any interior x [for independent logits; at the median of "
-                "X, by ln 2 a token or more].",
-        printed=rate_at_median, check=check_rate, verdict=Verdict.FALSE, corrected=rate, weight=Weight.SUBSTANCE,
-        root="T1", strength=Strength.ENCLOSURE, repaired=Strength.MONTE_CARLO,
-        machine=partial(enclosure.refutes_rate, rate_at_median),
-        repair="-(1/L) ln(1 - P_sparse) -> J(rho) = inf_y sup_{u>=0} { rho u - ln E[e^{uX/y}; X <= y] }, iid unbounded "
-               "logits with some moment; 95 % needs about ln(20) / J tokens",
-        proof="1 - P_sparse = P(max <= T) with T = S/(L rho). Below: >= F(y)^L P(S >= L rho y | all <= y), and "
-              "Cramer's theorem; take the best y. Above: cut T at y_0 < y_1 < ..; a cell costs at most "
-              "P(S >= L rho y_k, max <= y_{k+1}), which Chernoff bounds by e^{-LJ} up to the cell's width; O(L) cells "
-              "suffice, and the moment bounds the rest.",
-        example="""
-from math import erfc, exp, log, sqrt
-
-def below(z):                                     # P(N(0, 1) <= z)
-    return erfc(-z / sqrt(2)) / 2
-
-tau, rho, t = 2, 0.05, 4                          # N(0, 4) logits, y = e^4
-F = below(t / tau)
-mean = exp(tau**2 / 2 - t) * below(t / tau - tau) / F           # E[X | X <= y] / y
-# Rows with all X <= y, of chance F^L, have S > L rho y for large L, and then no weight is over 1 / (L rho).
-print(f"{mean:.4f} > rho, so 1 - P_sparse falls by at most {-log(F):.4f} a token; claimed {log(2):.4f}")
-assert mean > rho and -log(F) < log(2) / 10
-"""),
-)
+SUBJECTS = {
+    "T1.limit": Subjects(check_limit, lambda law, rho: 1.0, corrected=limit, within=unbounded),
+    "T1.rate": Subjects(check_rate, rate_at_median, corrected=rate,
+        machine=partial(enclosure.refutes_rate, rate_at_median)),
+}

@@ -1,7 +1,7 @@
 """Laws of independent logits with a density: the moments and transforms needed by the bounds on P_sparse.
 
-The bounds condition on the largest logit. Given xi <= t, z = e^{xi - t} is a weight in units of e^t, so 0 < z <= 1.
-Expectations over z are sums over quadrature nodes.
+The bounds condition on the largest logit. Given xi <= t, z = e^{xi - t} is a weight in units of
+e^t, so 0 < z <= 1. Expectations over z are sums over quadrature nodes.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ class LogitLaw:
     Attributes:
         name: shown in evidence and legends.
         distribution: of xi, a frozen continuous distribution of scipy.stats.
-        log_concave: whether the density is log-concave; then h of `sparsity.bounds` is nondecreasing.
+        log_concave: whether the density is log-concave; then h of `sparsity.bounds` is
+            nondecreasing.
         kinks: points at which the density is not smooth, and at which the quadrature is split.
         moments: (E X, E X^2) of X = e^xi, possibly infinite.
         bound: the essential supremum of xi, infinite for unbounded logits.
@@ -54,25 +55,30 @@ def gaussian(tau: float) -> LogitLaw:
     """
     if not tau > 0:
         raise ValueError(f"tau: got {tau}, wanted a positive standard deviation of the logits")
-    first, second = (exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf for k in (1, 2))  # e^700 still fits a float
+    first, second = (exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf
+                     for k in (1, 2))  # e^700 still fits a float
     return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), moments=(first, second))
 
 
 def laplace(scale: float) -> LogitLaw:
     """Return xi ~ Laplace(scale); E X is infinite from scale 1 on, E X^2 from scale 1/2 on."""
     first, second = (1 / (1 - (k * scale) ** 2) if k * scale < 1 else np.inf for k in (1, 2))
-    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0,), moments=(first, second))
+    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0, ),
+                    moments=(first, second))
 
 
 def uniform(width: float) -> LogitLaw:
     """Return xi ~ Uniform(0, width), bounded logits."""
     first, second = (float(np.expm1(k * width) / (k * width)) for k in (1, 2))
-    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,), moments=(first, second),
-                    bound=width)
+    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0, ),
+                    moments=(first, second), bound=width)
 
 
 def cauchy(scale: float) -> LogitLaw:
-    """Return Cauchy logits, whose tails are so heavy that X has no moment of any order; not log-concave."""
+    """Return Cauchy logits, whose tails are so heavy that X has no moment of any order.
+
+    Not log-concave.
+    """
     return LogitLaw(f"Cauchy, scale={scale:g}", stats.cauchy(scale=scale), log_concave=False)
 
 
@@ -84,7 +90,8 @@ def _rule() -> tuple[np.ndarray, np.ndarray]:
 def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
     """Return quadrature nodes z = e^{xi - t} and their probability, for xi <= t.
 
-    Composite Gauss-Legendre in xi. Weighted sums over the nodes give E[g(z); xi <= t], not divided by F(t).
+    Composite Gauss-Legendre in xi. Weighted sums over the nodes give E[g(z); xi <= t], not divided
+    by F(t).
 
     Returns:
         (n,) z in (0, 1] and (n,) weights, which sum to F(t).
@@ -130,13 +137,19 @@ class Conditional:
         return float(self.chances @ (self.places - self.mean) ** 2)
 
     def log_mgf(self, u: float) -> tuple[float, float]:
-        """Return ln E[e^{uz} | xi <= t] and its derivative in u; scaled by e^u, so that nothing overflows."""
+        """Return ln E[e^{uz} | xi <= t] and its derivative in u.
+
+        Scaled by e^u, so that nothing overflows.
+        """
         tilted = self.chances * np.exp(u * (self.places - 1))
         total = tilted.sum()
         return float(u + np.log(total)), float(tilted @ self.places / total)
 
     def grid(self, cells: int) -> np.ndarray:
-        """Return P((i-1)/cells < z <= i/cells | xi <= t) for i = 1 .. cells, from the distribution function."""
+        """Return P((i-1)/cells < z <= i/cells | xi <= t) for i = 1 ..
+
+        cells, from the distribution function.
+        """
         edges = self.t + np.log(np.arange(1, cells + 1) / cells)
         reached = np.exp(self.law.distribution.logcdf(edges) - self.law.distribution.logcdf(self.t))
         return np.diff(reached, prepend=0.0)
@@ -148,7 +161,8 @@ class Sampled:
 
     Attributes:
         value: the share of rows.
-        error: half-width of its interval at `sigmas` standard errors, with two failures and two successes added.
+        error: half-width of its interval at `sigmas` standard errors, with two failures and two
+            successes added.
         draws: number of random rows.
     """
 
@@ -160,7 +174,10 @@ class Sampled:
 @lru_cache(maxsize=64)
 def sample(law: LogitLaw, length: int, rho: float, draws: int = 20_000, seed: int = 0,
            sigmas: float = 4.0) -> Sampled:
-    """Estimate P_sparse from rows of independent logits: the share of rows with max X > S / (L rho)."""
+    """Estimate P_sparse from rows of independent logits.
+
+    The share of rows with max X > S / (L rho).
+    """
     generator, hits, left = np.random.default_rng(seed), 0, draws
     while left:
         count = min(left, max(1, CHUNK // length))
