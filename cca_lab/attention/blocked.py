@@ -1,11 +1,12 @@
 """The blocked backend: interval attention in a few large tiles, merged exactly; memory linear in L and N.
 
-Partial outputs of a row merge by their log-sum-exp: with outputs o_a, o_b and log-normalisers l_a, l_b,
+Partial outputs of a row merge by their log-sum-exp: with outputs o_a, o_b and log-normalisers l_a,
+l_b,
 
     lse = log(exp(l_a) + exp(l_b)),   out = o_a + (o_b - o_a) * sigmoid(l_b - l_a).
 
-The backward keeps only q, k, v, out and lse (the FlashAttention-2 recipe): given the lse and output of the
-whole row, each tile returns its terms of the exact gradient, and the terms add up.
+The backward keeps only q, k, v, out and lse (the FlashAttention-2 recipe): given the lse and output
+of the whole row, each tile returns its terms of the exact gradient, and the terms add up.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale:
         k, v: (B, Hk, N, D).
         intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
-        block: query rows of a block; None lets the planner choose. Any number gives the same result.
+        block: query rows of a block; None lets the planner choose. Any number gives the same
+            result.
 
     Returns:
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32.
@@ -56,7 +58,8 @@ class _BlockedAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_out: Tensor | None,
+                 grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("blocked attention")
         q, k, v, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
@@ -75,8 +78,8 @@ def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out:
                          grad_lse: Tensor) -> tuple[Tensor, ...]:
     """Append the gradient of lse as one more feature, so that the tiles need no argument for it.
 
-    ds = p * (do . v - do . out + dlse): appending dlse to do, 1 to v and 0 to out adds exactly dlse, and
-    zeros appended to q and k do not change the logits.
+    ds = p * (do . v - do . out + dlse): appending dlse to do, 1 to v and 0 to out adds exactly
+    dlse, and zeros appended to q and k do not change the logits.
     """
     pad = torch.nn.functional.pad
     extended = torch.cat([grad_out, grad_lse.unsqueeze(-1).to(grad_out.dtype)], dim=-1)
@@ -87,9 +90,9 @@ def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out:
 class _WorkItem:
     """The slice of the batch and heads that has the same intervals, and the plan of those intervals.
 
-    Inside, batch and KV head form one axis G, and the queries per KV head form another, r: queries (G, r, L, D),
-    keys and values (G, N, D). One call to a tile then takes (G, U, rows, D), where U is the tiles of a batch of
-    several tiles, or the r query heads for a batch of one.
+    Inside, batch and KV head form one axis G, and the queries per KV head form another, r: queries
+    (G, r, L, D), keys and values (G, N, D). One call to a tile then takes (G, U, rows, D), where U
+    is the tiles of a batch of several tiles, or the r query heads for a batch of one.
     """
 
     batch: slice
@@ -98,7 +101,8 @@ class _WorkItem:
     queries_per_key: int
     plan: tuple[TileBatch, ...]
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+               scale: float) -> None:
         """Merge every tile into `out` (initially zeros) and `lse` (initially -inf), in place."""
         tile = tile_for(q.device, q.dtype, scale)
         k, v = self._columns(k), self._columns(v)
@@ -111,20 +115,23 @@ class _WorkItem:
                 part_out, part_lse = tile.forward(queries, keys, values, mask, tiles.causal, scale)
                 if masked_rows is not None:
                     part_lse = part_lse.masked_fill(masked_rows, float("-inf"))
-                _merge(_blocks_of_rows(out, tiles, head), _blocks_of_rows(lse, tiles, head), part_out, part_lse)
+                _merge(_blocks_of_rows(out, tiles, head), _blocks_of_rows(lse, tiles, head),
+                       part_out, part_lse)
 
-    def differentiate(self, grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-                      grads: list[Tensor], scale: float) -> None:
+    def differentiate(self, grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor,
+                      lse: Tensor, grads: list[Tensor], scale: float) -> None:
         """Add the gradients of this work item to `grads` = [dq, dk, dv], in place."""
         tile = tile_for(q.device, q.dtype, scale)
-        grad_q, grad_k, grad_v = self._rows(grads[0]), self._columns(grads[1]), self._columns(grads[2])
+        grad_q, grad_k, grad_v = self._rows(grads[0]), self._columns(grads[1]), self._columns(
+            grads[2])
         k, v = self._columns(k), self._columns(v)
         by_row = [self._rows(x) for x in (grad_out, q, out, lse)]
         for tiles in self.plan:
             mask = tiles.mask(q.dtype, q.device)
             keys, values = (_blocks_of_columns(x, tiles, self.queries_per_key) for x in (k, v))
             for head in _passes(tiles, self.queries_per_key):
-                grad_rows, q_rows, out_rows, lse_rows = (_blocks_of_rows(x, tiles, head) for x in by_row)
+                grad_rows, q_rows, out_rows, lse_rows = (_blocks_of_rows(x, tiles, head)
+                                                         for x in by_row)
                 terms = tile.backward(grad_rows, q_rows, keys, values, out_rows, lse_rows, mask,
                                       tiles.causal, scale)
                 _blocks_of_rows(grad_q, tiles, head).add_(terms.q)
@@ -142,7 +149,10 @@ class _WorkItem:
 
 
 def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> list[_WorkItem]:
-    """Return one work item for each (batch, head) entry of the intervals; `queries_per_key` is H / Hk."""
+    """Return one work item for each (batch, head) entry of the intervals.
+
+    `queries_per_key` is H / Hk.
+    """
     batches, heads = intervals.shape[:2]
     every = slice(None)
     found = []
@@ -154,7 +164,9 @@ def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> lis
                 found.append(_WorkItem(of_batch, every, every, queries_per_key, plan))
             else:
                 key_head = head // queries_per_key
-                found.append(_WorkItem(of_batch, slice(head, head + 1), slice(key_head, key_head + 1), 1, plan))
+                found.append(
+                    _WorkItem(of_batch, slice(head, head + 1), slice(key_head, key_head + 1), 1,
+                              plan))
     return found
 
 
@@ -189,7 +201,8 @@ def _add_columns(total: Tensor, tiles: TileBatch, terms: Tensor) -> None:
         width = min(tiles.step, tiles.columns - first)
         covered = width + (tiles.count - 1) * tiles.step
         column = tiles.column + first
-        disjoint = total[:, column : column + covered].unfold(1, width, tiles.step).mT  # (G, U, width, D)
+        disjoint = total[:, column:column + covered].unfold(1, width,
+                                                            tiles.step).mT  # (G, U, width, D)
         disjoint.add_(terms[:, :, first : first + width])
 
 

@@ -1,9 +1,12 @@
-"""The dense backend: compute the whole (L, N) attention matrix, mask it and multiply it. Memory grows as L * N."""
+"""The dense backend: compute the whole (L, N) attention matrix, mask it and multiply it.
+
+Memory grows as L * N.
+"""
 
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_columns, check_tensors, scale_of
+from cca_lab.attention.arguments import check_qkv, check_tensors, scale_of
 from cca_lab.attention.intervals import visible_mask
 
 
@@ -12,7 +15,8 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor,
+                     scale: float) -> tuple[Tensor, Tensor]:
     """Return the softmax weights A of every row over the columns it sees, and the log of their normaliser.
 
     A_ij = exp(scale * q_i . k_j - lse_i) for visible j and 0 elsewhere.
@@ -56,7 +60,8 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
     return weigh(weights, v).to(q.dtype), lse
 
 
-def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale: float | None = None) -> Tensor:
+def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,
+                     scale: float | None = None) -> Tensor:
     """Attend to the columns that a boolean mask shows, for rows whose columns are not a few intervals.
 
     out_i = sum_j A_ij v_j,   A_i = softmax of scale * q_i K^T over the visible columns.
@@ -71,20 +76,28 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *, scale:
         (B, H, L, D) in q's dtype. Memory grows as L * N.
 
     Raises:
-        ValueError: if q, k, v or the mask do not fit each other, a row sees nothing, or the scale is not finite.
+        ValueError: if q, k, v or the mask do not fit each other, a row sees nothing, or the scale
+            is not finite.
     """
-    check_columns(q, k, v)
+    check_qkv(q, k, v, same_length=False)
     check_tensors(visible=visible)
     wanted = (q.shape[2], k.shape[2])
     if visible.dtype != torch.bool or visible.dim() != 4 or tuple(visible.shape[2:]) != wanted:
-        raise ValueError(f"visible: got {visible.dtype} {tuple(visible.shape)}, wanted bool (b, h, L, N) with "
-                         f"(L, N) = {wanted}; True where a row sees a column")
+        raise ValueError(
+            f"visible: got {visible.dtype} {tuple(visible.shape)}, wanted bool (b, h, L, N) with "
+            f"(L, N) = {wanted}; True where a row sees a column")
     if not visible.any(dim=-1).all():
         row = (~visible.any(dim=-1)).nonzero()[0].tolist()
-        raise ValueError(f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or more; let "
-                         "every row see itself")
+        raise ValueError(
+            f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or more; let "
+            "every row see itself")
     weights, _ = masked_matrix(q, k, visible, scale_of(scale, q.shape[-1]))
     return weigh(weights, v).to(q.dtype)
+
+
+def expand_heads(x: Tensor, heads: int) -> Tensor:
+    """Repeat each KV head for the query heads that use it: (B, Hk, L, D) -> (B, H, L, D)."""
+    return x if heads == x.shape[1] else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
 def weigh(weights: Tensor, v: Tensor) -> Tensor:
@@ -100,5 +113,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _rows_of_key_head(x: Tensor, key_heads: int) -> Tensor:
-    """(B, H, L, D) -> (B, Hk, H/Hk * L, D): one product for each KV head; broadcasting would copy the keys."""
+    """(B, H, L, D) -> (B, Hk, H/Hk * L, D): one product for each KV head.
+
+    Broadcasting would copy the keys.
+    """
     return x.reshape(x.shape[0], key_heads, -1, x.shape[-1])

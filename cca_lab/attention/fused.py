@@ -1,4 +1,7 @@
-"""Where the fused Triton kernels run; the answer does not import triton, which exists for Linux only."""
+"""Where the fused Triton kernels run.
+
+The answer does not import triton, which exists for Linux only.
+"""
 
 from importlib.util import find_spec
 
@@ -17,11 +20,15 @@ def installed() -> bool:
 def require_triton() -> None:
     """Raise ValueError if triton is not installed; called before any kernel module is imported."""
     if not installed():
-        raise ValueError("triton is not installed, which the kernels are written in; on Linux, `pip install "
-                         'triton`; elsewhere take backend="auto", which does without')
+        raise ValueError(
+            "triton is not installed, which the kernels are written in; on Linux, `pip install "
+            'triton`; elsewhere take backend="auto", which does without')
 
 
 def fused(x: Tensor) -> bool:
-    """Return whether "auto" uses the kernels for a tensor: on a GPU, in a dtype and head dimension they support."""
+    """Return whether "auto" uses the kernels for a tensor.
+
+    On a GPU, in a dtype and head dimension they support.
+    """
     return (x.device.type == "cuda" and x.dtype in KERNEL_DTYPES and x.shape[-1] <= LARGEST_HEAD_DIM
             and installed())

@@ -6,7 +6,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_columns, scale_of
+from cca_lab.attention.arguments import check_qkv, scale_of
 from cca_lab.attention.blocked import blocked_attention
 from cca_lab.attention.dense import dense_attention
 from cca_lab.attention.fused import fused, require_triton
@@ -16,7 +16,8 @@ from cca_lab.attention.native import native_attention, ready
 FEW_ROWS = 16  # up to this many rows the matrix of weights is small, and planning tiles would take longer
 
 
-def _triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def _triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
+                      scale: float) -> tuple[Tensor, Tensor]:
     """The Triton backend, imported when it is first used: triton exists for Linux only."""
     require_triton()
     from cca_lab.attention.kernels import decode, interval
@@ -35,11 +36,13 @@ BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 
 
 @overload
-def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *, scale: float | None = ...,
-                       backend: str = ..., return_lse: Literal[False] = ...) -> Tensor: ...
+def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
+                       scale: float | None = ..., backend: str = ...,
+                       return_lse: Literal[False] = ...) -> Tensor:    ...
 @overload
-def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *, scale: float | None = ...,
-                       backend: str = ..., return_lse: Literal[True]) -> tuple[Tensor, Tensor]: ...
+def interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
+                       scale: float | None = ..., backend: str = ...,
+                       return_lse: Literal[True]) -> tuple[Tensor, Tensor]:    ...
 def interval_attention(
     q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
     scale: float | None = None, backend: str = "auto", return_lse: bool = False,
@@ -48,38 +51,44 @@ def interval_attention(
 
     out_i = sum_j A_ij v_j,  A_i = softmax over the columns j visible to row i of scale * q_i . k_j.
 
-    A column is a raw token or a pooled one; the primitive treats both alike. Almost every mechanism of the lab
-    is a way to pool plus a choice of intervals (CCA-Attention's eq. 5 is one of them).
+    A column is a raw token or a pooled one; the primitive treats both alike. Almost every mechanism
+    of the lab is a way to pool plus a choice of intervals (CCA-Attention's eq. 5 is one of them).
 
     Args:
         q: queries (B, H, L, D).
-        k: keys (B, Hk, N, D), H a multiple of Hk (grouped queries); same floating dtype and device as q.
+        k: keys (B, Hk, N, D), H a multiple of Hk (grouped queries); same floating dtype and device
+            as q.
         v: values, shaped as k.
-        intervals: int64 (b, h, L, n, 2), b in {1, B}, h in {1, H}, n in 1..4: half-open [start, end) columns
-            of each row, disjoint within the row, never moving back from row to row. An interval may be empty
-            (start == end), but each row needs at least one column. On the CPU or on q's device.
+        intervals: int64 (b, h, L, n, 2), b in {1, B}, h in {1, H}, n in 1..4: half-open [start,
+            end) columns of each row, disjoint within the row, never moving back from row to row. An
+            interval may be empty (start == end), but each row needs at least one column. On the CPU
+            or on q's device.
         scale: factor on the dot products; D ** -0.5 by default.
-        backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N, forward and
-            backward), "native" (the same in C++ on the CPU, built on first use), "triton" (fused kernels on
-            a GPU; for a single row without gradient, the one that splits the keys), or "auto": triton on a
-            GPU for dtypes and head dimensions that the kernels support; elsewhere dense for up to 16 rows,
-            where it is faster, else native if it is built, else blocked.
-        return_lse: also return the log-sum-exp of each row, with which partial outputs merge exactly.
+        backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N, forward
+            and backward), "native" (the same in C++ on the CPU, built on first use), "triton"
+            (fused kernels on a GPU; for a single row without gradient, the one that splits the
+            keys), or "auto": triton on a GPU for dtypes and head dimensions that the kernels
+            support; elsewhere dense for up to 16 rows, where it is faster, else native if it is
+            built, else blocked.
+        return_lse: also return the log-sum-exp of each row, with which partial outputs merge
+            exactly.
 
     Returns:
-        out (B, H, L, D) in q's dtype; with `return_lse` the pair (out, lse), lse (B, H, L), natural log, in
-        at least float32. Both carry gradients. Softmax is taken in at least float32.
+        out (B, H, L, D) in q's dtype; with `return_lse` the pair (out, lse), lse (B, H, L), natural
+        log, in at least float32. Both carry gradients. Softmax is taken in at least float32.
 
     Raises:
-        ValueError: naming the argument, if one is not a tensor, the intervals are invalid, shapes, dtypes or
-            devices do not fit, the scale is not finite, or the backend is unknown or cannot run here.
+        ValueError: naming the argument, if one is not a tensor, the intervals are invalid, shapes,
+            dtypes or devices do not fit, the scale is not finite, or the backend is unknown or
+            cannot run here.
     """
-    check_columns(q, k, v)
+    check_qkv(q, k, v, same_length=False)
     batch, heads, rows, head_dim = q.shape
     check_intervals(intervals, batch, heads, rows, k.shape[2])
     if intervals.device not in (q.device, torch.device("cpu")):
-        raise ValueError(f"intervals: got it on {intervals.device}, wanted {q.device}, where q is, or the CPU; "
-                         "move it")
+        raise ValueError(
+            f"intervals: got it on {intervals.device}, wanted {q.device}, where q is, or the CPU; "
+            "move it")
     attend = _backend(backend, q)
     out, lse = attend(q, k, v, intervals, scale_of(scale, head_dim))
     return (out, lse) if return_lse else out
@@ -90,5 +99,6 @@ def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:
         name = ("triton" if fused(q) else "dense" if q.shape[2] <= FEW_ROWS else
                 "native" if ready(q) else "blocked")
     if not isinstance(name, str) or name not in BACKENDS:
-        raise ValueError(f"backend: got {name!r}, wanted one of {', '.join(map(repr, BACKENDS))} or 'auto'")
+        raise ValueError(
+            f"backend: got {name!r}, wanted one of {', '.join(map(repr, BACKENDS))} or 'auto'")
     return BACKENDS[name]

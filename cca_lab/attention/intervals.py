@@ -1,8 +1,8 @@
 """Column intervals: which keys each query row may see.
 
 For almost every mechanism of the lab, row i sees up to four half-open column intervals [start, end)
-whose starts and ends never decrease as i grows. They are stored in one int64 tensor (b, h, L, n, 2): batch
-(or 1), head (or 1), query row, interval, and the pair (start, end).
+whose starts and ends never decrease as i grows. They are stored in one int64 tensor (b, h, L, n,
+2): batch (or 1), head (or 1), query row, interval, and the pair (start, end).
 """
 
 from collections.abc import Callable, Hashable
@@ -23,8 +23,9 @@ MAX_INTERVALS = 4
 class TensorCache:
     """Per-tensor cache: results computed from a tensor, kept until the tensor is freed or written into.
 
-    Every layer of a model attends with the same intervals, so they need to be checked and prepared only once.
-    Writes through NumPy or `.data` do not change torch's version counter and are not noticed.
+    Every layer of a model attends with the same intervals, so they need to be checked and prepared
+    only once. Writes through NumPy or `.data` do not change torch's version counter and are not
+    noticed.
     """
 
     def __init__(self) -> None:
@@ -44,10 +45,14 @@ class TensorCache:
 
 
 def memoised(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Decorate a function that builds intervals from numbers: the last eight results are reused; do not modify them."""
+    """Decorate a function that builds intervals from numbers: the last eight results are reused.
+
+    Do not modify them.
+    """
     @lru_cache(maxsize=8)
     def cached(*args: Any, **kwargs: Any) -> Tensor:
-        with torch.inference_mode(False):  # intervals built during inference must serve training too
+        with torch.inference_mode(
+                False):  # intervals built during inference must serve training too
             return build(*args, **kwargs)
 
     return wraps(build)(torch.compiler.disable(cached))
@@ -60,8 +65,8 @@ def causal_intervals(length: int, columns: int | None = None, *,
                      device: torch.device | str = "cpu") -> Tensor:
     """Return the intervals of full causal attention: row i sees every column up to its own.
 
-    If there are more columns than rows, the rows are the last ones (a chunk after a cache), so row i sees
-    [0, columns - length + i + 1).
+    If there are more columns than rows, the rows are the last ones (a chunk after a cache), so row
+    i sees [0, columns - length + i + 1).
 
     Args:
         length: number of query rows L.
@@ -77,10 +82,12 @@ def causal_intervals(length: int, columns: int | None = None, *,
     columns = length if columns is None else columns
     check_integers(0, length=length, columns=columns)
     if columns < length:
-        raise ValueError(f"columns: got {columns} for {length} rows, wanted at least as many, or the first rows "
-                         "would see nothing")
+        raise ValueError(
+            f"columns: got {columns} for {length} rows, wanted at least as many, or the first rows "
+            "would see nothing")
     ends = torch.arange(columns - length + 1, columns + 1, device=device)
-    return torch.stack([torch.zeros_like(ends), ends], dim=-1)[None, None, :, None]  # (1, 1, L, 1, 2)
+    return torch.stack([torch.zeros_like(ends), ends], dim=-1)[None, None, :,
+                                                               None]  # (1, 1, L, 1, 2)
 
 
 def visible_mask(intervals: Tensor, columns: int) -> Tensor:
@@ -109,16 +116,18 @@ def count_pairs(intervals: Tensor) -> int:
 def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, columns: int) -> None:
     """Raise a ValueError that names the first invalid entry of `intervals`, or return None.
 
-    The cost is O(L): a few passes over the tensor and a copy to the CPU if it is on another device. Valid intervals
-    are not checked again until they are written into (through torch: see `TensorCache`).
+    The cost is O(L): a few passes over the tensor and a copy to the CPU if it is on another device.
+    Valid intervals are not checked again until they are written into (through torch: see
+    `TensorCache`).
 
     Args:
         intervals: the tensor to check.
         batch, heads, rows, columns: B, H, L and N of the attention that uses it.
 
     Raises:
-        ValueError: for a wrong dtype or shape, a start or end outside [0, N], a start after its end, overlapping
-            intervals in one row, a start or end that moves back from row to row, or a row that sees nothing.
+        ValueError: for a wrong dtype or shape, a start or end outside [0, N], a start after its
+            end, overlapping intervals in one row, a start or end that moves back from row to row,
+            or a row that sees nothing.
     """
     _check_shape(intervals, batch, heads, rows)
     _CHECKED.get(intervals, columns, lambda: _check_rows(intervals.detach().cpu(), columns))
@@ -127,7 +136,8 @@ def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, column
 def _check_rows(intervals: Tensor, columns: int) -> None:
     """Raise a ValueError for the first row of `intervals` (b, h, L, n, 2) that is not valid."""
     starts, ends = intervals.unbind(dim=-1)  # each (b, h, L, n)
-    _refuse(starts > ends, intervals, "starts after it ends", "write an empty interval as start == end")
+    _refuse(starts > ends, intervals, "starts after it ends",
+            "write an empty interval as start == end")
     _refuse((starts < 0) | (ends > columns), intervals, f"is out of range for {columns} columns",
             f"keep 0 <= start <= end <= {columns}")
     _refuse((ends <= starts).all(dim=-1), intervals, "sees no column (every interval is empty)",
@@ -135,11 +145,13 @@ def _check_rows(intervals: Tensor, columns: int) -> None:
     for one, other in combinations(range(intervals.shape[3]), 2):
         shared_start = torch.maximum(starts[..., one], starts[..., other])
         shared_end = torch.minimum(ends[..., one], ends[..., other])
-        _refuse(shared_start < shared_end, intervals, f"has overlapping intervals {one} and {other}",
+        _refuse(shared_start < shared_end, intervals,
+                f"has overlapping intervals {one} and {other}",
                 "a column may be counted once only; make the intervals of a row disjoint")
     back = (starts[:, :, 1:] < starts[:, :, :-1]) | (ends[:, :, 1:] < ends[:, :, :-1])
-    _refuse(torch.nn.functional.pad(back, (0, 0, 1, 0)), intervals, "moves back from the row before",
-            "starts and ends may only grow (or stay) from row to row, those of empty intervals too")
+    _refuse(
+        torch.nn.functional.pad(back, (0, 0, 1, 0)), intervals, "moves back from the row before",
+        "starts and ends may only grow (or stay) from row to row, those of empty intervals too")
 
 
 def _check_shape(intervals: Tensor, batch: int, heads: int, rows: int) -> None:
@@ -147,15 +159,19 @@ def _check_shape(intervals: Tensor, batch: int, heads: int, rows: int) -> None:
         got = intervals.dtype if isinstance(intervals, Tensor) else type(intervals).__name__
         raise ValueError(f"intervals: got {got}, wanted a torch.int64 tensor; use .long()")
     shape = tuple(intervals.shape)
-    fits = (len(shape) == 5 and shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] == rows
-            and 1 <= shape[3] <= MAX_INTERVALS and shape[4] == 2)
+    fits = (len(shape) == 5 and shape[0] in (1, batch) and shape[1] in (1, heads)
+            and shape[2] == rows and 1 <= shape[3] <= MAX_INTERVALS and shape[4] == 2)
     if not fits:
-        raise ValueError(f"intervals: got shape {shape}, wanted (1 or {batch}, 1 or {heads}, {rows}, "
-                         f"1..{MAX_INTERVALS}, 2): batch, head, query row, interval, (start, end)")
+        raise ValueError(
+            f"intervals: got shape {shape}, wanted (1 or {batch}, 1 or {heads}, {rows}, "
+            f"1..{MAX_INTERVALS}, 2): batch, head, query row, interval, (start, end)")
 
 
 def _refuse(bad: Tensor, intervals: Tensor, what: str, advice: str) -> None:
-    """Raise for the first True of `bad`: (b, h, L) marks invalid rows, (b, h, L, n) invalid intervals."""
+    """Raise for the first True of `bad`.
+
+    (b, h, L) marks invalid rows, (b, h, L, n) invalid intervals.
+    """
     if not bad.any():
         return
     batch, head, row, *index = bad.nonzero()[0].tolist()

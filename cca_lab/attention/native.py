@@ -1,8 +1,9 @@
 """The native backend: interval attention as a C++ op for the CPU, built where a compiler exists.
 
-Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in cache, runs.h finds
-the columns a block of rows computes, forward.h and backward.h do one block, and interval_attention.cpp all of them.
-On processors with AMX the same is there for bfloat16: amx.h, amx_forward.h, amx_backward.h and amx_attention.h.
+Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in
+cache, runs.h finds the columns a block of rows computes, forward.h and backward.h do one block, and
+interval_attention.cpp all of them. On processors with AMX the same is there for bfloat16: amx.h,
+amx_forward.h, amx_backward.h and amx_attention.h.
 """
 
 from functools import cache
@@ -25,7 +26,10 @@ def available() -> bool:
 
 
 def ready(x: Tensor) -> bool:
-    """Return whether "auto" uses the op for a tensor: it supports it, is already built, and is not switched off."""
+    """Return whether "auto" uses the op for a tensor.
+
+    It supports it, is already built, and is not switched off.
+    """
     supported = x.dtype in DTYPES or x.dtype == torch.bfloat16
     if x.device.type != "cpu" or not supported or native_build.switched_off() or not built():
         return False
@@ -39,11 +43,13 @@ def matrix_units() -> bool:
 
 
 @torch.compiler.disable
-def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
+                     scale: float) -> tuple[Tensor, Tensor]:
     """Compute interval attention in linear memory, differentiable once in q, k, v through out and lse.
 
-    The first call builds the op, which takes half a minute. Gradients of k and v are sums over blocks of rows, in an
-    order that depends only on the number of threads, so results are reproducible.
+    The first call builds the op, which takes half a minute. Gradients of k and v are sums over
+    blocks of rows, in an order that depends only on the number of threads, so results are
+    reproducible.
 
     Args:
         q: (B, H, L, D), float32 or float64, or bfloat16 where `matrix_units`, on the CPU.
@@ -52,26 +58,29 @@ def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
         scale: factor on the dot products.
 
     Returns:
-        out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32. In bfloat16 sums and softmax
-        are float32, and weights are rounded before they multiply values.
+        out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32. In
+        bfloat16 sums and softmax are float32, and weights are rounded before they multiply values.
 
     Raises:
         ValueError: for another dtype or device, or if the op cannot be built on this machine.
     """
     if q.device.type != "cpu" or q.dtype not in (*DTYPES, torch.bfloat16):
-        raise ValueError(f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the CPU; '
-                         'use backend="auto", or "blocked", which takes any')
+        raise ValueError(
+            f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the CPU; '
+            'use backend="auto", or "blocked", which takes any')
     load()
     if q.dtype == torch.bfloat16 and not matrix_units():
-        raise ValueError('backend: got "native" for torch.bfloat16, which needs a processor with AMX; use '
-                         'backend="auto", or "blocked", which takes any')
+        raise ValueError(
+            'backend: got "native" for torch.bfloat16, which needs a processor with AMX; use '
+            'backend="auto", or "blocked", which takes any')
     bounds = intervals.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
     return _NativeAttention.apply(q, k, v, bounds, scale)
 
 
 class _NativeAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor,
+                scale: float) -> tuple[Tensor, Tensor]:
         out, lse = torch.ops.cca_lab.forward(q, k, v, bounds, scale)
         ctx.save_for_backward(q, k, v, out, lse, bounds)
         ctx.scale = scale
@@ -79,13 +88,15 @@ class _NativeAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_out: Tensor | None,
+                 grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("native attention")
         q, k, v, out, lse, bounds = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
             return None, None, None, None, None
         grad_out = torch.zeros_like(out) if grad_out is None else grad_out
-        return *torch.ops.cca_lab.backward(grad_out, grad_lse, q, k, v, out, lse, bounds, ctx.scale), None, None
+        return *torch.ops.cca_lab.backward(grad_out, grad_lse, q, k, v, out, lse, bounds,
+                                           ctx.scale), None, None
 
 
 def _registered() -> bool:
@@ -107,8 +118,9 @@ def load() -> None:
         try:
             torch.ops.load_library(library)
         except OSError as error:
-            raise ValueError(f"native: {library} cannot be loaded here ({error}); delete it, and it is built "
-                             "again") from error
+            raise ValueError(
+                f"native: {library} cannot be loaded here ({error}); delete it, and it is built "
+                "again") from error
 
 
 @torch.compiler.disable
@@ -119,7 +131,10 @@ def built() -> bool:
 
 @cache
 def _loads() -> bool:
-    """Return whether the existing library can be loaded; one that was built on another system may not load."""
+    """Return whether the existing library can be loaded.
+
+    One that was built on another system may not load.
+    """
     try:
         load()
     except ValueError:

@@ -1,7 +1,8 @@
 """Where the native op is stored on this machine, and how it is compiled: once, on first use.
 
-The library's name contains a digest of the sources, the compiler's options, the torch version and the processor. So
-a library that is found fits, and an outdated one is not found. Each build runs in its own temporary folder and ends
+The library's name contains a digest of the sources, the compiler's options, the torch version and
+the processor. So a library that is found fits, and an outdated one is not found. Each build runs in
+its own temporary folder and ends
 by moving the library to its final path: no incomplete library is ever found, and no lock is needed.
 """
 
@@ -65,16 +66,18 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
     if target.is_file():
         return target
     if needed := missing():
-        raise ValueError(f'backend: got "native", which cannot be built here: it lacks {needed}; wanted that, or '
-                         'backend="blocked" or "auto"')
+        raise ValueError(
+            f'backend: got "native", which cannot be built here: it lacks {needed}; wanted that, or '
+            'backend="blocked" or "auto"')
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(target.parent)
         with TemporaryDirectory(prefix="building-", dir=target.parent) as folder:
             _compile(sources, Path(folder)).replace(target)
     except OSError as error:
-        raise ValueError(f"native: cannot write to {target.parent} ({error}); set TORCH_EXTENSIONS_DIR to a folder "
-                         "that can be written") from error
+        raise ValueError(
+            f"native: cannot write to {target.parent} ({error}); set TORCH_EXTENSIONS_DIR to a folder "
+            "that can be written") from error
     return target
 
 
@@ -90,17 +93,23 @@ def _compile(sources: Path, folder: Path) -> Path:
             with _searched(), _quoted(cpp_extension):
                 cpp_extension.load(  # which also registers the op in this process
                     name=f"cca_lab_{attempt}", sources=[str(sources / "interval_attention.cpp")],
-                    extra_cflags=["-O3", *flags], extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
+                    extra_cflags=["-O3", *flags],
+                    extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
                     build_directory=str(place), with_cuda=False, is_python_module=False)
         except (RuntimeError, OSError) as error:
-            message = next((line for line in str(error).splitlines() if "error:" in line), str(error))
+            message = next((line for line in str(error).splitlines() if "error:" in line),
+                           str(error))
             continue
         return next(place.glob("*.so"))
-    raise ValueError(f"native: the compiler fails: {message.strip()}; fix it, or use backend=\"blocked\"")
+    raise ValueError(
+        f"native: the compiler fails: {message.strip()}; fix it, or use backend=\"blocked\"")
 
 
 def _search_path() -> str:
-    """Return PATH with the folder of this Python, where pip puts ninja: the environment may not be activated."""
+    """Return PATH with the folder of this Python, where pip puts ninja.
+
+    The environment may not be activated.
+    """
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
@@ -120,7 +129,10 @@ def _searched() -> Iterator[None]:
 
 @contextmanager
 def _quoted(cpp_extension: Any) -> Iterator[None]:
-    """Quote the path of torch's libraries, which torch passes to ninja's shell unquoted: it may contain a space."""
+    """Quote the path of torch's libraries, which torch passes to ninja's shell unquoted.
+
+    It may contain a space.
+    """
     before = cpp_extension.TORCH_LIB_PATH
     cpp_extension.TORCH_LIB_PATH = shlex.quote(before).replace("$", "$$")
     try:
@@ -139,13 +151,21 @@ def _flags() -> list[str]:
 @cache
 def _digest(sources: Path) -> str:
     """Return 16 hexadecimal digits that change with the sources, options, torch version, system and processor."""
-    parts = [torch.__version__, *_flags(), platform.system(), *platform.libc_ver(), platform.machine(), _processor()]
+    parts = [
+        torch.__version__, *_flags(),
+        platform.system(), *platform.libc_ver(),
+        platform.machine(),
+        _processor()
+    ]
     parts += [path.name + path.read_text(encoding="utf-8") for path in sorted(sources.iterdir())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
-    """Return what identifies the processor (machines may share a home folder): its instruction sets, on Linux."""
+    """Return what identifies the processor (machines may share a home folder).
+
+    Its instruction sets, on Linux.
+    """
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
         return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
     return platform.processor()

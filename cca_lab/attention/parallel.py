@@ -1,9 +1,9 @@
 """One text over several processes: which tokens each holds, and how rows get to the processes that need them.
 
-A text of L tokens is cut into contiguous pieces, one for each of R processes ("contiguous"), or 2R of
-which process r holds the r-th and the r-th from the end ("zigzag": late rows read more than early ones,
-so that this evens the work). `Shards` and `Route` are arithmetic of plain integers; `fetch` sends rows, by
-one all-to-all whose transpose carries the gradients.
+A text of L tokens is cut into contiguous pieces, one for each of R processes ("contiguous"), or 2R
+of which process r holds the r-th and the r-th from the end ("zigzag": late rows read more than
+early ones, so that this evens the work). `Shards` and `Route` are arithmetic of plain integers;
+`fetch` sends rows, by one all-to-all whose transpose carries the gradients.
 """
 
 import tempfile
@@ -23,7 +23,8 @@ from torch.multiprocessing.spawn import spawn
 from cca_lab.settings import check_integers
 
 BALANCES = ("contiguous", "zigzag")
-PATIENCE = timedelta(seconds=120)  # after which a collective that some process does not call is an error
+PATIENCE = timedelta(
+    seconds=120)  # after which a collective that some process does not call is an error
 
 Range = tuple[int, int]  # the tokens, cores or rows [start, stop)
 Ranges = tuple[Range, ...]  # disjoint, in order, none of them empty
@@ -51,7 +52,10 @@ class Shards:
 
     @cached_property
     def pieces(self) -> tuple[Ranges, ...]:
-        """The pieces of each process; none for a process that has no token, if there are more processes than tokens."""
+        """The pieces of each process.
+
+        None for a process that has no token, if there are more processes than tokens.
+        """
         count = self.ranks if self.balance == "contiguous" else 2 * self.ranks
         cuts = [self.length * piece // count for piece in range(count + 1)]
         every = list(zip(cuts, cuts[1:], strict=False))
@@ -65,13 +69,15 @@ class Shards:
 
     def positions(self, rank: int) -> Tensor:
         """Return the positions of a process's tokens in the text, int64 (tokens,)."""
-        return torch.tensor([t for start, stop in self.pieces[rank] for t in range(start, stop)], dtype=torch.int64)
+        return torch.tensor([t for start, stop in self.pieces[rank] for t in range(start, stop)],
+                            dtype=torch.int64)
 
     def piece(self, x: Tensor, rank: int, dim: int) -> Tensor:
         """Return a process's part of a tensor that has the whole text along `dim`."""
         if x.shape[dim] != self.length:
-            raise ValueError(f"x: got {x.shape[dim]} entries along dimension {dim}, wanted {self.length}, one for each "
-                             "token of the text")
+            raise ValueError(
+                f"x: got {x.shape[dim]} entries along dimension {dim}, wanted {self.length}, one for each "
+                "token of the text")
         return x.index_select(dim, self.positions(rank).to(x.device))
 
     def joined(self, parts: Sequence[Tensor], dim: int) -> Tensor:
@@ -142,8 +148,12 @@ class Route:
         return sum(self.received(rank) for rank in range(len(self.have)))
 
 
-def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int], group: ProcessGroup) -> Tensor:
-    """Send rows to each process and return those that arrive from each; the gradient goes the other way."""
+def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int],
+               group: ProcessGroup) -> Tensor:
+    """Send rows to each process and return those that arrive from each.
+
+    The gradient goes the other way.
+    """
     # imported late: it imports Triton, which notebooks set up first
     from torch.distributed._functional_collectives import all_to_all_single_autograd
 
@@ -153,7 +163,8 @@ def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int], group: Pr
 def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
     """Return the rows that this process wants, its own and those of others; every process of the group has to call it.
 
-    The gradient goes back the way the rows came, and is added up where a row was sent to several processes.
+    The gradient goes back the way the rows came, and is added up where a row was sent to several
+    processes.
 
     Args:
         x: the rows that this process has, (rows, ...), range after range.
@@ -170,14 +181,17 @@ def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
     sent = torch.cat([x[:0], *(x[place(have, piece)] for pieces in outgoing for piece in pieces)])
     arrived = x[:0]
     if route.rows:  # the same in every process: all call the collective, or none
-        arrived = all_to_all(sent, [size(pieces) for pieces in incoming], [size(pieces) for pieces in outgoing], group)
+        arrived = all_to_all(sent, [size(pieces) for pieces in incoming],
+                             [size(pieces) for pieces in outgoing], group)
     own = common(have, route.want[rank])
     held = [(piece, x[place(have, piece)]) for piece in own]
     lengths = [stop - start for pieces in incoming for start, stop in pieces]
-    held += zip((piece for pieces in incoming for piece in pieces), arrived.split(lengths), strict=True)
+    held += zip((piece for pieces in incoming for piece in pieces), arrived.split(lengths),
+                strict=True)
     held.sort(key=lambda pair: pair[0])
     if merged([piece for piece, _ in held]) != merged(route.want[rank]):
-        raise ValueError(f"route: process {rank} wants {route.want[rank]}, which the processes do not all have")
+        raise ValueError(
+            f"route: process {rank} wants {route.want[rank]}, which the processes do not all have")
     # a process that receives nothing still has to take part in backward
     return torch.cat([x[:0], arrived[:0], *(rows for _, rows in held)])
 
@@ -199,13 +213,16 @@ def run_in_processes(ranks: int, function: Callable[..., Any], *arguments: Any) 
     check_integers(1, ranks=ranks)
     with tempfile.TemporaryDirectory() as folder:
         spawn(_process, (ranks, folder, function, arguments), nprocs=ranks)
-        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(ranks)]
+        return [
+            torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(ranks)
+        ]
 
 
-def _process(rank: int, ranks: int, folder: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _process(rank: int, ranks: int, folder: str, function: Callable[..., Any],
+             arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks,
-                            timeout=PATIENCE)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
+                            world_size=ranks, timeout=PATIENCE)
     try:
         torch.save(function(dist.group.WORLD, *arguments), Path(folder) / f"{rank}.pt")
         dist.barrier()

@@ -1,10 +1,11 @@
 """Cutting interval attention into few large tiles.
 
-The columns of one interval that a block of rows sees are of three kinds: an interior that every row of the block
-sees (no mask), a left boundary where the starts differ, and a right boundary where the ends differ. Small blocks
-compute few masked pairs, and large blocks make fast tiles: `_costs` estimates both, and the planner takes the
-cheapest block. Neighbouring blocks of the same pattern become one `TileBatch`, whose columns move on by a constant
-step, so that an overlapping view reads them without a copy.
+The columns of one interval that a block of rows sees are of three kinds: an interior that every row
+of the block sees (no mask), a left boundary where the starts differ, and a right boundary where the
+ends differ. Small blocks compute few masked pairs, and large blocks make fast tiles: `_costs`
+estimates both, and the planner takes the cheapest block. Neighbouring blocks of the same pattern
+become one `TileBatch`, whose columns move on by a constant step, so that an overlapping view reads
+them without a copy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,11 +17,13 @@ from math import lcm
 import torch
 from torch import Tensor
 
-# Costs in units of one (query, key) pair of a large unmasked tile, measured with PyTorch's CPU operator.
+# Costs in units of one (query, key) pair of a large unmasked tile, measured with PyTorch's CPU
+# operator.
 _MASKED = 1.1  # a pair of a masked tile
 _MERGE = 64.0  # for each row: one more partial output to merge
 _CALL = 12288.0  # one more call of any size
-_SLOWNESS = ((768, 1.0), (192, 1.05), (128, 1.3), (64, 1.55), (0, 2.0))  # factor on a pair, by rows of a block
+_SLOWNESS = ((768, 1.0), (192, 1.05), (128, 1.3), (64, 1.55), (0, 2.0)
+             )  # factor on a pair, by rows of a block
 _BLOCKS = (32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048)
 _LONGEST_PERIOD = 256
 _LONG_RUN = 192  # rows with one start that are planned by themselves
@@ -40,8 +43,9 @@ class TileBatch:
         columns: columns of each tile.
         step: columns by which the first column moves on from tile to tile.
         causal: row i of a tile sees its columns 0 .. i (then rows == columns and `edges` is None).
-        edges: None if every row sees all columns of its tile (or `causal`), else int64 (rows, 2): for each row
-            of a tile the [start, end) that it sees, counted from the tile's first column.
+        edges: None if every row sees all columns of its tile (or `causal`), else int64 (rows, 2):
+            for each row of a tile the [start, end) that it sees, counted from the tile's first
+            column.
     """
 
     row: int
@@ -62,7 +66,8 @@ class TileBatch:
         """Return the additive mask (rows, columns), 0 where visible and -inf elsewhere, or None."""
         if self.edges is None:
             return None
-        starts, ends = self.edges.to(device, torch.int32).unsqueeze(-1).unbind(dim=1)  # each (rows, 1)
+        starts, ends = self.edges.to(device,
+                                     torch.int32).unsqueeze(-1).unbind(dim=1)  # each (rows, 1)
         column = torch.arange(self.columns, device=device, dtype=torch.int32)
         hidden = column >= ends
         if starts.any():
@@ -100,17 +105,24 @@ def _cached_plan(table: bytes, intervals: int, block: int | None) -> tuple[TileB
 
 
 def _plan_interval(interval: Tensor, block: int | None, limit: int) -> Iterator[TileBatch]:
-    """Yield the tiles of one interval (L, 2), not yet joined into batches; there are at least `limit` columns."""
+    """Yield the tiles of one interval (L, 2), not yet joined into batches.
+
+    There are at least `limit` columns.
+    """
     for row, bounds in _row_ranges(interval):
         starts, ends = bounds.unbind(dim=-1)
-        if block is None and starts[0] == starts[-1] and torch.equal(ends - ends[0], torch.arange(len(ends))):
+        if block is None and starts[0] == starts[-1] and torch.equal(ends - ends[0],
+                                                                     torch.arange(len(ends))):
             yield from _causal_tiles(row, len(ends), int(starts[0]), int(ends[0]))
         else:
             yield from _block_tiles(row, bounds, block or _cheapest_block(bounds), limit)
 
 
 def _row_ranges(interval: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Yield ranges of rows to plan separately: each long run of rows with one start, and the rows between such runs."""
+    """Yield ranges of rows to plan separately.
+
+    Each long run of rows with one start, and the rows between such runs.
+    """
     seen = (interval[:, 1] > interval[:, 0]).nonzero().flatten()
     if seen.numel() == 0:
         return
@@ -123,20 +135,27 @@ def _row_ranges(interval: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 def _causal_tiles(row: int, rows: int, start: int, end: int) -> Iterator[TileBatch]:
-    """Plan rows with one start that each see one column more than the row before; the first sees [start, end)."""
+    """Plan rows with one start that each see one column more than the row before.
+
+    The first sees [start, end).
+    """
     for first in range(0, rows if end - 1 > start else 0, _ROWS_AT_ONCE):
         yield TileBatch(row + first, min(_ROWS_AT_ONCE, rows - first), 1, start, end - 1 - start)
     yield TileBatch(row, rows, 1, end - 1, rows, causal=True)
 
 
 def _block_tiles(row: int, bounds: Tensor, block: int, limit: int) -> Iterator[TileBatch]:
-    """Plan consecutive blocks: one masked tile, or separate interior and boundary tiles, whichever costs less."""
+    """Plan consecutive blocks.
+
+    One masked tile, or separate interior and boundary tiles, whichever costs less.
+    """
     corners = _corners(bounds, block)
     cheaper = (corners[:, 1] < corners[:, 2]) & (_costs(corners, block).diff(dim=1)[:, 0] < 0)
     for index, (split, corner) in enumerate(zip(cheaper.tolist(), corners.tolist(), strict=True)):
         first, rows = row + index * block, bounds[index * block : (index + 1) * block]
         low, inner_low, inner_high, high = corner
-        cuts = [(low, inner_low), (inner_low, inner_high), (inner_high, high)] if split else [(low, high)]
+        cuts = [(low, inner_low), (inner_low, inner_high),
+                (inner_high, high)] if split else [(low, high)]
         for left, right in cuts:
             if left < right:
                 seen = rows.clamp(left, right)
@@ -160,7 +179,8 @@ def _cheapest_block(bounds: Tensor) -> int:
     period = lcm(*(_period(column) for column in bounds.unbind(dim=-1)))
     period = period if period <= _LONGEST_PERIOD else 1  # only blocks of one pattern can be joined
     blocks = sorted({min(len(bounds), -(-block // period) * period) for block in _BLOCKS})
-    return min(blocks, key=lambda block: float(_costs(_corners(bounds, block), block).amin(dim=1).sum()))
+    return min(blocks,
+               key=lambda block: float(_costs(_corners(bounds, block), block).amin(dim=1).sum()))
 
 
 def _period(ends: Tensor) -> int:
@@ -173,11 +193,15 @@ def _corners(bounds: Tensor, block: int) -> Tensor:
     """Return (blocks, 4): first and last start, first and last end of each block of rows."""
     first = torch.arange(0, len(bounds), block)
     last = (first + block - 1).clamp(max=len(bounds) - 1)
-    return torch.stack([bounds[first, 0], bounds[last, 0], bounds[first, 1], bounds[last, 1]], dim=-1)
+    return torch.stack([bounds[first, 0], bounds[last, 0], bounds[first, 1], bounds[last, 1]],
+                       dim=-1)
 
 
 def _costs(corners: Tensor, rows: int) -> Tensor:
-    """Estimate the cost of each block as one masked tile and as interior plus boundary: (blocks, 4) -> (blocks, 2)."""
+    """Estimate the cost of each block as one masked tile and as interior plus boundary.
+
+    (blocks, 4) -> (blocks, 2).
+    """
     low, inner_low, inner_high, high = corners.unbind(dim=-1)
     width, interior = high - low, inner_high - inner_low
     slides = bool(low[0] < low[-1])  # then small blocks are joined into one call
@@ -209,7 +233,8 @@ def _join(batch: TileBatch, tile: TileBatch) -> TileBatch | None:
     """Return the batch with one more tile of its shape, or None if the tile does not continue its edges and step."""
     step = tile.column - batch.column - (batch.count - 1) * batch.step
     follows = tile.row == batch.row_slice.stop and (batch.count == 1 or step == batch.step)
-    if not follows or batch.rows * (batch.count + 1) > _ROWS_AT_ONCE or not _same(batch.edges, tile.edges):
+    if not follows or batch.rows * (batch.count + 1) > _ROWS_AT_ONCE or not _same(
+            batch.edges, tile.edges):
         return None
     return replace(batch, count=batch.count + 1, step=step)
 

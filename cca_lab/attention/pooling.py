@@ -5,7 +5,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_rotation, check_tensors, scale_of
+from cca_lab.attention.arguments import check_qkv, check_rotation, check_tensors, scale_of
 from cca_lab.attention.dense import accumulation_dtype, product
 from cca_lab.attention.fused import KERNEL_DTYPES, fused, require_triton
 from cca_lab.attention.rotary import Rotation, rotate
@@ -16,52 +16,63 @@ BACKENDS = ("auto", "torch", "triton")
 
 
 @overload
-def pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, *, count: int | None = ..., weights: str = ...,
-                per_query_head: bool = ..., scale: float | None = ..., rotation: Rotation | None = ...,
-                return_phi: Literal[False] = ..., backend: str = ...) -> tuple[Tensor, Tensor]: ...
+def pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, *, count: int | None = ...,
+                weights: str = ..., per_query_head: bool = ..., scale: float | None = ...,
+                rotation: Rotation | None = ..., return_phi: Literal[False] = ...,
+                backend: str = ...) -> tuple[Tensor, Tensor]:    ...
 @overload
-def pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, *, count: int | None = ..., weights: str = ...,
-                per_query_head: bool = ..., scale: float | None = ..., rotation: Rotation | None = ...,
-                return_phi: Literal[True], backend: str = ...) -> tuple[Tensor, Tensor, Tensor | None]: ...
+def pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, *, count: int | None = ...,
+                weights: str = ..., per_query_head: bool = ..., scale: float | None = ...,
+                rotation: Rotation | None = ..., return_phi: Literal[True],
+                backend: str = ...) -> tuple[Tensor, Tensor, Tensor | None]:
+    ...
+
+
 def pool_groups(
-    q: Tensor, k: Tensor, v: Tensor, group: int, *,
-    count: int | None = None, weights: str = "softmax", per_query_head: bool = False,
-    scale: float | None = None, rotation: Rotation | None = None, return_phi: bool = False, backend: str = "auto",
+    q: Tensor, k: Tensor, v: Tensor, group: int, *, count: int | None = None,
+    weights: str = "softmax", per_query_head: bool = False, scale: float | None = None,
+    rotation: Rotation | None = None, return_phi: bool = False, backend: str = "auto",
 ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | None]:
     """Pool the first `count` complete groups of g tokens, each into one core key and one core value.
 
-    phi_p = softmax over the members t of group p of scale * q_last . k_t,   core_p = sum_t phi_pt x_t
+    phi_p = softmax over the members t of group p of scale * q_last . k_t,   core_p = sum_t phi_pt
+    x_t
 
-    where q_last is the query of the group's last token (CCA eq. 2) and x is k or v. The weights sum to 1, so
-    pooling projected keys and values equals projecting the pooled inputs of eq. 3, bias included. With
-    grouped queries, the logits are averaged over the query heads of a KV head: one core per KV head.
+    where q_last is the query of the group's last token (CCA eq. 2) and x is k or v. The weights sum
+    to 1, so pooling projected keys and values equals projecting the pooled inputs of eq. 3, bias
+    included. With grouped queries, the logits are averaged over the query heads of a KV head: one
+    core per KV head.
 
     Args:
         q: queries (B, H, L, D), as they enter attention (rotated, where positions are rotary).
         k, v: keys and values (B, Hk, L, D), H a multiple of Hk.
         group: tokens per group, g.
-        count: number of groups pooled, M; L // g by default. Tokens after the last complete group are not pooled.
-        weights: "softmax" as above; "mean" (phi = 1/g) or "max" (the largest member, feature by feature), the
-            alternatives of the paper's Table 7.
-        per_query_head: compute weights, and so a core, for each query head (as the authors' code does).
+        count: number of groups pooled, M; L // g by default. Tokens after the last complete group
+            are not pooled.
+        weights: "softmax" as above; "mean" (phi = 1/g) or "max" (the largest member, feature by
+            feature), the alternatives of the paper's Table 7.
+        per_query_head: compute weights, and so a core, for each query head (as the authors' code
+            does).
         scale: factor on the logits; D ** -0.5 by default.
-        rotation: rotary tables (cos, sin), (L, D) or (B, L, D), in the half-rotated layout, with which q and
-            k were rotated. Each key is first re-rotated to the middle position p * g + g // 2 of its group (the
-            paper's B.2), so that the core key is the pooled unrotated key, rotated at that position. The logits
-            use k as it is given.
+        rotation: rotary tables (cos, sin), (L, D) or (B, L, D), in the half-rotated layout, with
+            which q and k were rotated. Each key is first re-rotated to the middle position p * g +
+            g // 2 of its group (the paper's B.2), so that the core key is the pooled unrotated key,
+            rotated at that position. The logits use k as it is given.
         return_phi: also return phi.
-        backend: "torch", "triton" (one fused kernel; softmax weights, one core per KV head, no phi), or "auto":
-            the kernel on a GPU where it supports the call.
+        backend: "torch", "triton" (one fused kernel; softmax weights, one core per KV head, no
+            phi), or "auto": the kernel on a GPU where it supports the call.
 
     Returns:
-        core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With `return_phi`,
-        also phi (B, Hk or H, M, g), in at least float32, or None for "max", which has no weights.
+        core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With
+        `return_phi`, also phi (B, Hk or H, M, g), in at least float32, or None for "max", which has
+        no weights.
 
     Raises:
-        ValueError: naming the argument whose shape or value does not fit; for "triton" also if the kernel cannot
-            run here.
+        ValueError: naming the argument whose shape or value does not fit; for "triton" also if the
+            kernel cannot run here.
 
-    Differs from the paper: it does not mention heads; one weight vector per KV head is the lab's default.
+    Differs from the paper: it does not mention heads; one weight vector per KV head is the lab's
+    default.
     """
     count = _check(q, k, v, group, count, weights, rotation, backend)
     scale = scale_of(scale, k.shape[-1])
@@ -75,7 +86,8 @@ def pool_groups(
     cores_per_kv_head = q.shape[1] // k.shape[1] if per_query_head else 1
     rerotated = keys if rotation is None else _turn_to_middle(keys, rotation)
     if weights == "max":
-        phi, cores = None, tuple(x.amax(dim=3).repeat_interleave(cores_per_kv_head, dim=1) for x in (rerotated, values))
+        phi, cores = None, tuple(
+            x.amax(dim=3).repeat_interleave(cores_per_kv_head, dim=1) for x in (rerotated, values))
     else:
         phi = _phi(q, keys, weights, per_query_head, scale)
         cores = tuple(_pool(phi, x) for x in (rerotated, values))
@@ -84,8 +96,8 @@ def pool_groups(
     return (core_k, core_v, phi) if return_phi else (core_k, core_v)
 
 
-def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head: bool = False, count: int = 1,
-                    return_phi: bool = False) -> str:
+def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head: bool = False,
+                    count: int = 1, return_phi: bool = False) -> str:
     """Return the backend of `pool_groups` to use with a backend of `interval_attention`; one option selects both.
 
     Args:
@@ -93,7 +105,8 @@ def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head:
         weights, per_query_head, count, return_phi: as `pool_groups` will be called.
 
     Returns:
-        "auto" for "auto"; "triton" for "triton" if the pooling kernel supports the call; else "torch".
+        "auto" for "auto"; "triton" for "triton" if the pooling kernel supports the call; else
+        "torch".
     """
     if attention == "triton" and _kernel_pools(weights, per_query_head, count, return_phi):
         return "triton"
@@ -116,8 +129,9 @@ def pooling_matrix(phi: Tensor, length: int) -> Tensor:
     check_tensors(phi=phi)
     groups, group = phi.shape[-2:]
     if groups * group > length:
-        raise ValueError(f"phi: got {groups} groups of {group} tokens, wanted them to fit into {length}; give the "
-                         "length of the text")
+        raise ValueError(
+            f"phi: got {groups} groups of {group} tokens, wanted them to fit into {length}; give the "
+            "length of the text")
     blocks = torch.diag_embed(phi.transpose(-1, -2), dim1=-3, dim2=-2)  # (..., M, M, g)
     return torch.nn.functional.pad(blocks.flatten(-2), (0, length - groups * group))
 
@@ -128,7 +142,10 @@ def _groups(x: Tensor, group: int, count: int) -> Tensor:
 
 
 def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: float) -> Tensor:
-    """Return phi (B, Hk, M, r, g): r is the queries per KV head, or 1 where they share their weights."""
+    """Return phi (B, Hk, M, r, g).
+
+    R is the queries per KV head, or 1 where they share their weights.
+    """
     batch, key_heads, count, group, _ = keys.shape
     dtype = accumulation_dtype(keys.dtype)
     vectors = q.shape[1] // key_heads if per_query_head else 1  # r
@@ -138,12 +155,16 @@ def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: flo
     last = q[:, :, group - 1 : count * group : group].to(dtype)  # (B, H, M, D)
     last = last.unflatten(1, (key_heads, -1)).transpose(2, 3)  # (B, Hk, M, r, D)
     if not per_query_head:
-        last = last.mean(dim=3, keepdim=True)  # the mean of the logits is the logit of the mean query
+        last = last.mean(dim=3,
+                         keepdim=True)  # the mean of the logits is the logit of the mean query
     return (product(last, keys.to(dtype).mT) * scale).softmax(dim=-1)
 
 
 def _pool(phi: Tensor, members: Tensor) -> Tensor:
-    """Return the weighted sums: phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D)."""
+    """Return the weighted sums.
+
+    Phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D).
+    """
     pooled = product(phi, members.to(phi.dtype))  # (B, Hk, M, r, D)
     return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
 
@@ -153,27 +174,31 @@ def _kernel_pools(weights: str, per_query_head: bool, count: int, return_phi: bo
     return weights == "softmax" and not per_query_head and count > 0 and not return_phi
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float, rotation: Rotation | None,
-           fits: bool) -> tuple[Tensor, Tensor]:
+def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
+           rotation: Rotation | None, fits: bool) -> tuple[Tensor, Tensor]:
     """The Triton backend, imported when it is first used: triton exists for Linux only."""
     if not fits:
-        raise ValueError('backend: got "triton", wanted "auto" here: the kernel has softmax weights, one core per '
-                         "KV head, at least one group and no float64, and returns no phi")
+        raise ValueError(
+            'backend: got "triton", wanted "auto" here: the kernel has softmax weights, one core per '
+            "KV head, at least one group and no float64, and returns no phi")
     require_triton()
     from cca_lab.attention.kernels.pooling import triton_pool_groups
 
     turn = None
     if rotation is not None:
-        cos, sin = (x[:, 0].flatten(1, 2) for x in _turn(rotation, count, group, k.device, torch.float32))
+        cos, sin = (x[:, 0].flatten(1, 2)
+                    for x in _turn(rotation, count, group, k.device, torch.float32))
         turn = cos, sin
     return triton_pool_groups(q, k, v, group, count, scale, turn)
 
 
-def _turn(rotation: Rotation, count: int, group: int, device: torch.device, dtype: torch.dtype) -> Rotation:
+def _turn(rotation: Rotation, count: int, group: int, device: torch.device,
+          dtype: torch.dtype) -> Rotation:
     """Return cos and sin of the angle from each token to the middle of its group, (1 or B, 1, M, g, D).
 
-    With e = cos + i sin of the tables, the re-rotation multiplies by e_mid / e_t: cos and sin of the difference of
-    the angles. The division by |e_t|^2 keeps it exact for tables scaled by a factor; a conjugate alone would not.
+    With e = cos + i sin of the tables, the re-rotation multiplies by e_mid / e_t: cos and sin of
+    the difference of the angles. The division by |e_t|^2 keeps it exact for tables scaled by a
+    factor; a conjugate alone would not.
     """
     cos, sin = (_position_groups(table.to(device, dtype), count, group) for table in rotation)
     mid_cos, mid_sin = (x[..., group // 2 : group // 2 + 1, :] for x in (cos, sin))
@@ -197,27 +222,24 @@ def _position_groups(table: Tensor, count: int, group: int) -> Tensor:
 
 def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weights: str,
            rotation: Rotation | None, backend: str) -> int:
-    """Raise a ValueError that names the first argument that does not fit; return the number of groups."""
-    check_tensors(q=q, k=k, v=v)
+    """Raise a ValueError that names the first argument that does not fit.
+
+    Return the number of groups.
+    """
+    check_qkv(q, k, v, empty=True)
     check_integers(1, group=group)
     if backend not in BACKENDS:
-        raise ValueError(f"backend: got {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
+        raise ValueError(
+            f"backend: got {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
     if weights not in WEIGHTS:
         raise ValueError(f"weights: got {weights!r}, wanted one of {', '.join(map(repr, WEIGHTS))}")
-    if v.shape != k.shape:
-        raise ValueError(f"v: got shape {tuple(v.shape)}, wanted k's, {tuple(k.shape)}")
-    if q.dim() != 4 or k.dim() != 4:
-        raise ValueError(f"q, k: got shapes {tuple(q.shape)} and {tuple(k.shape)}, wanted (B, H, L, D) and "
-                         "(B, Hk, L, D)")
-    batch, heads, length, head_dim = q.shape
-    if (k.shape[0], *k.shape[2:]) != (batch, length, head_dim) or heads % k.shape[1]:
-        raise ValueError(f"k: got shape {tuple(k.shape)}, wanted ({batch}, a divisor of {heads}, {length}, "
-                         f"{head_dim}) to go with q: every token needs its query, key and value")
+    length = q.shape[2]
     complete = length // group
     if count is not None:
         check_integers(0, count=count)
     if count is not None and count > complete:
-        raise ValueError(f"count: got {count}, wanted at most {complete}, the complete groups of {group} in {length} "
-                         "tokens")
+        raise ValueError(
+            f"count: got {count}, wanted at most {complete}, the complete groups of {group} in {length} "
+            "tokens")
     check_rotation(rotation, q)
     return complete if count is None else count

@@ -1,8 +1,8 @@
 """Rotary positions (RoPE): re-rotating queries and keys from their position to another one.
 
-Each pair of features (j, j + D/2) is one complex number, and e_p = cos + i sin holds the angles of position p. A key
-at position p arrives as x e_p. Multiplying it by e_r / e_p moves it to position r, since x e_p (e_r / e_p) = x e_r.
-Su et al., "RoFormer", 2021, Section 3.2.
+Each pair of features (j, j + D/2) is one complex number, and e_p = cos + i sin holds the angles of
+position p. A key at position p arrives as x e_p. Multiplying it by e_r / e_p moves it to position
+r, since x e_p (e_r / e_p) = x e_r. Su et al., "RoFormer", 2021, Section 3.2.
 """
 
 import torch
@@ -20,7 +20,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def unrotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Undo `rotate`, also for tables scaled by a factor: divide by e_p instead of multiplying by its conjugate."""
+    """Undo `rotate`, also for tables scaled by a factor.
+
+    Divide by e_p instead of multiplying by its conjugate.
+    """
     return rotate(x, cos, -sin) / (cos.square() + sin.square())
 
 
@@ -29,13 +32,16 @@ def turn(x: Tensor, here: Rotation, there: Rotation) -> Tensor:
 
     Args:
         x: (B, H, T, D), rotated with the tables `here`.
-        here, there: cos and sin of the old and the new positions, each (T or 1, D) or (B or 1, T or 1, D).
+        here, there: cos and sin of the old and the new positions, each (T or 1, D) or (B or 1, T or
+            1, D).
 
     Returns:
         (B, H, T, D) in x's dtype, as if rotated with the tables `there`.
     """
     dtype = accumulation_dtype(x.dtype)
-    (cos, sin), to = ([_of_heads(table.to(x.device, dtype)) for table in tables] for tables in (here, there))
+    (cos, sin), to = ([_of_heads(table.to(x.device, dtype))
+                       for table in tables]
+                      for tables in (here, there))
     return rotate(unrotate(x.to(dtype), cos, sin), *to).to(x.dtype)
 
 
@@ -46,7 +52,10 @@ def at(rotation: Rotation, positions: Tensor | slice | list[int]) -> Rotation:
 
 
 def of_rows(rotation: Rotation, rows: slice, tokens: slice = slice(None)) -> Rotation:
-    """Return the tables (1 or B, L, D) of some batch rows and tokens; a batch axis of size 1 serves all rows."""
+    """Return the tables (1 or B, L, D) of some batch rows and tokens.
+
+    A batch axis of size 1 serves all rows.
+    """
     cos, sin = (table[slice(None) if len(table) == 1 else rows, tokens] for table in rotation)
     return cos, sin
 

@@ -1,7 +1,8 @@
 """How many tokens a row of attention depends on: statistics of attention maps, without a model or a figure.
 
-A row of attention is a distribution over the tokens it attends to: w_t >= 0 and sum_t w_t = 1. A map stacks
-the rows of a text, (..., L, L) with row i zero after token i; leading axes are layers, heads, batch.
+A row of attention is a distribution over the tokens it attends to: w_t >= 0 and sum_t w_t = 1. A
+map stacks the rows of a text, (..., L, L) with row i zero after token i; leading axes are layers,
+heads, batch.
 """
 
 import math
@@ -31,7 +32,10 @@ def keys_for_mass_loops(weights: Sequence[float], mass: float) -> int:
 
 
 def entropy_loops(weights: Sequence[float]) -> float:
-    """Return the entropy of one row in nats, - sum_t w_t ln w_t with 0 ln 0 = 0. The specification."""
+    """Return the entropy of one row in nats, - sum_t w_t ln w_t with 0 ln 0 = 0.
+
+    The specification.
+    """
     total = 0.0
     for weight in weights:
         if weight > 0:
@@ -69,13 +73,17 @@ def keys_for_mass(weights: Tensor, mass: float) -> Tensor:
         ValueError: if the rows are not distributions, or the mass is out of range.
     """
     if not 0 < mass <= 1:
-        raise ValueError(f"mass: got {mass}, wanted a number over 0 and at most 1; choose 0.9, for example")
+        raise ValueError(
+            f"mass: got {mass}, wanted a number over 0 and at most 1; choose 0.9, for example")
     below = held_mass(weights) < mass - ROUNDING  # (..., L)
     return (below.sum(dim=-1) + 1).clamp(max=weights.shape[-1])
 
 
 def k90(weights: Tensor) -> Tensor:
-    """Count the largest weights that reach a mass of 90 % in each row: (..., L) -> (...) int64; see `keys_for_mass`."""
+    """Count the largest weights that reach a mass of 90 % in each row: (..., L) -> (...) int64.
+
+    See `keys_for_mass`.
+    """
     return keys_for_mass(weights, 0.9)
 
 
@@ -98,7 +106,10 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def effective_tokens(weights: Tensor) -> Tensor:
-    """Return exp(H) of each row, the number of equal weights with the same entropy; (..., L) -> (...) float64."""
+    """Return exp(H) of each row, the number of equal weights with the same entropy.
+
+    (..., L) -> (...) float64.
+    """
     return entropy(weights).exp()
 
 
@@ -158,7 +169,9 @@ def mass_beyond(maps: Tensor, window: int, sinks: int = 0) -> Tensor:
     """
     check_maps(maps)
     if window < 1 or sinks < 0:
-        raise ValueError(f"window, sinks: got {window}, {sinks}, wanted at least 1 and 0; a row attends to itself")
+        raise ValueError(
+            f"window, sinks: got {window}, {sinks}, wanted at least 1 and 0; a row attends to itself"
+        )
     token = torch.arange(maps.shape[-1], device=maps.device)
     beyond = (token <= token[:, None] - window) & (token >= sinks)  # (row, token)
     return (maps.double() * beyond).sum(dim=-1)
@@ -196,26 +209,32 @@ def summarise(maps: Tensor, first_row: int = 0) -> HeadSummary:
     """
     check_maps(maps)
     if not 0 <= first_row < maps.shape[-1]:
-        raise ValueError(f"first_row: got {first_row}, wanted 0 to {maps.shape[-1] - 1}, the rows of the map")
+        raise ValueError(
+            f"first_row: got {first_row}, wanted 0 to {maps.shape[-1] - 1}, the rows of the map")
     rows = maps[..., first_row:, :]
-    statistics = k90(rows).double(), entropy(rows), effective_tokens(rows), rows.double().amax(dim=-1)
+    statistics = k90(rows).double(), entropy(rows), effective_tokens(rows), rows.double().amax(
+        dim=-1)
     return HeadSummary(*(values.mean(dim=-1) for values in statistics))
 
 
 def check_rows(weights: Tensor) -> None:
     """Raise ValueError unless the last axis holds distributions."""
     if weights.ndim == 0 or weights.shape[-1] == 0:
-        raise ValueError(f"weights: got shape {tuple(weights.shape)}, wanted (..., L) with L at least 1")
+        raise ValueError(
+            f"weights: got shape {tuple(weights.shape)}, wanted (..., L) with L at least 1")
     error = (weights.double().sum(dim=-1) - 1).abs().max()
-    tolerance = max(ROW_SUM_TOLERANCE, 4 * torch.finfo(weights.dtype).eps)  # bfloat16 sums to 1 within 0.03
+    tolerance = max(ROW_SUM_TOLERANCE,
+                    4 * torch.finfo(weights.dtype).eps)  # bfloat16 sums to 1 within 0.03
     if (weights < 0).any() or not error <= tolerance:
-        raise ValueError(f"weights: a row is negative somewhere or sums to 1 only within {error:.2g}, wanted "
-                         "distributions over the last axis; pass softmax weights, and leave out padded rows")
+        raise ValueError(
+            f"weights: a row is negative somewhere or sums to 1 only within {error:.2g}, wanted "
+            "distributions over the last axis; pass softmax weights, and leave out padded rows")
 
 
 def check_maps(maps: Tensor) -> None:
     """Raise ValueError unless these are square maps of distributions."""
     if maps.ndim < 2 or maps.shape[-1] != maps.shape[-2]:
-        raise ValueError(f"maps: got shape {tuple(maps.shape)}, wanted (..., L, L), a row for each token; "
-                         "see cca_lab.models.attention_maps")
+        raise ValueError(
+            f"maps: got shape {tuple(maps.shape)}, wanted (..., L, L), a row for each token; "
+            "see cca_lab.models.attention_maps")
     check_rows(maps)

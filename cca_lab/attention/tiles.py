@@ -1,8 +1,8 @@
 """One tile of attention, forward and backward: all the attention arithmetic of the blocked backend.
 
-A tile is softmax attention over a rectangle of rows and columns. Its forward also returns the log-sum-exp. Its
-backward receives the log-sum-exp and the output of the *whole* row, so that the gradients of all tiles of a row
-add up to the exact gradient:
+A tile is softmax attention over a rectangle of rows and columns. Its forward also returns the
+log-sum-exp. Its backward receives the log-sum-exp and the output of the *whole* row, so that the
+gradients of all tiles of a row add up to the exact gradient:
 
     p = exp(s - lse_row),  ds = p * (do . v - do . out_row) * scale.
 
@@ -28,7 +28,10 @@ class Gradients(NamedTuple):
 
 
 class Tile(Protocol):
-    """Shapes: q, out, grad (A, U, R, D); k, v (A, U, C, D); lse (A, U, R); mask None or (R, C), 0 or -inf."""
+    """Shapes: q, out, grad (A, U, R, D); k, v (A, U, C, D); lse (A, U, R).
+
+    Mask None or (R, C), 0 or -inf.
+    """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
@@ -42,8 +45,9 @@ class Tile(Protocol):
 class FlashTile:
     """PyTorch's CPU flash operator. It reads overlapping and stride-0 views, so windows need no copies.
 
-    Its rules, which it does not check (a violation crashes or gives wrong results): the mask has q's dtype; there
-    is at least one column; `causal` is aligned at the top left; a fully masked row returns lse = 0.
+    Its rules, which it does not check (a violation crashes or gives wrong results): the mask has
+    q's dtype; there is at least one column; `causal` is aligned at the top left; a fully masked row
+    returns lse = 0.
     """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
@@ -60,7 +64,10 @@ class FlashTile:
 
 
 class MatmulTile:
-    """Matrix products over chunks of rows, so that memory stays linear; for any device and floating dtype."""
+    """Matrix products over chunks of rows, so that memory stays linear.
+
+    For any device and floating dtype.
+    """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
@@ -111,5 +118,7 @@ def tile_for(device: torch.device, dtype: torch.dtype, scale: float) -> Tile:
     """Return the fastest tile that is correct for tensors of this device and dtype and for this scale."""
     has_flash = hasattr(_ops, "_scaled_dot_product_flash_attention_for_cpu")
     floats = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-    # The flash operator multiplies the -inf of its causal mask by the scale: NaN for scale 0, +inf for scale < 0.
-    return FlashTile() if device.type == "cpu" and dtype in floats and has_flash and scale > 0 else MatmulTile()
+    # The flash operator multiplies the -inf of its causal mask by the scale: NaN for scale 0, +inf
+    # for scale < 0.
+    return FlashTile(
+    ) if device.type == "cpu" and dtype in floats and has_flash and scale > 0 else MatmulTile()

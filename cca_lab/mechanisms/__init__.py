@@ -5,9 +5,8 @@ import operator
 from typing import Any
 
 from cca_lab.mechanisms.base import Mechanism
-from cca_lab.mechanisms.cca.mean_pooling import MeanPooling
+from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens
 from cca_lab.mechanisms.cca.mechanism import CCA
-from cca_lab.mechanisms.cca.random_tokens import RandomTokens
 from cca_lab.mechanisms.dga import DGA
 from cca_lab.mechanisms.full import Full
 from cca_lab.mechanisms.h2o.mechanism import H2O

@@ -1,15 +1,17 @@
-"""The base class of all mechanisms: options, the algorithm row by row, the columns that rows see, the rest derived."""
+"""The base class of all mechanisms.
+
+Options, the algorithm row by row, the columns that rows see, the rest derived.
+"""
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack
 
 from torch import Tensor, nn
 
-from cca_lab.attention.arguments import check_rotation, scale_of
+from cca_lab.attention.arguments import check_qkv, check_rotation, scale_of
 from cca_lab.attention.rotary import Rotation
-from cca_lab.mechanisms import columns as parts
+from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import check_qkv
 
 EVERY_ROW = "every row sees its past only"
 WHOLE_PROMPT = "which tokens are kept is chosen from the whole prompt; given the choice, every row sees its past only"
@@ -19,16 +21,25 @@ OWN_BLOCK = "which tokens are kept is chosen from whole blocks of rows, a row's 
 ON_INTERVALS = ("dense", "blocked", "native", "triton")  # the backends of `interval_attention`
 
 
-class Call(NamedTuple):
-    """The arguments of one call besides q, k and v; they are not options of the mechanism.
+class Keywords(TypedDict, total=False):
+    """The keywords of `loops`, `attention`, `effective` and `represented`; all may be left out.
 
     Attributes:
-        scale: factor on the dot products.
-        rotation: the RoPE tables (cos, sin), (L, D) or (B, L, D) each, with which q and k have already been rotated
-            (half-rotated layout); None without rotary positions.
+        scale: factor on the dot products; None means D**-0.5.
+        rotation: the RoPE tables (cos, sin), (L, D) or (B, L, D) each, with which q and k have
+            already been rotated (half-rotated layout); None without rotary positions.
         selection: a choice of tokens that `select` returned, to use it again; None to choose now.
         module: a module that `new_module` made, trained or not; None if there is none.
     """
+
+    scale: float | None
+    rotation: Rotation | None
+    selection: Any
+    module: nn.Module | None
+
+
+class Call(NamedTuple):
+    """The checked `Keywords` of one call; they are not options of the mechanism."""
 
     scale: float
     rotation: Rotation | None = None
@@ -40,12 +51,13 @@ class Call(NamedTuple):
 class Mechanism:
     """One way for row i to attend to its past. A subclass is a frozen dataclass whose fields are its options.
 
-    A subclass implements `row_by_row`, the paper's algorithm, `columns`, what the rows see, and `exact_when`.
-    `attention`, `effective` and `represented` are derived from the columns. Options are JSON values that
-    `__post_init__` checks; the defaults suit contexts of about 512 tokens.
+    A subclass implements `row_by_row`, the paper's algorithm, `columns`, what the rows see, and
+    `exact_when`. `attention`, `effective` and `represented` are derived from the columns. Options
+    are JSON values that `__post_init__` checks; the defaults suit contexts of about 512 tokens.
 
     Attributes:
-        backend: how attention is computed: "auto" or one of `backends`. It does not change the result.
+        backend: how attention is computed: "auto" or one of `backends`. It does not change the
+            result.
 
     Class attributes:
         name: the key in `MECHANISMS`.
@@ -54,8 +66,10 @@ class Mechanism:
         sizes: the options that set how much is read; `options` always returns them.
         paper_presets: options of the paper or of its code, by the place that reports them.
         needs_training: whether the paper trains the model before using the mechanism.
-        training_only: whether the paper uses full attention once the model is trained: swap back to "full" then.
-        backends: those of `interval_attention`; or, where rows see a mask, "dense" and perhaps a kernel for it.
+        training_only: whether the paper uses full attention once the model is trained: swap back to
+            "full" then.
+        backends: those of `interval_attention`; or, where rows see a mask, "dense" and perhaps a
+            kernel for it.
     """
 
     backend: str = "auto"
@@ -71,8 +85,9 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         if self.backend not in ("auto", *self.backends):
-            raise ValueError(f"backend: got {self.backend!r}, wanted 'auto' or one of {', '.join(self.backends)} for "
-                             f"{self.name!r} attention")
+            raise ValueError(
+                f"backend: got {self.backend!r}, wanted 'auto' or one of {', '.join(self.backends)} for "
+                f"{self.name!r} attention")
 
     # ------------------------------------------------------------ implemented by a subclass
 
@@ -81,15 +96,19 @@ class Mechanism:
         raise NotImplementedError
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return the columns that the rows attend to: several parts if a row has several queries, in one softmax."""
+        """Return the columns that the rows attend to.
+
+        One item for each set of queries that a row has.
+        """
         raise NotImplementedError
 
     def exact_when(self, length: int) -> bool:
         """Return True only if the output at this length equals full attention's for all q, k and v.
 
-        False means that the output differs, for two heads or more and q, k, v in general position. Exceptions
-        are "vertical_slash", "minference" with such patterns, "dga" and "lm_infinite": their choice of tokens
-        may happen to leave nothing out, or their change of positions may have no effect.
+        False means that the output differs, for two heads or more and q, k, v in general position.
+        Exceptions are "vertical_slash", "minference" with such patterns, "dga" and "lm_infinite":
+        their choice of tokens may happen to leave nothing out, or their change of positions may
+        have no effect.
         """
         raise NotImplementedError
 
@@ -109,11 +128,17 @@ class Mechanism:
         return False
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Any:
-        """Return the choice of tokens, to be passed as `selection`; None if no choice depends on later tokens."""
+        """Return the choice of tokens, to be passed as `selection`.
+
+        None if no choice depends on later tokens.
+        """
         return None
 
     def new_module(self, config: Any) -> nn.Module | None:
-        """Return the trainable module of one layer of a model, for `module`; None if there is nothing to train."""
+        """Return the trainable module of one layer of a model, for `module`.
+
+        None if there is nothing to train.
+        """
         return None
 
     def cache_entries(self, length: int) -> int | None:
@@ -126,26 +151,25 @@ class Mechanism:
 
     @classmethod
     def sized(cls, entries: int, length: int) -> Self | None:
-        """Return a mechanism whose cache grows with `entries`, for texts of `length` tokens; None if there is none."""
+        """Return a mechanism whose cache grows with `entries`, for texts of `length` tokens.
+
+        None if there is none.
+        """
         return None
 
     # ------------------------------------------------------------ derived
 
-    def loops(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
-              rotation: Rotation | None = None, selection: Any = None, module: nn.Module | None = None) -> Tensor:
-        """Attend row by row: `row_by_row` after a check of the arguments, which are those of `attention`."""
-        return self.row_by_row(q, k, v, self.call(q, k, v, scale, rotation, selection, module))
+    def loops(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Unpack[Keywords]) -> Tensor:
+        """Attend row by row: `row_by_row` after a check of the arguments, those of `attention`."""
+        return self.row_by_row(q, k, v, self.call(q, k, v, **keywords))
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
-                  rotation: Rotation | None = None, selection: Any = None,
-                  module: nn.Module | None = None) -> Tensor:
+    def attention(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Unpack[Keywords]) -> Tensor:
         """Attend with all rows at once.
 
         Args:
             q: queries, (B, H, L, D).
             k, v: keys and values, (B, Hk, L, D); H is a multiple of Hk.
-            scale: factor on the dot products; None means D**-0.5.
-            rotation, selection, module: see `Call`.
+            keywords: scale, rotation, selection, module: see `Keywords`.
 
         Returns:
             (B, H, L, D), in the dtype of q.
@@ -153,16 +177,15 @@ class Mechanism:
         Raises:
             ValueError: naming an argument that does not fit.
         """
-        call = self.call(q, k, v, scale, rotation, selection, module)
-        return parts.attend(self.columns(q, k, v, call), call.scale, self.backend)
+        call = self.call(q, k, v, **keywords)
+        return columns.attend(self.columns(q, k, v, call), call.scale, self.backend)
 
-    def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None, *, scale: float | None = None,
-                  rotation: Rotation | None = None, selection: Any = None,
-                  module: nn.Module | None = None) -> Tensor:
+    def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None,
+                  **keywords: Unpack[Keywords]) -> Tensor:
         """Return the matrix E with attention(q, k, v) = E v: the weight of each token in each row.
 
         Args:
-            q, k, scale, rotation, selection, module: as in `attention`.
+            q, k, keywords: as in `attention`.
             v: the values; needed only with a module, whose weights depend on them.
 
         Returns:
@@ -172,31 +195,40 @@ class Mechanism:
             ValueError: as `attention`.
         """
         v = k if v is None else v
-        call = self.call(q, k, v, scale, rotation, selection, module)
-        return parts.effective(self.columns(q, k, v, call), call.scale)
+        call = self.call(q, k, v, **keywords)
+        return columns.effective(self.columns(q, k, v, call), call.scale)
 
-    def represented(self, q: Tensor, k: Tensor, v: Tensor | None = None, *, scale: float | None = None,
-                    rotation: Rotation | None = None, selection: Any = None,
-                    module: nn.Module | None = None) -> Tensor:
-        """Return which tokens each row attends to, raw or pooled: bool (B, H, L, L). Args as in `effective`."""
+    def represented(self, q: Tensor, k: Tensor, v: Tensor | None = None,
+                    **keywords: Unpack[Keywords]) -> Tensor:
+        """Return which tokens each row attends to, raw or pooled: bool (B, H, L, L).
+
+        Args as in `effective`.
+        """
         v = k if v is None else v
-        return parts.represented(self.columns(q, k, v, self.call(q, k, v, scale, rotation, selection, module)))
+        return columns.represented(self.columns(q, k, v, self.call(q, k, v, **keywords)))
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a choice that `select` could return for q and k."""
-        raise ValueError(f"selection: got {type(selection).__name__}, wanted None; {self.name!r} attention chooses no "
-                         "tokens that could be given")
+        raise ValueError(
+            f"selection: got {type(selection).__name__}, wanted None; {self.name!r} attention chooses no "
+            "tokens that could be given")
 
-    def call(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None, rotation: Rotation | None = None,
-             selection: Any = None, module: nn.Module | None = None) -> Call:
-        """Check all arguments and return those besides q, k, v; a ValueError names the first that does not fit."""
+    def call(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Unpack[Keywords]) -> Call:
+        """Check all arguments and return the keywords.
+
+        A ValueError names the first that does not fit.
+        """
         check_qkv(q, k, v)
-        check_rotation(rotation, q)
-        if selection is not None:
-            self.check_choice(selection, q, k)
-        if module is not None and not callable(module):
-            raise ValueError(f"module: got {type(module).__name__}, wanted what `new_module` makes, or None")
-        return Call(scale_of(scale, q.shape[-1]), rotation, selection, module)
+        given: dict[str, Any] = {**keywords}
+        call = Call(**given | {"scale": scale_of(given.get("scale"), q.shape[-1])})
+        check_rotation(call.rotation, q)
+        if call.selection is not None:
+            self.check_choice(call.selection, q, k)
+        if call.module is not None and not callable(call.module):
+            raise ValueError(
+                f"module: got {type(call.module).__name__}, wanted what `new_module` makes, or None"
+            )
+        return call
 
     @classmethod
     def option_names(cls) -> list[str]:
@@ -206,10 +238,14 @@ class Mechanism:
 
     def __str__(self) -> str:
         """Return the name and the options as a short text, such as: cca, group 8, window 64."""
-        return ", ".join([self.name, *(f"{option} {value}" for option, value in self.options().items())])
+        return ", ".join(
+            [self.name, *(f"{option} {value}" for option, value in self.options().items())])
 
     def options(self) -> dict[str, Any]:
-        """Return the options to record: those in `sizes`, and all others that differ from their defaults."""
+        """Return the options to record.
+
+        Those in `sizes`, and all others that differ from their defaults.
+        """
         plain = type(self)()
         values = {name: getattr(self, name) for name in self.option_names()}
         return {name: values[name] for name in (*self.sizes, *values)

@@ -1,9 +1,11 @@
 """The equation that all mechanisms share: a row attends to columns, each of which is a token or a mean of tokens.
 
-    out_i = sum_j A_ij (P v)_j,   A_i = softmax over the columns j that row i sees of scale * q_i . k_j
+    out_i = sum_j A_ij (P v)_j,   A_i = softmax over the columns j that row i sees of scale * q_i .
+    k_j
 
-`Columns` holds keys, values, which rows see them (intervals or a mask) and P; each mechanism returns a list of
-them. The output, the effective matrix E = A P and the represented tokens are derived here for all mechanisms.
+`Columns` holds keys, values, which rows see them (intervals or a mask) and P; each mechanism
+returns a list of them. The output, the effective matrix E = A P and the represented tokens are
+derived here for all mechanisms.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,23 +18,22 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from cca_lab.attention import check_intervals, interval_attention, masked_attention, visible_mask
-from cca_lab.attention.dense import accumulation_dtype, product
+from cca_lab.attention.dense import accumulation_dtype, expand_heads, product
 from cca_lab.attention.merge import merge
-from cca_lab.mechanisms.inputs import expand_heads
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that rows attend to in one softmax, or the part of them that one set of queries attends to.
+    """The columns that rows attend to with one set of queries; all sets of a mechanism share one softmax.
 
     Attributes:
         q: queries of the rows from `first_row` on, (B, H, L - first_row, D).
         keys, values: (B, Hc, N, D), Hc a divisor of H.
-        visible: columns of each row, T = L - first_row: intervals, int64 (b, h, T, n, 2), or a mask, bool (b, h, T, N);
-            a mask only if there is one part.
-        pooling: a function that computes P, (b, Hp, N, L), the weight of each token in each column. None if
-            column t is token t.
-        first_row: rows before it see none of these columns. 0 in the first part of a mechanism.
+        visible: columns of each row, T = L - first_row: intervals, int64 (b, h, T, n, 2), or a
+            mask, bool (b, h, T, N); a mask only if there is one set.
+        pooling: a function that computes P, (b, Hp, N, L), the weight of each token in each column.
+            None if column t is token t.
+        first_row: rows before it see none of these columns. 0 in the first set of a mechanism.
     """
 
     q: Tensor
@@ -51,7 +52,10 @@ class Columns:
         return pad(seen, (0, 0, self.first_row, 0))
 
     def on_tokens(self, weights: Tensor, length: int) -> Tensor:
-        """Convert weights of columns, (B, H, L, N), to weights of tokens, (B, H, L, L): multiply by P."""
+        """Convert weights of columns, (B, H, L, N), to weights of tokens, (B, H, L, L).
+
+        Multiply by P.
+        """
         if self.pooling is None:
             return pad(weights, (0, length - weights.shape[-1]))
         pooling = self.pooling()
@@ -59,68 +63,86 @@ class Columns:
         shape, kv_heads = tuple(pooling.shape), self.keys.shape[1]
         if len(shape) != 4 or shape[0] not in (1, batch) or shape[1] not in (1, kv_heads, heads) \
                 or shape[2:] != (columns, length):
-            raise ValueError(f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {kv_heads} or {heads}, {columns}, "
-                             f"{length}): one row for each column, one entry for each raw token")
+            raise ValueError(
+                f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {kv_heads} or {heads}, {columns}, "
+                f"{length}): one row for each column, one entry for each raw token")
         pooling = pooling if pooling.shape[1] == 1 else expand_heads(pooling, weights.shape[1])
         return product(weights, pooling.to(weights.dtype))
 
 
-def attend(parts: Sequence[Columns], scale: float, backend: str) -> Tensor:
-    """Return the output (B, H, L, D): one softmax over all parts, merged by their log-sum-exp."""
-    first, *others = parts
+def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
+    """Return the output (B, H, L, D).
+
+    One softmax over all sets of columns, merged by their log-sum-exp.
+    """
+    first, *others = sets
     if not others:
         if first.visible.dtype == torch.bool:
             return masked_attention(first.q, first.keys, first.values, first.visible, scale=scale)
-        return interval_attention(first.q, first.keys, first.values, first.visible, scale=scale, backend=backend)
+        return interval_attention(first.q, first.keys, first.values, first.visible, scale=scale,
+                                  backend=backend)
     out, lse = _with_lse(first, scale, backend)
-    for part in others:
-        rows = slice(part.first_row, None)
-        merged, sums = merge(*zip((out[:, :, rows], lse[:, :, rows]), _with_lse(part, scale, backend), strict=True))
-        out = torch.cat([out[:, :, : part.first_row], merged], dim=2)
-        lse = torch.cat([lse[:, :, : part.first_row], sums], dim=2)
+    for columns in others:
+        rows = slice(columns.first_row, None)
+        merged, sums = merge(
+            *zip((out[:, :, rows], lse[:, :,
+                                       rows]), _with_lse(columns, scale, backend), strict=True))
+        out = torch.cat([out[:, :, : columns.first_row], merged], dim=2)
+        lse = torch.cat([lse[:, :, : columns.first_row], sums], dim=2)
     return out
 
 
-def _with_lse(part: Columns, scale: float, backend: str) -> tuple[Tensor, Tensor]:
-    return interval_attention(part.q, part.keys, part.values, part.visible, scale=scale, backend=backend,
-                              return_lse=True)
+def _with_lse(columns: Columns, scale: float, backend: str) -> tuple[Tensor, Tensor]:
+    return interval_attention(columns.q, columns.keys, columns.values, columns.visible, scale=scale,
+                              backend=backend, return_lse=True)
 
 
-def effective(parts: Sequence[Columns], scale: float) -> Tensor:
-    """Return E = A P, (B, H, L, L), for which the output is E v; rows sum to 1, later tokens have weight 0."""
-    length = parts[0].q.shape[2]
-    weights = logits(parts, scale).softmax(dim=-1)
-    return reduce(add, (part.on_tokens(own, length) for part, own in _shares(parts, weights)))
+def effective(sets: Sequence[Columns], scale: float) -> Tensor:
+    """Return E = A P, (B, H, L, L), for which the output is E v.
+
+    Rows sum to 1, later tokens have weight 0.
+    """
+    length = sets[0].q.shape[2]
+    weights = logits(sets, scale).softmax(dim=-1)
+    return reduce(add,
+                  (columns.on_tokens(share, length) for columns, share in _shares(sets, weights)))
 
 
-def represented(parts: Sequence[Columns]) -> Tensor:
-    """Return which tokens a row attends to, raw or pooled with a weight above 0: bool (B, H, L, L)."""
-    batch, heads, length = parts[0].q.shape[:3]
-    device = parts[0].q.device
-    reach = [part.on_tokens(part.mask().to(device).expand(batch, heads, -1, -1).float(), length) > 0 for part in parts]
+def represented(sets: Sequence[Columns]) -> Tensor:
+    """Return which tokens a row attends to, raw or pooled with a weight above 0.
+
+    Bool (B, H, L, L).
+    """
+    batch, heads, length = sets[0].q.shape[:3]
+    device = sets[0].q.device
+    reach = [
+        columns.on_tokens(columns.mask().to(device).expand(batch, heads, -1, -1).float(), length)
+        > 0 for columns in sets
+    ]
     return torch.stack(reach).any(dim=0)
 
 
-def logits(parts: Sequence[Columns], scale: float) -> Tensor:
+def logits(sets: Sequence[Columns], scale: float) -> Tensor:
     """Return the logits of all columns, (B, H, L, N), -inf for columns that a row does not see."""
-    return torch.cat([_logits(part, scale) for part in parts], dim=-1)
+    return torch.cat([_logits(columns, scale) for columns in sets], dim=-1)
 
 
-def weigh(parts: Sequence[Columns], weights: Tensor) -> Tensor:
+def weigh(sets: Sequence[Columns], weights: Tensor) -> Tensor:
     """Return the weighted sum of the values of all columns, (B, H, L, D), for weights (B, H, L, N)."""
-    heads, dtype = weights.shape[1], parts[0].q.dtype
-    return reduce(add, (product(own, expand_heads(part.values, heads).to(own.dtype))
-                        for part, own in _shares(parts, weights))).to(dtype)
+    heads, dtype = weights.shape[1], sets[0].q.dtype
+    return reduce(add, (product(share, expand_heads(columns.values, heads).to(share.dtype))
+                        for columns, share in _shares(sets, weights))).to(dtype)
 
 
-def _shares(parts: Sequence[Columns], weights: Tensor) -> Iterator[tuple[Columns, Tensor]]:
-    """Split weights (B, H, L, N) by parts: pairs of a part and the weights of its columns."""
-    return zip(parts, weights.split([part.keys.shape[2] for part in parts], dim=-1), strict=True)
+def _shares(sets: Sequence[Columns], weights: Tensor) -> Iterator[tuple[Columns, Tensor]]:
+    """Split weights (B, H, L, N) by set: pairs of columns and their weights."""
+    return zip(sets, weights.split([columns.keys.shape[2] for columns in sets], dim=-1),
+               strict=True)
 
 
-def _logits(part: Columns, scale: float) -> Tensor:
-    """Return the logits of one part for all rows, (B, H, L, N), as `logits` does."""
-    dtype = accumulation_dtype(part.q.dtype)
-    keys = expand_heads(part.keys, part.q.shape[1]).to(dtype)
-    scores = pad(scale * product(part.q.to(dtype), keys.mT), (0, 0, part.first_row, 0))
-    return scores.masked_fill(~part.mask().to(scores.device), float("-inf"))
+def _logits(columns: Columns, scale: float) -> Tensor:
+    """Return the logits of one set for all rows, (B, H, L, N), as `logits` does."""
+    dtype = accumulation_dtype(columns.q.dtype)
+    keys = expand_heads(columns.keys, columns.q.shape[1]).to(dtype)
+    scores = pad(scale * product(columns.q.to(dtype), keys.mT), (0, 0, columns.first_row, 0))
+    return scores.masked_fill(~columns.mask().to(scores.device), float("-inf"))

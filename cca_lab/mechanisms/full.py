@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import causal_intervals
+from cca_lab.attention.arguments import check_qkv
+from cca_lab.attention.dense import expand_heads
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import check_positive, check_qkv, expand_heads
+from cca_lab.settings import check_integers
 
 
 def loops(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
@@ -137,7 +139,7 @@ def tiled(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
     Returns, Raises: as in `loops`; ValueError also for a tile size that is not a positive integer.
     """
     check_qkv(q, k, v)
-    check_positive(query_tile=query_tile, key_tile=key_tile)
+    check_integers(1, query_tile=query_tile, key_tile=key_tile)
     heads, length, head_dim = q.shape[1:]
     k, v = expand_heads(k, heads), expand_heads(v, heads)
     scale = head_dim**-0.5 if scale is None else scale
@@ -153,7 +155,8 @@ def tiled(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
             columns = position[first_key : first_key + key_tile]              # (C,)
             scores = queries @ k[:, :, columns].mT                            # (B, H, T, C)
             scores = scores.masked_fill(columns > rows[:, None], float("-inf"))
-            # Every row sees key 0, so the maximum is finite from the first tile on: no inf - inf below.
+            # Every row sees key 0, so the maximum is finite from the first tile on: no inf - inf
+            # below.
             new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))
             correction = torch.exp(running_max - new_max)
             weights = torch.exp(scores - new_max)                             # (B, H, T, C)

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import check_positive, floor_of_share
-from cca_lab.mechanisms.masked import attend_loops
+from cca_lab.mechanisms.tokens import attend_loops, floor_of_share
+from cca_lab.settings import check_integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def intervals(length: int, group: int, heads: int, device: torch.device | str | 
 def group_length(group: int | float, length: int) -> int:
     """Return G in tokens, where a float is a share of the length; ValueError for other values."""
     if not isinstance(group, float):
-        check_positive(group=group)
+        check_integers(1, group=group)
         return group
     if not 0 < group <= 1:
         raise ValueError(f"group: got {group}, wanted a positive integer of tokens, or a share of the length over "

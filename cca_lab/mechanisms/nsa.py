@@ -20,9 +20,9 @@ It has three softmaxes where CCA and DeepSeek-V4 have one: a token that is read 
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import scale_of
+from cca_lab.attention.arguments import check_qkv, scale_of
 from cca_lab.attention.dense import masked_matrix, weigh
-from cca_lab.mechanisms.inputs import check_positive, check_qkv
+from cca_lab.settings import check_integers
 
 BRANCHES = ("compressed", "selected", "window")
 
@@ -71,7 +71,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v: Tensor, 
         ValueError: naming an argument that does not fit.
     """
     check_qkv(q, k, v)
-    check_positive(block=block, count=count, window=window)
+    check_integers(1, block=block, count=count, window=window)
     batch, heads, length, dim = q.shape
     blocks = length // block
     if pooled_k.shape != pooled_v.shape or tuple(pooled_k.shape) != (batch, k.shape[1], blocks, dim):

@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.attention.arguments import check_tensors
-from cca_lab.mechanisms.caching.sizes import has_rotary
+from cca_lab.mechanisms.caching.base import has_rotary
 
 
 def check_model(model: Any) -> None:

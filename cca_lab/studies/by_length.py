@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from cca_lab.files import check_file
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
-from cca_lab.mechanisms.caching.budget import LEAST, fits, fitted
+from cca_lab.mechanisms.caches import LEAST, fits, fitted
 from cca_lab.models import attention_of, load_pretrained, swap_attention
 from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import bootstrap_mean, window_starts

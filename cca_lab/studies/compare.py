@@ -7,8 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from cca_lab.mechanisms import MECHANISMS
-from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.budget import LEAST, fits, fitted
+from cca_lab.mechanisms.caches import CACHES, LEAST, fits, fitted
 from cca_lab.models import load_pretrained, swap_attention
 from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import POSITIONS, Estimate

@@ -8,7 +8,7 @@ from typing import Any
 
 from cca_lab.files import check_file, new_result
 from cca_lab.mechanisms import Full, Mechanism
-from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.models.checkpoints import quiet
 from cca_lab.reporting import command_line, device_name, machine, training_progress, write_figure, write_json
 from cca_lab.settings import check_sizes

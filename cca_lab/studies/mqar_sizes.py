@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from transformers import PreTrainedConfig
 
 from cca_lab.mechanisms import DGA, MECHANISMS, Mechanism
-from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.budget import LEAST, sized
-from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caches import CACHES, LEAST, sized
+from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.mechanisms.cca.grouped import Grouped
 
 NAMES = ("cca", "dga", "lococo", "h2o", "streaming_llm", "lm_infinite", "mean_pooling", "random_tokens")
@@ -27,7 +26,7 @@ def largest_bytes(mechanism: Mechanism, length: int, sizes: CacheSizes) -> int:
     if mechanism.name == "full":
         return sizes.layers * sizes.entries(length)
     cache = CACHES[mechanism.name]
-    return sizes.layers * max(sizes.entries(mechanism.peak_entries(read)) + cache.beside(mechanism, read, sizes)
+    return sizes.layers * max(sizes.entries(mechanism.peak_entries(read)) + cache.extra_bytes(mechanism, read, sizes)
                               for read in range(1, length + 1))
 
 

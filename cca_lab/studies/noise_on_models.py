@@ -115,7 +115,8 @@ def _on_keys(attend, sigma: float, generator: torch.Generator, module: nn.Module
 def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, module: nn.Module, query: Tensor,
                key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None,
                **kwargs) -> tuple[Tensor, None]:
-    call = mechanism.call(query, key, value, scaling, kwargs.get(ROTATION), None, getattr(module, MODULE, None))
+    call = mechanism.call(query, key, value, scale=scaling, rotation=kwargs.get(ROTATION),
+                          module=getattr(module, MODULE, None))
     output = noisy_attention(mechanism.columns(query, key, value, call), call.scale, sigma, generator)
     return output.transpose(1, 2), None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
-from cca_lab.mechanisms.caching.budget import fits, fitted
+from cca_lab.mechanisms.caches import fits, fitted
 from cca_lab.mechanisms.cca.groups import cache_tokens
 from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import print_table

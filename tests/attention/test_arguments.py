@@ -55,8 +55,9 @@ def test_mechanisms_take_tensors(name, value):
 
 @every_mechanism
 def test_mechanisms_take_one_floating_dtype(name):
-    for tensors in ((Q.float(), K, V), (Q.long(), K.long(), V.long())):
-        with pytest.raises(ValueError, match="q, k, v: got .*one floating dtype"):
+    for tensors, words in (((Q.float(), K, V), "k: got torch.float64, wanted torch.float32"),
+                           ((Q.long(), K.long(), V.long()), "q: got torch.int64, wanted a floating dtype")):
+        with pytest.raises(ValueError, match=words):
             MECHANISMS[name](**OPTIONS[name][0]).attention(*tensors)
 
 

@@ -173,8 +173,8 @@ BAD = {
     "negative count": ({"count": -1}, "count: got -1"),
     "count": ({"count": 4}, "count: got 4, wanted at most 3"),
     "v": ({"v": K[:, :1]}, "v: got shape"),
-    "length": ({"k": K[:, :, :5], "v": K[:, :, :5]}, "k: got shape .*every token needs"),
-    "heads": ({"k": K[:, [0, 1, 1]], "v": K[:, [0, 1, 1]]}, "k: got shape .*divisor of 4"),
+    "length": ({"k": K[:, :, :5], "v": K[:, :, :5]}, "k: got .*every token needs"),
+    "heads": ({"k": K[:, [0, 1, 1]], "v": K[:, [0, 1, 1]]}, "q: got 4 heads for k's 3"),
     "rotation": ({"rotation": (K[0, 0], K[0, 0, :5])}, r"rotation: got .*\(5, 4\)"),
     "odd features": (ODD, "rotation: .*D even"),
 }

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import MeanPooling, RandomTokens
-from cca_lab.mechanisms.cca import groups, random_tokens
+from cca_lab.mechanisms.cca import groups
+from cca_lab.mechanisms.cca.baselines import kept_tokens
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 from tests.mutants import baselines as wrong
@@ -52,15 +53,15 @@ def test_mean_pooling_mutants_are_killed(mutant, check, reason):
 
 def test_a_longer_text_keeps_the_same_tokens():
     for seed in (0, 1):
-        longest = random_tokens.kept_tokens(50, 5, seed)
-        assert all(random_tokens.kept_tokens(count, 5, seed) == longest[:count] for count in range(50))
+        longest = kept_tokens(50, 5, seed)
+        assert all(kept_tokens(count, 5, seed) == longest[:count] for count in range(50))
         assert [token // 5 for token in longest] == list(range(50))
-    assert random_tokens.kept_tokens(50, 5, 0) != random_tokens.kept_tokens(50, 5, 1)
+    assert kept_tokens(50, 5, 0) != kept_tokens(50, 5, 1)
 
 
 def test_each_member_of_a_group_is_drawn_equally_often():
     """1200 draws of 4: 300 each, standard deviation 15."""
-    drawn = Counter(token % 4 for token in random_tokens.kept_tokens(1200, 4, 0))
+    drawn = Counter(token % 4 for token in kept_tokens(1200, 4, 0))
     assert sorted(drawn) == [0, 1, 2, 3] and all(abs(count - 300) < 60 for count in drawn.values())
 
 

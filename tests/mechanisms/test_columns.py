@@ -13,9 +13,9 @@ from cca_lab.attention import (
     pooling_matrix,
     visible_mask,
 )
+from cca_lab.attention.dense import expand_heads
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import expand_heads
 from tests.attention import bench
 from tests.mechanisms.bench import assert_close, inputs
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from cca_lab.mechanisms import lococo
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo, Settings, memories
-from cca_lab.mechanisms.lococo.compressor import compression_matrix, normalise
-from cca_lab.mechanisms.lococo.memory import pooling
+from cca_lab.mechanisms.lococo.memory import compression_matrix, normalise, pooling
 from cca_lab.mechanisms.lococo.segments import segments
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form

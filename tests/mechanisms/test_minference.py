@@ -9,16 +9,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cca_lab.mechanisms import full, masked
+from cca_lab.mechanisms import full
 from cca_lab.mechanisms.minference import (
     AShape,
     BlockSparse,
     MInference,
     VerticalSlash,
     choose_patterns,
+    patterns,
     recalls,
-    vertical_slash,
 )
+from cca_lab.mechanisms.tokens import causal_mask
 from cca_lab.models import attention_of, swap_attention
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form
@@ -52,7 +53,7 @@ choices = st.integers(1, 24).flatmap(lambda length: st.tuples(
 @given(choices)
 def test_mask_equals_brute_force(choice):
     length, columns, offsets, block = choice
-    selection = vertical_slash.Choice(*(torch.tensor(sorted(x), dtype=torch.int64).view(1, 1, -1)
+    selection = patterns.Choice(*(torch.tensor(sorted(x), dtype=torch.int64).view(1, 1, -1)
                                         for x in (columns, offsets)))
     q = torch.zeros(1, 1, length, 2)
     got = VerticalSlash(block=block).represented(q, q, selection=selection)[0, 0]
@@ -67,7 +68,7 @@ def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
     offsets = sorted(offsets | {0})
     mask = brute_force_mask(sorted(columns), offsets, block, length)
     for m in range(-(-length // block)):
-        ranges, single = vertical_slash.block_index(sorted(columns), offsets, block, m)
+        ranges, single = patterns.block_index(sorted(columns), offsets, block, m)
         assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
         assert ranges[-1][1] == m * block + block, "the block reads itself"
         loaded = set(single).union(*(range(*pair) for pair in ranges))
@@ -79,7 +80,7 @@ def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
 
 def test_a_slash_is_a_block_wide_for_a_block_of_rows():
     """Trap 9, by hand: B = 2 and diagonals 0 and 3. Row 4 is read with 0..1 although only 1 is 3 away."""
-    chosen = vertical_slash.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
+    chosen = patterns.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
     q = torch.zeros(1, 1, 6, 2)
     got = VerticalSlash(block=2).represented(q, q, selection=chosen)[0, 0].int().tolist()
     assert got == [[1, 0, 0, 0, 0, 0],
@@ -88,7 +89,7 @@ def test_a_slash_is_a_block_wide_for_a_block_of_rows():
                    [1, 0, 1, 1, 0, 0],
                    [0, 1, 1, 0, 1, 0],
                    [0, 1, 1, 0, 1, 1]]
-    assert vertical_slash.block_index([], [0, 3], 2, 2) == ([(1, 3), (4, 6)], [])
+    assert patterns.block_index([], [0, 3], 2, 2) == ([(1, 3), (4, 6)], [])
 
 
 # ---------------------------------------------------------------- vertical-slash: the choice
@@ -242,7 +243,7 @@ def test_the_search_finds_the_planted_patterns():
     assert [pattern["pattern"] for pattern in chosen] == ["a_shape", "vertical_slash", "block_sparse"]
     assert json.loads(json.dumps(chosen)) == chosen
     recall, share = recalls(q, k, candidates, first_row=16, scale=1.0)
-    weights, past = full.effective(q, k, scale=1.0), masked.causal_mask(48)
+    weights, past = full.effective(q, k, scale=1.0), causal_mask(48)
     for c, candidate in enumerate(candidates):
         read = MInference(patterns=[candidate]).represented(q, k, scale=1.0)
         for h in range(3):

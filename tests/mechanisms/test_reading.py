@@ -30,7 +30,7 @@ def test_what_is_held_is_what_is_represented(name, options):
 def test_cca_s_columns_are_found(group, window):
     q, k, _ = bench.inputs(11)
     mechanism = CCA(group=group, window=window)
-    (part,) = mechanism.columns(q, k, k, mechanism.call(q, k, k, None))
+    (part,) = mechanism.columns(q, k, k, mechanism.call(q, k, k))
     pools, visible = part.pooling()[0, 0], part.mask()[0, 0]                  # P (C + L, L) and (L, C + L) of head 0
     bench.assert_close(held(mechanism, q, k)[0], visible.double() @ pools, "held")
     for row in range(11):

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.caches import CACHES, MechanismCache
-from cca_lab.mechanisms.caching.buffers import room_for
+from cca_lab.mechanisms.caching.state import room_for
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
 from tests.models.tiny import left_padded, logits, text, tiny
@@ -45,16 +45,16 @@ def check_room(cache: MechanismCache) -> None:
     """What is stored keeps no other memory than room, and that twice at most."""
     allocated = 0
     for state in (state for layer in cache.layers for state in layer.states):
-        rooms = getattr(state.rooms, "_buffers", {}).values()
-        buffers = {buffer.tensor.untyped_storage().data_ptr() for buffer in rooms}
+        kept = getattr(state.buffers, "_buffers", {}).values()
+        stored = {buffer.tensor.untyped_storage().data_ptr() for buffer in kept}
         for tensor in state.tensors():
             storage, entries = tensor.untyped_storage(), tensor.shape[2] if tensor.dim() == 4 else 0
-            in_room = storage.data_ptr() in buffers
+            in_room = storage.data_ptr() in stored
             most = tensor.nbytes // entries * (entries + 2 * room_for(entries)) if in_room else tensor.nbytes
             assert storage.nbytes() <= most, f"{tuple(tensor.shape)}: {storage.nbytes()} bytes are kept, not {most}"
             allocated += storage.nbytes()
-            buffers.discard(storage.data_ptr())
-        assert not buffers, "memory that holds nothing"
+            stored.discard(storage.data_ptr())
+        assert not stored, "memory that holds nothing"
     assert cache.allocated_bytes() == allocated
 
 

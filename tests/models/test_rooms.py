@@ -1,4 +1,8 @@
-"""Rooms: the values of copies, in place, within a bound of memory, and never under a tensor that somebody reads."""
+"""GrowingBuffers.
+
+The values of copies, in place, within a bound of memory, and never under a tensor that somebody
+reads.
+"""
 
 import itertools
 from copy import copy
@@ -8,21 +12,24 @@ import torch
 
 from cca_lab.mechanisms import mechanism_of
 from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.buffers import Copies, Rooms, _Buffer, room_for
+from cca_lab.mechanisms.caching.state import Copies, GrowingBuffers, _Buffer, room_for
 
 
 def new_entries(count, seed=0):
     return torch.randn(2, 3, count, 4, generator=torch.Generator().manual_seed(seed))
 
 
-def follow(rooms, steps, seed=0):
-    """Append and drop as the steps say: (tokens, dropped from, dropped to); yield what is stored after each."""
+def follow(buffers, steps, seed=0):
+    """Append and drop as the steps say: (tokens, dropped from, dropped to).
+
+    Yield what is stored after each.
+    """
     stored = new_entries(0)
     for number, (count, begin, end) in enumerate(steps):
-        stored = rooms.append("key", stored, new_entries(count, seed + number))
+        stored = buffers.append("key", stored, new_entries(count, seed + number))
         yield stored
         if end > begin:
-            stored = rooms.drop("key", stored, begin, end)
+            stored = buffers.drop("key", stored, begin, end)
             yield stored
 
 
@@ -39,9 +46,9 @@ def steps_of(seed, sinks):
     return steps
 
 
-def agree(rooms, seed, sinks):
+def agree(buffers, seed, sinks):
     steps = steps_of(seed, sinks)
-    pairs = itertools.zip_longest(follow(rooms, steps), follow(Copies(), steps))
+    pairs = itertools.zip_longest(follow(buffers, steps), follow(Copies(), steps))
     return all(torch.equal(found, wanted) for found, wanted in pairs)
 
 
@@ -64,69 +71,75 @@ class Trusting(_Buffer):
 @pytest.mark.parametrize("seed", range(6))
 def test_rooms_hold_what_copies_hold(seed, sinks):
     with torch.no_grad():
-        assert agree(Rooms(), seed, sinks)
+        assert agree(GrowingBuffers(), seed, sinks)
     with torch.inference_mode():
-        assert agree(Rooms(), seed, sinks)
-    assert agree(Rooms(), seed, sinks)
+        assert agree(GrowingBuffers(), seed, sinks)
+    assert agree(GrowingBuffers(), seed, sinks)
 
 
 def test_first_entries_left_behind_are_found(monkeypatch):
-    monkeypatch.setattr("cca_lab.mechanisms.caching.buffers._Buffer", NoClone)
+    monkeypatch.setattr("cca_lab.mechanisms.caching.state._Buffer", NoClone)
     with torch.no_grad():
-        assert not agree(Rooms(), 1, 5)
+        assert not agree(GrowingBuffers(), 1, 5)
 
 
-def another_tensor(rooms):
+def another_tensor(buffers):
     """What is stored after another tensor took the place of the one returned last."""
-    stored = rooms.append("key", new_entries(0), new_entries(8, 1))
-    return rooms.append("key", stored[:, :, 2:], new_entries(1, 2))
+    stored = buffers.append("key", new_entries(0), new_entries(8, 1))
+    return buffers.append("key", stored[:, :, 2:], new_entries(1, 2))
 
 
 def test_a_tensor_that_is_not_the_last_one_is_copied(monkeypatch):
     with torch.no_grad():
-        assert torch.equal(another_tensor(Rooms()), another_tensor(Copies()))
-        monkeypatch.setattr("cca_lab.mechanisms.caching.buffers._Buffer", Trusting)
-        assert not torch.equal(another_tensor(Rooms()), another_tensor(Copies()))
+        assert torch.equal(another_tensor(GrowingBuffers()), another_tensor(Copies()))
+        monkeypatch.setattr("cca_lab.mechanisms.caching.state._Buffer", Trusting)
+        assert not torch.equal(another_tensor(GrowingBuffers()), another_tensor(Copies()))
 
 
 @torch.no_grad()
 def test_most_tokens_move_nothing():
-    rooms, moved = Rooms(), 0
-    stored = rooms.append("key", new_entries(0), new_entries(1000))
+    buffers, moved = GrowingBuffers(), 0
+    stored = buffers.append("key", new_entries(0), new_entries(1000))
     for number in range(640):
         place = stored.data_ptr()
-        stored = rooms.append("key", stored, new_entries(1, number))
+        stored = buffers.append("key", stored, new_entries(1, number))
         moved += stored.data_ptr() != place
-        stored = rooms.drop("key", stored, 0, 1)
-        assert stored.untyped_storage().nbytes() <= (1000 + 2 * room_for(1000)) * stored[:, :, :1].numel() * 4
+        stored = buffers.drop("key", stored, 0, 1)
+        assert stored.untyped_storage().nbytes() <= (
+            1000 + 2 * room_for(1000)) * stored[:, :, :1].numel() * 4
     assert moved <= 640 // (room_for(1000) - 1)
 
 
 def test_autograd_keeps_what_it_has_read():
     """A gradient through entries that a later token would have written over, or beside in the same memory."""
-    rooms = Rooms()
-    stored = rooms.append("key", new_entries(0), new_entries(30, 1).requires_grad_())
+    buffers = GrowingBuffers()
+    stored = buffers.append("key", new_entries(0), new_entries(30, 1).requires_grad_())
     loss = stored.square().sum()
-    stored = rooms.drop("key", rooms.append("key", stored, new_entries(1, 2)), 4, 5)
+    stored = buffers.drop("key", buffers.append("key", stored, new_entries(1, 2)), 4, 5)
     loss.backward()
-    assert torch.equal(stored, torch.cat([new_entries(30, 1)[:, :, :4], new_entries(30, 1)[:, :, 5:],
-                                          new_entries(1, 2)], dim=2))
+    assert torch.equal(
+        stored,
+        torch.cat([new_entries(30, 1)[:, :, :4],
+                   new_entries(30, 1)[:, :, 5:],
+                   new_entries(1, 2)], dim=2))
 
 
 def test_a_room_made_in_inference_mode_is_not_written_outside_of_it():
-    rooms = Rooms()
+    buffers = GrowingBuffers()
     with torch.inference_mode():
-        stored = rooms.append("key", new_entries(0), new_entries(3, 1))
+        stored = buffers.append("key", new_entries(0), new_entries(3, 1))
     with torch.no_grad():
-        assert torch.equal(rooms.append("key", stored, new_entries(2, 2))[:, :, 3:], new_entries(2, 2))
+        assert torch.equal(
+            buffers.append("key", stored, new_entries(2, 2))[:, :, 3:], new_entries(2, 2))
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", sorted(CACHES))
 def test_rows_chosen_from_a_state_have_rooms_of_their_own(name):
-    """Two states go on beside each other, as beams do; not so two that share their rooms."""
+    """Two states go on beside each other, as beams do; not so two that share their buffers."""
     def step(state, seed):
-        q, k, v = (torch.randn(2, heads, 5, 8, generator=torch.Generator().manual_seed(seed)) for heads in (4, 2, 2))
+        q, k, v = (torch.randn(2, heads, 5, 8, generator=torch.Generator().manual_seed(seed))
+                   for heads in (4, 2, 2))
         return state.step(q, k, v, scale=0.3, rotation=None)
 
     def branches(choose):
@@ -143,11 +156,12 @@ def test_rows_chosen_from_a_state_have_rooms_of_their_own(name):
     alone = branches(lambda state: with_copies(state.select(rows)))
     assert torch.equal(apart, alone)
     if name in ("streaming_llm", "lm_infinite"):
-        assert not torch.equal(branches(copy), alone), "a shared room writes over the sinks: the check sees nothing"
+        assert not torch.equal(branches(copy),
+                               alone), "a shared room writes over the sinks: the check sees nothing"
 
 
 def with_copies(state):
-    state.rooms = Copies()
+    state.buffers = Copies()
     return state
 
 

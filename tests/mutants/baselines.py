@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cca_lab.attention import interval_attention
 from cca_lab.mechanisms import CCA, RandomTokens
-from cca_lab.mechanisms.cca import random_tokens
+from cca_lab.mechanisms.cca.baselines import kept_tokens
 from cca_lab.mechanisms.cca.groups import core_count, intervals
 from tests.mechanisms.forms import form
 from tests.mutants.cca import Parts, rows
@@ -34,7 +34,7 @@ def drawn_from_the_end(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: i
     """The last group draws first: what is kept depends on how long the text becomes."""
     length = q.shape[2]
     count = length // group
-    lots = [token % group for token in random_tokens.kept_tokens(count, group, seed)][::-1]
+    lots = [token % group for token in kept_tokens(count, group, seed)][::-1]
     kept = [p * group + lot for p, lot in enumerate(lots)][: core_count(length, group, window)]
     keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
     return interval_attention(q, keys, values, intervals(length, group, window), scale=scale, backend="dense")
@@ -51,7 +51,7 @@ def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window:
     """Groups counted from 1, tokens from 0: each lot stands for the next group."""
     length = q.shape[2]
     count = core_count(length, group, window)
-    kept = [min(token + group, length - 1) for token in random_tokens.kept_tokens(count, group, seed)]
+    kept = [min(token + group, length - 1) for token in kept_tokens(count, group, seed)]
     keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
     return interval_attention(q, keys, values, intervals(length, group, window), scale=scale, backend="dense")
 
@@ -59,7 +59,7 @@ def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window:
 def lots_begin_again(state, query: Tensor, rotation, start: int, stop: int, scale: float) -> None:
     """RandomTokensState._close_groups that draws each chunk's groups with the first lots of the seed."""
     begin, end = start // state.group, stop // state.group
-    kept = [begin * state.group + token for token in random_tokens.kept_tokens(end - begin, state.group, state.seed)]
+    kept = [begin * state.group + token for token in kept_tokens(end - begin, state.group, state.seed)]
     if kept:
         entries = [token - state.first for token in kept]
         past = [state.core_key, state.core_value] if begin else [state.raw_key[:, :, :0]] * 2

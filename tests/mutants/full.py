@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from cca_lab.attention.dense import expand_heads
 from cca_lab.mechanisms.full import effective
-from cca_lab.mechanisms.inputs import expand_heads
 
 
 def sees_one_ahead(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:

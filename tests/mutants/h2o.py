@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from cca_lab.attention.dense import expand_heads
 from cca_lab.mechanisms.h2o.mechanism import tokens_kept
-from cca_lab.mechanisms.inputs import expand_heads
 
 
 class Parts:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.inputs import expand_heads
+from cca_lab.attention.dense import expand_heads
 from tests.mutants.minference import under_mask
 
 

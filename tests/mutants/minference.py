@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms import masked
-from cca_lab.mechanisms.inputs import expand_heads
+from cca_lab.attention.dense import expand_heads
 from cca_lab.mechanisms.minference import BlockSparse, VerticalSlash
-from cca_lab.mechanisms.minference.block_sparse import block_means
-from cca_lab.mechanisms.minference.vertical_slash import Choice
+from cca_lab.mechanisms.minference.patterns import Choice, block_means
+from cca_lab.mechanisms.tokens import best, causal_mask
 
 
 def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float | None = None) -> Tensor:
@@ -26,7 +25,7 @@ def _parts(q: Tensor, k: Tensor, selection, options: dict) -> tuple[Tensor, Tens
     start = (token // block * block)[:, None, None] - offsets[:, :, None, None]    # (B, H, L, 1, slash)
     at = token[:, None]
     near = ((at >= start) & (at < start + block)).any(-1)
-    return on_column, near, masked.causal_mask(length)
+    return on_column, near, causal_mask(length)
 
 
 # ---------------------------------------------------------------- vertical-slash
@@ -78,8 +77,8 @@ def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int,
     weights = (q[:, :, -last:] @ expand_heads(k, q.shape[1]).mT * q.shape[-1] ** -0.5).softmax(-1)
     token, row = torch.arange(length), torch.arange(length)[-last:, None]
     by_offset = torch.stack([(weights * (row - token == o)).sum((-2, -1)) for o in range(length)], dim=-1)
-    columns = masked.best(weights.sum(-2), vertical, (token >= forced_vertical).long())
-    offsets = masked.best(by_offset, slash, (token > 0).long() + (token >= forced_slash))
+    columns = best(weights.sum(-2), vertical, (token >= forced_vertical).long())
+    offsets = best(by_offset, slash, (token > 0).long() + (token >= forced_slash))
     chosen = Choice(columns, offsets)
     return under_mask(q, k, v, VerticalSlash(block=block).represented(q, k, selection=chosen))
 
@@ -121,7 +120,7 @@ def window_without_itself(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, window
     """`window` tokens and the row's own beside them: another mechanism's count, one token more."""
     token = torch.arange(q.shape[2])
     near = token[:, None] - token <= window
-    return under_mask(q, k, v, ((token < sinks) | near) & masked.causal_mask(q.shape[2]))
+    return under_mask(q, k, v, ((token < sinks) | near) & causal_mask(q.shape[2]))
 
 
 def sinks_counted_twice(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, window: int) -> Tensor:

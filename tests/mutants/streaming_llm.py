@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.rotary import rotate, unrotate
-from cca_lab.mechanisms.inputs import expand_heads
 
 
 def rows(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, positions: str = "original",

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import MECHANISMS
-from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.budget import LEAST, fits, fitted
+from cca_lab.mechanisms.caches import CACHES, LEAST, fits, fitted
 from cca_lab.models import save_pretrained, swap_attention
 from cca_lab.studies import compare as command
 from cca_lab.studies.compare import compare, times

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from cca_lab.cli import app
 from cca_lab.mechanisms import MECHANISMS, Full, StreamingLLM
 from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.models import swap_attention
 from cca_lab.models.recipe import Diverged
 from cca_lab.studies import mqar as experiment

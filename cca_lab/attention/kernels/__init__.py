@@ -1,1 +1,4 @@
-"""The Triton backend: fused kernels for GPUs, which Triton's interpreter can also run on the CPU."""
+"""The Triton backend.
+
+Fused kernels for GPUs, which Triton's interpreter can also run on the CPU.
+"""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-# Shapes of a typical model: 8 query heads on 2 KV heads of 64 features, in the dtype the kernel is used with.
+# Shapes of a typical model: 8 query heads on 2 KV heads of 64 features, in the dtype the kernel is
+# used with.
 DTYPES = {"causal_softmax": "float32", "pooling_forward": "bfloat16", "online_softmax": "bfloat16",
           "interval_forward": "bfloat16"}
 HEAD_DIM = 64
@@ -27,8 +28,10 @@ class Compiled:
     """A kernel compiled for one target.
 
     Attributes:
-        kernel, target, dtype, registers, spilled, shared, matrix_instructions: as in `offline.Resources`.
-        instructions: the instruction lines of its PTX, in order; long lists of registers are shortened.
+        kernel, target, dtype, registers, spilled, shared, matrix_instructions: as in
+            `offline.Resources`.
+        instructions: the instruction lines of its PTX, in order; long lists of registers are
+            shortened.
     """
 
     kernel: str
@@ -41,12 +44,17 @@ class Compiled:
     instructions: tuple[str, ...]
 
     def __str__(self) -> str:
-        matrix = ", ".join(f"{count} x {name}" for name, count in self.matrix_instructions.items()) or "none"
-        return (f"{self.kernel} on {self.target}, {self.dtype}: {self.registers} registers a thread, {self.spilled} "
-                f"bytes spilled, {self.shared} bytes of shared memory, matrix instructions: {matrix}")
+        matrix = ", ".join(f"{count} x {name}"
+                           for name, count in self.matrix_instructions.items()) or "none"
+        return (
+            f"{self.kernel} on {self.target}, {self.dtype}: {self.registers} registers a thread, {self.spilled} "
+            f"bytes spilled, {self.shared} bytes of shared memory, matrix instructions: {matrix}")
 
     def excerpt(self, name: str, before: int = 0, after: int = 0) -> str:
-        """Return the first instruction whose name starts with `name`, and some neighbours; "" if there is none."""
+        """Return the first instruction whose name starts with `name`, and some neighbours.
+
+        "" if there is none.
+        """
         for place, line in enumerate(self.instructions):
             if line.split()[line.startswith("@")].startswith(name):
                 return "\n".join(self.instructions[max(0, place - before) : place + after + 1])
@@ -68,8 +76,8 @@ def compiled(kernel: str, target: str = "sm_90") -> Compiled:
         raise ValueError(f"kernel: got {kernel!r}, wanted one of {', '.join(DTYPES)}")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     with tempfile.TemporaryDirectory() as cache:
-        run = subprocess.run([sys.executable, "-m", __name__, kernel, target], capture_output=True, text=True,
-                             env=environment | {"TRITON_CACHE_DIR": cache}, check=False)
+        run = subprocess.run([sys.executable, "-m", __name__, kernel, target], capture_output=True,
+                             text=True, env=environment | {"TRITON_CACHE_DIR": cache}, check=False)
     if run.returncode:
         raise RuntimeError(f"{kernel} did not compile for {target}: {run.stderr[-500:]}")
     found = json.loads(run.stdout)

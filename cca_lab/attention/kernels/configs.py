@@ -1,4 +1,7 @@
-"""Block sizes of the kernels by head dimension: a table, because a search would need a GPU driver."""
+"""Block sizes of the kernels by head dimension.
+
+A table, because a search would need a GPU driver.
+"""
 
 from typing import NamedTuple
 
@@ -16,25 +19,35 @@ class Blocks(NamedTuple):
     stages: int
 
 
-# NVIDIA: 128 rows amortise the loads of K and V; at head dim 128, eight warps halve the accumulator of each thread.
-# The backward holds two accumulators and four operands: 64 x 64 tiles (almost) fit in registers.
-# AMD: the 64 KiB of shared memory hold one stage; the backward at head dim 128 spills kilobytes from 64 rows on.
+# NVIDIA: 128 rows amortise the loads of K and V; at head dim 128, eight warps halve the accumulator
+# of each thread. The backward holds two accumulators and four operands: 64 x 64 tiles (almost) fit
+# in registers. AMD: the 64 KiB of shared memory hold one stage; the backward at head dim 128 spills
+# kilobytes from 64 rows on.
 TABLES = {
-    ("cuda", "forward"): {32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)},
-    ("cuda", "backward"): {32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)},
-    ("hip", "forward"): {32: Blocks(128, 64, 4, 1), 64: Blocks(128, 64, 4, 1), 128: Blocks(128, 64, 8, 1)},
-    ("hip", "backward"): {32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)},
+    ("cuda", "forward"): {
+        32: Blocks(128, 64, 4, 3), 64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3)
+    }, ("cuda", "backward"): {
+        32: Blocks(64, 64, 4, 2), 64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 8, 2)
+    }, ("hip", "forward"): {
+        32: Blocks(128, 64, 4, 1), 64: Blocks(128, 64, 4, 1), 128: Blocks(128, 64, 8, 1)
+    }, ("hip", "backward"): {
+        32: Blocks(64, 64, 4, 1), 64: Blocks(64, 64, 4, 1), 128: Blocks(32, 32, 4, 1)
+    },
 }
-# float32 operands take twice the shared memory and are multiplied without tensor cores: smaller tiles, one stage.
+# float32 operands take twice the shared memory and are multiplied without tensor cores: smaller
+# tiles, one stage.
 SINGLE = Blocks(32, 32, 4, 1)
-# One row, or the few query heads of a KV head: `tl.dot` needs at least 16 rows. The loop loads only keys and
-# values, so the pipeline is deep; at head dim 128, 64 KiB hold 64 columns in three stages.
+# One row, or the few query heads of a KV head: `tl.dot` needs at least 16 rows. The loop loads only
+# keys and values, so the pipeline is deep; at head dim 128, 64 KiB hold 64 columns in three stages.
 DECODE = Blocks(16, 64, 4, 3)
 DECODE_SINGLE = Blocks(16, 32, 4, 2)  # float32: twice the bytes of a column
 
 
 def padded(head_dim: int) -> int:
-    """Return the padded head dimension of a tile: a power of two, at least 16, as `tl.dot` requires."""
+    """Return the padded head dimension of a tile.
+
+    A power of two, at least 16, as `tl.dot` requires.
+    """
     return max(16, triton.next_power_of_2(head_dim))
 
 
@@ -45,7 +58,9 @@ def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Bl
         ValueError: for a head dimension above `LARGEST_HEAD_DIM`.
     """
     if head_dim > LARGEST_HEAD_DIM:
-        raise ValueError(f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last row of the table")
+        raise ValueError(
+            f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last row of the table"
+        )
     if itemsize > 2:
         return SINGLE
     table = TABLES[backend, direction]
@@ -53,7 +68,10 @@ def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Bl
 
 
 def decode_blocks(queries_per_key: int, itemsize: int) -> Blocks:
-    """Return the block sizes for one query position; the rows of a tile are the query heads of one KV head."""
+    """Return the block sizes for one query position.
+
+    The rows of a tile are the query heads of one KV head.
+    """
     blocks = DECODE if itemsize <= 2 else DECODE_SINGLE
     return blocks._replace(rows=max(blocks.rows, triton.next_power_of_2(queries_per_key)))
 
@@ -61,9 +79,11 @@ def decode_blocks(queries_per_key: int, itemsize: int) -> Blocks:
 def vertical_slash_blocks(width: int, head_dim: int, itemsize: int, backend: str) -> Blocks:
     """Return the forward's block sizes with at most 64 rows (as the public code) and no more than a pattern block.
 
-    Fewer than 64 rows are not enough work for eight warps; 64 rows with four warps spill at head dim 128 on sm_80.
-    At most two stages, because gathered columns cannot be loaded far ahead, and ranges are short.
+    Fewer than 64 rows are not enough work for eight warps; 64 rows with four warps spill at head
+    dim 128 on sm_80. At most two stages, because gathered columns cannot be loaded far ahead, and
+    ranges are short.
     """
     blocks = blocks_for("forward", head_dim, itemsize, backend)
     rows = min(64, blocks.rows, max(16, triton.next_power_of_2(width)))
-    return blocks._replace(rows=rows, warps=blocks.warps if rows == 64 else 4, stages=min(blocks.stages, 2))
+    return blocks._replace(rows=rows, warps=blocks.warps if rows == 64 else 4,
+                           stages=min(blocks.stages, 2))

@@ -1,8 +1,8 @@
 """One new query row against a cache: a kernel that splits the keys over programs, and one that merges their outputs.
 
-A single row leaves most of a GPU idle if one program reads all keys. Here each of S programs reads one split of the
-keys for all query heads of one KV head (so these heads read each key once). The partial outputs o_s with
-log-normalisers l_s merge exactly:
+A single row leaves most of a GPU idle if one program reads all keys. Here each of S programs reads
+one split of the keys for all query heads of one KV head (so these heads read each key once). The
+partial outputs o_s with log-normalisers l_s merge exactly:
 
     lse = log sum_s exp(l_s),   out = sum_s exp(l_s - lse) o_s
 """
@@ -25,10 +25,31 @@ Span = tuple[int, int]
 
 @triton.jit(do_not_specialize=["N"])  # N grows with every token: no separate kernel for 1 or multiples of 16
 def decode_split(
-    Q, K, V, OUT, LSE,  # (B, H, D), (B, Hk, N, D) x 2, (S, B Hk, R, D), (S, B Hk, R); R = H / Hk
-    stride_qb, stride_qh, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, HK, N, keys_per_split, scale_log2,
-    QUERIES_PER_KEY: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr,
+    Q,
+    K,
+    V,
+    OUT,
+    LSE,  # (B, H, D), (B, Hk, N, D) x 2, (S, B Hk, R, D), (S, B Hk, R); R = H / Hk
+    stride_qb,
+    stride_qh,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_vd,
+    HK,
+    N,
+    keys_per_split,
+    scale_log2,
+    QUERIES_PER_KEY: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_N: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
     """Softmax attention of the R query heads of one KV head over one split of the keys."""
@@ -56,11 +77,14 @@ def decode_split(
                     mask=inside[:, None] & present[None, :], other=0.0)  # (D, N)
         v = tl.load(V + columns[:, None].to(tl.int64) * stride_vn + offset_d[None, :] * stride_vd,
                     mask=inside[None, :] & present[:, None], other=0.0)  # (N, D)
-        scores = tl.where(present[None, :], matmul(q, k, UPCAST) * scale_log2, float("-inf"))  # (R, N)
+        scores = tl.where(present[None, :],
+                          matmul(q, k, UPCAST) * scale_log2, float("-inf"))  # (R, N)
         # No test for fully masked rows: each block of a split has a key.
-        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False, UPCAST)
+        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False,
+                                             UPCAST)
     part = (split.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * QUERIES_PER_KEY + head
-    tl.store(OUT + part[:, None] * D + offset_d[None, :], accumulator / row_sum[:, None], mask=shown)
+    tl.store(OUT + part[:, None] * D + offset_d[None, :], accumulator / row_sum[:, None],
+             mask=shown)
     lse = (row_max + tl.log2(row_sum)) * 0.6931471805599453  # ln 2
     tl.store(LSE + part, lse, mask=head < QUERIES_PER_KEY)
 
@@ -90,12 +114,16 @@ def decode_merge(
         weight_sum = weight_sum * correction + tl.sum(weights, 0)
         total = total * correction + tl.sum(weights[:, None] * out, 0)
         largest = new_largest
-    tl.store(OUT + row * D + offset_d, (total / weight_sum).to(OUT.dtype.element_ty), mask=offset_d < D)
+    tl.store(OUT + row * D + offset_d, (total / weight_sum).to(OUT.dtype.element_ty), mask=offset_d
+             < D)
     tl.store(LSE + row, largest + tl.log(weight_sum))
 
 
 def decodes(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor) -> bool:
-    """Return whether `triton_decode` supports a call: one row, the same intervals for all heads, and no gradient."""
+    """Return whether `triton_decode` supports a call.
+
+    One row, the same intervals for all heads, and no gradient.
+    """
     return q.shape[2] == 1 and intervals.shape[:2] == (1, 1) and not needs_gradient(q, k, v)
 
 
@@ -122,7 +150,8 @@ def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[
         k, v: (B, Hk, N, D), any strides.
         scale: factor on the dot products.
         spans: half-open ranges of columns that the row sees, disjoint and not empty; None for all.
-        splits: number of splits of a span's keys; None gives each multiprocessor of the GPU about two programs.
+        splits: number of splits of a span's keys; None gives each multiprocessor of the GPU about
+            two programs.
 
     Returns:
         out (B, H, 1, D) in q's dtype, and lse (B, H, 1), natural log, float32.
@@ -140,29 +169,36 @@ def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[
         wanted = splits or _splits(q.device, batch * key_heads, end - start)
         per_split = triton.cdiv(triton.cdiv(end - start, wanted), blocks.columns) * blocks.columns
         launches.append((start, end, per_split, triton.cdiv(end - start, per_split)))
-    parts = torch.Size((sum(count for *_, count in launches), batch * key_heads, queries_per_key, head_dim))
+    parts = torch.Size(
+        (sum(count for *_, count in launches), batch * key_heads, queries_per_key, head_dim))
     part, part_lse = (launch.new_output(shape, q, torch.float32) for shape in (parts, parts[:-1]))
     first = 0
     for start, end, per_split, count in launches:
         decode_split[(count, batch * key_heads)](
-            q, k[:, :, start:], v[:, :, start:], part[first:], part_lse[first:], q.stride(0), q.stride(1), q.stride(3),
-            *k.stride(), *v.stride(), key_heads, end - start, per_split, scale * launch.LOG2_E,
-            QUERIES_PER_KEY=queries_per_key, D=head_dim, BLOCK_D=block_d, BLOCK_R=blocks.rows, BLOCK_N=blocks.columns,
-            UPCAST=launch.upcast(q.dtype), num_warps=blocks.warps, num_stages=blocks.stages)
+            q, k[:, :, start:], v[:, :, start:], part[first:], part_lse[first:], q.stride(0),
+            q.stride(1), q.stride(3), *k.stride(), *v.stride(), key_heads, end - start, per_split,
+            scale * launch.LOG2_E, QUERIES_PER_KEY=queries_per_key, D=head_dim, BLOCK_D=block_d,
+            BLOCK_R=blocks.rows, BLOCK_N=blocks.columns, UPCAST=launch.upcast(q.dtype),
+            num_warps=blocks.warps, num_stages=blocks.stages)
         first += count
     return merge(part, part_lse, q)
 
 
 def merge(part: Tensor, part_lse: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Merge partial outputs (S, B Hk, R, D) by their log-sum-exps (S, B Hk, R); return out and lse, shaped as for q."""
+    """Merge partial outputs (S, B Hk, R, D) by their log-sum-exps (S, B Hk, R).
+
+    Return out and lse, shaped as for q.
+    """
     out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
     head_dim = q.shape[-1]
-    decode_merge[(q.shape[0] * q.shape[1],)](part, part_lse, out, lse, len(part), D=head_dim, BLOCK_D=padded(head_dim),
-                                             BLOCK_S=MERGED_AT_ONCE, num_warps=1)
+    decode_merge[(q.shape[0] * q.shape[1], )](part, part_lse, out, lse, len(part), D=head_dim,
+                                              BLOCK_D=padded(head_dim), BLOCK_S=MERGED_AT_ONCE,
+                                              num_warps=1)
     return out, lse
 
 
 def _splits(device: torch.device, pairs: int, keys: int) -> int:
     """Return the number of splits of the keys for `pairs` (batch, KV head) pairs."""
-    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+    processors = torch.cuda.get_device_properties(
+        device).multi_processor_count if device.type == "cuda" else 2
     return max(1, min(2 * processors // pairs, keys // LEAST_KEYS))

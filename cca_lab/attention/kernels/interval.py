@@ -1,4 +1,7 @@
-"""Interval attention on the Triton backend: launches the kernels and passes their gradients to autograd."""
+"""Interval attention on the Triton backend.
+
+Launches the kernels and passes their gradients to autograd.
+"""
 
 from typing import Any
 
@@ -18,7 +21,8 @@ _BOUNDS = TensorCache()
 
 
 def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float, *,
-                     forward: Blocks | None = None, backward: Blocks | None = None) -> tuple[Tensor, Tensor]:
+                     forward: Blocks | None = None,
+                     backward: Blocks | None = None) -> tuple[Tensor, Tensor]:
     """Compute interval attention in one fused kernel, differentiable once in q, k, v through out and lse.
 
     Args:
@@ -26,7 +30,8 @@ def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
         k, v: (B, Hk, N, D), any strides.
         intervals: int64 (b, h, L, n, 2), already checked.
         scale: factor on the dot products.
-        forward, backward: block sizes; None takes them from the table. They do not change the result.
+        forward, backward: block sizes; None takes them from the table. They do not change the
+            result.
 
     Returns:
         out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, float32.
@@ -45,7 +50,8 @@ def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
     """Return starts and ends as separate rows, int32 (b, h, n, 2, L), so that a block of rows reads them together."""
     def build() -> Tensor:
         with torch.inference_mode(False):
-            return intervals.to(device=device, dtype=torch.int32).permute(0, 1, 3, 4, 2).contiguous()
+            return intervals.to(device=device, dtype=torch.int32).permute(0, 1, 3, 4,
+                                                                          2).contiguous()
 
     return _BOUNDS.get(intervals, device, build)
 
@@ -53,8 +59,8 @@ def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
 def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
     """Return which rows see each block of columns: first, first that sees all, last that sees all + 1, last + 1.
 
-    Row i sees column c if start_i <= c < end_i, and both never decrease in i, so the rows that see c are
-    [first with end > c, first with start > c).
+    Row i sees column c if start_i <= c < end_i, and both never decrease in i, so the rows that see
+    c are [first with end > c, first with start > c).
 
     Args:
         bounds: int32 (b, h, n, 2, L).
@@ -78,20 +84,22 @@ def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
 
 class _TritonAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, scale: float, blocks: Blocks,
-                backward_blocks: Blocks) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, scale: float,
+                blocks: Blocks, backward_blocks: Blocks) -> tuple[Tensor, Tensor]:
         batch, heads, length, head_dim = q.shape
         out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
         interval_forward[(triton.cdiv(length, blocks.rows), batch * heads)](
-            q, k, v, bounds, out, lse, *q.stride(), *k.stride(), *v.stride(), *out.stride(), *_outer(bounds),
-            heads, heads // k.shape[1], length, scale * LOG2_E, **_constants(bounds, head_dim, q.dtype, blocks))
+            q, k, v, bounds, out, lse, *q.stride(), *k.stride(), *v.stride(), *out.stride(),
+            *_outer(bounds), heads, heads // k.shape[1], length, scale * LOG2_E, **_constants(
+                bounds, head_dim, q.dtype, blocks))
         ctx.save_for_backward(q, k, v, bounds, out, lse)
         ctx.scale, ctx.blocks = scale, backward_blocks
         ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
-    def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_out: Tensor | None,
+                 grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("attention on the Triton kernels")
         q, k, v, bounds, out, lse = ctx.saved_tensors
         if grad_out is None and grad_lse is None:
@@ -99,12 +107,13 @@ class _TritonAttention(torch.autograd.Function):
         grad_out = torch.zeros_like(out) if grad_out is None else grad_out.contiguous()
         delta = (grad_out.float() * out.float()).sum(dim=-1)  # (B, H, L)
         delta = delta if grad_lse is None else delta - grad_lse
-        grads = _launch_backward(q, k, v, bounds, grad_out, lse, delta.contiguous(), ctx.scale, ctx.blocks)
+        grads = _launch_backward(q, k, v, bounds, grad_out, lse, delta.contiguous(), ctx.scale,
+                                 ctx.blocks)
         return *grads, None, None, None, None
 
 
-def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: Tensor, lse: Tensor, delta: Tensor,
-                     scale: float, blocks: Blocks) -> list[Tensor]:
+def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: Tensor, lse: Tensor,
+                     delta: Tensor, scale: float, blocks: Blocks) -> list[Tensor]:
     """Return dQ, dK and dV, contiguous."""
     batch, heads, length, head_dim = q.shape
     key_heads, columns = k.shape[1:3]
@@ -116,14 +125,15 @@ def _launch_backward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, grad_out: 
         scale, scale * LOG2_E, **constants)
     rows = rows_of_columns(bounds, columns, blocks.columns)
     interval_backward_columns[(rows.shape[-1], batch * key_heads)](
-        q, k, v, bounds, rows, grad_out, lse, delta, grad_k, grad_v, *strides, *_outer(rows), key_heads,
-        heads // key_heads, length, columns, scale, scale * LOG2_E, **constants)
+        q, k, v, bounds, rows, grad_out, lse, delta, grad_k, grad_v, *strides, *_outer(rows),
+        key_heads, heads // key_heads, length, columns, scale, scale * LOG2_E, **constants)
     return [grad_q, grad_k, grad_v]
 
 
 def _outer(x: Tensor) -> tuple[int, int]:
     """Return the strides of batch and head, 0 where one entry serves all."""
-    batch, head = (0 if size == 1 else stride for size, stride in zip(x.shape[:2], x.stride()[:2], strict=True))
+    batch, head = (0 if size == 1 else stride for size, stride in zip(x.shape[:2],
+                                                                      x.stride()[:2], strict=True))
     return batch, head
 
 

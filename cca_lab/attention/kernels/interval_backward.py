@@ -5,9 +5,10 @@ With s_ij = scale q_i . k_j, p_ij = exp(s_ij - lse_i) and delta_i = do_i . out_i
     dV_j = sum_i p_ij do_i      dS_ij = p_ij (do_i . v_j - delta_i)
     dQ_i = scale sum_j dS_ij k_j      dK_j = scale sum_i dS_ij q_i
 
-Because starts and ends never move back, the rows that see a block of columns also form an interval: the column
-kernel goes through it in the same three phases as the forward kernel through columns. It sums over the query
-heads of its KV head, so it needs no atomic additions, and results are reproducible bit for bit.
+Because starts and ends never move back, the rows that see a block of columns also form an interval:
+the column kernel goes through it in the same three phases as the forward kernel through columns. It
+sums over the query heads of its KV head, so it needs no atomic additions, and results are
+reproducible bit for bit.
 """
 
 import triton
@@ -17,19 +18,21 @@ from cca_lab.attention.kernels.interval_forward import matmul, span_of_rows, spl
 
 
 @triton.jit
-def gradient_of_rows(
-    grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-    starts, ends, begin, end, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
-):
+def gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn,
+                     stride_vd, starts, ends, begin, end, scale_log2, D: tl.constexpr,
+                     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
+                     UPCAST: tl.constexpr,
+                     ):
     """Add the terms of columns [begin, end) to dQ / scale, (M, D)."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
     for column in tl.range(begin, end, BLOCK_N):
         columns = column + offset_n
-        k_pointer = K + columns[:, None].to(tl.int64) * stride_kn + offset_d[None, :] * stride_kd  # (N, D)
-        v_pointer = V + columns[None, :].to(tl.int64) * stride_vn + offset_d[:, None] * stride_vd  # (D, N)
+        k_pointer = K + columns[:, None].to(
+            tl.int64) * stride_kn + offset_d[None, :] * stride_kd  # (N, D)
+        v_pointer = V + columns[None, :].to(
+            tl.int64) * stride_vn + offset_d[:, None] * stride_vd  # (D, N)
         if MASKED:
             present = columns < end
             k = tl.load(k_pointer, mask=inside[None, :] & present[:, None], other=0.0)
@@ -39,7 +42,8 @@ def gradient_of_rows(
             v = tl.load(v_pointer, mask=inside[:, None], other=0.0)
         weights = tl.exp2(matmul(q, tl.trans(k), UPCAST) * scale_log2 - lse_log2[:, None])  # (M, N)
         if MASKED:
-            seen = (columns[None, :] >= starts[:, None]) & (columns[None, :] < ends[:, None]) & present[None, :]
+            seen = (columns[None, :] >= starts[:, None]) & (columns[None, :]
+                                                            < ends[:, None]) & present[None, :]
             weights = tl.where(seen, weights, 0.0)
         grad_scores = weights * (matmul(do, v, UPCAST) - delta[:, None])
         grad_q += matmul(grad_scores.to(k.dtype), k, UPCAST)
@@ -48,11 +52,39 @@ def gradient_of_rows(
 
 @triton.jit
 def interval_backward_rows(
-    Q, K, V, BOUNDS, DO, LSE, DELTA, DQ,  # DO, DQ (B, H, L, D) and LSE, DELTA (B, H, L), contiguous
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, H, QUERIES_PER_KEY, L, scale, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
+    Q,
+    K,
+    V,
+    BOUNDS,
+    DO,
+    LSE,
+    DELTA,
+    DQ,  # DO, DQ (B, H, L, D) and LSE, DELTA (B, H, L), contiguous
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_vd,
+    stride_bb,
+    stride_bh,
+    H,
+    QUERIES_PER_KEY,
+    L,
+    scale,
+    scale_log2,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    INTERVALS: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
     """dQ of a block of rows of one query head."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)
@@ -82,20 +114,24 @@ def interval_backward_rows(
         left_end, inner_end = split_phases(low, inner_low, inner_high, high, BLOCK_N)
         starts = tl.load(bounds + row_read)
         ends = tl.load(bounds + L + row_read)
-        grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-                                  starts, ends, low, left_end, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
-        grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-                                  starts, ends, left_end, inner_end, scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
-        grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn, stride_vd,
-                                  starts, ends, inner_end, high, scale_log2, D, BLOCK_D, BLOCK_N, True, UPCAST)
+        grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd,
+                                  stride_vn, stride_vd, starts, ends, low, left_end, scale_log2, D,
+                                  BLOCK_D, BLOCK_N, True, UPCAST)
+        grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd,
+                                  stride_vn, stride_vd, starts, ends, left_end, inner_end,
+                                  scale_log2, D, BLOCK_D, BLOCK_N, False, UPCAST)
+        grad_q = gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd,
+                                  stride_vn, stride_vd, starts, ends, inner_end, high, scale_log2,
+                                  D, BLOCK_D, BLOCK_N, True, UPCAST)
     tl.store(DQ + own, (grad_q * scale).to(DQ.dtype.element_ty), mask=(rows < L)[:, None] & inside)
 
 
 @triton.jit
-def gradient_of_columns(
-    grad_k, grad_v, k, v, columns, Q, DO, LSE, DELTA, BOUNDS, stride_qm, stride_qd, L, begin, end, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
-):
+def gradient_of_columns(grad_k, grad_v, k, v, columns, Q, DO, LSE, DELTA, BOUNDS, stride_qm,
+                        stride_qd, L, begin, end, scale_log2, D: tl.constexpr,
+                        BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, MASKED: tl.constexpr,
+                        UPCAST: tl.constexpr,
+                        ):
     """Add the terms of rows [begin, end) of one query head to dK / scale and dV, (N, D) each."""
     offset_m = tl.arange(0, BLOCK_M)
     offset_d = tl.arange(0, BLOCK_D)
@@ -106,14 +142,16 @@ def gradient_of_columns(
         read = tl.minimum(rows, L - 1)
         q = tl.load(Q + read[:, None].to(tl.int64) * stride_qm + offset_d[None, :] * stride_qd,
                     mask=inside, other=0.0)
-        do = tl.load(DO + read[:, None].to(tl.int64) * D + offset_d[None, :], mask=inside, other=0.0)
+        do = tl.load(DO + read[:, None].to(tl.int64) * D + offset_d[None, :], mask=inside,
+                     other=0.0)
         lse_log2 = tl.load(LSE + read) * 1.4426950408889634  # 1 / ln 2
         delta = tl.load(DELTA + read)
         weights = tl.exp2(matmul(k, tl.trans(q), UPCAST) * scale_log2 - lse_log2[None, :])  # (N, M)
         if MASKED:
             starts = tl.load(BOUNDS + read)
             ends = tl.load(BOUNDS + L + read)
-            seen = (columns[:, None] >= starts[None, :]) & (columns[:, None] < ends[None, :]) & present[None, :]
+            seen = (columns[:, None] >= starts[None, :]) & (columns[:, None]
+                                                            < ends[None, :]) & present[None, :]
             weights = tl.where(seen, weights, 0.0)
         grad_v += matmul(weights.to(do.dtype), do, UPCAST)
         grad_weights = matmul(v, tl.trans(do), UPCAST)  # (N, M)
@@ -124,12 +162,44 @@ def gradient_of_columns(
 
 @triton.jit
 def interval_backward_columns(
-    Q, K, V, BOUNDS, ROWS, DO, LSE, DELTA, DK, DV,  # ROWS (b, h, n, 4, blocks); DK, DV (B, Hk, N, D) contiguous
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_bb, stride_bh, stride_rb, stride_rh,
-    HK, QUERIES_PER_KEY, L, N, scale, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
+    Q,
+    K,
+    V,
+    BOUNDS,
+    ROWS,
+    DO,
+    LSE,
+    DELTA,
+    DK,
+    DV,  # ROWS (b, h, n, 4, blocks); DK, DV (B, Hk, N, D) contiguous
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_vd,
+    stride_bb,
+    stride_bh,
+    stride_rb,
+    stride_rh,
+    HK,
+    QUERIES_PER_KEY,
+    L,
+    N,
+    scale,
+    scale_log2,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    INTERVALS: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
     """dK and dV of a block of columns of one KV head."""
     block = tl.program_id(0)
@@ -139,10 +209,12 @@ def interval_backward_columns(
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     stored = (columns < N)[:, None] & (offset_d < D)[None, :]
-    k = tl.load(K + batch * stride_kb + key_head * stride_kh + columns[:, None].to(tl.int64) * stride_kn
-                + offset_d[None, :] * stride_kd, mask=stored, other=0.0)
-    v = tl.load(V + batch * stride_vb + key_head * stride_vh + columns[:, None].to(tl.int64) * stride_vn
-                + offset_d[None, :] * stride_vd, mask=stored, other=0.0)
+    k = tl.load(
+        K + batch * stride_kb + key_head * stride_kh + columns[:, None].to(tl.int64) * stride_kn +
+        offset_d[None, :] * stride_kd, mask=stored, other=0.0)
+    v = tl.load(
+        V + batch * stride_vb + key_head * stride_vh + columns[:, None].to(tl.int64) * stride_vn +
+        offset_d[None, :] * stride_vd, mask=stored, other=0.0)
     grad_k = tl.zeros([BLOCK_N, BLOCK_D], dtype=tl.float32)
     grad_v = tl.zeros([BLOCK_N, BLOCK_D], dtype=tl.float32)
     for query in range(QUERIES_PER_KEY):
@@ -154,15 +226,16 @@ def interval_backward_columns(
             span = ROWS + batch * stride_rb + head * stride_rh + interval * 4 * blocks + block
             low = tl.load(span)
             high = tl.load(span + 3 * blocks)
-            left_end, inner_end = split_phases(low, tl.load(span + blocks), tl.load(span + 2 * blocks), high, BLOCK_M)
+            left_end, inner_end = split_phases(low, tl.load(span + blocks),
+                                               tl.load(span + 2 * blocks), high, BLOCK_M)
             grad_k, grad_v = gradient_of_columns(
                 grad_k, grad_v, k, v, columns, queries, DO + row_of_head * D, LSE + row_of_head,
                 DELTA + row_of_head, bounds, stride_qm, stride_qd, L, low, left_end, scale_log2,
                 D, BLOCK_D, BLOCK_M, True, UPCAST)
             grad_k, grad_v = gradient_of_columns(
                 grad_k, grad_v, k, v, columns, queries, DO + row_of_head * D, LSE + row_of_head,
-                DELTA + row_of_head, bounds, stride_qm, stride_qd, L, left_end, inner_end, scale_log2,
-                D, BLOCK_D, BLOCK_M, False, UPCAST)
+                DELTA + row_of_head, bounds, stride_qm, stride_qd, L, left_end, inner_end,
+                scale_log2, D, BLOCK_D, BLOCK_M, False, UPCAST)
             grad_k, grad_v = gradient_of_columns(
                 grad_k, grad_v, k, v, columns, queries, DO + row_of_head * D, LSE + row_of_head,
                 DELTA + row_of_head, bounds, stride_qm, stride_qd, L, inner_end, high, scale_log2,

@@ -1,14 +1,14 @@
 """Forward kernel of interval attention: the online softmax over the column blocks that a block of rows sees.
 
-A program computes BLOCK_M rows of one query head. It goes through each interval in blocks of BLOCK_N columns.
-Since starts and ends never move back, there are three phases:
+A program computes BLOCK_M rows of one query head. It goes through each interval in blocks of
+BLOCK_N columns. Since starts and ends never move back, there are three phases:
 
     left boundary    columns that only the first rows see      masked
     interior         whole blocks that every row sees          no mask
     right boundary   the remaining ones, to the last row's end masked
 
-Columns outside are never read. A row that has seen no column yet keeps the maximum m = -inf; its exponents are
-then computed relative to 0, so that -inf - (-inf) does not occur.
+Columns outside are never read. A row that has seen no column yet keeps the maximum m = -inf; its
+exponents are then computed relative to 0, so that -inf - (-inf) does not occur.
 """
 
 import triton
@@ -17,7 +17,10 @@ import triton.language as tl
 
 @triton.jit
 def span_of_rows(BOUNDS, row_first, row_last, L):
-    """First and last start, first and last end of an interval in a block of rows: all see [inner_low, inner_high)."""
+    """First and last start, first and last end of an interval in a block of rows.
+
+    All see [inner_low, inner_high).
+    """
     low = tl.load(BOUNDS + row_first)
     inner_low = tl.load(BOUNDS + row_last)
     inner_high = tl.load(BOUNDS + L + row_first)
@@ -27,7 +30,10 @@ def span_of_rows(BOUNDS, row_first, row_last, L):
 
 @triton.jit
 def split_phases(low, inner_low, inner_high, high, BLOCK: tl.constexpr):
-    """Ends of the left boundary and of the interior; without a whole interior block, all is right boundary."""
+    """Ends of the left boundary and of the interior.
+
+    Without a whole interior block, all is right boundary.
+    """
     blocks = tl.maximum(inner_high - inner_low, 0) // BLOCK
     left_end = tl.where(blocks > 0, inner_low, low)
     inner_end = tl.where(blocks > 0, inner_low + blocks * BLOCK, low)
@@ -36,7 +42,10 @@ def split_phases(low, inner_low, inner_high, high, BLOCK: tl.constexpr):
 
 @triton.jit
 def matmul(a, b, UPCAST: tl.constexpr):
-    """a @ b, accumulated in float32; float32 operands are multiplied as they are, not rounded to TF32."""
+    """a @ b, accumulated in float32.
+
+    Float32 operands are multiplied as they are, not rounded to TF32.
+    """
     if UPCAST:  # the interpreter would multiply the bit patterns of bfloat16
         a = a.to(tl.float32)
         b = b.to(tl.float32)
@@ -57,18 +66,40 @@ def fold(accumulator, row_sum, row_max, scores, v, MASKED: tl.constexpr, UPCAST:
 
 @triton.jit
 def attend_columns(
-    accumulator, row_sum, row_max, q, K, V, stride_kn, stride_kd, stride_vn, stride_vd,  # (M, D), (M,), (M,), (M, D)
-    starts, ends, begin, end, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
+    accumulator,
+    row_sum,
+    row_max,
+    q,
+    K,
+    V,
+    stride_kn,
+    stride_kd,
+    stride_vn,
+    stride_vd,  # (M, D), (M,), (M,), (M, D)
+    starts,
+    ends,
+    begin,
+    end,
+    scale_log2,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
-    """Update the online softmax with columns [begin, end); `MASKED` phases test each row's own interval."""
+    """Update the online softmax with columns [begin, end).
+
+    `MASKED` phases test each row's own interval.
+    """
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
     for column in tl.range(begin, end, BLOCK_N):
         columns = column + offset_n
-        k_pointer = K + columns[None, :].to(tl.int64) * stride_kn + offset_d[:, None] * stride_kd  # (D, N)
-        v_pointer = V + columns[:, None].to(tl.int64) * stride_vn + offset_d[None, :] * stride_vd  # (N, D)
+        k_pointer = K + columns[None, :].to(
+            tl.int64) * stride_kn + offset_d[:, None] * stride_kd  # (D, N)
+        v_pointer = V + columns[:, None].to(
+            tl.int64) * stride_vn + offset_d[None, :] * stride_vd  # (N, D)
         if MASKED:
             present = columns < end
             k = tl.load(k_pointer, mask=inside[:, None] & present[None, :], other=0.0)
@@ -81,20 +112,50 @@ def attend_columns(
             v = tl.load(v_pointer)
         scores = matmul(q, k, UPCAST) * scale_log2  # (M, N), base-2 exponents
         if MASKED:
-            seen = (columns[None, :] >= starts[:, None]) & (columns[None, :] < ends[:, None]) & present[None, :]
+            seen = (columns[None, :] >= starts[:, None]) & (columns[None, :]
+                                                            < ends[:, None]) & present[None, :]
             scores = tl.where(seen, scores, float("-inf"))
-        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, MASKED, UPCAST)
+        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, MASKED,
+                                             UPCAST)
     return accumulator, row_sum, row_max
 
 
 @triton.jit
 def interval_forward(
-    Q, K, V, BOUNDS, OUT, LSE,  # (B, H, L, D), (B, Hk, N, D) x 2, (b, h, n, 2, L), (B, H, L, D), (B, H, L)
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
-    stride_bb, stride_bh, H, QUERIES_PER_KEY, L, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
+    Q,
+    K,
+    V,
+    BOUNDS,
+    OUT,
+    LSE,  # (B, H, L, D), (B, Hk, N, D) x 2, (b, h, n, 2, L), (B, H, L, D), (B, H, L)
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_vd,
+    stride_ob,
+    stride_oh,
+    stride_om,
+    stride_od,
+    stride_bb,
+    stride_bh,
+    H,
+    QUERIES_PER_KEY,
+    L,
+    scale_log2,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    INTERVALS: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
     """out = softmax(scale q K^T over the row's intervals) V, and the log of its normaliser."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows see most: they start first

@@ -1,4 +1,7 @@
-"""Common to all launches: where kernels run, which tensors they accept, and their output buffers."""
+"""Common to all launches.
+
+Where kernels run, which tensors they accept, and their output buffers.
+"""
 
 import os
 
@@ -9,30 +12,37 @@ from triton.runtime.driver import driver
 from cca_lab.attention.fused import KERNEL_DTYPES, LARGEST_HEAD_DIM
 
 LOG2_E = 1.4426950408889634
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read once: Triton reads it when kernels are defined
+INTERPRETED = os.environ.get(
+    "TRITON_INTERPRET") == "1"  # read once: Triton reads it when kernels are defined
 
 
 def check_tensor(name: str, x: Tensor) -> None:
     """Raise ValueError unless the kernels support a tensor's dtype, head dimension and device."""
     if x.dtype not in KERNEL_DTYPES:
-        raise ValueError(f"{name}: got {x.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
-                         'float32, so take backend="dense" or "blocked" for float64')
+        raise ValueError(
+            f"{name}: got {x.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
+            'float32, so take backend="dense" or "blocked" for float64')
     if x.shape[-1] > LARGEST_HEAD_DIM:
-        raise ValueError(f"{name}: got head_dim {x.shape[-1]}, wanted at most {LARGEST_HEAD_DIM}; larger tiles "
-                         'overflow shared memory, so take backend="auto" or "blocked"')
+        raise ValueError(
+            f"{name}: got head_dim {x.shape[-1]}, wanted at most {LARGEST_HEAD_DIM}; larger tiles "
+            'overflow shared memory, so take backend="auto" or "blocked"')
     check_device(x)
 
 
 def check_device(x: Tensor) -> None:
     """Raise ValueError unless the kernels can run on the device of a tensor."""
     if x.device.type != "cuda" and not INTERPRETED:
-        raise ValueError(f'backend: got "triton" for tensors on {x.device.type}, wanted a GPU; set '
-                         "TRITON_INTERPRET=1 before Python starts to interpret the kernels on the CPU, or take "
-                         "another backend")
+        raise ValueError(
+            f'backend: got "triton" for tensors on {x.device.type}, wanted a GPU; set '
+            "TRITON_INTERPRET=1 before Python starts to interpret the kernels on the CPU, or take "
+            "another backend")
 
 
 def backend_name() -> str:
-    """Return "cuda" or "hip", which selects the block sizes; the interpreter uses those of "cuda"."""
+    """Return "cuda" or "hip", which selects the block sizes.
+
+    The interpreter uses those of "cuda".
+    """
     return "cuda" if INTERPRETED else driver.active.get_current_target().backend
 
 
@@ -42,5 +52,8 @@ def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None
 
 
 def upcast(dtype: torch.dtype) -> bool:
-    """Return whether products need float32 operands: the interpreter would multiply bit patterns of bfloat16."""
+    """Return whether products need float32 operands.
+
+    The interpreter would multiply bit patterns of bfloat16.
+    """
     return INTERPRETED and dtype == torch.bfloat16

@@ -1,7 +1,8 @@
 """Two small kernels that lead to interval attention, for one head at a time; notebooks 01 and 06 explain them.
 
-The first shows a masked load: what a tile contains where it reaches beyond the readable elements. The second adds
-the loop over column tiles with a running maximum and sum; `interval_forward` is the same loop with intervals.
+The first shows a masked load: what a tile contains where it reaches beyond the readable elements.
+The second adds the loop over column tiles with a running maximum and sum; `interval_forward` is the
+same loop with intervals.
 """
 
 import torch
@@ -19,31 +20,53 @@ def causal_softmax(
     SCORES, WEIGHTS, stride_sm, stride_sn, stride_wm, stride_wn, L, hidden,  # (L, L) both
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):
-    """Softmax of each row over the columns up to its own: one tile of BLOCK_M rows, as wide as the matrix."""
+    """Softmax of each row over the columns up to its own.
+
+    One tile of BLOCK_M rows, as wide as the matrix.
+    """
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.arange(0, BLOCK_N)
     row_read = tl.minimum(rows, L - 1)  # rows past the end repeat the last one and are not stored
     visible = columns[None, :] <= row_read[:, None]
     scores = tl.load(SCORES + row_read[:, None] * stride_sm + columns[None, :] * stride_sn,
-                     mask=visible, other=hidden)  # (M, N): memory is read only where the mask is true
+                     mask=visible,
+                     other=hidden)  # (M, N): memory is read only where the mask is true
     weights = tl.exp(scores - tl.max(scores, 1)[:, None])
     weights = weights / tl.sum(weights, 1)[:, None]
     inside = (rows < L)[:, None] & (columns < L)[None, :]
-    tl.store(WEIGHTS + rows[:, None] * stride_wm + columns[None, :] * stride_wn, weights, mask=inside)
+    tl.store(WEIGHTS + rows[:, None] * stride_wm + columns[None, :] * stride_wn, weights,
+             mask=inside)
 
 
 @triton.jit
 def online_softmax(
-    Q, K, V, OUT, LSE,  # (M, D), (N, D) x 2, (M, D), (M,)
-    stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, M, N, scale_log2,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
+    Q,
+    K,
+    V,
+    OUT,
+    LSE,  # (M, D), (N, D) x 2, (M, D), (M,)
+    stride_qm,
+    stride_qd,
+    stride_kn,
+    stride_kd,
+    stride_vn,
+    stride_vd,
+    M,
+    N,
+    scale_log2,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
     """out = softmax(scale q K^T) V over all N columns, for one block of rows, one tile of columns after another."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
     stored = (rows < M)[:, None] & inside[None, :]
-    q = tl.load(Q + rows[:, None] * stride_qm + offset_d[None, :] * stride_qd, mask=stored, other=0.0)
+    q = tl.load(Q + rows[:, None] * stride_qm + offset_d[None, :] * stride_qd, mask=stored,
+                other=0.0)
     accumulator = tl.zeros([BLOCK_M, BLOCK_D], dtype=tl.float32)
     row_sum = tl.zeros([BLOCK_M], dtype=tl.float32)
     row_max = tl.full([BLOCK_M], float("-inf"), dtype=tl.float32)
@@ -56,9 +79,10 @@ def online_softmax(
                     mask=present[:, None] & inside[None, :], other=0.0)  # (N, D)
         scores = matmul(q, k, UPCAST) * scale_log2  # (M, N), base-2 exponents
         scores = tl.where(present[None, :], scores, float("-inf"))
-        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False, UPCAST)
-    tl.store(OUT + rows[:, None] * D + offset_d[None, :], (accumulator / row_sum[:, None]).to(OUT.dtype.element_ty),
-             mask=stored)
+        accumulator, row_sum, row_max = fold(accumulator, row_sum, row_max, scores, v, False,
+                                             UPCAST)
+    tl.store(OUT + rows[:, None] * D + offset_d[None, :],
+             (accumulator / row_sum[:, None]).to(OUT.dtype.element_ty), mask=stored)
     tl.store(LSE + rows, (row_max + tl.log2(row_sum)) * 0.6931471805599453, mask=rows < M)  # ln 2
 
 
@@ -89,15 +113,17 @@ def online_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, block_rows: 
         q: (M, D), fp16, bf16 or fp32, any strides.
         k, v: (N, D), any strides.
         scale: factor on the dot products.
-        block_rows, block_columns: of a tile, powers of two; `tl.dot` needs at least 16 of each on a GPU.
+        block_rows, block_columns: of a tile, powers of two; `tl.dot` needs at least 16 of each on a
+            GPU.
 
     Returns:
         out (M, D) in q's dtype and lse (M,), natural log, float32.
     """
     launch.check_tensor("q", q)
     out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:1], q, torch.float32)
-    online_softmax[(triton.cdiv(len(q), block_rows),)](
-        q, k, v, out, lse, *q.stride(), *k.stride(), *v.stride(), len(q), len(k), scale * launch.LOG2_E,
-        D=q.shape[1], BLOCK_D=padded(q.shape[1]), BLOCK_M=block_rows, BLOCK_N=block_columns,
-        UPCAST=launch.upcast(q.dtype))
+    online_softmax[(triton.cdiv(
+        len(q), block_rows), )](q, k, v, out, lse, *q.stride(), *k.stride(), *v.stride(), len(q),
+                                len(k), scale * launch.LOG2_E, D=q.shape[1],
+                                BLOCK_D=padded(q.shape[1]), BLOCK_M=block_rows,
+                                BLOCK_N=block_columns, UPCAST=launch.upcast(q.dtype))
     return out, lse

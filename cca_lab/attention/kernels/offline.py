@@ -1,7 +1,8 @@
 """Compiling the kernels for GPUs that this machine need not have, exactly as their launchers would.
 
-A substitute for the GPU driver names a target; launches then compile and do not run. The resources of each kernel
-are what the compiler reports (registers, spills, shared memory) and the matrix instructions in its code.
+A substitute for the GPU driver names a target; launches then compile and do not run. The resources
+of each kernel are what the compiler reports (registers, spills, shared memory) and the matrix
+instructions in its code.
 """
 
 import re
@@ -23,12 +24,16 @@ from cca_lab.attention.kernels import decode, interval, launch, pooling, vertica
 
 TARGETS = {"sm_80": GPUTarget("cuda", 80, 32), "sm_90": GPUTarget("cuda", 90, 32),
            "sm_100": GPUTarget("cuda", 100, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
-SHARED_LIMIT = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448, "gfx942": 65_536}  # bytes a program
+SHARED_LIMIT = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448,
+                "gfx942": 65_536}  # bytes a program
 MATRIX_INSTRUCTIONS = r"wgmma\.mma_async|tcgen05\.mma|mma\.sync|v_mfma_"
 HEAD_DIMS = (64, 128)
-# Allowed spills, in bytes of a thread, 0 elsewhere: the column kernel holds two accumulators and four operands.
-SPILLS = {("interval_backward_columns", "sm_80", 64): 96, ("interval_backward_columns", "sm_90", 128): 32,
-          ("interval_backward_columns", "sm_100", 128): 8, ("interval_backward_rows", "sm_100", 128): 8}
+# Allowed spills, in bytes of a thread, 0 elsewhere: the column kernel holds two accumulators and
+# four operands.
+SPILLS = {("interval_backward_columns", "sm_80", 64): 96,
+          ("interval_backward_columns", "sm_90", 128): 32,
+          ("interval_backward_columns", "sm_100", 128): 8,
+          ("interval_backward_rows", "sm_100", 128): 8}
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
         ValueError: under TRITON_INTERPRET=1, which does not compile kernels.
     """
     if launch.INTERPRETED:
-        raise ValueError("TRITON_INTERPRET: got 1, wanted it unset: interpreted kernels are not compiled")
+        raise ValueError(
+            "TRITON_INTERPRET: got 1, wanted it unset: interpreted kernels are not compiled")
     compiled: list[tuple[str, Any]] = []
     run, check_device = JITFunction.run, launch.check_device
 
@@ -116,8 +122,8 @@ def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
     with torch.no_grad():
         decode.triton_decode(tensor(8, 1), tensor(2, 1088), tensor(2, 1088), 0.125)
         columns, offsets = (torch.arange(64).expand(1, 8, -1) for _ in range(2))
-        vertical_slash.triton_vertical_slash(tensor(8, 1024), tensor(2, 1024), tensor(2, 1024), columns, offsets, 64,
-                                             0.125)
+        vertical_slash.triton_vertical_slash(tensor(8, 1024), tensor(2, 1024), tensor(2, 1024),
+                                             columns, offsets, 64, 0.125)
 
 
 def resources(target: str, dtype: torch.dtype, head_dim: int,
@@ -126,15 +132,18 @@ def resources(target: str, dtype: torch.dtype, head_dim: int,
     with compile_only(target) as compiled:
         launch(dtype, head_dim)
     name = str(dtype).removeprefix("torch.")
-    return [Resources(kernel, target, name, head_dim, *_registers(code, target), code.metadata.shared, _matrix(code))
-            for kernel, code in compiled]
+    return [
+        Resources(kernel, target, name, head_dim, *_registers(code, target), code.metadata.shared,
+                  _matrix(code)) for kernel, code in compiled
+    ]
 
 
 def _registers(code: Any, target: str) -> tuple[int, int]:
     """Return the registers and spilled bytes of a thread, as the assembler reports them."""
     if "amdgcn" in code.asm:
         text = code.asm["amdgcn"]
-        return _number(r"\.vgpr_count:\s+(\d+)", text), 4 * _number(r"\.vgpr_spill_count:\s+(\d+)", text)
+        return _number(r"\.vgpr_count:\s+(\d+)",
+                       text), 4 * _number(r"\.vgpr_spill_count:\s+(\d+)", text)
     from triton.backends.nvidia.compiler import get_ptxas
 
     ptx = code.asm["ptx"]
@@ -142,8 +151,11 @@ def _registers(code: Any, target: str) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)
-        command = [get_ptxas(TARGETS[target].arch).path, "-v", f"--gpu-name={architecture}", str(source),
-                   "-o", str(source.with_suffix(".cubin"))]
+        command = [
+            get_ptxas(TARGETS[target].arch).path, "-v", f"--gpu-name={architecture}",
+            str(source), "-o",
+            str(source.with_suffix(".cubin"))
+        ]
         log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     return _number(r"Used (\d+) registers", log), _number(r"(\d+) bytes spill stores", log)
 
@@ -158,8 +170,14 @@ def _matrix(code: Any) -> dict[str, int]:
 
 
 def over_budget(found: Resources) -> list[str]:
-    """Return one line for each excess of a kernel: over the target's shared memory, or over the allowed spills."""
-    limit, spills = SHARED_LIMIT[found.target], SPILLS.get((found.kernel, found.target, found.head_dim), 0)
+    """Return one line for each excess of a kernel.
+
+    Over the target's shared memory, or over the allowed spills.
+    """
+    limit, spills = SHARED_LIMIT[found.target], SPILLS.get(
+        (found.kernel, found.target, found.head_dim), 0)
     where = f"{found.kernel} on {found.target}, head dim {found.head_dim}"
-    problems = [f"{where}: {found.shared} bytes of shared memory, the target has {limit}"] * (found.shared > limit)
-    return problems + [f"{where}: spills {found.spilled} bytes, {spills} are allowed"] * (found.spilled > spills)
+    problems = [f"{where}: {found.shared} bytes of shared memory, the target has {limit}"
+                ] * (found.shared > limit)
+    return problems + [f"{where}: spills {found.spilled} bytes, {spills} are allowed"
+                       ] * (found.spilled > spills)

@@ -1,4 +1,7 @@
-"""Group pooling on the Triton backend: launches the kernels and passes their gradients to autograd."""
+"""Group pooling on the Triton backend.
+
+Launches the kernels and passes their gradients to autograd.
+"""
 
 from typing import Any
 
@@ -24,8 +27,8 @@ def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, 
         group: g.
         count: M, groups to pool; at least 1.
         scale: factor on the dot products.
-        turn: cos and sin of the angle from each token to its group's middle, (1 or B, M g, D), float32;
-            None does not rotate the keys.
+        turn: cos and sin of the angle from each token to its group's middle, (1 or B, M g, D),
+            float32; None does not rotate the keys.
 
     Returns:
         Core keys and core values, (B, Hk, M, D) each, in the dtype of k.
@@ -47,9 +50,10 @@ class _TritonPooling(torch.autograd.Function):
         ctx.save_for_backward(q, k, v)
         ctx.turn = None if turn is None else tuple(table.float().contiguous() for table in turn)
         ctx.group, ctx.count, ctx.scale = group, count, scale
-        pooling_forward[(count, batch * key_heads)](
-            q, k, v, *_tables(q, ctx.turn), core_k, core_v, *_arguments(q, k, v, ctx.turn), count, scale,
-            **_constants(head_dim, group, turn), num_warps=WARPS.get(padded(head_dim), 4))
+        pooling_forward[(count, batch * key_heads)](q, k, v, *_tables(q, ctx.turn), core_k, core_v,
+                                                    *_arguments(q, k, v, ctx.turn), count, scale,
+                                                    **_constants(head_dim, group, turn),
+                                                    num_warps=WARPS.get(padded(head_dim), 4))
         return core_k, core_v
 
     @staticmethod
@@ -57,11 +61,15 @@ class _TritonPooling(torch.autograd.Function):
         refuse_second_derivative("pooling on the Triton kernels")
         q, k, v = ctx.saved_tensors
         batch, key_heads, length, head_dim = k.shape
-        grads = [launch.new_output(x.shape, x).zero_() for x in (q, k, v)]  # queries that pool nothing, tail
-        pooling_backward[(ctx.count, batch * key_heads)](
-            q, k, v, *_tables(q, ctx.turn), grad_core_k.contiguous(), grad_core_v.contiguous(), *grads,
-            *_arguments(q, k, v, ctx.turn), ctx.count, length, ctx.scale,
-            **_constants(head_dim, ctx.group, ctx.turn), num_warps=WARPS.get(padded(head_dim), 4))
+        grads = [launch.new_output(x.shape, x).zero_()
+                 for x in (q, k, v)]  # queries that pool nothing, tail
+        pooling_backward[(ctx.count, batch * key_heads)](q, k, v, *_tables(q, ctx.turn),
+                                                         grad_core_k.contiguous(),
+                                                         grad_core_v.contiguous(), *grads,
+                                                         *_arguments(q, k, v, ctx.turn), ctx.count,
+                                                         length, ctx.scale, **_constants(
+                                                             head_dim, ctx.group, ctx.turn),
+                                                         num_warps=WARPS.get(padded(head_dim), 4))
         return *grads, None, None, None, None
 
 
@@ -70,11 +78,12 @@ def _tables(q: Tensor, turn: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tens
     return (q, q) if turn is None else turn
 
 
-def _arguments(q: Tensor, k: Tensor, v: Tensor, turn: tuple[Tensor, Tensor] | None) -> tuple[int, ...]:
+def _arguments(q: Tensor, k: Tensor, v: Tensor,
+               turn: tuple[Tensor, Tensor] | None) -> tuple[int, ...]:
     per_row = 0 if turn is None or len(turn[0]) == 1 else turn[0].stride(0)
     return (*q.stride(), *k.stride(), *v.stride(), per_row, k.shape[1], q.shape[1] // k.shape[1])
 
 
 def _constants(head_dim: int, group: int, turn: object) -> dict[str, Any]:
-    return dict(D=head_dim, BLOCK_D=padded(head_dim), GROUP=group, BLOCK_T=triton.next_power_of_2(group),
-                ROTATED=turn is not None)
+    return dict(D=head_dim, BLOCK_D=padded(head_dim), GROUP=group,
+                BLOCK_T=triton.next_power_of_2(group), ROTATED=turn is not None)

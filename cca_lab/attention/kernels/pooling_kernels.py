@@ -4,9 +4,10 @@
     core_k = sum_t phi_t R_t k_t            R_t re-rotates a key from its own to the middle position
     core_v = sum_t phi_t v_t
 
-One program computes one group of one KV head; its g tokens are the rows of one tile, padded to a power of two.
-R_t combines the two halves of a key: (R k)[d] = cos[d] k[d] + sign[d] sin[d] k[other half], so the program loads the
-keys a second time with their halves exchanged.
+One program computes one group of one KV head; its g tokens are the rows of one tile, padded to a
+power of two.
+R_t combines the two halves of a key: (R k)[d] = cos[d] k[d] + sign[d] sin[d] k[other half], so the
+program loads the keys a second time with their halves exchanged.
 """
 
 import triton
@@ -42,7 +43,10 @@ def group_weights(k, query, token, scale, GROUP: tl.constexpr):
 
 @triton.jit
 def turned(k, K, COS, SIN, first, token, inside, offset_d, stride_n, stride_d, D: tl.constexpr):
-    """R_t k_t of each token, (T, D); COS and SIN hold the angle from each token to its group's middle, (tokens, D)."""
+    """R_t k_t of each token, (T, D).
+
+    COS and SIN hold the angle from each token to its group's middle, (tokens, D).
+    """
     half = D // 2
     other = tl.where(offset_d < half, offset_d + half, offset_d - half)
     sign = tl.where(offset_d < half, -1.0, 1.0)[None, :]
@@ -55,10 +59,35 @@ def turned(k, K, COS, SIN, first, token, inside, offset_d, stride_n, stride_d, D
 
 @triton.jit
 def pooling_forward(
-    Q, K, V, COS, SIN, CORE_K, CORE_V,  # (B, H, L, D), (B, Hk, L, D) x 2, (b, tokens, D) x 2, (B, Hk, M, D) x 2
-    stride_qb, stride_qh, stride_qn, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_rb, HK, QUERIES_PER_KEY, M, scale,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr, BLOCK_T: tl.constexpr, ROTATED: tl.constexpr,
+    Q,
+    K,
+    V,
+    COS,
+    SIN,
+    CORE_K,
+    CORE_V,  # (B, H, L, D), (B, Hk, L, D) x 2, (b, tokens, D) x 2, (B, Hk, M, D) x 2
+    stride_qb,
+    stride_qh,
+    stride_qn,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_vd,
+    stride_rb,
+    HK,
+    QUERIES_PER_KEY,
+    M,
+    scale,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    ROTATED: tl.constexpr,
 ):
     """Core key and core value of one group."""
     group = tl.program_id(0)
@@ -73,24 +102,59 @@ def pooling_forward(
     inside = (token < GROUP)[:, None] & (offset_d < D)[None, :]
     k = load_group(K, first, token, inside, offset_d, stride_kn, stride_kd)
     v = load_group(V, first, token, inside, offset_d, stride_vn, stride_vd)
-    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd, QUERIES_PER_KEY, D, BLOCK_D)
+    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd,
+                       QUERIES_PER_KEY, D, BLOCK_D)
     phi = group_weights(k, query, token, scale, GROUP)
     if ROTATED:
-        k = turned(k, K, COS + batch * stride_rb, SIN + batch * stride_rb, first, token, inside, offset_d,
-                   stride_kn, stride_kd, D)
+        k = turned(k, K, COS + batch * stride_rb, SIN + batch * stride_rb, first, token, inside,
+                   offset_d, stride_kn, stride_kd, D)
     own = (tl.program_id(1).to(tl.int64) * M + group) * D + offset_d
-    tl.store(CORE_K + own, tl.sum(phi[:, None] * k, 0).to(CORE_K.dtype.element_ty), mask=offset_d < D)
-    tl.store(CORE_V + own, tl.sum(phi[:, None] * v, 0).to(CORE_V.dtype.element_ty), mask=offset_d < D)
+    tl.store(CORE_K + own,
+             tl.sum(phi[:, None] * k, 0).to(CORE_K.dtype.element_ty), mask=offset_d < D)
+    tl.store(CORE_V + own,
+             tl.sum(phi[:, None] * v, 0).to(CORE_V.dtype.element_ty), mask=offset_d < D)
 
 
 @triton.jit
 def pooling_backward(
-    Q, K, V, COS, SIN, D_CORE_K, D_CORE_V, DQ, DK, DV,  # DQ (B, H, L, D), DK, DV (B, Hk, L, D), zeros, contiguous
-    stride_qb, stride_qh, stride_qn, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_rb, HK, QUERIES_PER_KEY, M, L, scale,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr, BLOCK_T: tl.constexpr, ROTATED: tl.constexpr,
+    Q,
+    K,
+    V,
+    COS,
+    SIN,
+    D_CORE_K,
+    D_CORE_V,
+    DQ,
+    DK,
+    DV,  # DQ (B, H, L, D), DK, DV (B, Hk, L, D), zeros, contiguous
+    stride_qb,
+    stride_qh,
+    stride_qn,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_vd,
+    stride_rb,
+    HK,
+    QUERIES_PER_KEY,
+    M,
+    L,
+    scale,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    ROTATED: tl.constexpr,
 ):
-    """Gradients of one group: dphi_t = dcore_k . R_t k_t + dcore_v . v_t, then back through the softmax."""
+    """Gradients of one group: dphi_t = dcore_k . R_t k_t + dcore_v .
+
+    v_t, then back through the softmax.
+    """
     group = tl.program_id(0)
     batch = (tl.program_id(1) // HK).to(tl.int64)
     key_head = (tl.program_id(1) % HK).to(tl.int64)
@@ -106,16 +170,19 @@ def pooling_backward(
     inside = (token < GROUP)[:, None] & present[None, :]
     k = load_group(K, first, token, inside, offset_d, stride_kn, stride_kd)
     v = load_group(V, first, token, inside, offset_d, stride_vn, stride_vd)
-    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd, QUERIES_PER_KEY, D, BLOCK_D)
+    query = mean_query(Q, first + GROUP - 1, offset_d, stride_qh, stride_qn, stride_qd,
+                       QUERIES_PER_KEY, D, BLOCK_D)
     phi = group_weights(k, query, token, scale, GROUP)
     own = (tl.program_id(1).to(tl.int64) * M + group) * D
     grad_core_k = tl.load(D_CORE_K + own + offset_d, mask=present, other=0.0).to(tl.float32)
     grad_core_v = tl.load(D_CORE_V + own + offset_d, mask=present, other=0.0).to(tl.float32)
-    back_turned = tl.zeros([BLOCK_T, BLOCK_D], dtype=tl.float32) + grad_core_k[None, :]  # R_t^T dcore_k
+    back_turned = tl.zeros([BLOCK_T, BLOCK_D],
+                           dtype=tl.float32) + grad_core_k[None, :]  # R_t^T dcore_k
     pooled = k
     if ROTATED:
         pooled = turned(k, K, COS, SIN, first, token, inside, offset_d, stride_kn, stride_kd, D)
-        back_turned = turned_back(grad_core_k, D_CORE_K + own, COS, SIN, first, token, inside, offset_d, D)
+        back_turned = turned_back(grad_core_k, D_CORE_K + own, COS, SIN, first, token, inside,
+                                  offset_d, D)
     grad_phi = tl.sum(pooled * grad_core_k[None, :] + v * grad_core_v[None, :], 1)
     grad_logits = phi * (grad_phi - tl.sum(phi * grad_phi, 0)) * scale
     grad_k = phi[:, None] * back_turned + grad_logits[:, None] * query[None, :]
@@ -124,13 +191,17 @@ def pooling_backward(
     tl.store(DV + row, (phi[:, None] * grad_core_v[None, :]).to(DV.dtype.element_ty), mask=inside)
     grad_query = tl.sum(grad_logits[:, None] * k, 0) / QUERIES_PER_KEY
     for head in range(QUERIES_PER_KEY):
-        query_row = ((tl.program_id(1).to(tl.int64) * QUERIES_PER_KEY + head) * L + first + GROUP - 1) * D + offset_d
+        query_row = ((tl.program_id(1).to(tl.int64) * QUERIES_PER_KEY + head) * L + first + GROUP -
+                     1) * D + offset_d
         tl.store(DQ + query_row, grad_query.to(DQ.dtype.element_ty), mask=present)
 
 
 @triton.jit
 def turned_back(grad, GRAD, COS, SIN, first, token, inside, offset_d, D: tl.constexpr):
-    """R_t^T grad for each token, (T, D): the half-exchanged part takes its sine and sign from the other half."""
+    """R_t^T grad for each token, (T, D).
+
+    The half-exchanged part takes its sine and sign from the other half.
+    """
     half = D // 2
     other = tl.where(offset_d < half, offset_d + half, offset_d - half)
     sign = tl.where(offset_d < half, 1.0, -1.0)[None, :]

@@ -1,7 +1,8 @@
 """Which program of a launch reads which tile: the geometry of the kernels, in plain Python and without triton.
 
-A launch starts many *programs*; each computes from its number which tiles it reads. These functions list the
-tiles for one head, so that they can be drawn (`cca_lab.views.figures.programs`) and counted.
+A launch starts many *programs*; each computes from its number which tiles it reads. These functions
+list the tiles for one head, so that they can be drawn (`cca_lab.views.figures.programs`) and
+counted.
 """
 
 from collections.abc import Iterator
@@ -27,21 +28,32 @@ class Read:
 
 
 def softmax_reads(length: int, block_rows: int) -> list[Read]:
-    """Return the tiles of `causal_softmax`: each program reads some rows, as wide as the next power of two."""
+    """Return the tiles of `causal_softmax`.
+
+    Each program reads some rows, as wide as the next power of two.
+    """
     width = 1 << (length - 1).bit_length()
     return [Read(program, (row, row + block_rows), (0, width), True)
             for program, row in enumerate(range(0, length, block_rows))]
 
 
 def pooling_reads(groups: int, group: int) -> list[Read]:
-    """Return the tiles of `pooling_forward`, a line for each program: a group's tokens, padded to a power of two."""
+    """Return the tiles of `pooling_forward`, a line for each program.
+
+    A group's tokens, padded to a power of two.
+    """
     tile = 1 << (group - 1).bit_length()
-    return [Read(program, (program, program + 1), (program * group, program * group + tile), tile > group)
-            for program in range(groups)]
+    return [
+        Read(program, (program, program + 1), (program * group, program * group + tile), tile
+             > group) for program in range(groups)
+    ]
 
 
 def online_reads(rows: int, columns: int, block_rows: int, block_columns: int) -> list[Read]:
-    """Return the tiles of `online_softmax`: each program reads all columns; its last tile may reach past the end."""
+    """Return the tiles of `online_softmax`: each program reads all columns.
+
+    Its last tile may reach past the end.
+    """
     return [Read(program, (row, row + block_rows), (column, column + block_columns),
                  masked=row + block_rows > rows or column + block_columns > columns)
             for program, row in enumerate(range(0, rows, block_rows))
@@ -56,25 +68,30 @@ def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[R
         block_rows, block_columns: of a tile.
 
     Returns:
-        The tiles in the order of the programs; number 0 computes the last rows, which see most. A boundary tile is
-        cut at the end of its boundary.
+        The tiles in the order of the programs; number 0 computes the last rows, which see most. A
+        boundary tile is cut at the end of its boundary.
     """
     length, blocks = len(table), -(-len(table) // block_rows)
     found = []
     for program in range(blocks):
         first = (blocks - 1 - program) * block_rows
         last = min(first + block_rows, length) - 1
-        for (low, inner_high), (inner_low, high) in zip(table[first].tolist(), table[last].tolist(), strict=True):
-            found += [Read(program, (first, last + 1), columns, masked)
-                      for columns, masked in _phases(low, inner_low, inner_high, high, block_columns)]
+        for (low, inner_high), (inner_low, high) in zip(table[first].tolist(), table[last].tolist(),
+                                                        strict=True):
+            found += [
+                Read(program, (first, last + 1), columns, masked)
+                for columns, masked in _phases(low, inner_low, inner_high, high, block_columns)
+            ]
     return found
 
 
-def _phases(low: int, inner_low: int, inner_high: int, high: int, block: int) -> Iterator[tuple[tuple[int, int], bool]]:
+def _phases(low: int, inner_low: int, inner_high: int, high: int,
+            block: int) -> Iterator[tuple[tuple[int, int], bool]]:
     """Yield the columns of each tile of one interval and whether it is masked, as `split_phases` of the kernel does."""
     whole = max(inner_high - inner_low, 0) // block
     left_end = inner_low if whole else low
     inner_end = left_end + whole * block
-    for begin, end, masked in ((low, left_end, True), (left_end, inner_end, False), (inner_end, high, True)):
+    for begin, end, masked in ((low, left_end, True), (left_end, inner_end, False), (inner_end,
+                                                                                     high, True)):
         for column in range(begin, end, block):
             yield (column, min(column + block, end)), masked

@@ -1,14 +1,15 @@
 """The common part of all decode-time caches: batch rows, left padding, beam search, bytes.
 
-Each mechanism implements a state (`state.py`). `StateLayer` makes states a cache layer of transformers, and
-`MechanismCache` is the object that `generate(past_key_values=...)` takes.
+Each mechanism implements a state (`state.py`). `StateLayer` makes states a cache layer of
+transformers, and `MechanismCache` is the object that `generate(past_key_values=...)` takes.
 """
 
 import json
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,6 @@ from transformers.cache_utils import CacheLayerMixin
 from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.rotary import Rotation, of_rows
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
-from cca_lab.mechanisms.caching.sizes import CacheSizes
 from cca_lab.mechanisms.caching.state import State
 from cca_lab.settings import check_integers
 
@@ -35,7 +35,10 @@ def mechanism_in(config: PreTrainedConfig) -> Mechanism:
 
 
 def mechanism_named_in(config: PreTrainedConfig) -> Mechanism:
-    """Return the mechanism that a config names, switched on or not; all layers get the same object."""
+    """Return the mechanism that a config names, switched on or not.
+
+    All layers get the same object.
+    """
     return _made(json.dumps(getattr(config, CHOICE, {"name": "full"}), default=operator.index))
 
 
@@ -45,8 +48,72 @@ def _made(choice: str) -> Mechanism:
     return mechanism_of(options.pop("name"), options)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CacheSizes:
+    """The numbers from which the bytes of a cache are computed.
+
+    Attributes:
+        layers: of the model.
+        heads: H, query heads; Hk by default.
+        kv_heads: Hk.
+        head_dim: D.
+        rotary: whether the model rotates its queries and keys (RoPE).
+        batch: rows, B.
+        itemsize: bytes of an element of keys and values.
+    """
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    heads: int = field(default=0)
+    rotary: bool = False
+    batch: int = 1
+    itemsize: int = 4
+
+    def __post_init__(self) -> None:
+        if not self.heads:
+            object.__setattr__(self, "heads", self.kv_heads)
+        check_integers(1, layers=self.layers, heads=self.heads, kv_heads=self.kv_heads,
+                       head_dim=self.head_dim, batch=self.batch, itemsize=self.itemsize)
+
+    @classmethod
+    def of(cls, config: PreTrainedConfig, *, batch: int = 1, itemsize: int = 4) -> Self:
+        """Return the sizes of a model's config."""
+        heads = config.num_attention_heads
+        return cls(layers=config.num_hidden_layers, heads=heads,
+                   kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+                   head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+                   rotary=has_rotary(config), batch=batch, itemsize=itemsize)
+
+    def entries(self, count: int | None) -> int:
+        """Return the bytes of `count` keys and as many values per KV head of a layer.
+
+        2 B Hk D numbers each.
+        """
+        if count is None:
+            raise ValueError(
+                "cache_entries: got None, wanted a number of entries; where it depends on more than the "
+                "length, measure the bytes with nbytes()")
+        return 2 * self.batch * self.kv_heads * self.head_dim * count * self.itemsize
+
+    def tables(self, positions: int) -> int:
+        """Return the bytes of the rotary tables of `positions` positions, 2 D numbers each.
+
+        0 without RoPE.
+        """
+        return 2 * self.head_dim * positions * self.itemsize if self.rotary else 0
+
+
+def has_rotary(config: PreTrainedConfig) -> bool:
+    """Return whether the model rotates its queries and keys (RoPE)."""
+    return hasattr(config, "rope_parameters")
+
+
 class StateLayer(CacheLayerMixin):
-    """One layer of a `MechanismCache`: one state for the batch, or one per row if left padding differs."""
+    """One layer of a `MechanismCache`.
+
+    One state for the batch, or one per row if left padding differs.
+    """
 
     is_sliding = False
 
@@ -66,7 +133,8 @@ class StateLayer(CacheLayerMixin):
         """Allocate nothing: the states grow with the text."""
         self.is_initialized = True
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any,
+               **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Return the chunk unchanged; `attend`, which also gets the query, stores it."""
         if not self.expected:
             raise ValueError("past_key_values: the model's attention does not read this cache; "
@@ -90,18 +158,20 @@ class StateLayer(CacheLayerMixin):
             (B, H, T, D), zero at padding.
 
         Raises:
-            ValueError: for padding that is not to the left of a row's first token, or for another batch size
-                than that of the cache.
+            ValueError: for padding that is not to the left of a row's first token, or for another
+                batch size than that of the cache.
         """
         batch, chunk = key.shape[0], key.shape[2]
         if self.batch not in (None, batch):
-            raise ValueError(f"past_key_values: holds {self.batch} row(s), got {batch}; make a new cache for another "
-                             "batch, or reset() this one")
+            raise ValueError(
+                f"past_key_values: holds {self.batch} row(s), got {batch}; make a new cache for another "
+                "batch, or reset() this one")
         self.batch = batch
         padding = self._padding(mask, batch, chunk)
         self.columns += chunk
         if len(self.states) == 1 and min(padding) == max(padding):
-            return _step(self.states[0], query, key, value, rotation, scale, slice(None), padding[0])
+            return _step(self.states[0], query, key, value, rotation, scale, slice(None),
+                         padding[0])
         if len(self.states) == 1:  # it is still empty, because padding comes before all tokens
             self.states = [self.new_state() for _ in range(batch)]
         parts = [_step(state, query, key, value, rotation, scale, slice(row, row + 1), pad)
@@ -116,13 +186,15 @@ class StateLayer(CacheLayerMixin):
         first = chunk - real.sum(dim=-1)  # (B,)
         column = torch.arange(chunk, device=mask.device)
         if not torch.equal(real, column >= first[:, None]):
-            raise ValueError("attention_mask: with a cache, padding may stand only before the first token of "
-                             "a row; pad on the left (tokenizer.padding_side = 'left')")
+            raise ValueError(
+                "attention_mask: with a cache, padding may stand only before the first token of "
+                "a row; pad on the left (tokenizer.padding_side = 'left')")
         padding: list[int] = first.tolist()
         seen = [state.seen for state in self.states] * (batch // len(self.states))
         if any(pad and past for pad, past in zip(padding, seen, strict=True)):
-            raise ValueError("attention_mask: padding after tokens that the cache holds; wanted it only "
-                             "before the first token of a row")
+            raise ValueError(
+                "attention_mask: padding after tokens that the cache holds; wanted it only "
+                "before the first token of a row")
         return padding
 
     def select(self, rows: Tensor) -> None:
@@ -151,8 +223,9 @@ class StateLayer(CacheLayerMixin):
 
     def crop(self, tokens_to_remove: int) -> None:
         """Raise ValueError: tokens that were pooled or dropped cannot be restored."""
-        raise ValueError("crop: a cache that has pooled its past cannot take tokens back, so assisted and "
-                         "speculative decoding do not work with it; generate without assistant_model")
+        raise ValueError(
+            "crop: a cache that has pooled its past cannot take tokens back, so assisted and "
+            "speculative decoding do not work with it; generate without assistant_model")
 
     def tensors(self) -> list[Tensor]:
         """Return every tensor stored in this layer."""
@@ -171,8 +244,8 @@ class StateLayer(CacheLayerMixin):
         return -1
 
 
-def _step(state: State, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation | None, scale: float,
-          rows: slice, padding: int) -> Tensor:
+def _step(state: State, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation | None,
+          scale: float, rows: slice, padding: int) -> Tensor:
     """Let a state process its rows without their padding, where the output is zero."""
     query, key, value = (x[rows, :, padding:] for x in (query, key, value))
     rotation = rotation and of_rows(rotation, rows, slice(padding, None))
@@ -196,12 +269,15 @@ class MechanismCache(Cache, Generic[M]):
 
     mechanism: type[M]
     state: Callable[[M], State]
-    layers: list[StateLayer]  # type: ignore[assignment]  # the base class has a list of any kind of layer
+    layers: list[
+        StateLayer]  # type: ignore[assignment]  # the base class has a list of any kind of layer
 
     def __init__(self, model: PreTrainedModel | PreTrainedConfig) -> None:
         config = getattr(model, "config", model)
         if not isinstance(config, PreTrainedConfig):
-            raise ValueError(f"model: got {type(model).__name__}, wanted a model after swap_attention, or its config")
+            raise ValueError(
+                f"model: got {type(model).__name__}, wanted a model after swap_attention, or its config"
+            )
         attention = mechanism_in(config)
         if type(attention) is not self.mechanism:
             raise ValueError(
@@ -216,7 +292,7 @@ class MechanismCache(Cache, Generic[M]):
         return sum(tensor.nbytes for layer in self.layers for tensor in layer.tensors())
 
     def allocated_bytes(self) -> int:
-        """Return the bytes of memory that the cache keeps, the room for further entries included (see `Rooms`)."""
+        """Return the bytes of memory that the cache keeps, with the room in `GrowingBuffers`."""
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
                     for layer in self.layers for t in layer.tensors()}
         return sum(storages.values())
@@ -230,14 +306,19 @@ class MechanismCache(Cache, Generic[M]):
             itemsize: bytes per element of keys and values.
         """
         check_integers(0, length=length)
-        return self.bytes_of(self.attention, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
+        return self.bytes_of(self.attention, length,
+                             CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
 
     @classmethod
     def bytes_of(cls, mechanism: M, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a cache after `length` tokens: entries, and `beside` for all other tensors."""
-        return sizes.layers * (sizes.entries(mechanism.cache_entries(length)) + cls.beside(mechanism, length, sizes))
+        """Return the bytes of a cache after `length` tokens.
+
+        Entries, and `extra_bytes` for all other tensors.
+        """
+        return sizes.layers * (sizes.entries(mechanism.cache_entries(length)) +
+                               cls.extra_bytes(mechanism, length, sizes))
 
     @staticmethod
-    def beside(mechanism: M, length: int, sizes: CacheSizes) -> int:
+    def extra_bytes(mechanism: M, length: int, sizes: CacheSizes) -> int:
         """Return the bytes of a layer besides its entries: rotary tables, scores, queries."""
         return 0

@@ -1,5 +1,13 @@
-"""The state that one layer keeps of the past: its protocol, and functions that all states share."""
+"""What a layer keeps of the past while it decodes: the protocol of its state, and what all states share.
 
+A state's tensors grow and shrink by a few tokens at a time. `Copies` says what is meant, and makes
+new tensors for it. `GrowingBuffers` returns the same values without a copy of the others: a view of
+a buffer, behind which the next entries are written. A buffer has room for a sixteenth of what it
+holds, at least 16 entries; when the room is used up, what is still needed moves to a new one, so
+that a token costs about 16 copied entries however many are stored.
+"""
+
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeVar
@@ -7,12 +15,116 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
+from cca_lab.attention import causal_intervals, interval_attention
+from cca_lab.attention.fused import fused
+from cca_lab.attention.merge import merge
 from cca_lab.attention.rotary import Rotation
-from cca_lab.mechanisms.caching.buffers import Copies
+from cca_lab.attention.tiles import tile_for
 
 NO_TOKENS = torch.empty(0, 0, 0, 0)  # a state's tensors before its first token
 
 S = TypeVar("S", bound="State")
+LEAST, SHARE = 16, 16  # room for that many entries, or for one in so many of those stored
+
+
+def room_for(entries: int) -> int:
+    """Return the room, in entries, that a new buffer has behind so many."""
+    return max(LEAST, entries // SHARE)
+
+
+class Copies:
+    """Stored entries (B, H, n, D) that are copied whenever they change.
+
+    The specification of `GrowingBuffers`.
+    """
+
+    def append(self, name: str, past: Tensor, new: Tensor) -> Tensor:
+        """Return the entries of `past`, then those of `new`.
+
+        `name` is that of the state's tensor.
+        """
+        return torch.cat([past, new], dim=-2)
+
+    def drop(self, name: str, entries: Tensor, begin: int, end: int) -> Tensor:
+        """Return the entries without those from `begin` to before `end`."""
+        return torch.cat([entries[:, :, :begin], entries[:, :, end:]], dim=-2)
+
+    def forget(self, *names: str) -> None:
+        """Free what is kept for the named tensors, which are made anew."""
+
+
+class GrowingBuffers(Copies):
+    """Stored entries in buffers with room, one for each tensor of a state.
+
+    What a call returns is valid until the next `drop` of the same name, which may write over
+    entries that it drops: a `GrowingBuffers` belongs to one state. Where gradients are recorded
+    entries are copied, because autograd keeps what attention has read; and so are those of a tensor
+    that is not the one returned last.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, _Buffer] = {}
+
+    def append(self, name: str, past: Tensor, new: Tensor) -> Tensor:
+        """Return the entries of `past`, then those of `new`, as a view of a buffer."""
+        if torch.is_grad_enabled():
+            return super().append(name, past, new)
+        buffer, count = self._buffers.get(name), new.shape[2]
+        if buffer is None or not buffer.holds(past) or buffer.free() < count:
+            buffer = self._buffers[name] = _Buffer(past, count + room_for(past.shape[2] + count))
+        return buffer.append(new)
+
+    def drop(self, name: str, entries: Tensor, begin: int, end: int) -> Tensor:
+        """Return the entries without those from `begin` to before `end`, as a view of a buffer of fitting size."""
+        if torch.is_grad_enabled():
+            return super().drop(name, entries, begin, end)
+        buffer, left = self._buffers.get(name), entries.shape[2] - (end - begin)
+        if buffer is None or not buffer.holds(
+                entries) or buffer.capacity - left > 2 * room_for(left):
+            buffer = self._buffers[name] = _Buffer(entries[:, :, :begin],
+                                                   left - begin + room_for(left))
+            return buffer.append(entries[:, :, end:])
+        return buffer.drop(begin, end)
+
+    def forget(self, *names: str) -> None:
+        """Free the buffers of the named tensors, which are made anew."""
+        for name in names:
+            self._buffers.pop(name, None)
+
+
+class _Buffer:
+    """Entries in the columns `first` .. `last` - 1 of a tensor (B, H, capacity, D)."""
+
+    def __init__(self, past: Tensor, more: int) -> None:
+        batch, heads, self.last, head_dim = past.shape
+        self.first, self.capacity = 0, self.last + more
+        self.tensor = past.new_empty((batch, heads, self.capacity, head_dim))
+        self.tensor[:, :, : self.last] = past
+
+    def entries(self) -> Tensor:
+        return self.tensor[:, :, self.first : self.last]
+
+    def free(self) -> int:
+        return self.capacity - self.last
+
+    def holds(self, x: Tensor) -> bool:
+        """Return whether x is `entries()`, and may be written to here."""
+        own = self.entries()
+        return (x.data_ptr() == own.data_ptr() and x.shape == own.shape
+                and x.stride() == own.stride() and x.numel() > 0
+                and self.tensor.is_inference() == torch.is_inference_mode_enabled())
+
+    def append(self, new: Tensor) -> Tensor:
+        first, self.last = self.last, self.last + new.shape[2]
+        self.tensor[:, :, first : self.last] = new
+        return self.entries()
+
+    def drop(self, begin: int, end: int) -> Tensor:
+        kept = self.tensor[:, :, self.first:self.first +
+                           begin].clone()  # moves up to the entries after `end`
+        self.first += end - begin
+        self.tensor[:, :, self.first : self.first + begin] = kept
+        return self.entries()
 
 
 @dataclass(frozen=True)
@@ -33,7 +145,8 @@ class Draw:
 
     def __call__(self, entries: int) -> Tensor:
         """Return `entries` random entries."""
-        return torch.randn(1, self.heads, entries, self.head_dim, generator=self.generator).to(self.dtype)
+        return torch.randn(1, self.heads, entries, self.head_dim,
+                           generator=self.generator).to(self.dtype)
 
     def of(self, heads: int) -> "Draw":
         """Return a source with another number of heads."""
@@ -41,14 +154,20 @@ class Draw:
 
 
 class State(Protocol):
-    """What one layer keeps of the past of rows with the same group borders; made from a mechanism."""
+    """What one layer keeps of the past of rows with the same group borders.
+
+    Made from a mechanism.
+    """
 
     seen: int  # real tokens read so far
-    rooms: Copies  # where its tensors lie
+    buffers: Copies  # where its tensors lie
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
+        """Process T new tokens.
+
+        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
+        """
         ...
 
     def tensors(self) -> list[Tensor]:
@@ -73,10 +192,11 @@ class State(Protocol):
 def with_rows(state: S, rows: Tensor, *names: str) -> S:
     """Return a copy of a state in which the named tensors, unless None, have only the given batch rows."""
     new = copy(state)
-    new.rooms = type(state.rooms)()
+    new.buffers = type(state.buffers)()
     for name in names if state.seen else ():
         tensor = getattr(state, name)
-        setattr(new, name, None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
+        setattr(new, name,
+                None if tensor is None else tensor.index_select(0, rows.to(tensor.device)))
     return new
 
 
@@ -92,5 +212,45 @@ def append_tables(past: Rotation | None, new: Rotation) -> Rotation:
 
 
 def none_of(x: Tensor) -> Tensor:
-    """Return an empty tensor, (B, H, 0, D), for x (B, H, T, D); it does not keep the memory of x."""
+    """Return an empty tensor, (B, H, 0, D), for x (B, H, T, D).
+
+    It does not keep the memory of x.
+    """
     return x[:, :, :0].clone()
+
+
+def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: float,
+               backend: str = "auto") -> Tensor:
+    """Attend with one row to all columns of all parts, in one softmax.
+
+    Args:
+        query: (B, H, 1, D).
+        parts: pairs of keys and values, (B, Hp, n, D) each; n >= 1 and Hp, a divisor of H, may
+            differ by part.
+        scale: factor on the dot products.
+        backend: of `interval_attention`; "auto" takes a single tile of the blocked backend where no
+            kernel is used and no gradient is recorded. A row that sees everything needs no table of
+            intervals.
+
+    Returns:
+        (B, H, 1, D) in the query's dtype.
+    """
+    if backend == "auto" and not fused(query) and not torch.is_grad_enabled():
+        found = [_tile(query, *part, scale) for part in parts]
+    else:
+        found = [
+            interval_attention(query, key, value, causal_intervals(1, key.shape[2]), scale=scale,
+                               backend=backend, return_lse=True) for key, value in parts
+        ]
+    return found[0][0] if len(found) == 1 else merge(*zip(*found, strict=True))[0]
+
+
+def _tile(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Return out (B, H, 1, D) and lse (B, H, 1).
+
+    The query heads of a KV head are the rows of one tile.
+    """
+    rows = query.reshape(len(query), key.shape[1], -1, query.shape[3])  # (B, Hp, H / Hp, D)
+    out, lse = tile_for(query.device, query.dtype, scale).forward(rows, key, value, None, False,
+                                                                  scale)
+    return out.reshape(query.shape), lse.reshape(query.shape[:3])

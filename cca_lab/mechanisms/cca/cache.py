@@ -13,16 +13,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.attention import interval_attention, pool_groups
+from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation, at, of_rows
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.caching.base import MechanismCache
-from cca_lab.mechanisms.caching.buffers import Copies, Rooms
-from cca_lab.mechanisms.caching.parts import attend_row
-from cca_lab.mechanisms.caching.sizes import CacheSizes
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, append_tables, none_of, with_rows
+from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
+from cca_lab.mechanisms.caching.state import (
+    NO_TOKENS,
+    Copies,
+    Draw,
+    GrowingBuffers,
+    append_tables,
+    attend_row,
+    none_of,
+    with_rows,
+)
+from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
 from cca_lab.mechanisms.cca.groups import chunk_intervals, core_count
-from cca_lab.mechanisms.inputs import expand_heads
 
 
 class CCAState:
@@ -48,7 +55,7 @@ class CCAState:
         """Reset to the empty state."""
         self.seen = self.first = 0
         self.rotation = None
-        self.rooms: Copies = Rooms()
+        self.buffers: Copies = GrowingBuffers()
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
@@ -57,8 +64,8 @@ class CCAState:
         if start == 0:
             self.core_key = self.core_value = none_of(query if self.per_query_head else key)
             self.raw_key, self.raw_value = none_of(key), none_of(value)
-        self.raw_key = self.rooms.append("raw_key", self.raw_key, key)
-        self.raw_value = self.rooms.append("raw_value", self.raw_value, value)
+        self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
+        self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
         self._close_groups(query, rotation, start, stop, scale)
         output = self._attend(query, start, stop, scale)
         self._evict(self.group * core_count(stop + 1, self.group, self.window))  # the first the next row reads
@@ -82,8 +89,8 @@ class CCAState:
         core_key, core_value = pool_groups(
             pooling_query, self.raw_key[:, :, raw], self.raw_value[:, :, raw], self.group, scale=scale,
             rotation=rotation, weights=self.weights, per_query_head=self.per_query_head, backend=backend)
-        self.core_key = self.rooms.append("core_key", self.core_key, core_key)
-        self.core_value = self.rooms.append("core_value", self.core_value, core_value)
+        self.core_key = self.buffers.append("core_key", self.core_key, core_key)
+        self.core_value = self.buffers.append("core_value", self.core_value, core_value)
 
     def _attend(self, query: Tensor, start: int, stop: int, scale: float) -> Tensor:
         """Attend to the visible cores and the raw tokens after them, in one softmax."""
@@ -102,8 +109,8 @@ class CCAState:
     def _evict(self, first: int) -> None:
         """Drop the raw tokens before `first`."""
         if first > self.first:
-            self.raw_key = self.rooms.drop("raw_key", self.raw_key, 0, first - self.first)
-            self.raw_value = self.rooms.drop("raw_value", self.raw_value, 0, first - self.first)
+            self.raw_key = self.buffers.drop("raw_key", self.raw_key, 0, first - self.first)
+            self.raw_value = self.buffers.drop("raw_value", self.raw_value, 0, first - self.first)
             self.first = first
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
@@ -130,7 +137,7 @@ class CCACache(MechanismCache[CCA]):
 
     It stores floor(t / g) core tokens and at most s + g - 2 raw tokens per layer after t
     tokens, O(L / g + s), where a full cache stores t. Decoding with it gives what a
-    forward over the whole text gives. New entries are written in place (see `Rooms`).
+    forward over the whole text gives. New entries are written in place (see `GrowingBuffers`).
 
     Beam search and prefill in chunks of any size work. Rows of different length must
     be padded on the left; they are then stored and computed row by row, which is slower.
@@ -140,7 +147,7 @@ class CCACache(MechanismCache[CCA]):
     state = CCAState
 
     @staticmethod
-    def beside(mechanism: CCA, length: int, sizes: CacheSizes) -> int:
+    def extra_bytes(mechanism: CCA, length: int, sizes: CacheSizes) -> int:
         """Return the bytes of a layer for cores beyond one per KV head and rotary tables of the open group.
 
             2 B D (Hc floor(t/g) + Hk (t - g n(t))) + 2 D (t mod g) [rotary],   n(t) = max(0, floor((t + 1 - s) / g))
@@ -150,3 +157,40 @@ class CCACache(MechanismCache[CCA]):
         """
         further = sizes.heads / sizes.kv_heads - 1 if mechanism.per_query_head else 0
         return int(further * sizes.entries(length // mechanism.group)) + sizes.tables(length % mechanism.group)
+
+
+class MeanPoolingCache(CCACache):
+    """The cache for generating with mean pooling; sizes and use are those of `CCACache`."""
+
+    mechanism = MeanPooling
+
+
+class RandomTokensState(CCAState):
+    """As `CCAState`, with the token drawn from each group in place of its core.
+
+    The draw of a group is fixed, so prefill equals decode.
+    """
+
+    per_query_head = False
+
+    def __init__(self, mechanism: RandomTokens) -> None:
+        self.group, self.window, self.backend = mechanism.group, mechanism.window, mechanism.backend
+        self.seed = mechanism.seed
+        self.forget()
+
+    def _close_groups(self, query: Tensor, rotation: Rotation | None, start: int, stop: int,
+                      scale: float) -> None:
+        """Keep the drawn token of each group whose last token is in the chunk [start, stop)."""
+        closed = slice(start // self.group, stop // self.group)
+        kept = kept_tokens(closed.stop, self.group, self.seed)[closed]
+        if kept:
+            entries = [token - self.first for token in kept]
+            self.core_key = self.buffers.append("core_key", self.core_key, self.raw_key[:, :, entries])
+            self.core_value = self.buffers.append("core_value", self.core_value, self.raw_value[:, :, entries])
+
+
+class RandomTokensCache(MechanismCache[RandomTokens]):
+    """The cache for generating with random tokens; sizes and use as in `CCACache`, but without rotary tables."""
+
+    mechanism = RandomTokens
+    state = RandomTokensState

@@ -5,7 +5,7 @@ from typing import Self
 
 from cca_lab.mechanisms.base import Mechanism
 from cca_lab.mechanisms.cca.groups import cache_tokens
-from cca_lab.mechanisms.inputs import check_positive
+from cca_lab.settings import check_integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Grouped(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(group=self.group, window=self.window)
+        check_integers(1, group=self.group, window=self.window)
 
     def exact_when(self, length: int) -> bool:
         """Return True if no row has an older group (CCA, Section 3.2: L < g + s), or if every group is one token."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.intervals import memoised
-from cca_lab.mechanisms.inputs import check_positive
+from cca_lab.settings import check_integers
 
 
 def core_count(length: int, group: int, window: int) -> int:
@@ -18,7 +18,7 @@ def core_count(length: int, group: int, window: int) -> int:
 
 def visible_cores(length: int, group: int, window: int, device: torch.device | str = "cpu") -> Tensor:
     """Return how many cores each row sees (Eq. 3): n(i) = max(0, floor((i + 1 - s) / g)), int64 (L,)."""
-    check_positive(length=length, group=group, window=window)
+    check_integers(1, length=length, group=group, window=window)
     return cores_of_rows(torch.arange(length, device=device), group, window)
 
 
@@ -76,7 +76,7 @@ def pairs(length: int, group: int, window: int) -> int:
     Row i reads n(i) cores and i + 1 - g n(i) raw tokens, so the sum is L(L+1)/2 - (g-1) sum_i n(i). The
     logits of the pooling, at most one for each token, are not counted.
     """
-    check_positive(length=length, group=group, window=window)
+    check_integers(1, length=length, group=group, window=window)
     a, b = divmod(max(0, length - window), group)          # sum of floor(t / g) over t = 1 .. ag + b
     cores_read = group * a * (a - 1) // 2 + a * (b + 1)
     return length * (length + 1) // 2 - (group - 1) * cores_read
@@ -90,5 +90,5 @@ def cache_tokens(length: int, group: int, window: int) -> int:
     visible; the other floor(L/g) - n(L), whose tokens are still raw, are at most ceil((s-1)/g).
     With `per_query_head` there is a core for every query head.
     """
-    check_positive(group=group, window=window)
+    check_integers(1, group=group, window=window)
     return length // group + length - group * core_count(length + 1, group, window)

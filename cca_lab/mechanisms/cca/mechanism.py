@@ -24,19 +24,19 @@ Differs from the paper:
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
 from cca_lab.attention import pool_groups, pooling_matrix
+from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import rotate, unrotate
-from cca_lab.mechanisms.base import Call
+from cca_lab.mechanisms.base import Call, Keywords
 from cca_lab.mechanisms.cca.grouped import Grouped
 from cca_lab.mechanisms.cca.groups import core_count, intervals
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import expand_heads
 
 POOLINGS = ("softmax", "mean", "max")
 
@@ -118,12 +118,13 @@ class CCA(Grouped):
         raw = torch.eye(length, dtype=phi.dtype, device=phi.device).expand(*phi.shape[:2], length, length)
         return torch.cat([pooling_matrix(phi, length), raw], dim=2)
 
-    def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None, **call: Any) -> Tensor:
+    def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None,
+                  **keywords: Unpack[Keywords]) -> Tensor:
         """Return E as in `Mechanism.effective` (Eq. 8); ValueError for "max", which is not linear in the values."""
         if self.pooling == "max":
             raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no weighted "
                              "mean, so no effective matrix exists")
-        return super().effective(q, k, v, **call)
+        return super().effective(q, k, v, **keywords)
 
 
 def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,

@@ -20,13 +20,13 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from cca_lab.attention import interval_attention, pool_groups
-from cca_lab.attention.arguments import check_rotation, scale_of
+from cca_lab.attention.arguments import check_qkv, check_rotation, scale_of
+from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.parallel import Range, Ranges, Route, Shards, fetch, merged, place
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca.groups import chunk_intervals, core_count
-from cca_lab.mechanisms.inputs import check_qkv, expand_heads
 
 
 @dataclass(frozen=True)

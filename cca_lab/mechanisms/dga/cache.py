@@ -14,11 +14,18 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation, of_rows
-from cca_lab.mechanisms.caching.base import MechanismCache
-from cca_lab.mechanisms.caching.buffers import Copies, Rooms
-from cca_lab.mechanisms.caching.parts import attend_row
-from cca_lab.mechanisms.caching.sizes import CacheSizes
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, append, append_tables, none_of, with_rows
+from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
+from cca_lab.mechanisms.caching.state import (
+    NO_TOKENS,
+    Copies,
+    Draw,
+    GrowingBuffers,
+    append,
+    append_tables,
+    attend_row,
+    none_of,
+    with_rows,
+)
 from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, decode_span, highest, importance
 from cca_lab.settings import check_integers
 
@@ -39,12 +46,12 @@ class DGAState:
     def __init__(self, mechanism: DGA) -> None:
         self.mechanism, self.seen = mechanism, 0
         self.rotation: Rotation | None = None
-        self.rooms: Copies = Rooms()
+        self.buffers: Copies = GrowingBuffers()
 
     def _forget_raw(self) -> None:
         self.raw_key, self.raw_value, self.raw_query = map(none_of, (self.raw_key, self.raw_value, self.raw_query))
         self.rotation = None
-        self.rooms.forget("raw_key", "raw_value", "raw_query")
+        self.buffers.forget("raw_key", "raw_value", "raw_query")
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
@@ -78,10 +85,10 @@ class DGAState:
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float, rotation: Rotation | None) -> Tensor:
         """Attend to focal tokens, groups and raw tokens, in one softmax."""
-        self.raw_key = self.rooms.append("raw_key", self.raw_key, key)
-        self.raw_value = self.rooms.append("raw_value", self.raw_value, value)
+        self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
+        self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
         if self.mechanism.choose == "blocks":
-            self.raw_query = self.rooms.append("raw_query", self.raw_query, query)
+            self.raw_query = self.buffers.append("raw_query", self.raw_query, query)
         if rotation is not None:
             self.rotation = append_tables(self.rotation, rotation)
         keys, values = self.raw_key, self.raw_value
@@ -113,8 +120,8 @@ class DGAState:
         keys, values = columns(query, key, value, focal, rule, scale, rotation, backend=rule.backend)
         focal_tokens = int(focal[0, 0].sum())
         kept = focal_tokens + (focal.shape[2] - focal_tokens) // rule.group
-        self.kept_key = self.rooms.append("kept_key", self.kept_key, keys[:, :, :kept])
-        self.kept_value = self.rooms.append("kept_value", self.kept_value, values[:, :, :kept])
+        self.kept_key = self.buffers.append("kept_key", self.kept_key, keys[:, :, :kept])
+        self.kept_value = self.buffers.append("kept_value", self.kept_value, values[:, :, :kept])
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after a prompt of `length` tokens, see `State.fill`."""
@@ -179,10 +186,10 @@ class DGACache(MechanismCache[DGA]):
         are counted too.
         """
         entries = sum(cache_tokens(length, mechanism, prompt=prompt))
-        return sizes.layers * (sizes.entries(entries) + cls.beside(mechanism, length, sizes, prompt=prompt))
+        return sizes.layers * (sizes.entries(entries) + cls.extra_bytes(mechanism, length, sizes, prompt=prompt))
 
     @staticmethod
-    def beside(mechanism: DGA, length: int, sizes: CacheSizes, *, prompt: int | None = None) -> int:
+    def extra_bytes(mechanism: DGA, length: int, sizes: CacheSizes, *, prompt: int | None = None) -> int:
         """Return the bytes of a layer for the queries of the open block and the tables of the raw tokens."""
         _, raw = cache_tokens(length, mechanism, prompt=prompt)
         queries = sizes.batch * sizes.heads * sizes.head_dim * raw if mechanism.choose == "blocks" else 0

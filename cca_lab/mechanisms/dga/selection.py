@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.attention.arguments import check_tensors
+from cca_lab.attention.arguments import check_qkv, check_tensors
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.mechanisms.inputs import check_counts, check_positive, check_qkv, floor_of_share
-from cca_lab.mechanisms.masked import best
+from cca_lab.mechanisms.tokens import best, floor_of_share
+from cca_lab.settings import check_integers
 
 CHOICES = ("prompt", "blocks")
 ROWS_AT_ONCE = 256  # rows of A in memory at a time
@@ -50,10 +50,10 @@ class FocalRule:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        check_positive(group=self.group, block=self.block)
+        check_integers(1, group=self.group, block=self.block)
         if not isinstance(self.gamma, int | float) or not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth token")
-        check_counts(floor=self.floor, recent=self.recent, random=self.random, seed=self.seed)
+        check_integers(0, floor=self.floor, recent=self.recent, random=self.random, seed=self.seed)
         if self.choose not in CHOICES:
             raise ValueError(f"choose: got {self.choose!r}, wanted one of {', '.join(CHOICES)}; the paper's is "
                              "'prompt'")

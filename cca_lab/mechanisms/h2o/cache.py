@@ -1,12 +1,14 @@
 """The decode-time cache of H2O: the last tokens, the heavy hitters, and their accumulated attention.
 
-A chunk first attends to the stored entries and its own past, and then evicts, once, down to the budget:
+A chunk first attends to the stored entries and its own past, and then evicts, once, down to the
+budget:
 
     min(t, heavy + recent) entries for each KV head after t tokens, and a score for each entry
 
 Prefill and decode: a prompt of P tokens read at once and then single tokens give exactly what the
-mechanism gives over the whole text with `prompt=P`; token by token from the first one on, with `prompt=1`.
-Other chunks read more than single tokens would, because nothing is evicted inside a chunk.
+mechanism gives over the whole text with `prompt=P`; token by token from the first one on, with
+`prompt=1`. Other chunks read more than single tokens would, because nothing is evicted inside a
+chunk.
 """
 
 from dataclasses import replace
@@ -18,10 +20,8 @@ from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
 from cca_lab.attention.rotary import Rotation
-from cca_lab.mechanisms.caching.base import MechanismCache
-from cca_lab.mechanisms.caching.buffers import Copies
-from cca_lab.mechanisms.caching.sizes import CacheSizes
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, none_of, with_rows
+from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, none_of, with_rows
 from cca_lab.mechanisms.h2o.mechanism import H2O
 from cca_lab.settings import check_integers
 
@@ -33,13 +33,14 @@ class H2OState:
 
     Attributes:
         seen: tokens read so far.
-        heavy, recent: the budget in tokens; fixed by the first chunk if the options are shares of a prompt.
+        heavy, recent: the budget in tokens; fixed by the first chunk if the options are shares of a
+            prompt.
         key, value: (B, Hk, n, D), n = min(seen, heavy + recent) once the prompt is read.
         score: (B, Hk, n), accumulated attention while stored, in at least float32.
     """
 
     key = value = score = NO_TOKENS
-    rooms: Copies = Copies()  # entries are gathered anew for each token
+    buffers: Copies = Copies()  # entries are gathered anew for each token
 
     def __init__(self, mechanism: H2O) -> None:
         self.mechanism, self.prompt = mechanism, mechanism.prompt
@@ -47,12 +48,16 @@ class H2OState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
+        """Process T new tokens.
+
+        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
+        """
         if self.seen == 0:
             self.heavy, self.recent = self.mechanism.budget(max(self.prompt, key.shape[2]))
             self.key, self.value = none_of(key), none_of(value)
             self.score = key.new_zeros((*key.shape[:2], 0), dtype=accumulation_dtype(key.dtype))
-        self.key, self.value = self.rooms.append("key", self.key, key), self.rooms.append("value", self.value, value)
+        self.key, self.value = self.buffers.append("key", self.key, key), self.buffers.append(
+            "value", self.value, value)
         self.score = F.pad(self.score, (0, key.shape[2]))
         self.seen += key.shape[2]
         output = self._attend(query, scale)
@@ -67,19 +72,25 @@ class H2OState:
         for rows in torch.arange(query.shape[2], device=query.device).split(ROWS_AT_ONCE):
             stop = past + int(rows[-1]) + 1
             visible = torch.arange(stop, device=query.device) <= past + rows[:, None]  # (R, stop)
-            weights, _ = masked_matrix(query[:, :, rows], self.key[:, :, :stop], visible[None, None], scale)
-            attention = weights.detach().unflatten(1, (kv_heads, -1)).mean(2).sum(-2)  # (B, Hk, stop)
+            weights, _ = masked_matrix(query[:, :, rows], self.key[:, :, :stop],
+                                       visible[None, None], scale)
+            attention = weights.detach().unflatten(1,
+                                                   (kv_heads, -1)).mean(2).sum(-2)  # (B, Hk, stop)
             self.score[:, :, :stop] += attention
             done.append(weigh(weights, self.value[:, :, :stop]).to(query.dtype))
         return torch.cat(done, dim=2)
 
     def _evict(self) -> None:
-        """Keep recent entries and the others with the highest scores; of equal ones evict the older first."""
+        """Keep recent entries and the others with the highest scores.
+
+        Of equal ones evict the older first.
+        """
         extra = self.key.shape[2] - self.heavy - self.recent
         if extra <= 0:
             return
         older = self.score[..., : self.score.shape[2] - self.recent]
-        order = older.argsort(dim=-1, stable=True)[..., extra:].sort(dim=-1).values    # (B, Hk, heavy)
+        order = older.argsort(dim=-1, stable=True)[...,
+                                                   extra:].sort(dim=-1).values  # (B, Hk, heavy)
         recent = torch.arange(older.shape[2], self.score.shape[2], device=order.device)
         kept = torch.cat([order, recent.expand(*order.shape[:2], -1)], dim=-1)         # (B, Hk, n)
         self.score = self.score.gather(2, kept)
@@ -88,7 +99,8 @@ class H2OState:
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after a prompt of `length` tokens, see `State.fill`."""
-        self.seen, (self.heavy, self.recent) = length, self.mechanism.budget(max(self.prompt, length))
+        self.seen, (self.heavy, self.recent) = length, self.mechanism.budget(
+            max(self.prompt, length))
         entries = length if length < self.prompt else min(length, self.heavy + self.recent)
         self.key, self.value = (draw(entries) for _ in range(2))
         self.score = draw(entries)[..., 0].abs().float()
@@ -105,22 +117,32 @@ class H2OState:
 class H2OCache(MechanismCache[H2O]):
     """The cache for generating with H2O: `model.generate(ids, past_key_values=H2OCache(model))`.
 
-    It stores at most heavy + recent entries per KV head and a score for each, however long the text. The prompt
-    is read densely, so the first chunk needs the memory of all its tokens until it is read. Scores need explicit
-    attention weights: there is no fused kernel. Beam search works; rows of different length must be padded on
-    the left, and each row then has its own prompt.
+    It stores at most heavy + recent entries per KV head and a score for each, however long the
+    text. The prompt is read densely, so the first chunk needs the memory of all its tokens until it
+    is read. Scores need explicit
+    attention weights: there is no fused kernel. Beam search works; rows of different length must be
+    padded on the left, and each row then has its own prompt.
     """
 
     mechanism = H2O
     state = H2OState
 
-    def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4, first: int = 1) -> int:
-        """Return `nbytes()` after `length` tokens, of which the first chunk had `first`; Args as in the base class."""
+    def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4,
+                       first: int = 1) -> int:
+        """Return `nbytes()` after `length` tokens, of which the first chunk had `first`.
+
+        Args as in the base class.
+        """
         check_integers(0, length=length)
         read = replace(self.attention, prompt=max(first, self.attention.prompt))
-        return self.bytes_of(read, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
+        return self.bytes_of(read, length, CacheSizes.of(self.config, batch=batch,
+                                                         itemsize=itemsize))
 
     @staticmethod
-    def beside(mechanism: H2O, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a layer for the scores, which the paper does not count: 4 per entry, 8 in float64."""
-        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4, sizes.itemsize)
+    def extra_bytes(mechanism: H2O, length: int, sizes: CacheSizes) -> int:
+        """Return the bytes of a layer for the scores, which the paper does not count.
+
+        4 per entry, 8 in float64.
+        """
+        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(
+            4, sizes.itemsize)

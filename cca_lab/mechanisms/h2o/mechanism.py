@@ -1,26 +1,28 @@
 """H2O: a cache of fixed size that keeps the last tokens and those with the highest accumulated attention.
 
-Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models",
-NeurIPS 2023 (Section 4, Algorithm 1). Rows and tokens count from 0. S_i are the tokens kept after row i:
+Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language
+Models", NeurIPS 2023 (Section 4, Algorithm 1). Rows and tokens count from 0. S_i are the tokens
+kept after row i:
 
     row i reads R_i = S_{i-1} + {i}, with weights A_it = softmax(scale * q_i K_R^T)
     score_t += A_it                          for each t in R_i: accumulated attention while it was kept
     S_i = the last `recent` tokens of R_i, and of the others the `heavy` with the highest scores
 
-so a row first attends, to at most heavy + recent + 1 tokens, and then evicts. An evicted token and its score
-never come back (and could not: `heavy` tokens with higher scores, which only grow, remain). Later tokens have
-no influence on what a row reads.
+so a row first attends, to at most heavy + recent + 1 tokens, and then evicts. An evicted token and
+its score never come back (and could not: `heavy` tokens with higher scores, which only grow,
+remain). Later tokens have no influence on what a row reads.
 
-A prompt is read densely: its rows see all of their past, and the first eviction comes after it. `prompt`
-is its length; the default, 1, means token by token from the first one on.
+A prompt is read densely: its rows see all of their past, and the first eviction comes after it.
+`prompt` is its length; the default, 1, means token by token from the first one on.
 
 Choices where the paper and the public code differ or do not say:
   * Scores are sums, not means, as in both. That favours old tokens.
-  * Grouped queries: one score for each KV head, the mean over its query heads (a sum would rank alike). In the
-    code each query head has its own score and KV head. Sequences of a batch have separate scores; the code
-    adds scores over the batch and requires a batch of one.
+  * Grouped queries: one score for each KV head, the mean over its query heads (a sum would rank
+    alike). In the code each query head has its own score and KV head. Sequences of a batch have
+    separate scores; the code adds scores over the batch and requires a batch of one.
   * Among equal scores the older token is evicted first.
-  * Budgets are tokens (int) or shares of the prompt (float, 0.1 and 0.1 in the code), rounded down, at least 1.
+  * Budgets are tokens (int) or shares of the prompt (float, 0.1 and 0.1 in the code), rounded down,
+    at least 1.
   * Positions are the original ones; the code also has a variant with positions in the cache.
 """
 
@@ -30,10 +32,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.attention.dense import accumulation_dtype, expand_heads
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import check_counts, check_positive, expand_heads, floor_of_share
+from cca_lab.mechanisms.tokens import floor_of_share
+from cca_lab.settings import check_integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,9 @@ class H2O(Mechanism):
 
     name: ClassVar[str] = "h2o"
     title: ClassVar[str] = "H2O"
-    paper: ClassVar[str] = ("Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large "
-                            "Language Models, NeurIPS 2023, Section 4, Algorithm 1")
+    paper: ClassVar[str] = (
+        "Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large "
+        "Language Models, NeurIPS 2023, Section 4, Algorithm 1")
     sizes: ClassVar[tuple[str, ...]] = ("heavy", "recent")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "a fifth of a prompt of 2048 tokens": {"heavy": 0.1, "recent": 0.1, "prompt": 2048},
@@ -74,7 +78,7 @@ class H2O(Mechanism):
         out = q.new_zeros(q.shape)
         for b in range(batch):
             for kv in range(k.shape[1]):
-                scores: dict[int, float] = {}                      # of the tokens that are kept, in time order
+                scores: dict[int, float] = {}  # of the tokens that are kept, in time order
                 for i in range(length):
                     scores[i] = 0.0
                     tokens = list(scores)                          # R_i
@@ -88,24 +92,32 @@ class H2O(Mechanism):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: the tokens, masked to those in each row's cache; no gradient flows through the choice."""
+        """Return one part: the tokens, masked to those in each row's cache.
+
+        No gradient flows through the choice.
+        """
         return [Columns(q, k, v, self.kept(q, k, call.scale))]
 
     @torch.no_grad()
     def kept(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
-        """Return which tokens each row reads, bool (B, H, L, L): simulate the cache for all heads at once."""
+        """Return which tokens each row reads, bool (B, H, L, L).
+
+        Simulate the cache for all heads at once.
+        """
         heavy, recent = self.budget()
         batch, heads, length, _ = q.shape
         dtype = accumulation_dtype(q.dtype)
         logits = scale * (q.to(dtype) @ expand_heads(k, heads).to(dtype).mT)
-        logits = logits.unflatten(1, (k.shape[1], -1))                                    # (B, Hk, H/Hk, L, L)
-        kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool, device=q.device)  # (B, Hk, L)
+        logits = logits.unflatten(1, (k.shape[1], -1))  # (B, Hk, H/Hk, L, L)
+        kept = torch.zeros(batch, k.shape[1], length, dtype=torch.bool,
+                           device=q.device)  # (B, Hk, L)
         scores, rows = torch.zeros(kept.shape, dtype=dtype, device=q.device), []
         for i in range(length):
             kept[..., i] = True
             rows.append(kept)
-            hidden = ~kept[:, :, None]                                                    # (B, Hk, 1, L)
-            scores = scores + logits[..., i, :].masked_fill(hidden, float("-inf")).softmax(-1).mean(2)
+            hidden = ~kept[:, :, None]  # (B, Hk, 1, L)
+            scores = scores + logits[..., i, :].masked_fill(hidden,
+                                                            float("-inf")).softmax(-1).mean(2)
             if i + 1 >= self.prompt:
                 kept = evict(kept, scores, heavy, recent, i)
             else:
@@ -157,14 +169,17 @@ def tokens_kept(heavy: int | float, recent: int | float, prompt: int) -> tuple[i
     Raises:
         ValueError: for negative numbers, shares over 1, or nothing to keep.
     """
-    check_positive(prompt=prompt)
+    check_integers(1, prompt=prompt)
     for name, value in {"heavy": heavy, "recent": recent}.items():
         if not isinstance(value, float):
-            check_counts(**{name: value})
+            check_integers(0, **{name: value})
         elif not 0 < value <= 1:
-            raise ValueError(f"{name}: got {value}, wanted an integer number of tokens, or a share of the prompt "
-                             "over 0 and at most 1, such as 0.1")
-    heavy, recent = (max(1, floor_of_share(x, prompt)) if isinstance(x, float) else x for x in (heavy, recent))
+            raise ValueError(
+                f"{name}: got {value}, wanted an integer number of tokens, or a share of the prompt "
+                "over 0 and at most 1, such as 0.1")
+    heavy, recent = (max(1, floor_of_share(x, prompt)) if isinstance(x, float) else x
+                     for x in (heavy, recent))
     if heavy + recent == 0:
-        raise ValueError("heavy and recent: got 0 and 0, wanted a token to keep; give one of them 1 or more")
+        raise ValueError(
+            "heavy and recent: got 0 and 0, wanted a token to keep; give one of them 1 or more")
     return heavy, recent

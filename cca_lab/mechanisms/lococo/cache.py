@@ -14,14 +14,10 @@ from transformers import PreTrainedModel
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
-from cca_lab.mechanisms.caching.base import MechanismCache
-from cca_lab.mechanisms.caching.buffers import Copies, Rooms
-from cca_lab.mechanisms.caching.parts import attend_row
-from cca_lab.mechanisms.caching.sizes import CacheSizes
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, none_of, with_rows
+from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, GrowingBuffers, attend_row, none_of, with_rows
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
-from cca_lab.mechanisms.lococo.compressor import compression_matrix, mix
-from cca_lab.mechanisms.lococo.memory import attention_received
+from cca_lab.mechanisms.lococo.memory import attention_received, compression_matrix, mix
 
 
 class Borrowed:
@@ -53,7 +49,7 @@ class LoCoCoState:
         self.mechanism, self.compressor = mechanism, compressor or Borrowed(None)
         self.segment, self.seen, self.open = mechanism.segment, 0, 0
         self.received: Tensor | None = None
-        self.rooms: Copies = Rooms()
+        self.buffers: Copies = GrowingBuffers()
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None = None) -> Tensor:
@@ -76,8 +72,8 @@ class LoCoCoState:
             self._compress_if_full()  # for "lazy"; with "eager" it is done already
             if self.mechanism.scores == "last" and self.received is not None:
                 self.received = torch.zeros_like(self.received)
-        self.key = self.rooms.append("key", self.key, key)
-        self.value = self.rooms.append("value", self.value, value)
+        self.key = self.buffers.append("key", self.key, key)
+        self.value = self.buffers.append("value", self.value, value)
         rows, columns = key.shape[2], self.key.shape[2]
         if self.mechanism.scored:
             accumulated = attention_received(query, self.key, scale)
@@ -110,7 +106,7 @@ class LoCoCoState:
             return
         weights = compression_matrix(self.key, self.value, self.received, self.mechanism, self.compressor.module)
         self.key, self.value = mix(weights, self.key), mix(weights, self.value)
-        self.rooms.forget("key", "value")
+        self.buffers.forget("key", "value")
         if self.received is not None:
             self.received = (weights.detach() @ self.received[..., None])[..., 0]
 
@@ -164,7 +160,7 @@ class LoCoCoCache(MechanismCache[LoCoCo]):
             layer.reset()
 
     @staticmethod
-    def beside(mechanism: LoCoCo, length: int, sizes: CacheSizes) -> int:
+    def extra_bytes(mechanism: LoCoCo, length: int, sizes: CacheSizes) -> int:
         """Return the bytes of a layer for accumulated attention, if it is needed: 4 per entry, 8 in float64."""
         if not mechanism.scored:
             return 0

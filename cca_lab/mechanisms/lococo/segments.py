@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.inputs import check_counts, check_positive
+from cca_lab.settings import check_integers
 
 CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "when": ("eager", "lazy"),
            "borders": ("text", "calls")}
@@ -54,13 +54,13 @@ class Settings:
             raise ValueError(f"segment: got {self.segment!r}, wanted a number of tokens, or a list of them "
                              "of which the last repeats")
         for size in sizes:
-            check_positive(segment=size)
+            check_integers(1, segment=size)
         if len(sizes) == 1:
             object.__setattr__(self, "segment", sizes[0])  # a cache takes one size, not a list
-        check_positive(slots=self.slots, kernel=self.kernel)
+        check_integers(1, slots=self.slots, kernel=self.kernel)
         if self.horizon is not None:
-            check_positive(horizon=self.horizon)
-        check_counts(sinks=self.sinks, heavy=self.heavy, buffer=self.buffer)
+            check_integers(1, horizon=self.horizon)
+        check_integers(0, sinks=self.sinks, heavy=self.heavy, buffer=self.buffer)
         for name, valid in CHOICES.items():
             if getattr(self, name) not in valid:
                 got = getattr(self, name)
@@ -161,7 +161,7 @@ def cache_tokens(length: int, *, slots: int, segment: int, buffer: int = 0, when
     Complete segments are compressed at once ("eager") or when the next token comes ("lazy"). So the number rises
     from at most M + buffer and falls back: by up to B - 1 tokens of an open segment, or B if lazy.
     """
-    check_positive(slots=slots, segment=segment)
+    check_integers(1, slots=slots, segment=segment)
     count, open_tokens = divmod(length, segment)
     if when == "lazy" and count and not open_tokens:
         return held_columns(count - 1, segment, slots, buffer) + segment
@@ -173,6 +173,6 @@ def peak_tokens(*, slots: int, segment: int, buffer: int = 0) -> int:
 
     It is at most M + buffer + B. A lazy cache stores them until the next token, an eager one compresses at once.
     """
-    check_positive(slots=slots, segment=segment)
+    check_integers(1, slots=slots, segment=segment)
     fill = (slots + buffer) // segment * segment
     return segment + max(fill, slots + buffer // segment * segment)

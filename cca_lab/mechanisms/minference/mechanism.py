@@ -2,22 +2,25 @@
 
 Jiang et al., "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse
 Attention", NeurIPS 2024 (Section 3, Algorithm 1). A head attends with one of three patterns, each a
-mechanism of its own: `a_shape`, `vertical_slash` or `block_sparse`. `choose_patterns` is the offline
-search. It takes the candidate that keeps most of full attention on a sample,
+mechanism of its own: `a_shape`, `vertical_slash` or `block_sparse`. `choose_patterns` is the
+offline search. It takes the candidate that keeps most of full attention on a sample,
 
     recall = mean over rows i of   sum of A_it over the tokens t that the candidate lets row i read
 
-with A the full causal attention. Positions are the original ones. The mechanism is meant for reading a
+with A the full causal attention. Positions are the original ones. The mechanism is meant for
+reading a
 prompt: the paper decodes with full attention over an ordinary cache.
 
 Differs from the paper and the public code:
-  * The paper compares attention outputs; recall is what the public code measures (on rows from 2500 on, here
-    from `first_row`). The code then runs A-shape and block-sparse heads as vertical-slash; here they stay.
-  * The paper gives all candidates the same measured cost. Here `most_read` bounds the share of query-key pairs.
+  * The paper compares attention outputs; recall is what the public code measures (on rows from 2500
+    on, here from `first_row`). The code then runs A-shape and block-sparse heads as vertical-slash;
+    here they stay.
+  * The paper gives all candidates the same measured cost. Here `most_read` bounds the share of
+    query-key pairs.
   * One list of patterns serves all layers of a model; the paper has one for each layer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -25,15 +28,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from cca_lab.mechanisms import full
 from cca_lab.mechanisms.base import EVERY_ROW, OWN_BLOCK, WHOLE_PROMPT, Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.minference.a_shape import AShape
-from cca_lab.mechanisms.minference.block_sparse import BlockSparse
-from cca_lab.mechanisms.minference.vertical_slash import VerticalSlash
+from cca_lab.mechanisms.minference.patterns import AShape, BlockSparse, VerticalSlash
+from cca_lab.mechanisms.tokens import causal_mask
 
 Pattern = Mapping[str, Any]  # {"pattern": name, option: value, ...}
 
-PATTERNS: dict[str, type[Mechanism]] = {cls.name: cls for cls in (AShape, VerticalSlash, BlockSparse)}
+PATTERNS: dict[str,
+               type[Mechanism]] = {cls.name: cls
+                                   for cls in (AShape, VerticalSlash, BlockSparse)}
 A_PATTERN = '{"pattern": "a_shape", "sinks": 16, "window": 80}'  # an example for error messages
 
 
@@ -42,8 +47,8 @@ class MInference(Mechanism):
     """One pattern for each head.
 
     Attributes:
-        patterns: {"pattern": name, **options} for each query head, or one for all heads. Options that are
-            not given have the defaults of the pattern's mechanism.
+        patterns: {"pattern": name, **options} for each query head, or one for all heads. Options
+            that are not given have the defaults of the pattern's mechanism.
     """
 
     patterns: list[Pattern] = field(
@@ -51,8 +56,9 @@ class MInference(Mechanism):
 
     name: ClassVar[str] = "minference"
     title: ClassVar[str] = "MInference, a pattern per head"
-    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
-                            "Sparse Attention, NeurIPS 2024, Section 3, Algorithm 1")
+    paper: ClassVar[str] = (
+        "Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
+        "Sparse Attention, NeurIPS 2024, Section 3, Algorithm 1")
     sizes: ClassVar[tuple[str, ...]] = ("patterns",)
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         name: {"patterns": [{"pattern": VerticalSlash.name, **options}]}
@@ -61,11 +67,14 @@ class MInference(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.patterns, list | tuple) or not all(isinstance(x, dict) for x in self.patterns):
-            raise ValueError(f"patterns: got {self.patterns!r}, wanted a list of them, such as [{A_PATTERN}]")
+        if not isinstance(self.patterns, list | tuple) or not all(
+                isinstance(x, dict) for x in self.patterns):
+            raise ValueError(
+                f"patterns: got {self.patterns!r}, wanted a list of them, such as [{A_PATTERN}]")
         if not self.mechanisms:
-            raise ValueError("patterns: got 0, wanted one for each query head, or one for all; choose_patterns makes "
-                             "such a list")
+            raise ValueError(
+                "patterns: got 0, wanted one for each query head, or one for all; choose_patterns makes "
+                "such a list")
 
     @cached_property
     def mechanisms(self) -> list[Mechanism]:
@@ -79,12 +88,17 @@ class MInference(Mechanism):
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the tokens, under the masks of all heads."""
         one = (q.shape[0], 1, q.shape[2], q.shape[2])
-        masks = [own.columns(*head)[0].mask().expand(one) for own, head in self.heads(q, k, v, call)]
+        masks = [
+            own.columns(*head)[0].mask().expand(one) for own, head in self.heads(q, k, v, call)
+        ]
         return [Columns(q, k, v, torch.cat(masks, dim=1))]
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> list[Any]:
-        """Return the choice of each head, for `selection`: a list of H, None for a head that chooses nothing."""
-        heads = self.heads(q, k, k, self.call(q, k, k, scale))
+        """Return the choice of each head, for `selection`.
+
+        A list of H, None for a head that chooses nothing.
+        """
+        heads = self.heads(q, k, k, self.call(q, k, k, scale=scale))
         return [own.select(*head[:2], scale=scale) for own, head in heads]
 
     def heads(self, q: Tensor, k: Tensor, v: Tensor,
@@ -92,8 +106,9 @@ class MInference(Mechanism):
         """Return, for each query head, its mechanism and its own q, k, v (B, 1, L, D each) and call."""
         heads, length, count = *q.shape[1:3], len(self.mechanisms)
         if count not in (1, heads) and length > 1:  # one token reads itself under any pattern
-            raise ValueError(f"patterns: got {count} for {heads} query heads, wanted one for each, or one for all; "
-                             "choose_patterns makes such a list")
+            raise ValueError(
+                f"patterns: got {count} for {heads} query heads, wanted one for each, or one for all; "
+                "choose_patterns makes such a list")
         chosen = call.selection or [None] * heads
         return [(own, (*one_head(h, q, k, v), call._replace(selection=chosen[h])))
                 for h, own in enumerate((self.mechanisms * heads)[:heads])]
@@ -101,9 +116,11 @@ class MInference(Mechanism):
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a list with a choice, or None, for each query head."""
         if not isinstance(selection, list) or len(selection) != q.shape[1]:
-            raise ValueError(f"selection: got {type(selection).__name__}, wanted a list of {q.shape[1]}, one for each "
-                             "query head; pass what `select` returns")
-        for h, (own, chosen) in enumerate(zip((self.mechanisms * q.shape[1])[: q.shape[1]], selection, strict=True)):
+            raise ValueError(
+                f"selection: got {type(selection).__name__}, wanted a list of {q.shape[1]}, one for each "
+                "query head; pass what `select` returns")
+        for h, (own, chosen) in enumerate(
+                zip((self.mechanisms * q.shape[1])[:q.shape[1]], selection, strict=True)):
             if chosen is not None:
                 own.check_choice(chosen, *one_head(h, q, k, k)[:2])
 
@@ -119,15 +136,21 @@ class MInference(Mechanism):
 
 
 def parse(pattern: Pattern) -> Mechanism:
-    """Return the mechanism of {"pattern": name, **options}; a ValueError names what does not fit."""
+    """Return the mechanism of {"pattern": name, **options}.
+
+    A ValueError names what does not fit.
+    """
     options = dict(pattern)
     name = options.pop("pattern", None)
     if not isinstance(name, str) or name not in PATTERNS:
-        raise ValueError(f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in {A_PATTERN}")
+        raise ValueError(
+            f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in {A_PATTERN}"
+        )
     valid = [option for option in PATTERNS[name].option_names() if option != "backend"]
     unknown = [option for option in options if option not in valid]
     if unknown:
-        raise ValueError(f"patterns: {unknown[0]} is no option of {name}, wanted {', '.join(valid)}")
+        raise ValueError(
+            f"patterns: {unknown[0]} is no option of {name}, wanted {', '.join(valid)}")
     return PATTERNS[name](**options)
 
 
@@ -135,3 +158,71 @@ def one_head(h: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, T
     """Return query head h and the KV head it reads: (B, 1, L, D) each."""
     kv = h // (q.shape[1] // k.shape[1])
     return q[:, h : h + 1], k[:, kv : kv + 1], v[:, kv : kv + 1]
+
+
+CANDIDATES: tuple[dict[str, Any], ...] = (  # for about 512 tokens; the first and last read 1/5
+    {"pattern": "a_shape", "sinks": 8, "window": 56}, {
+        "pattern": "vertical_slash", "vertical": 32, "slash": 16, "last": 32, "forced_slash": 8,
+        "block": 8
+    }, {
+        "pattern": "vertical_slash", "vertical": 8, "slash": 32, "last": 32, "forced_slash": 8,
+        "block": 8
+    }, {"pattern": "block_sparse", "block": 16, "top_k": 4},
+)
+
+
+@torch.no_grad()
+def recalls(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *, first_row: int = 0,
+            scale: float | None = None) -> tuple[Tensor, Tensor]:
+    """Measure on a sample how much of full attention each candidate keeps, and how many pairs it reads.
+
+    Args:
+        q, k: queries (B, H, L, D) and keys (B, Hk, L, D) of B samples.
+        candidates: patterns with their options.
+        first_row: earlier rows are left out, because they read nearly everything anyway.
+        scale: None means D**-0.5.
+
+    Returns:
+        recall, (H, candidates): attention on the tokens that are read, mean over samples and rows.
+        share, (H, candidates): query-key pairs that are read, as a share of all causal pairs in
+            those rows.
+    """
+    if not 0 <= first_row < q.shape[2]:
+        raise ValueError(
+            f"first_row: got {first_row}, wanted 0 to {q.shape[2] - 1}, a row of the sample; take "
+            "longer samples or an earlier row")
+    weights = full.effective(q, k, scale=scale)[:, :, first_row:]  # (B, H, R, L)
+    past = causal_mask(q.shape[2], q.device)[first_row:].sum()
+    recall, share = [], []
+    for candidate in candidates:
+        read = MInference(patterns=[candidate]).represented(q, k,
+                                                            scale=scale)[:, :,
+                                                                         first_row:]  # (B, H, R, L)
+        recall.append((weights * read).sum(-1).mean((0, 2)))
+        share.append(read.sum((2, 3)).double().mean(0) / past)
+    return torch.stack(recall, dim=-1), torch.stack(share, dim=-1)
+
+
+def choose_patterns(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
+                    first_row: int = 0, most_read: float = 1.0,
+                    scale: float | None = None) -> list[dict[str, Any]]:
+    """Choose the pattern of each head on a sample (Algorithm 1): the best recall, the first among equals.
+
+    Args:
+        q, k, candidates, first_row, scale: as in `recalls`.
+        most_read: largest share of the query-key pairs that a candidate may read in a head.
+
+    Returns:
+        A pattern for each query head: JSON values for the option `patterns`.
+
+    Raises:
+        ValueError: if every candidate reads more than `most_read` in some head.
+    """
+    recall, share = recalls(q, k, candidates, first_row=first_row, scale=scale)
+    if not (share <= most_read).any(dim=-1).all():
+        least = share.min(dim=-1).values.max().item()
+        raise ValueError(
+            f"most_read: got {most_read}, below what every candidate reads in some head; wanted "
+            f"{least:.3f} or more, or smaller candidates")
+    best = recall.masked_fill(share > most_read, -1.0).argmax(dim=-1)
+    return [dict(candidates[index]) for index in best.tolist()]

@@ -1,11 +1,16 @@
-"""The decode-time cache of StreamingLLM: the first tokens of the text and the most recent ones.
+"""The decode-time caches of StreamingLLM and LM-Infinite: the first tokens and the most recent ones.
 
 A chunk is appended, attends, and only then are the oldest recent tokens dropped:
 
     min(t, sinks + recent) entries for each KV head after t tokens
 
-Keys are stored as they come, rotated at their original positions. With positions="cache" the query that attends
-to the sinks is re-rotated instead, by one angle, which needs the rotary table of a single position.
+LM-Infinite's local window includes the row's own token, so recent = local - 1. Keys are stored as they
+come, rotated at their original positions. Where a far token is read at another distance, the query
+that reads it is re-rotated instead, and in LM-Infinite the global keys too; for that the rotary tables
+of a few positions are stored.
+
+Differs from LM-Infinite's public code, which keeps every token and rotates all keys again at each step:
+no later row reads a token that has left the window and is not global, so it is dropped here.
 """
 
 from functools import partial
@@ -18,11 +23,9 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from cca_lab.attention import interval_attention
 from cca_lab.attention.rotary import Rotation, at, of_rows, turn
 from cca_lab.mechanisms import columns
-from cca_lab.mechanisms.caching.base import MechanismCache
-from cca_lab.mechanisms.caching.buffers import Copies, Rooms
-from cca_lab.mechanisms.caching.parts import attend_row
-from cca_lab.mechanisms.caching.sizes import CacheSizes, has_rotary
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Draw, with_rows
+from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rotary
+from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, GrowingBuffers, attend_row, with_rows
+from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
 from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
 from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
 
@@ -49,7 +52,7 @@ class StreamingLLMState:
     def forget(self) -> None:
         """Reset to the empty state."""
         self.seen = 0
-        self.rooms: Copies = Rooms()
+        self.buffers: Copies = GrowingBuffers()
         self.tables: dict[int, Tensor] = {}
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
@@ -57,7 +60,7 @@ class StreamingLLMState:
         """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
         row = torch.arange(self.seen, self.seen + key.shape[2])  # on the CPU, where intervals are built
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
-        self.key, self.value = self.rooms.append("key", past[0], key), self.rooms.append("value", past[1], value)
+        self.key, self.value = self.buffers.append("key", past[0], key), self.buffers.append("value", past[1], value)
         if rotation is not None and self.kept_positions:
             rotation = of_rows(rotation, slice(0, 1))  # all batch rows re-rotate by the same angle
             self._keep_tables(rotation, row)
@@ -117,8 +120,8 @@ class StreamingLLMState:
         """Drop the oldest recent tokens."""
         recent = self.key.shape[2] - self.recent
         if recent > self.sinks:
-            self.key = self.rooms.drop("key", self.key, self.sinks, recent)
-            self.value = self.rooms.drop("value", self.value, self.sinks, recent)
+            self.key = self.buffers.drop("key", self.key, self.sinks, recent)
+            self.value = self.buffers.drop("value", self.value, self.sinks, recent)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens, see `State.fill`."""
@@ -171,7 +174,46 @@ class StreamingLLMCache(MechanismCache[StreamingLLM]):
             layer.reset()
 
     @staticmethod
-    def beside(mechanism: StreamingLLM, length: int, sizes: CacheSizes) -> int:
+    def extra_bytes(mechanism: StreamingLLM, length: int, sizes: CacheSizes) -> int:
         """Return the bytes of a layer for the rotary table of the one position to which queries re-rotate."""
         turned = mechanism.positions == "cache" and length > mechanism.sinks + mechanism.recent
         return sizes.tables(1) if turned else 0
+
+
+class LMInfiniteState(StreamingLLMState):
+    """As StreamingLLM's state with recent = local - 1, except for the positions of global tokens."""
+
+    prompt = "windowed"
+
+    def __init__(self, mechanism: LMInfinite) -> None:
+        self.sinks, self.recent, self.backend = mechanism.global_tokens, mechanism.local - 1, mechanism.backend
+        self.limit = mechanism.distance
+        self.kept_positions = kept_positions(mechanism)
+        self.forget()
+
+    def _far(self, query: Tensor, row: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
+        """Re-rotate queries to position min(i, limit) and the global keys to position 0."""
+        known = [position for position in range(self.sinks) if position in self.tables]
+        far_key = turn(self.key[:, :, : len(known)], self.table(*known), self.table(0))
+        return self._turned(query, row, rotation, self.limit), far_key
+
+
+class LMInfiniteCache(MechanismCache[LMInfinite]):
+    """The cache for generating with LM-Infinite: `model.generate(ids, past_key_values=LMInfiniteCache(model))`.
+
+    It stores at most global_tokens + local - 1 entries per layer and KV head, however long the text. Prefill
+    equals decode: any chunks give what a forward over the whole text gives.
+    """
+
+    mechanism = LMInfinite
+    state = LMInfiniteState
+
+    @staticmethod
+    def extra_bytes(mechanism: LMInfinite, length: int, sizes: CacheSizes) -> int:
+        """Return the bytes of a layer for the rotary tables of `kept_positions` that have been read."""
+        return sizes.tables(sum(position < length for position in kept_positions(mechanism)))
+
+
+def kept_positions(mechanism: LMInfinite) -> set[int]:
+    """Return the positions whose rotary tables a decoder needs later: none without global tokens."""
+    return {*range(mechanism.global_tokens), mechanism.distance} if mechanism.global_tokens else set()

@@ -28,11 +28,12 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.rotary import Rotation, at, rotate, turn, unrotate
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import check_counts, check_positive, expand_heads
 from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
+from cca_lab.settings import check_integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,8 @@ class LMInfinite(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(local=self.local, limit=self.distance)
-        check_counts(global_tokens=self.global_tokens)
+        check_integers(1, local=self.local, limit=self.distance)
+        check_integers(0, global_tokens=self.global_tokens)
 
     @property
     def distance(self) -> int:

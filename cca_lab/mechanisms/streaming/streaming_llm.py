@@ -27,11 +27,12 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.rotary import Rotation, at, rotate, turn, unrotate
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.inputs import check_counts, expand_heads
 from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
+from cca_lab.settings import check_integers
 
 POSITIONS = ("original", "cache")
 
@@ -63,7 +64,7 @@ class StreamingLLM(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(sinks=self.sinks, recent=self.recent)
+        check_integers(0, sinks=self.sinks, recent=self.recent)
         if self.positions not in POSITIONS:
             raise ValueError(f"positions: got {self.positions!r}, wanted 'original' or 'cache'; the paper's is "
                              "'cache', which needs rotary positions")

@@ -21,9 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.mechanisms import mechanism_of
-from cca_lab.mechanisms.caching.budget import with_sized
-from cca_lab.mechanisms.caching.buffers import Copies, Rooms
-from cca_lab.mechanisms.caching.state import State
+from cca_lab.mechanisms.caches import with_sized
+from cca_lab.mechanisms.caching.state import Copies, GrowingBuffers, State
 from cca_lab.reporting import machine, print_table, write_json
 from cca_lab.settings import check_sizes
 from cca_lab.studies.benchmarks.fill import filled_state
@@ -154,12 +153,12 @@ class FullState:
         generator = torch.Generator().manual_seed(0)
         size = (1, shape["kv_heads"], length, shape["head_dim"])
         self.key, self.value = (torch.randn(size, generator=generator) for _ in range(2))
-        self.rooms = Copies() if copies else Rooms()
+        self.buffers = Copies() if copies else GrowingBuffers()
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, rotation: None) -> Tensor:
         """Process one token, q (1, H, 1, D) -> (1, H, 1, D); query heads of a KV head are rows of one call."""
-        self.key = self.rooms.append("key", self.key, key)
-        self.value = self.rooms.append("value", self.value, value)
+        self.key = self.buffers.append("key", self.key, key)
+        self.value = self.buffers.append("value", self.value, value)
         rows = query.view(1, key.shape[1], -1, key.shape[3])  # (1, Hk, H / Hk, D); repeating the keys is slower
         return F.scaled_dot_product_attention(rows, self.key, self.value, scale=scale).view_as(query)
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
-from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.budget import with_sized
+from cca_lab.mechanisms.caches import CACHES, with_sized
 from cca_lab.reporting import device, device_name, machine, print_table, write_json
 from cca_lab.settings import check_sizes
 from cca_lab.studies.benchmarks.timing import median_and_range, ratios, rotating, seconds

@@ -10,8 +10,8 @@ import numpy as np
 from transformers import AutoConfig, PreTrainedConfig
 
 from cca_lab.files import models_folder
-from cca_lab.mechanisms.caching.budget import fitted
-from cca_lab.mechanisms.caching.sizes import CacheSizes
+from cca_lab.mechanisms.caches import fitted
+from cca_lab.mechanisms.caching.base import CacheSizes
 from cca_lab.studies.reproduce.artefact import Arm, Artefact, study_file
 from cca_lab.studies.reproduce.ordering import UNSEEN, values
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from cca_lab.attention.arguments import check_qkv
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import Mechanism
-from cca_lab.mechanisms.inputs import check_qkv
 
 
 class Inputs(NamedTuple):

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import statistics as analysis
+from cca_lab.attention.dense import expand_heads
 from cca_lab.mechanisms import Full, Mechanism
 from cca_lab.mechanisms.columns import Columns, effective, logits, represented
-from cca_lab.mechanisms.inputs import expand_heads
 from cca_lab.views.explorer.inputs import Inputs
 from cca_lab.views.explorer.kinds import kinds
 from cca_lab.views.explorer.state import Column, Numbers, Row

@@ -10,7 +10,7 @@ import torch
 from transformers import GPT2Config
 
 from cca_lab.mechanisms import MECHANISMS, Mechanism
-from cca_lab.mechanisms.cca.random_tokens import kept_tokens
+from cca_lab.mechanisms.cca.baselines import kept_tokens
 
 # For each option that has a control: smallest, largest and step; or the values to choose from.
 LARGEST_GROUP = 64
@@ -33,7 +33,7 @@ def on_intervals(cls: type[Mechanism]) -> bool:
     mechanism = cls()
     heads, tokens, dim = 4, 8, 4
     q, k, v = torch.randn(3, 1, heads, tokens, dim, generator=torch.Generator().manual_seed(0))
-    parts = mechanism.columns(q, k, v, mechanism.call(q, k, v, None))
+    parts = mechanism.columns(q, k, v, mechanism.call(q, k, v))
     trained = mechanism.new_module(GPT2Config(n_head=heads, n_embd=heads * dim))
     return trained is None and all(part.visible.dtype == torch.int64 for part in parts)
 

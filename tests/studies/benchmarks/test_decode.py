@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from cca_lab.mechanisms import CCA, MECHANISMS, mechanism_of
-from cca_lab.mechanisms.caches import CACHES
-from cca_lab.mechanisms.caching.budget import fits, with_sized
+from cca_lab.mechanisms.caches import CACHES, fits, with_sized
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.studies.benchmarks import decode
 from cca_lab.studies.benchmarks.fill import filled_state

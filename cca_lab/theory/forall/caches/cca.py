@@ -24,7 +24,7 @@ from cca_lab.theory.forall.theorem import Theorem, shadowed, within
 def step() -> Iterable[Obligation]:
     """Cores and raw tokens stay what they should be, and the rows of a chunk see the mechanism's columns."""
     from cca_lab.mechanisms import CCA
-    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.caching.state import Copies
     from cca_lab.mechanisms.cca import cache as module
 
     seen, count, g, s, r = integers("seen chunk g s row")
@@ -33,7 +33,7 @@ def step() -> Iterable[Obligation]:
     def statement() -> Mapping[str, Truth]:
         attended, pooled = Attended(seen, count), Pooled()
         state: Any = module.CCAState(CCA(group=g, window=s))
-        state.rooms = Copies()
+        state.buffers = Copies()
         state.seen, state.first = seen, g * groups.core_count(seen + 1, g, s)
         state.core_key = state.core_value = cores(seen // g)
         state.raw_key = state.raw_value = tokens(state.first, seen - state.first)

@@ -79,7 +79,7 @@ def step() -> Iterable[Obligation]:
 
 def _stretch(choose: str) -> Iterable[Obligation]:
     from cca_lab.mechanisms import DGA
-    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.caching.state import Copies
     from cca_lab.mechanisms.dga import cache as module
 
     kept, first, opened, count, m, r, share, groups = integers("divided start open chunk m row focal groups")
@@ -94,7 +94,7 @@ def _stretch(choose: str) -> Iterable[Obligation]:
         division = _Division(kept, first, block, focal, m)
         mechanism = DGA(group=m, choose=choose, block=block)
         state: Any = module.DGAState(mechanism)
-        state.rooms, state.seen = Copies(), first + opened
+        state.buffers, state.seen = Copies(), first + opened
         state.kept_key = state.kept_value = cores(kept)
         state.raw_key = state.raw_value = tokens(first, opened)
         state.raw_query = tokens(first, opened if choose == "blocks" else 0)

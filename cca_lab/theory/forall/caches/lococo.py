@@ -18,7 +18,7 @@ def step() -> Iterable[Obligation]:
 
 def _step(when: str) -> Iterable[Obligation]:
     from cca_lab.mechanisms import LoCoCo
-    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.caching.state import Copies
     from cca_lab.mechanisms.lococo import cache as module
 
     seen, count, slots, block, buffer, r = integers("seen chunk M B buffer row")
@@ -39,7 +39,7 @@ def _step(when: str) -> Iterable[Obligation]:
         attended = Attended(seen, count)
         state: Any = module.LoCoCoState(LoCoCo(**options, when=when))
         waits = when == "lazy" and bool((opened == 0) & (n >= 1))
-        state.rooms, state.seen, state.open = Copies(), seen, opened
+        state.buffers, state.seen, state.open = Copies(), seen, opened
         state.key = state.value = columns(n - 1 if waits else n, cache_tokens(seen, **options, when=when), seen)
         chunk = tokens(seen, count)
         with shadowed(module, interval_attention=attended.intervals, attend_row=attended.row,

@@ -12,7 +12,7 @@ from cca_lab.theory.forall.theorem import Theorem, exactly_one, none_of, shadowe
 def step() -> Iterable[Obligation]:
     """StreamingLLM's cache: sinks and recent tokens, and a row of a chunk sees the mechanism's tokens, each once."""
     from cca_lab.mechanisms import StreamingLLM
-    from cca_lab.mechanisms.caching.buffers import Copies
+    from cca_lab.mechanisms.caching.state import Copies
     from cca_lab.mechanisms.streaming import cache as module
 
     seen, count, sinks, recent, r, t = integers("seen chunk sinks recent row token")
@@ -22,7 +22,7 @@ def step() -> Iterable[Obligation]:
     def statement() -> Mapping[str, Truth]:
         attended = Attended(seen, count)
         state: Any = module.StreamingLLMState(StreamingLLM(sinks=sinks, recent=recent, positions="original"))
-        state.rooms, state.seen = Copies(), seen
+        state.buffers, state.seen = Copies(), seen
         state.key = state.value = kept(seen)
         chunk = tokens(seen, count)
         with shadowed(module, interval_attention=attended.intervals, attend_row=attended.row, len=symbolic_len):

@@ -1,11 +1,15 @@
-"""Functions for mechanisms whose rows attend to a list of tokens or under a mask, too irregular for intervals."""
+"""Which tokens rows read, for mechanisms whose rows read lists of tokens or a mask.
 
+Loops, choices, shares.
+"""
+
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from cca_lab.mechanisms.inputs import expand_heads
+from cca_lab.attention.dense import expand_heads
 
 
 def attend_loops(q: Tensor, k: Tensor, v: Tensor, seen: Callable[[int, int, int], list[int]],
@@ -45,13 +49,22 @@ def best(scores: Tensor, count: int, rank: Tensor | None = None) -> Tensor:
     Args:
         scores: (..., N).
         count: how many indices to take; all N if N is smaller.
-        rank: int64, broadcastable to scores: an index of lower rank comes first, whatever its score; None if all are
-            of one rank.
+        rank: int64, broadcastable to scores: an index of lower rank comes first, whatever its
+            score; None if all are of one rank.
 
     Returns:
         int64 (..., min(count, N)).
     """
     order = scores.argsort(dim=-1, descending=True, stable=True)
     if rank is not None:
-        order = order.gather(-1, rank.expand_as(order).gather(-1, order).argsort(dim=-1, stable=True))
+        order = order.gather(-1,
+                             rank.expand_as(order).gather(-1, order).argsort(dim=-1, stable=True))
     return order[..., :count].sort(dim=-1).values
+
+
+def floor_of_share(share: float, count: int) -> int:
+    """Return floor(share * count) for the decimal share.
+
+    0.29 of 100 is 29, though 0.29 * 100 is 28.99... in floats.
+    """
+    return math.floor(share * count + 1e-9)

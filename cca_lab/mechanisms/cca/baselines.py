@@ -1,0 +1,113 @@
+"""Two baselines with the groups, the local window and so the entries of CCA-Attention (`mechanism.py`).
+
+A method that pools with learned or chosen weights should beat both at the same g and s.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from cca_lab.mechanisms.base import Call
+from cca_lab.mechanisms.cca.grouped import Grouped
+from cca_lab.mechanisms.cca.groups import core_count, intervals
+from cca_lab.mechanisms.cca.mechanism import CCA
+from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.tokens import attend_loops
+from cca_lab.settings import check_integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanPooling(CCA):
+    """CCA-Attention in which a core is the plain mean of the keys and values of its group.
+
+        core_p = (1 / g) sum_t x_t,    t in [pg, pg + g)
+
+    Chen et al. report it as an ablation (Table 7). The groups that a row sees, the tokens that stay
+    raw and the position of a pooled key under RoPE are those of CCA-Attention.
+    """
+
+    per_query_head: bool = field(default=False, init=False)
+    pooling: str = field(default="mean", init=False)
+
+    name: ClassVar[str] = "mean_pooling"
+    title: ClassVar[str] = "Mean pooling"
+    paper: ClassVar[str] = (
+        "A baseline; Chen et al., Core Context Aware Transformers for Long Context Language "
+        "Modeling, ICML 2025, Table 7 (mean)")
+    paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "ablation of CCA (Table 7)": {"group": 16, "window": 1024}}
+    needs_training: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomTokens(Grouped):
+    """One token of each older group, drawn at random, and raw nearby tokens.
+
+    Row i sees
+
+        one token of each of the n(i) = max(0, floor((i + 1 - s) / g)) oldest groups, and the raw
+        tokens [g n(i), i].
+
+    The draw of a group depends on `seed` alone, not on the text, the batch, the head or the length.
+    So every row sees its past only, and a prompt read at once or token by token gives the same
+    result. One draw from each group, instead of many among all older tokens, keeps the subset fixed
+    as the text grows and evenly spread over it. Keys keep the positions they were rotated to. There
+    is no
+    paper: the comparison is this lab's.
+
+    Attributes:
+        seed: of the random draws, 0 or more.
+    """
+
+    seed: int = 0
+
+    name: ClassVar[str] = "random_tokens"
+    title: ClassVar[str] = "Random tokens"
+    paper: ClassVar[str] = "A baseline; no paper"
+    sizes: ClassVar[tuple[str, ...]] = ("group", "window", "seed")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integers(0, seed=self.seed)
+
+    def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
+        """Attend to one token of each older group and to raw nearby tokens, row by row.
+
+        The specification.
+        """
+        kept = kept_tokens(q.shape[2] // self.group, self.group, self.seed)
+
+        def seen(b: int, h: int, i: int) -> list[int]:
+            n = max(0, (i + 1 - self.window) // self.group)  # groups older than the window
+            return kept[:n] + list(range(self.group * n, i + 1))
+
+        return attend_loops(q, k, v, seen, call.scale)
+
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
+        """Return one part.
+
+        The C kept tokens, then all raw ones, (B, Hk, C + L, D), with CCA-Attention's intervals.
+        """
+        length = q.shape[2]
+        kept = kept_tokens(core_count(length, self.group, self.window), self.group, self.seed)
+        keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
+
+        def pooling() -> Tensor:
+            tokens = torch.eye(length, dtype=q.dtype, device=q.device)
+            return torch.cat([tokens[kept], tokens])[None, None]
+
+        return [
+            Columns(q, keys, values, intervals(length, self.group, self.window, q.device), pooling)
+        ]
+
+
+def kept_tokens(count: int, group: int, seed: int) -> list[int]:
+    """Return the kept token of each of the first `count` groups.
+
+    A larger count only appends more.
+    """
+    draw = Random(int(seed))
+    return [p * group + draw.randrange(group) for p in range(count)]
