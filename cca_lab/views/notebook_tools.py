@@ -123,7 +123,8 @@ def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]
         done = now
         left = (time.perf_counter() - start) * (total - done) / max(1, done)
         bar = "#" * round(BAR * done / total)
-        handle.update(Pretty(f"{title} [{bar:.<{BAR}}] {done} of {total}  {text}  {left:.0f} s left"))
+        handle.update(
+            Pretty(f"{title} [{bar:.<{BAR}}] {done} of {total}  {text}  {left:.0f} s left"))
 
     yield report
     handle.update(Pretty(f"{title}: {done} of {total} done"))
@@ -132,14 +133,16 @@ def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]
 def interpret_kernels() -> bool:
     """Set this process to interpret Triton kernels on the CPU; return whether Triton is installed.
 
-    Call it in the first cell: Triton reads the setting when it is imported, and PyTorch may import Triton.
+    Call it in the first cell: Triton reads the setting when it is imported, and PyTorch may import
+    Triton.
 
     Raises:
         RuntimeError: if Triton was already imported to compile kernels.
     """
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
-        raise RuntimeError("triton was imported already, to compile kernels; restart the notebook's kernel and run "
-                           "its cells from the first, which calls interpret_kernels()")
+        raise RuntimeError(
+            "triton was imported already, to compile kernels; restart the notebook's kernel and run "
+            "its cells from the first, which calls interpret_kernels()")
     os.environ["TRITON_INTERPRET"] = "1"
     from cca_lab.attention.fused import installed
 

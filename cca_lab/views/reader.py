@@ -1,6 +1,7 @@
 """What the reader of a notebook guessed and wrote: predictions before a run, and the work of the "your turn" cells.
 
-`predict` asks before a run, `reveal` says afterwards how far off one was, and `my_work` prints a table at the end.
+`predict` asks before a run, `reveal` says afterwards how far off one was, and `my_work` prints a
+table at the end.
 """
 
 import math
@@ -38,7 +39,9 @@ def predict(name: str, guess: Guess | EllipsisType, what: str) -> None:
         ValueError: for a guess that is none of these.
     """
     if guess is not ... and not _is_guess(guess):
-        raise ValueError(f"guess: got {guess!r}, wanted a number, a word, or True or False; leave the dots if unsure")
+        raise ValueError(
+            f"guess: got {guess!r}, wanted a number, a word, or True or False; leave the dots if unsure"
+        )
     _entries[name] = _Entry(what, None if guess is ... else guess)
     print(f"{name} {what}: {NOT_YET if guess is ... else f'you say {_shown(guess)}'}")
 
@@ -55,8 +58,10 @@ def reveal(name: str, actual: Any) -> None:
     """
     actual = actual.item() if hasattr(actual, "item") else actual
     if not _is_guess(actual):
-        raise ValueError(f"actual: got {type(actual).__name__}, wanted a number, a word, or True or False")
-    entry = _entries.setdefault(name, _Entry(f"(the cell with predict(\"{name}\", ...) was not run)"))
+        raise ValueError(
+            f"actual: got {type(actual).__name__}, wanted a number, a word, or True or False")
+    entry = _entries.setdefault(name, _Entry(
+        f"(the cell with predict(\"{name}\", ...) was not run)"))
     entry.actual = actual
     said = "" if entry.guess is None else f" (you said {_shown(entry.guess)}: {distance(entry.guess, actual)})"
     print(f"{name} {entry.what}: {_shown(actual)}{said}")
@@ -102,7 +107,8 @@ def distance(guess: Guess, actual: Guess) -> str:
 
 def _row(entry: _Entry) -> tuple[str, str, str]:
     if entry.guess is None and entry.actual is None:
-        return {True: ("done", "", ""), False: ("not right yet", "", ""), None: ("-", "", "")}[entry.done]
+        return {True: ("done", "", ""), False: ("not right yet", "", ""),
+                None: ("-", "", "")}[entry.done]
     yours = "-" if entry.guess is None else _shown(entry.guess)
     came = "-" if entry.actual is None else _shown(entry.actual)
     if entry.guess is None or entry.actual is None:

@@ -1,4 +1,7 @@
-"""What notebooks call: the switch that comes before Triton, compiled kernels as they are, a bar without times."""
+"""What notebooks call.
+
+The switch that comes before Triton, compiled kernels as they are, a bar without times.
+"""
 
 import itertools
 import subprocess
@@ -22,26 +25,31 @@ def run(program: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 def test_kernels_are_interpreted_after_the_call():
-    done = run("from cca_lab.views.notebook_tools import interpret_kernels\n"
-               "assert interpret_kernels() and interpret_kernels()\n"
-               "import torch\n"
-               "from cca_lab.mechanisms import Full\n"
-               "x = torch.randn(1, 1, 5, 4)\n"
-               "error = (Full(backend='triton').attention(x, x, x) - Full().attention(x, x, x)).abs().max()\n"
-               "assert error < 1e-6, error")
+    done = run(
+        "from cca_lab.views.notebook_tools import interpret_kernels\n"
+        "assert interpret_kernels() and interpret_kernels()\n"
+        "import torch\n"
+        "from cca_lab.mechanisms import Full\n"
+        "x = torch.randn(1, 1, 5, 4)\n"
+        "error = (Full(backend='triton').attention(x, x, x) - Full().attention(x, x, x)).abs().max()\n"
+        "assert error < 1e-6, error")
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 def test_a_call_that_comes_too_late_says_so():
-    done = run("import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\ninterpret_kernels()")
+    done = run(
+        "import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\ninterpret_kernels()"
+    )
     assert done.returncode != 0 and "restart the notebook's kernel" in done.stderr
 
 
 def test_without_triton_it_says_so_and_goes_on():
-    done = run("from importlib import util\nfind = util.find_spec\n"
-               "util.find_spec = lambda name, *rest: None if name == 'triton' else find(name, *rest)\n"
-               "from cca_lab.views.notebook_tools import interpret_kernels\nassert interpret_kernels() is False")
+    done = run(
+        "from importlib import util\nfind = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'triton' else find(name, *rest)\n"
+        "from cca_lab.views.notebook_tools import interpret_kernels\nassert interpret_kernels() is False"
+    )
     assert done.returncode == 0, done.stderr
     assert "Linux only" in done.stdout
 
@@ -90,7 +98,10 @@ def test_each_kernel_that_notebooks_show_compiles_without_spills(kernel):
 
 
 class Screen:
-    """What a notebook shows: `display` in IPython's stead, which gives a handle where it is asked for one."""
+    """What a notebook shows.
+
+    `display` in IPython's stead, which gives a handle where it is asked for one.
+    """
 
     def __init__(self):
         self.shown = []
@@ -118,7 +129,8 @@ def test_a_bar_moves_and_ends_as_one_line_without_times(monkeypatch):
     """So that a notebook that is run again is the same file."""
     begun, first, second, ended = shown_while(monkeypatch, 4, [(1, "loss 3"), (4, "loss 2")])
     assert begun == "training: 0 of 4" and ended == "training: 4 of 4 done"
-    assert first == "training [########......................] 1 of 4  loss 3  6 s left"  # 2 s for one of four
+    # 2 s for one of four
+    assert first == "training [########......................] 1 of 4  loss 3  6 s left"
     assert second == f"training [{30 * '#'}] 4 of 4  loss 2  0 s left"
     slower = shown_while(monkeypatch, 4, [(1, "loss 3"), (4, "loss 2")], seconds=3.0)
     assert slower[1] != first and slower[-1] == ended
@@ -138,5 +150,6 @@ def timed_to_the_end(title, total):
 
 
 def test_a_bar_that_stays_would_be_seen(monkeypatch):
-    runs = [shown_while(monkeypatch, 4, [(1, "")], timed_to_the_end, seconds)[-1] for seconds in (2.0, 3.0)]
+    runs = [shown_while(monkeypatch, 4, [(1, "")], timed_to_the_end, seconds)[-1]
+            for seconds in (2.0, 3.0)]
     assert runs[0] != runs[1]

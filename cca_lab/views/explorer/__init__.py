@@ -4,10 +4,10 @@
 
     explore("data/models/gpt2-mini", attention="cca", group=8, window=16)
 
-`state` is what is shown, `reading` computes it with the package's own functions, `js/view.js` draws it.
+`state` is what is shown, `reading` computes it with the package's own functions, `js/view.js` draws
+it.
 """
 
-from cca_lab.views.explorer.doors import explore, explore_tensors
-from cca_lab.views.explorer.explorer import Explorer
+from cca_lab.views.explorer.explorer import Explorer, explore, explore_tensors
 
 __all__ = ["Explorer", "explore", "explore_tensors"]

@@ -1,27 +1,73 @@
 """The explorer: a model and a text, and what one head reads of it under any mechanism."""
 
+import base64
+import html
+import io
+import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.attention import statistics as analysis
+from cca_lab.attention import statistics
 from cca_lab.mechanisms import LoCoCo, Mechanism, class_of, mechanism_of
 from cca_lab.settings import check_sizes
-from cca_lab.views.explorer import maps
-from cca_lab.views.explorer.inputs import Source
 from cca_lab.views.explorer.options import controls, settings_of, starting_options, titles
-from cca_lab.views.explorer.reading import Reading
-from cca_lab.views.explorer.state import Place, State, Totals
+from cca_lab.views.explorer.reading import Reading, Source, Tensors
+from cca_lab.views.explorer.state import Head, State, Totals, head_maps, overview, thumbnails
+from cca_lab.views.scripts import VIEW_FILES, VIEW_STYLE, allowed, inline_json, joined
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from cca_lab.views.explorer.library import Library
+    from cca_lab.views.explorer.listening import Library
 
-UNTRAINED = "LoCoCo without a trained convolution: each slot that mixes is the plain mean of what it could mix"
+SWITCH = "CCA_LAB_WIDGETS"  # "0": pictures instead of widgets, where notebooks are run to be stored
+
+TEXT = '''def average(numbers):
+    """Return the arithmetic mean of a list of numbers."""
+    if not numbers:
+        raise ValueError("average of an empty list")
+    total = 0
+    for number in numbers:
+        total += number
+    return total / len(numbers)
+
+
+def spread(numbers):
+    """Return the mean distance of the numbers from their average."""
+    middle = average(numbers)
+    distances = [abs(number - middle) for number in numbers]
+    return average(distances)
+'''
+UNTRAINED = ("LoCoCo without a trained convolution: each slot that mixes is the plain mean of what "
+             "it could mix")
+START = ('render(document.getElementById("explorer"), '
+         'JSON.parse(document.getElementById("state").textContent));')
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; {policy}; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ margin: 0; background: light-dark(#ffffff, #14171b); }}
+{style}
+</style>
+</head>
+<body>
+<div id="explorer"></div>
+<script type="application/json" id="state">{state}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
 
 
 class Explorer:
@@ -33,37 +79,42 @@ class Explorer:
         options: its options; those left out are its defaults, sizes in proportion to the text.
         layer, head: counted from 0.
         query: the token whose row is shown; the last one by default.
-        everywhere: whether the queries and keys are those of the model with this mechanism in every layer;
-            otherwise the model attends as it is.
+        everywhere: whether the queries and keys are those of the model with this mechanism in every
+            layer; otherwise the model attends as it is.
         library: opens another model or text; None if there is no other.
 
     Raises:
         ValueError: for a mechanism, an option, a layer, a head or a query that is not there.
     """
 
-    def __init__(self, source: Source, attention: str = "cca", options: dict[str, Any] | None = None, *, layer: int = 0,
-                 head: int = 0, query: int | None = None, everywhere: bool = False,
+    def __init__(self, source: Source, attention: str = "cca",
+                 options: dict[str, Any] | None = None, *, layer: int = 0, head: int = 0,
+                 query: int | None = None, everywhere: bool = False,
                  library: "Library | None" = None) -> None:
         self.source, self.library = source, library
         self._options: dict[str, dict[str, Any]] = {}  # of each mechanism that was shown
         self._reading: tuple[Any, Reading] | None = None
         self._overview: tuple[Any, dict[str, Any]] | None = None
-        self._full: dict[int, tuple[Tensor, Tensor]] = {}  # by layer: queries, and full attention's weights for them
+        # by layer: queries, and full attention's weights for them
+        self._full: dict[int, tuple[Tensor, Tensor]] = {}
         self._widget: Any = None
         self.listeners: list[Callable[[], None]] = []  # called after each change
-        self.layer, self.head, self.everywhere, self.query = layer, head, everywhere, len(source.words) - 1
+        self.layer, self.head, self.everywhere, self.query = layer, head, everywhere, len(
+            source.words) - 1
         self.mechanism: Mechanism = mechanism_of("full", {})
         self.change(attention=attention, options=options or {}, query=query)
 
     # ------------------------------------------------------------ changes
 
-    def change(self, *, attention: str | None = None, options: dict[str, Any] | None = None, layer: int | None = None,
-               head: int | None = None, query: int | None = None, everywhere: bool | None = None,
-               model: str | None = None, text: str | None = None) -> None:
+    def change(self, *, attention: str | None = None, options: dict[str, Any] | None = None,
+               layer: int | None = None, head: int | None = None, query: int | None = None,
+               everywhere: bool | None = None, model: str | None = None,
+               text: str | None = None) -> None:
         """Change what is shown; after a ValueError everything is as before.
 
         Args:
-            attention: a mechanism's name; it begins with the options that it had when it was last shown.
+            attention: a mechanism's name; it begins with the options that it had when it was last
+                shown.
             options: new values of some options.
             layer, head, query, everywhere: as in the class.
             model, text: what the library opens; the last token then becomes the query.
@@ -71,7 +122,8 @@ class Explorer:
         source = self.source
         if model is not None or text is not None:
             if self.library is None:
-                raise ValueError("model, text: there is no other to open here; use explore(model, text)")
+                raise ValueError(
+                    "model, text: there is no other to open here; use explore(model, text)")
             source = self.library.open(model, text)
             layer, head = (min(old if new is None else new, count - 1) for old, new, count in (
                 (self.layer, layer, source.layers), (self.head, head, source.heads)))
@@ -82,7 +134,8 @@ class Explorer:
         else:
             known = self._options.get(name) or starting_options(name, len(source.words))
             mechanism = mechanism_of(name, {**known, **(options or {})})
-        chosen = {"layer": (layer, self.layer, source.layers), "head": (head, self.head, source.heads),
+        chosen = {"layer": (layer, self.layer, source.layers),
+                  "head": (head, self.head, source.heads),
                   "query": (query, self.query, len(source.words))}
         new = {what: old if given is None else given for what, (given, old, _) in chosen.items()}
         check_sizes(**{what: (new[what], 0, count - 1) for what, (_, _, count) in chosen.items()})
@@ -90,18 +143,22 @@ class Explorer:
         reading = self._read(source, mechanism, new["layer"], everywhere)
         self.source, self.mechanism, self.everywhere, self._reading = source, mechanism, everywhere, reading
         self.layer, self.head, self.query = new["layer"], new["head"], new["query"]
-        self._options[name] = {option: getattr(mechanism, option) for option in mechanism.option_names()}
+        self._options[name] = {option: getattr(mechanism, option)
+                               for option in mechanism.option_names()}
         for listener in self.listeners:
             listener()
 
-    def _read(self, source: Source, mechanism: Mechanism, layer: int, everywhere: bool) -> tuple[Any, Reading]:
+    def _read(self, source: Source, mechanism: Mechanism, layer: int,
+              everywhere: bool) -> tuple[Any, Reading]:
         """Return a layer's reading and its key, the present one where nothing differs."""
         key = (source, repr(mechanism), layer, everywhere)
         if self._reading is not None and self._reading[0] == key:
             return self._reading
         given = source.inputs(layer, mechanism, everywhere)
-        known = self._full.get(layer)  # full attention's weights do not depend on the mechanism, only on q and k
-        reading = Reading(mechanism, given, known[1] if known is not None and known[0] is given.q else None)
+        # full attention's weights do not depend on the mechanism, only on q and k
+        known = self._full.get(layer)
+        reading = Reading(mechanism, given, known[1] if known is not None and known[0] is given.q
+                          else None)
         self._full[layer] = given.q, reading.full
         return key, reading
 
@@ -120,11 +177,14 @@ class Explorer:
             overview: whether to compute the thumbnails of all heads, which reads every layer.
             rows: whether to include the rows of all queries, for a page without a program.
         """
-        reading, head, length, shown = self.reading, self.head, len(self.source.words), self.mechanism
+        reading, head, length, shown = self.reading, self.head, len(
+            self.source.words), self.mechanism
         attention = {"name": shown.name, "title": shown.title, "settings": settings_of(shown)}
-        place = Place(self.source.name, self.layer, head, self.source.layers, self.source.heads)
-        return State(self.source.words, attention, reading.columns(head), reading.row(head, self.query), self.totals(),
-                     place if self.source.name else None, maps.head_maps(reading.effective[head], reading.full[head]),
+        place = Head(self.source.name, self.layer, head, self.source.layers, self.source.heads)
+        return State(self.source.words, attention, reading.columns(head),
+                     reading.row(head, self.query), self.totals(),
+                     place if self.source.name else None,
+                     head_maps(reading.effective[head], reading.full[head]),
                      self.overview() if overview else None,
                      tuple(reading.row(head, query) for query in range(length)) if rows else None,
                      self.remark())
@@ -132,7 +192,8 @@ class Explorer:
     def remark(self) -> str:
         """Return what a reader has to know about what is shown; "" for most mechanisms."""
         mechanism = self.mechanism
-        untrained = isinstance(mechanism, LoCoCo) and mechanism.convolved > 0 and self.reading.given.module is None
+        untrained = isinstance(
+            mechanism, LoCoCo) and mechanism.convolved > 0 and self.reading.given.module is None
         return UNTRAINED if untrained else ""
 
     def totals(self) -> Totals:
@@ -153,18 +214,19 @@ class Explorer:
             small, distances = [], []
             for layer in range(self.source.layers):
                 one = self._read(self.source, self.mechanism, layer, self.everywhere)[1]
-                small.append(maps.thumbnails(one.effective))
-                distances.append(1 - analysis.overlap(one.effective, one.full).mean(-1))
-            self._overview = key, maps.overview(torch.stack(small), torch.stack(distances))
+                small.append(thumbnails(one.effective))
+                distances.append(1 - statistics.overlap(one.effective, one.full).mean(-1))
+            self._overview = key, overview(torch.stack(small), torch.stack(distances))
         return self._overview[1]
 
     def form(self) -> dict[str, Any]:
         """Return what the widget's controls show, as JSON values."""
         library = self.library
         return {"mechanisms": titles(), "attention": self.mechanism.name,
-                "options": controls(self.mechanism, len(self.source.words)), "layer": self.layer, "head": self.head,
-                "layers": self.source.layers, "heads": self.source.heads, "everywhere": self.everywhere,
-                "models": [] if library is None else library.names, "model": "" if library is None else library.name,
+                "options": controls(self.mechanism, len(self.source.words)), "layer": self.layer,
+                "head": self.head, "layers": self.source.layers, "heads": self.source.heads,
+                "everywhere": self.everywhere, "models": [] if library is None else library.names,
+                "model": "" if library is None else library.name,
                 "text": None if library is None else library.text, "error": ""}
 
     # ------------------------------------------------------------ how it is shown
@@ -177,9 +239,11 @@ class Explorer:
 
     def page(self) -> str:
         """Return a page of HTML that needs no program: the query moves, head and mechanism stay."""
-        from cca_lab.views.explorer.standalone import page
-
-        return page(self.state(rows=True))
+        state = self.state(rows=True)
+        script = f"{joined(VIEW_FILES)}\n{START}\n"
+        return PAGE.format(policy=allowed(script), title=html.escape(state.attention["title"]),
+                           style=VIEW_STYLE.read_text(encoding="utf-8"), script=script,
+                           state=inline_json(state.to_json()))
 
     def save(self, path: str | Path) -> None:
         """Write `page()` to a file; one that is there is replaced."""
@@ -205,8 +269,81 @@ class Explorer:
         where = f"{self.source.name}, layer {self.layer}, head {self.head}" if self.source.name else f"head {self.head}"
         return f"Explorer({self.mechanism} on {len(self.source.words)} tokens; {where}; query {self.query})"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget where there is one, and always the picture, for pages and programs that run no widgets."""
-        from cca_lab.views.explorer.display import mimebundle
+    def _repr_mimebundle_(self, include: Any = None,
+                          exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a notebook stores: a text, a picture with its description, the widget if one runs.
 
-        return mimebundle(self)
+        A program that knows no widgets, such as GitHub's page of a notebook, takes the picture.
+        """
+        figure, buffer = self.figure(), io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=100)
+        data = self.widget()._repr_mimebundle_()[0] if widgets_run() else {}
+        data |= {"text/plain": repr(self),
+                 "image/png": base64.b64encode(buffer.getvalue()).decode("ascii")}
+        described: Any = figure._repr_mimebundle_  # type: ignore[attr-defined]  # figures.style
+        return data, described()[1]
+
+
+def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: str | None = None,
+            layer: int = 0, head: int = 0, query: int | None = None, everywhere: bool = False,
+            tokenizer: Any = None, **options: Any) -> Explorer:
+    """Show what the heads of a model read of a text under any mechanism.
+
+    Args:
+        model: a shipped model's name, a folder, or a model of transformers (then `tokenizer` reads
+            the text).
+        text: a text, or token ids (L,).
+        attention: the mechanism's name; by default that of a model that was swapped, with its
+            options, else "cca".
+        layer, head, query, everywhere: as in `Explorer`.
+        tokenizer: of a model that is given as an object.
+        options: of the mechanism, such as group=8, window=16.
+
+    Returns:
+        An `Explorer`: the last value of a cell shows it.
+
+    Raises:
+        ValueError: as `Explorer`, or for a model or text that cannot be read.
+    """
+    from cca_lab.models import attention_of
+    from cca_lab.views.explorer.listening import Library
+
+    library = Library(model, tokenizer)
+    source = library.open(None, text)
+    own = attention_of(source.model)
+    if attention is None and own.name != "full":
+        attention, options = own.name, {**own.options(), **options}
+    return Explorer(source, attention or "cca", options, layer=layer, head=head, query=query,
+                    everywhere=everywhere, library=library)
+
+
+def explore_tensors(q: Tensor, k: Tensor, v: Tensor | None = None, *, words: Any = (),
+                    scale: float | None = None, attention: str = "cca", head: int = 0,
+                    query: int | None = None, **options: Any) -> Explorer:
+    """Show what given queries read of given keys, such as an example of hand size.
+
+    Args:
+        q: (1, H, L, D), or (L, D) for one head.
+        k, v: (1, Hk, L, D), or (L, D); v is k by default, since no weight depends on the values.
+        words: (L,) texts of the tokens.
+        scale: factor on the dot products; None means D**-0.5.
+        attention, head, query, options: as in `explore`.
+
+    Raises:
+        ValueError: as `Explorer`, or if shapes do not fit together.
+    """
+    def four(x: Any) -> Any:
+        return x[None, None] if isinstance(x, Tensor) and x.dim() == 2 else x
+
+    source = Tensors(four(q), four(k), four(v), tuple(words), scale)
+    return Explorer(source, attention, options, head=head, query=query)
+
+
+def widgets_run() -> bool:
+    """Return whether this is a Jupyter kernel with anywidget in which widgets are not switched off."""
+    if os.environ.get(SWITCH) == "0" or find_spec("anywidget") is None or find_spec(
+            "IPython") is None:
+        return False
+    from IPython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None

@@ -1,4 +1,7 @@
-"""The explorer as a static picture, where no widget runs: the text, the columns and the numbers of one query."""
+"""The explorer as a static picture, where no widget runs.
+
+The text, the columns and the numbers of one query.
+"""
 
 from typing import Any
 
@@ -28,10 +31,10 @@ from cca_lab.views.figures.style import (
 from cca_lab.views.figures.tokens import SHADE, lines_of, printed
 
 # The colours of the view; js/palette.js has the same.
-COLOURS = {"raw": RAW, "sink": SKY, "focal": GOOD, "kept": OF_MECHANISM["h2o"], "core": CORE, "group": CORE,
-           "slot": MISSING}
-NAMES = {"raw": "raw tokens", "sink": "sinks", "focal": "focal tokens", "kept": "kept tokens", "core": "cores",
-         "group": "groups", "slot": "slots"}
+COLOURS = {"raw": RAW, "sink": SKY, "focal": GOOD, "kept": OF_MECHANISM["h2o"], "core": CORE,
+           "group": CORE, "slot": MISSING}
+NAMES = {"raw": "raw tokens", "sink": "sinks", "focal": "focal tokens", "kept": "kept tokens",
+         "core": "cores", "group": "groups", "slot": "slots"}
 POOLED = ("slot", "group", "core")
 _MOST = 92  # characters of a line of text
 _WIDTH, _LINE, _DARK = 9.6, 0.25, 0.45  # inches; on darker shades the text is white
@@ -39,13 +42,17 @@ _WIDTH, _LINE, _DARK = 9.6, 0.25, 0.45  # inches; on darker shades the text is w
 
 @styled
 def figure(state: State) -> Figure:
-    """Draw what one query of one head reads: words by weight, columns that it sees, and what is lost."""
+    """Draw what one query of one head reads.
+
+    Words by weight, columns that it sees, and what is lost.
+    """
     lines = lines_of(state.words, _MOST)
     tall = _LINE * len(lines)
     numbered = list(enumerate(state.columns))
     lanes = [lane for lane in ([(n, one) for n, one in numbered if one.kind in POOLED],
                                [(n, one) for n, one in numbered if one.kind not in POOLED]) if lane]
-    drawing, (words, *panels) = plt.subplots(1 + len(lanes), 1, figsize=(_WIDTH, tall + 1.5 + 0.9 * len(lanes)),
+    drawing, (words, *panels) = plt.subplots(1 + len(lanes), 1,
+                                             figsize=(_WIDTH, tall + 1.5 + 0.9 * len(lanes)),
                                              height_ratios=[tall, *(0.8 for _ in lanes)])
     _words(words, state, lines)
     below = dict(zip(state.row.seen.tolist(), state.row.weights.tolist(), strict=True))
@@ -55,12 +62,16 @@ def figure(state: State) -> Figure:
         panel.tick_params(labelbottom=panel is panels[-1])
     panels[-1].set_xlabel(f"token\n{_numbers(state)}", color=INK)
     kinds = dict.fromkeys(column.kind for column in state.columns)
-    legend_below(words, {**{NAMES[kind]: COLOURS[kind] for kind in kinds}, "not seen by the query": EMPTY}, columns=5)
+    legend_below(words, {**{NAMES[kind]: COLOURS[kind] for kind in kinds},
+                         "not seen by the query": EMPTY}, columns=5)
     return drawing
 
 
 def _words(axes: Axes, state: State, lines: list[list[int]]) -> None:
-    """Draw the text: a shade for the effective weight, a line for the kind of column, a frame for the query."""
+    """Draw the text.
+
+    A shade for the effective weight, a line for the kind of column, a frame for the query.
+    """
     row, through = state.row, _kind_of_each(state)
     most = max(row.effective.max(), row.full.max(), 1e-9)
     shades = PowerNorm(SHADE, 0, most)(row.effective)
@@ -68,25 +79,32 @@ def _words(axes: Axes, state: State, lines: list[list[int]]) -> None:
     axes.set_axis_off()
     place = f" in {state.place.model}, layer {state.place.layer}, head {state.place.head}" if state.place else ""
     settings = state.attention["settings"]
-    axes.set_title(f"{state.attention['title']}{', ' if settings else ''}{settings}{place}", wrap=True)
+    axes.set_title(f"{state.attention['title']}{', ' if settings else ''}{settings}{place}",
+                   wrap=True)
     for number, line in enumerate(lines):
         at = 0
         for token in line:
             text, future = printed(state.words[token]), token > row.query
-            axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.78, facecolor=WEIGHTS(shades[token])))
+            axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.78,
+                                     facecolor=WEIGHTS(shades[token])))
             if through[token]:
-                axes.add_patch(Rectangle((at, number + 0.84), len(text) - 0.1, 0.1, facecolor=COLOURS[through[token]]))
+                axes.add_patch(Rectangle((at, number + 0.84), len(text) - 0.1, 0.1,
+                                         facecolor=COLOURS[through[token]]))
             if token == row.query:
-                axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.88, facecolor="none", edgecolor=INK,
-                                         linewidth=1.8, zorder=3))
-            colour = "white" if shades[token] > _DARK else FAINT if future or not through[token] else INK
-            axes.text(at + len(text) / 2, number + 0.46, text, ha="center", va="center", family="monospace",
-                      fontsize=8.5, color=colour, alpha=0.6 if future else 1)
+                axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.88, facecolor="none",
+                                         edgecolor=INK, linewidth=1.8, zorder=3))
+            colour = "white" if shades[token] > _DARK else FAINT if future or not through[
+                token] else INK
+            axes.text(at + len(text) / 2, number + 0.46, text, ha="center", va="center",
+                      family="monospace", fontsize=8.5, color=colour, alpha=0.6 if future else 1)
             at += len(text)
 
 
 def _kind_of_each(state: State) -> list[str]:
-    """Return through which kind of column each token gets most weight; "" if it is in no seen column."""
+    """Return through which kind of column each token gets most weight.
+
+    "" if it is in no seen column.
+    """
     kinds, most = [""] * len(state.words), np.full(len(state.words), -1.0)
     for column, weight in zip(state.row.seen, state.row.weights, strict=True):
         own = state.columns[column]
@@ -96,8 +114,12 @@ def _kind_of_each(state: State) -> list[str]:
     return kinds
 
 
-def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]], seen: dict[int, float]) -> None:
-    """Draw each column as a bar over its tokens, as high as its weight; unseen ones as a grey strip below."""
+def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]],
+             seen: dict[int, float]) -> None:
+    """Draw each column as a bar over its tokens, as high as its weight.
+
+    Unseen ones as a grey strip below.
+    """
     axes.set_xlim(-0.5, len(state.words) - 0.5)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
@@ -107,11 +129,13 @@ def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]], seen: 
     for number, own in columns:
         left, width = own.tokens[0] - 0.5, own.tokens[-1] - own.tokens[0] + 1
         colour = COLOURS[own.kind] if number in seen else EMPTY
-        axes.add_patch(Rectangle((left, -0.12 * most), width, 0.09 * most, facecolor=colour, **edge))
+        axes.add_patch(Rectangle((left, -0.12 * most), width, 0.09 * most, facecolor=colour,
+                                 **edge))
         if number in seen:
             axes.add_patch(Rectangle((left, 0), width, seen[number], facecolor=colour, **edge))
     axes.axvline(state.row.query, color=INK, linewidth=1)
-    axes.set_ylabel(f"weight\nto {most:.2g}" if columns else "", color=FAINT, rotation=0, ha="right", va="center")
+    axes.set_ylabel(f"weight\nto {most:.2g}" if columns else "", color=FAINT, rotation=0,
+                    ha="right", va="center")
 
 
 def _numbers(state: State) -> str:
@@ -119,7 +143,8 @@ def _numbers(state: State) -> str:
     numbers, totals, row = state.row.numbers, state.totals, state.row
     entries = f"{'no' if totals.entries is None else totals.entries} of {totals.entries_full} entries of a cache"
     remark = f"\n{state.message}" if state.message else ""
-    return (f"lost {numbers.lost:.1%}, moved {numbers.distance:.1%}; 90 %: {numbers.k90} tokens, full attention "
-            f"{numbers.k90_full}; entropy {numbers.entropy:.2f}, full {numbers.entropy_full:.2f}\n"
-            f"{len(row.seen)} columns for {row.query + 1} tokens; {totals.pairs} of {totals.pairs_full} pairs; "
-            f"{entries}{remark}")
+    return (
+        f"lost {numbers.lost:.1%}, moved {numbers.distance:.1%}; 90 %: {numbers.k90} tokens, full attention "
+        f"{numbers.k90_full}; entropy {numbers.entropy:.2f}, full {numbers.entropy_full:.2f}\n"
+        f"{len(row.seen)} columns for {row.query + 1} tokens; {totals.pairs} of {totals.pairs_full} pairs; "
+        f"{entries}{remark}")

@@ -1,20 +1,32 @@
-"""The queries, keys and values of a model's layers, heard where its attention function is called."""
+"""The models that an explorer can open, and the queries, keys and values of their layers.
+
+They are heard where the model's attention function is called, while it reads a text.
+"""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
+from cca_lab import files
 from cca_lab.attention.arguments import scale_of
 from cca_lab.mechanisms import Mechanism
 from cca_lab.mechanisms.caches import CACHES, CacheSizes
 from cca_lab.mechanisms.caching.base import mechanism_named_in
+from cca_lab.models import load_pretrained
+from cca_lab.models.checkpoints import quiet
 from cca_lab.models.inputs import check_length, check_token_ids
 from cca_lab.models.interface import MODULE
 from cca_lab.models.plugin import attention_modules, attention_of, check_family
-from cca_lab.views.explorer.inputs import Inputs, in_double
+from cca_lab.views.explorer.reading import Inputs
 
 LISTENING = "cca_lab_listening"  # transformers' name of the attention function below
 HEARD, TABLES = "cca_lab_heard", "cca_lab_tables"
@@ -35,21 +47,24 @@ class ModelText:
         ValueError: for another model, or a text that is empty or too long.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, text: str | Tensor,
-                 name: str = "") -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None,
+                 text: str | Tensor, name: str = "") -> None:
         check_family(model)
         if isinstance(text, str):
             if tokenizer is None:
-                raise ValueError("tokenizer: got none for a text, wanted the model's; or pass token ids")
+                raise ValueError(
+                    "tokenizer: got none for a text, wanted the model's; or pass token ids")
             text = torch.tensor(tokenizer.encode(text, verbose=False), dtype=torch.int64)
         ids = text.reshape(1, -1)
         if not 1 <= ids.shape[1] <= MOST_TOKENS:
-            raise ValueError(f"text: got {ids.shape[1]} tokens, wanted 1 to {MOST_TOKENS}; shorten it")
+            raise ValueError(
+                f"text: got {ids.shape[1]} tokens, wanted 1 to {MOST_TOKENS}; shorten it")
         check_token_ids(model, "text", ids)
         check_length(model, "text", ids.shape[1])
         self.model, self.ids = model, ids.to(model.device)
         self.name = name or str(model.config.model_type)
-        self.words = tuple(str(token if tokenizer is None else tokenizer.decode([token])) for token in ids[0].tolist())
+        self.words = tuple(str(token if tokenizer is None else tokenizer.decode([token]))
+                           for token in ids[0].tolist())
         self.sizes = CacheSizes.of(model.config, itemsize=next(model.parameters()).element_size())
         self.layers, self.heads = self.sizes.layers, self.sizes.heads
         self._kept: dict[str, list[Inputs]] = {}
@@ -78,7 +93,10 @@ class ModelText:
 
 
 def trained(model: PreTrainedModel, layer: int, mechanism: Mechanism) -> nn.Module | None:
-    """Return a copy of a layer's trained module in float64, if it is this mechanism's; else None."""
+    """Return a copy of a layer's trained module in float64, if it is this mechanism's.
+
+    Else None.
+    """
     module = getattr(attention_modules(model)[layer], MODULE, None)
     own = module is not None and attention_of(model) == mechanism
     return copy.deepcopy(module).double() if own and module is not None else None
@@ -97,9 +115,11 @@ def heard(model: PreTrainedModel, ids: Tensor, mechanism: Mechanism) -> list[Inp
     implementation, training = model.config._attn_implementation, model.training
 
     def hook(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return args, {**kwargs, HEARD: (mechanism, found), TABLES: kwargs.get("position_embeddings")}
+        return args, {**kwargs, HEARD: (mechanism, found),
+                      TABLES: kwargs.get("position_embeddings")}
 
-    handles = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in attention_modules(model)]
+    handles = [layer.register_forward_pre_hook(hook, with_kwargs=True)
+               for layer in attention_modules(model)]
     try:
         model.eval()
         model.set_attn_implementation(LISTENING)
@@ -117,7 +137,8 @@ def listening_forward(module: Any, query: Tensor, key: Tensor, value: Tensor, at
     """Note what a layer's attention is given, and attend; the signature is transformers' own."""
     mechanism, found = kwargs[HEARD]
     scale, rotation = scale_of(scaling, query.shape[-1]), kwargs[TABLES]
-    found.append(Inputs(query.double(), key.double(), value.double(), scale, in_double(rotation)))
+    tables = None if rotation is None else tuple(table.detach().double() for table in rotation)
+    found.append(Inputs(query.double(), key.double(), value.double(), scale, tables))
     own = getattr(module, MODULE, None) if mechanism_named_in(module.config) == mechanism else None
     query, key = query.to(value.dtype), key.to(value.dtype)
     out = mechanism.attention(query, key, value, scale=scale, rotation=rotation, module=own)
@@ -130,3 +151,61 @@ def no_mask(**kwargs: Any) -> None:
 
 AttentionInterface.register(LISTENING, listening_forward)
 AttentionMaskInterface.register(LISTENING, no_mask)
+
+
+class Library:
+    """Models by name, each loaded when it is first opened: the given one and those that are shipped.
+
+    Args:
+        model: a shipped model's name, a folder, or a model.
+        tokenizer: of a model; a folder has its own.
+
+    Attributes:
+        names: of the models.
+        name: of the one opened last.
+        text: the text opened last; None if token ids were given.
+
+    Raises:
+        ValueError: if the tokenizer of a folder is given.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any = None) -> None:
+        shipped = {folder.name: folder for folder in sorted(files.models_folder().iterdir())
+                   if (folder / "config.json").is_file()}
+        self._open: dict[str, tuple[Any, Any]] = {}
+        self._folders: dict[str, str] = {name: str(folder) for name, folder in shipped.items()}
+        self.text: str | None = None
+        if isinstance(model, str | Path):
+            if tokenizer is not None:
+                raise ValueError(
+                    "tokenizer: got one beside a folder, wanted none; it is loaded with the model")
+            self.name = Path(model).name
+            if str(model) not in shipped:
+                self._folders[self.name] = str(model)
+        else:
+            self.name = Path(str(getattr(getattr(model, "config", None), "name_or_path",
+                                         ""))).name or "model"
+            self._open[self.name] = model, tokenizer
+        self._given: str | Tensor = ""
+
+    @property
+    def names(self) -> list[str]:
+        """The models that can be opened: the given one first."""
+        return sorted({*self._folders, *self._open}, key=lambda name: (name != self.name, name))
+
+    def open(self, name: str | None, text: str | Tensor | None) -> ModelText:
+        """Return a model that reads a text; None for the one opened last.
+
+        Raises:
+            ValueError: for an unknown name, a model that cannot be loaded, or a text that cannot be
+                read.
+        """
+        name, given = self.name if name is None else name, self._given if text is None else text
+        if name not in self.names:
+            raise ValueError(f"model: got {name!r}, wanted one of {', '.join(self.names)}")
+        if name not in self._open:
+            quiet()
+            self._open[name] = load_pretrained(self._folders[name])
+        source = ModelText(*self._open[name], given, name)
+        self.name, self._given, self.text = name, given, given if isinstance(given, str) else None
+        return source

@@ -1,21 +1,26 @@
-"""The controls of a mechanism's options: their ranges are found by asking the mechanism's own checks."""
+"""The controls of a mechanism's options.
+
+Their ranges are found by asking the mechanism's own checks.
+"""
 
 import json
 from collections.abc import Callable
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
+from cca_lab.mechanisms import MECHANISMS, Mechanism, class_of
 from cca_lab.mechanisms.cca.mechanism import POOLINGS
 from cca_lab.mechanisms.dga.selection import CHOICES as DGA_CHOICES
 from cca_lab.mechanisms.lococo.segments import CHOICES as LOCOCO_CHOICES
 from cca_lab.mechanisms.minference import CANDIDATES
 from cca_lab.mechanisms.streaming.streaming_llm import POSITIONS
 
-MEANS = tuple(pooling for pooling in POOLINGS if pooling != "max")  # a maximum is no weighted mean: it has no E
-CHOICES: dict[str, tuple[str, ...]] = {"pooling": MEANS, "choose": DGA_CHOICES, "positions": POSITIONS,
-                                       **LOCOCO_CHOICES}
-# No effect on what a row reads of a whole text: how it is computed, gradients, caches, a module that is there already.
+# a maximum is no weighted mean: it has no E
+MEANS = tuple(pooling for pooling in POOLINGS if pooling != "max")
+CHOICES: dict[str, tuple[str, ...]] = {"pooling": MEANS, "choose": DGA_CHOICES,
+                                       "positions": POSITIONS, **LOCOCO_CHOICES}
+# No effect on what a row reads of a whole text: how it is computed, gradients, caches, a module
+# that is there already.
 WITHOUT_EFFECT = {"backend", "horizon", "when", "borders", "kernel"}
 MOST_SEED = 20
 SUITED = 512  # tokens of a text that the defaults suit
@@ -51,28 +56,35 @@ def controls(mechanism: Mechanism, length: int) -> list[dict[str, Any]]:
         length: tokens of the text: the largest number of a slider.
 
     Returns:
-        JSON values, "name", "value", "main" (one of the sizes) and "kind" each: "range" with "least", "most" and
-        "step", within which all values are valid beside the other options; "choice" with "choices", a "label" and a
-        "value" each; "flag".
+        JSON values, "name", "value", "main" (one of the sizes) and "kind" each: "range" with
+        "least", "most" and "step", within which all values are valid beside the other options;
+        "choice" with "choices", a "label" and a "value" each; "flag".
     """
     hints = get_type_hints(type(mechanism))
     found = []
     for name in mechanism.option_names():
         value = getattr(mechanism, name)
-        own = None if name in WITHOUT_EFFECT else _control(mechanism, name, value, hints[name], length)
+        own = None if name in WITHOUT_EFFECT else _control(mechanism, name, value, hints[name],
+                                                           length)
         if own is not None:
             found.append({"name": name, "value": value, "main": name in mechanism.sizes, **own})
     return found
 
 
-def _control(mechanism: Mechanism, name: str, value: Any, hint: Any, length: int) -> dict[str, Any] | None:
-    """Return kind and range of one control; None for an option without one, such as a list of segments."""
+def _control(mechanism: Mechanism, name: str, value: Any, hint: Any,
+             length: int) -> dict[str, Any] | None:
+    """Return kind and range of one control.
+
+    None for an option without one, such as a list of segments.
+    """
     if name == "patterns":
         listed = [[pattern] for pattern in CANDIDATES]
         return {"kind": "choice", "choices": [{"label": _label(one), "value": one}
-                                              for one in (listed if value in listed else [value, *listed])]}
+                                              for one in (listed if value in listed
+                                                          else [value, *listed])]}
     if name in CHOICES:
-        return {"kind": "choice", "choices": [{"label": choice, "value": choice} for choice in CHOICES[name]]}
+        return {"kind": "choice", "choices": [{"label": choice, "value": choice}
+                                              for choice in CHOICES[name]]}
     if isinstance(value, bool):
         return {"kind": "flag"}
     if NoneType in get_args(hint) or not isinstance(value, int | float):
@@ -80,7 +92,8 @@ def _control(mechanism: Mechanism, name: str, value: Any, hint: Any, length: int
     valid = _validity(mechanism, name)
     if isinstance(value, float) or hint is float:
         shares = 1 / STEP
-        least, most = (_last(lambda n: valid(n * STEP), round(value * shares), end) for end in (0, round(shares)))
+        least, most = (_last(lambda n: valid(n * STEP), round(value * shares), end)
+                       for end in (0, round(shares)))
         return {"kind": "range", "least": least * STEP, "most": most * STEP, "step": STEP}
     largest = max(value, MOST_SEED if name == "seed" else length)
     least, most = (_last(valid, value, end) for end in (0, largest))
@@ -102,7 +115,10 @@ def _validity(mechanism: Mechanism, name: str) -> Callable[[Any], bool]:
 
 
 def _last(valid: Callable[[int], bool], start: int, end: int) -> int:
-    """Return the last valid number on the way from a valid one to `end`, by bisection: valid numbers are neighbours."""
+    """Return the last valid number on the way from a valid one to `end`, by bisection.
+
+    Valid numbers are neighbours.
+    """
     if valid(end):
         return end
     inside, outside = start, end
@@ -117,18 +133,17 @@ def _label(patterns: list[dict[str, Any]]) -> str:
     if len(patterns) > 1:
         return f"{len(patterns)} patterns, one for each head"
     pattern = dict(patterns[0])
-    return ", ".join([pattern.pop("pattern"), *(f"{name} {value}" for name, value in pattern.items())])
+    return ", ".join([pattern.pop("pattern"),
+                      *(f"{name} {value}" for name, value in pattern.items())])
 
 
 def settings_of(mechanism: Mechanism) -> str:
     """Return the options of a mechanism as a short text: "group 8, window 16"."""
-    return ", ".join(_label(value) if name == "patterns" else f"{name} {value}" if isinstance(value, str | int | float)
-                     else f"{name} {json.dumps(value)}" for name, value in mechanism.options().items())
+    return ", ".join(_label(value) if name == "patterns" else f"{name} {value}"
+                     if isinstance(value, str | int | float) else f"{name} {json.dumps(value)}"
+                     for name, value in mechanism.options().items())
 
 
 def titles() -> list[dict[str, str]]:
     """Return name and title of every mechanism, in the order of the registry."""
     return [{"name": name, "title": cls.title} for name, cls in MECHANISMS.items()]
-
-
-__all__ = ["controls", "mechanism_of", "settings_of", "starting_options", "titles"]

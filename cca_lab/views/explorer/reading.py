@@ -1,21 +1,123 @@
 """What all rows of one layer read under a mechanism: computed once, so that another query is only looked up.
 
-Every number comes from the functions of `mechanisms.columns` and `analysis`; nothing is computed a second way here.
+Every number comes from the functions of `mechanisms.columns` and `attention.statistics`; nothing is
+computed a second way here.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cca_lab.attention import statistics as analysis
+from cca_lab.attention import statistics
+from cca_lab.attention.arguments import check_qkv
 from cca_lab.attention.dense import expand_heads
-from cca_lab.mechanisms import Full, Mechanism
+from cca_lab.attention.rotary import Rotation
+from cca_lab.mechanisms import DGA, Full, Mechanism
 from cca_lab.mechanisms.columns import Columns, effective, logits, represented
-from cca_lab.views.explorer.inputs import Inputs
-from cca_lab.views.explorer.kinds import kinds
 from cca_lab.views.explorer.state import Column, Numbers, Row
+
+# The option with the number of first tokens that stay visible.
+FIRST = {"streaming_llm": "sinks", "a_shape": "sinks", "lm_infinite": "global_tokens"}
+# What stands before the raw tokens.
+BEFORE_RAW = {"cca": "core", "mean_pooling": "core", "random_tokens": "kept", "lococo": "slot"}
+
+
+class Inputs(NamedTuple):
+    """What one layer's attention is given.
+
+    Attributes:
+        q: (1, H, L, D), float64.
+        k, v: (1, Hk, L, D), float64.
+        scale: factor on the dot products; None means D**-0.5.
+        rotation: the RoPE tables with which q and k were rotated, or None.
+        module: the layer's trained module of the mechanism, or None.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    scale: float | None = None
+    rotation: Rotation | None = None
+    module: nn.Module | None = None
+
+
+class Source(Protocol):
+    """Something with words, layers and heads.
+
+    Attributes:
+        name: of the model; "" without one.
+        words: (L,) texts of the tokens.
+        layers, heads: how many there are.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    layers: int
+    heads: int
+
+    def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
+        """Return what a layer's attention is given; `everywhere`.
+
+        If all layers attend with the mechanism.
+        """
+        ...
+
+    def cache_bytes(self, mechanism: Mechanism) -> tuple[int | None, int | None]:
+        """Return the bytes of one layer's cache after the text, and of full attention's.
+
+        None if unknown.
+        """
+        ...
+
+
+@dataclass(eq=False)
+class Tensors:
+    """A source of given tensors: one layer.
+
+    Args:
+        q: (1, H, L, D).
+        k: (1, Hk, L, D).
+        v: as k; k by default, since no weight depends on the values.
+        words: (L,) texts; the numbers 0, 1, ... by default.
+        scale: factor on the dot products; None means D**-0.5.
+
+    Raises:
+        ValueError: if shapes do not fit together, or for several texts.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor | None = None
+    words: tuple[str, ...] = ()
+    scale: float | None = None
+    name: str = ""
+    layers: int = 1
+
+    def __post_init__(self) -> None:
+        values = self.k if self.v is None else self.v
+        check_qkv(self.q, self.k, values)
+        if len(self.q) != 1:
+            raise ValueError(
+                f"q: got a batch of {len(self.q)}, wanted one text, (1, H, L, D); pass q[:1]")
+        length, self.heads = self.q.shape[2], self.q.shape[1]
+        self.words = tuple(map(str, self.words or range(length)))
+        if len(self.words) != length:
+            raise ValueError(
+                f"words: got {len(self.words)} for {length} tokens, wanted one for each")
+        q, k, v = (x.detach().double() for x in (self.q, self.k, values))
+        self._inputs = Inputs(q, k, v, self.scale)
+
+    def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
+        """Return the tensors, whatever the mechanism."""
+        return self._inputs
+
+    def cache_bytes(self, mechanism: Mechanism) -> tuple[Any, Any]:
+        """Return None twice: without a model there is no dtype of a cache."""
+        return None, None
 
 
 class Reading:
@@ -33,7 +135,8 @@ class Reading:
     @torch.no_grad()
     def __init__(self, mechanism: Mechanism, given: Inputs, full: Tensor | None = None) -> None:
         q, k, v, scale, rotation, module = given
-        mechanism.effective(q[:, :, :1], k[:, :, :1], v[:, :, :1])  # raises where no effective matrix exists
+        # raises where no effective matrix exists
+        mechanism.effective(q[:, :, :1], k[:, :, :1], v[:, :, :1])
         self.mechanism, self.given = mechanism, given
         self.selection = mechanism.select(q, k, scale=scale)
         self._frozen: dict[str, Any] = {"scale": scale, "rotation": rotation, "module": module,
@@ -68,7 +171,8 @@ class Reading:
         """Which tokens each row reads, raw or pooled, bool (H, L, L)."""
         if type(self.mechanism).represented is Mechanism.represented:
             return represented(self.parts)[0]
-        q, k, v = self.given[:3]  # LoCoCo: a product of weights may underflow, while the token is in its slot
+        # LoCoCo: a product of weights may underflow, while the token is in its slot
+        q, k, v = self.given[:3]
         return self.mechanism.represented(q, k, v, **self._frozen)[0]
 
     @cached_property
@@ -80,7 +184,8 @@ class Reading:
     def pooling(self, head: int) -> Tensor:
         """Return P of one head, (C, L): the weight of each token in each column."""
         length = self.given.q.shape[2]
-        return torch.cat([_pooling_of(part, length, self.given.q.shape[1], head) for part in self.parts])
+        return torch.cat([_pooling_of(part, length, self.given.q.shape[1], head)
+                          for part in self.parts])
 
     def columns(self, head: int) -> tuple[Column, ...]:
         """Return the columns of one head."""
@@ -88,7 +193,8 @@ class Reading:
 
     def _columns_of(self, head: int) -> tuple[Column, ...]:
         found = []
-        for kind, weights in zip(self.kinds, self.pooling(head).double().cpu().numpy(), strict=True):
+        for kind, weights in zip(self.kinds, self.pooling(head).double().cpu().numpy(),
+                                 strict=True):
             tokens = weights.nonzero()[0]
             found.append(Column(kind, tokens, weights[tokens]))
         return tuple(found)
@@ -98,9 +204,10 @@ class Reading:
         seen = self.seen[head, query].nonzero().flatten()
         own, full = self.effective[head, query], self.full[head, query]
         numbers = Numbers(lost=(full * ~self.read[head, query]).sum().item(),
-                          distance=max(0.0, 1 - analysis.overlap(own, full).item()),
-                          k90=int(analysis.k90(own)), k90_full=int(analysis.k90(full)),
-                          entropy=analysis.entropy(own).item(), entropy_full=analysis.entropy(full).item())
+                          distance=max(0.0, 1 - statistics.overlap(own, full).item()),
+                          k90=int(statistics.k90(own)), k90_full=int(statistics.k90(full)),
+                          entropy=statistics.entropy(own).item(),
+                          entropy_full=statistics.entropy(full).item())
         arrays = [x.double().cpu().numpy() for x in (self.weights[head, query, seen], own, full)]
         return Row(query, seen.cpu().numpy(), arrays[0], arrays[1], arrays[2], numbers)
 
@@ -114,4 +221,42 @@ def _pooling_of(part: Columns, length: int, heads: int, head: int) -> Tensor:
     if part.pooling is None:
         return torch.eye(part.keys.shape[2], length, dtype=torch.float64)
     pooling = part.pooling()
-    return (pooling if pooling.shape[1] == 1 else expand_heads(pooling, heads)[:, head, None])[0, 0].double()
+    return (pooling if pooling.shape[1] == 1 else expand_heads(pooling, heads)[:, head,
+                                                                               None])[0,
+                                                                                      0].double()
+
+
+def kinds(mechanism: Mechanism, parts: Sequence[Columns], selection: Any) -> list[str]:
+    """Return the kind of each column of all parts, in the order of the softmax.
+
+    A mechanism that is not named here has cores where a column holds several tokens, and raw tokens
+    otherwise.
+
+    Args:
+        mechanism: with its options.
+        parts: what its `columns` returned.
+        selection: the choice of tokens with which it was called.
+    """
+    near, *far = parts
+    length, count = near.q.shape[2], near.keys.shape[2]
+    if near.pooling is None:
+        first = 0 if far or mechanism.name not in FIRST else min(getattr(mechanism,
+                                                                         FIRST[mechanism.name]),
+                                                                 count)
+        own = ["sink"] * first + ["raw"] * (count - first)
+    elif isinstance(mechanism, DGA):
+        own = _divided(mechanism, selection, count)
+    elif mechanism.name in BEFORE_RAW:
+        own = [BEFORE_RAW[mechanism.name]] * (count - length) + ["raw"] * length
+    else:
+        several = ((near.pooling() != 0).sum(-1) > 1).flatten(0, 1).any(0)
+        own = ["core" if pooled else "raw" for pooled in several.tolist()]
+    return own + ["sink"] * sum(part.keys.shape[2] for part in far)
+
+
+def _divided(mechanism: DGA, focal: Tensor, count: int) -> list[str]:
+    """Return DGA's kinds: focal tokens, groups, raw tokens; all heads have equally many of each."""
+    blocks, span = mechanism.spans(focal.shape[-1])
+    kept = int(focal[0, 0, : blocks * span].sum())
+    groups = (blocks * span - kept) // mechanism.group
+    return ["focal"] * kept + ["group"] * groups + ["raw"] * (count - kept - groups)

@@ -1,14 +1,22 @@
-"""What the explorer shows of one head, as plain data: the contract of `js/state.js`, in Python.
+"""What the explorer shows of one head, as plain data: the contract of `js/view.js`, in Python.
 
-Rows, tokens and columns count from 0; L is the number of tokens. The arrays are exact; `to_json` rounds them.
+Rows, tokens and columns count from 0; L is the number of tokens. The arrays are exact; `to_json`
+rounds them and
+writes names as JavaScript does: pairs_full becomes pairsFull.
 """
 
-from dataclasses import dataclass
+import base64
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import adaptive_max_pool2d
 
+MOST = 128  # rows and columns of a head's matrix
+THUMBNAIL = 32  # of a small one
 DECIMALS = 6  # of a weight in JSON
 Weights = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -19,7 +27,7 @@ class Column:
     """One column of the softmax.
 
     Attributes:
-        kind: "raw", "sink", "focal", "kept", "core", "group" or "slot", see `kinds`.
+        kind: "raw", "sink", "focal", "kept", "core", "group" or "slot", see `reading.kinds`.
         tokens: the tokens in it, ascending.
         weights: as many: its row of P, which sums to 1.
     """
@@ -53,9 +61,7 @@ class Numbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as JSON values."""
-        return {"lost": round(self.lost, DECIMALS), "distance": round(self.distance, DECIMALS), "k90": self.k90,
-                "k90Full": self.k90_full, "entropy": round(self.entropy, DECIMALS),
-                "entropyFull": round(self.entropy_full, DECIMALS)}
+        return {_camel(name): round(value, DECIMALS) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,10 @@ class Totals:
 
     Attributes:
         pairs, pairs_full: pairs of a query and a column that the head scores.
-        entries, entries_full: entries of the cache of one KV head; None where a mechanism has no cache of its own.
-        bytes, bytes_full: of the cache of one layer, all KV heads; None as `entries`, or without a model.
+        entries, entries_full: entries of the cache of one KV head; None where a mechanism has no
+            cache of its own.
+        bytes, bytes_full: of the cache of one layer, all KV heads; None as `entries`, or without a
+            model.
     """
 
     pairs: int
@@ -105,12 +113,11 @@ class Totals:
 
     def to_json(self) -> dict[str, Any]:
         """Return the totals as JSON values."""
-        return {"pairs": self.pairs, "pairsFull": self.pairs_full, "entries": self.entries,
-                "entriesFull": self.entries_full, "bytes": self.bytes, "bytesFull": self.bytes_full}
+        return {_camel(name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
-class Place:
+class Head:
     """Which head of which model; `layers` and `heads` are how many there are."""
 
     model: str
@@ -131,8 +138,8 @@ class State:
         row: what the query reads.
         totals: what the text costs.
         place: the head; None for tensors without a model.
-        maps: this head's matrices, JSON values; see `maps`.
-        overview: thumbnails of all heads, JSON values; see `maps`.
+        maps: this head's matrices, JSON values; see `head_maps`.
+        overview: thumbnails of all heads, JSON values; see `overview`.
         rows: the rows of all queries, for a page without a program.
         message: a remark on what is shown, or "".
     """
@@ -142,7 +149,7 @@ class State:
     columns: tuple[Column, ...]
     row: Row
     totals: Totals
-    place: Place | None = None
+    place: Head | None = None
     maps: dict[str, Any] | None = None
     overview: dict[str, Any] | None = None
     rows: tuple[Row, ...] | None = None
@@ -152,11 +159,62 @@ class State:
         """Return the state as JSON values."""
         return {"words": list(self.words), "attention": self.attention,
                 "columns": [column.to_json() for column in self.columns], "row": self.row.to_json(),
-                "totals": self.totals.to_json(), "place": None if self.place is None else vars(self.place),
-                "maps": self.maps, "overview": self.overview, "message": self.message,
-                **({} if self.rows is None else {"rows": [row.to_json() for row in self.rows]})}
+                "totals": self.totals.to_json(), "place": None if self.place is None
+                else vars(self.place), "maps": self.maps, "overview": self.overview,
+                "message": self.message, **({} if self.rows is None
+                                            else {"rows": [row.to_json() for row in self.rows]})}
+
+
+def _camel(name: str) -> str:
+    """Return a name such as pairs_full as pairsFull."""
+    return name.replace("_full", "Full")
 
 
 def rounded(weights: Weights) -> list[float]:
     """Return weights as a list of JSON numbers of `DECIMALS` decimals."""
     return [float(weight) for weight in weights.round(DECIMALS)]
+
+
+# ---------------------------------------------------------------- matrices as bytes
+
+def encoded(weights: Tensor, most: int) -> tuple[int, str]:
+    """Return matrices as bytes round(255 sqrt(weight)), in base64, with their size.
+
+    Args:
+        weights: (..., L, L), 0 to 1.
+        most: the largest size; larger matrices become smaller, each entry the largest of those that
+            it stands for.
+
+    Returns:
+        Rows and columns of a matrix, and all matrices, row by row.
+    """
+    length = weights.shape[-1]
+    size = min(length, most)
+    flat = weights.detach().reshape(-1, length, length).float().cpu()
+    smaller = flat if size == length else adaptive_max_pool2d(flat, size)
+    values = (255 * smaller.clamp(0, 1).sqrt()).round().to(torch.uint8)
+    return size, base64.b64encode(values.numpy().tobytes()).decode("ascii")
+
+
+def head_maps(own: Tensor, full: Tensor) -> dict[str, Any]:
+    """Return the matrices of one head, (L, L) each, as the view's `Maps`."""
+    size, first = encoded(own, MOST)
+    return {"size": size, "own": first, "full": encoded(full, MOST)[1]}
+
+
+def overview(own: Tensor, distances: Tensor) -> dict[str, Any]:
+    """Return thumbnails as the view's `Overview`.
+
+    Args:
+        own: (layers, H, n, n) matrices, n at most `THUMBNAIL` (see `thumbnails`).
+        distances: (layers, H) mean distance of a row from full attention's.
+    """
+    size, maps = encoded(own, THUMBNAIL)
+    return {"layers": own.shape[0], "heads": own.shape[1], "size": size, "maps": maps,
+            "distances": distances.flatten().double().cpu().numpy().round(4).tolist()}
+
+
+def thumbnails(own: Tensor) -> Tensor:
+    """Return (H, L, L) matrices made smaller, (H, n, n) with n at most `THUMBNAIL`."""
+    return own.float() if own.shape[-1] <= THUMBNAIL else adaptive_max_pool2d(own.float(),
+                                                                              THUMBNAIL)

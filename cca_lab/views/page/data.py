@@ -1,21 +1,28 @@
-"""Everything that the page knows besides its program: models, tokenizer, questions, mechanisms, the first setting."""
+"""Everything that the page knows besides its program.
 
+Models, tokenizer, questions, mechanisms, the first setting.
+"""
+
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from cca_lab.mechanisms import Full, Mechanism, mechanism_of
 from cca_lab.models.checkpoints import load_pretrained
+from cca_lab.models.evaluate import OFFSETS
 from cca_lab.models.plugin import attention_of
+from cca_lab.tasks.multi_document_qa import MultiDocumentQA, VariedDocumentQA
 from cca_lab.views.page.mechanisms import check_options, controls
-from cca_lab.views.page.questions import questions
-from cca_lab.views.page.vocabulary import vocabulary
 from cca_lab.views.page.weights import pack, sizes
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase | None]
+BEFORE = '"""Read the lines of a file, and return those that are not empty, in the order of the file."""\n\n\n'
+SPLIT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
 def page_data(sources: Sequence[str], attention: str | None = None,
@@ -23,12 +30,16 @@ def page_data(sources: Sequence[str], attention: str | None = None,
     """Return what the page's program reads, as JSON values.
 
     Args:
-        sources: folders of models of one architecture and one tokenizer, a finetuned one after that which it began as.
-        attention: the mechanism that is chosen at first; None for the one that a model was saved with, or full.
-        options: of that mechanism; those left out keep the values that the model was saved with, or the defaults.
+        sources: folders of models of one architecture and one tokenizer, a finetuned one after that
+            which it began as.
+        attention: the mechanism that is chosen at first; None for the one that a model was saved
+            with, or full.
+        options: of that mechanism; those left out keep the values that the model was saved with, or
+            the defaults.
 
     Raises:
-        ValueError: for a model or a mechanism that the page cannot compute, before any work; for different tokenizers.
+        ValueError: for a model or a mechanism that the page cannot compute, before any work; for
+            different tokenizers.
     """
     if not sources:
         raise ValueError("model: got none, wanted one or more; give data/models/gpt2-mini")
@@ -61,9 +72,63 @@ def _offered(mechanism: Mechanism) -> bool:
 
 def _words(loaded: Sequence[Loaded], sources: Sequence[str]) -> dict[str, Any]:
     """Return the vocabulary that all models share."""
-    all_words = [vocabulary(tokenizer, source) for (_, tokenizer), source in zip(loaded, sources, strict=True)]
+    all_words = [vocabulary(tokenizer, source) for (_, tokenizer), source
+                 in zip(loaded, sources, strict=True)]
     for words, source in zip(all_words, sources, strict=True):
         if words != all_words[0]:
-            raise ValueError(f"tokenizer: that of {source} differs from that of {sources[0]}, wanted one tokenizer for "
-                             "all models of a page; write two pages")
+            raise ValueError(
+                f"tokenizer: that of {source} differs from that of {sources[0]}, wanted one tokenizer for "
+                "all models of a page; write two pages")
     return all_words[0]
+
+
+def questions(tokenizer: Any) -> dict[str, Any]:
+    """Return names, phrases and the text before the documents, in the tokens of a transformers tokenizer.
+
+    Returns:
+        "first" and "last": names, one token each; "kinds": for each kind of documents its title and
+        its frames, the words before and after the two names, by the tokens of a document; "before":
+        tokens of which the last 0 to `OFFSETS` - 1 stand before the documents.
+
+    Raises:
+        ValueError: for a tokenizer without the names.
+    """
+    even, varied = MultiDocumentQA(tokenizer), VariedDocumentQA(tokenizer)
+    end = even.end.tolist()
+    fixed = [[work, end] for work in even.works.tolist()]
+    frames = [[[opening, [*closing, *end]] for opening, closing in own]
+              for own in varied.frames.values()]
+    return {"first": even.first.tolist(), "last": even.last.tolist(), "offsets": OFFSETS,
+            "before": tokenizer.encode(BEFORE, add_special_tokens=False)[-OFFSETS:],
+            "kinds": [{"title": f"of {even.document_length} tokens", "frames": [fixed]},
+                      {"title": f"of {min(varied.frames)} to {max(varied.frames)} tokens",
+                       "frames": frames}]}
+
+
+def vocabulary(tokenizer: PreTrainedTokenizerBase | None, name: str) -> dict[str, Any]:
+    """Return the tokens of a byte-level BPE tokenizer, one character of code 0 to 255 for each byte, and its merges.
+
+    Args:
+        tokenizer: as `load_pretrained` returns it.
+        name: the model's, for the message.
+
+    Raises:
+        ValueError: for any other tokenizer, or none.
+    """
+    kind = "none" if tokenizer is None else type(tokenizer).__name__
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    settings = {} if backend is None else json.loads(backend.to_str())
+    model, split = settings.get("model", {}), settings.get("pre_tokenizer") or {}
+    if model.get("type") != "BPE" or settings["normalizer"] or {key: split.get(key)
+                                                                for key in SPLIT} != SPLIT:
+        raise ValueError(
+            f"tokenizer: {name} has {kind}, wanted byte-level BPE as `cca-lab pretrain` trains it; take "
+            "data/models/gpt2-mini")
+    special = [token["content"] for token in settings["added_tokens"]]
+    byte_of = {character: chr(byte) for byte, character in bytes_to_unicode().items()}
+    ids = model["vocab"]
+    tokens = sorted(ids, key=ids.__getitem__)
+    return {"tokens": [token if token in special else "".join(byte_of[one] for one in token)
+                       for token in tokens], "merges": [[ids[left], ids[right]]
+                                                        for left, right in model["merges"]],
+            "special": special}

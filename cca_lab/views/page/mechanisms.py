@@ -1,7 +1,7 @@
 """The mechanisms that the page can compute: those of the package whose rows see intervals of columns.
 
-H2O, vertical-slash, block-sparse and MInference show a row scattered tokens, under a mask. LoCoCo's columns are made by
-a convolution that has to be trained, and no shipped model has one.
+H2O, vertical-slash, block-sparse and MInference show a row scattered tokens, under a mask. LoCoCo's
+columns are made by a convolution that has to be trained, and no shipped model has one.
 """
 
 from typing import Any
@@ -17,10 +17,13 @@ LARGEST_GROUP = 64
 GROUP, WINDOW, FIRST = (1, LARGEST_GROUP, 1), (1, 256, 1), (0, 64, 1)
 CONTROLS: dict[str, dict[str, tuple[Any, ...]]] = {
     "full": {},
-    "cca": {"group": GROUP, "window": WINDOW, "pooling": ("softmax", "mean")},  # a maximum is no weighted mean
+    "cca": {"group": GROUP, "window": WINDOW,
+            "pooling": ("softmax", "mean")},  # a maximum is no weighted mean
     "mean_pooling": {"group": GROUP, "window": WINDOW},
     "random_tokens": {"group": GROUP, "window": WINDOW},
-    "dga": {"group": GROUP, "gamma": (0, 1, 0.01), "choose": ("prompt", "blocks"), "block": (16, 256, 1)},
+    "dga": {
+        "group": GROUP, "gamma": (0, 1, 0.01), "choose": ("prompt", "blocks"), "block": (16, 256, 1)
+    },
     "streaming_llm": {"recent": (0, 256, 1), "sinks": FIRST},
     "lm_infinite": {"local": (1, 256, 1), "global_tokens": FIRST},
     "a_shape": {"window": WINDOW, "sinks": FIRST},
@@ -29,41 +32,50 @@ CONTROLS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def on_intervals(cls: type[Mechanism]) -> bool:
-    """Return whether rows see intervals of columns that need no trained module: what the page can compute."""
+    """Return whether rows see intervals of columns that need no trained module.
+
+    What the page can compute.
+    """
     mechanism = cls()
     heads, tokens, dim = 4, 8, 4
     q, k, v = torch.randn(3, 1, heads, tokens, dim, generator=torch.Generator().manual_seed(0))
-    parts = mechanism.columns(q, k, v, mechanism.call(q, k, v))
+    groups = mechanism.columns(q, k, v, mechanism.call(q, k, v))
     trained = mechanism.new_module(GPT2Config(n_head=heads, n_embd=heads * dim))
-    return trained is None and all(part.visible.dtype == torch.int64 for part in parts)
+    return trained is None and all(columns.visible.dtype == torch.int64 for columns in groups)
 
 
 def controls(positions: int) -> list[dict[str, Any]]:
     """Return the mechanisms of the page: name, title, paper, options with their values at the start and their controls.
 
     Args:
-        positions: the longest text, in tokens; up to there the draws of "random_tokens" are written down.
+        positions: the longest text, in tokens; up to there the draws of "random_tokens" are written
+            down.
     """
-    found = []
+    listed = []
     for name, options in CONTROLS.items():
-        cls, mechanism = MECHANISMS[name], MECHANISMS[name]()
-        own: dict[str, Any] = {"kept": kept(positions)} if name == "random_tokens" else {}
-        found.append({"name": name, "title": cls.title, "paper": cls.paper, "fixed": own, "options": [
-            {"name": option, "value": getattr(mechanism, option), "control": control}
-            for option, control in options.items()]})
-    return found
+        mechanism = MECHANISMS[name]()
+        listed.append({"name": name, "title": mechanism.title, "paper": mechanism.paper,
+                       "fixed": {"kept": kept(positions)} if name == "random_tokens" else {},
+                       "options": [{"name": option, "value": getattr(mechanism, option),
+                                    "control": control} for option, control in options.items()]})
+    return listed
 
 
 def kept(positions: int) -> dict[int, list[int]]:
-    """Return the tokens that "random_tokens" keeps, by its group size: the package's own draws of seed 0."""
-    return {group: kept_tokens(positions // group, group, 0) for group in range(1, LARGEST_GROUP + 1)}
+    """Return the tokens that "random_tokens" keeps, by its group size.
+
+    The package's own draws of seed 0.
+    """
+    return {group: kept_tokens(positions // group, group, 0)
+            for group in range(1, LARGEST_GROUP + 1)}
 
 
 def check_options(name: str, options: dict[str, Any]) -> None:
     """Raise ValueError unless the page has a mechanism of this name, with controls for these options and values."""
     if name not in CONTROLS:
-        raise ValueError(f"attention: got {name!r}, wanted one of {', '.join(CONTROLS)}; the rows of others see no "
-                         "intervals, or need a trained module")
+        raise ValueError(
+            f"attention: got {name!r}, wanted one of {', '.join(CONTROLS)}; the rows of others see no "
+            "intervals, or need a trained module")
     for option, value in options.items():
         control = CONTROLS[name].get(option)
         if control is None:
@@ -71,7 +83,9 @@ def check_options(name: str, options: dict[str, Any]) -> None:
                              f"{', '.join(CONTROLS[name]) or 'none'}; leave it out")
         if isinstance(control[0], str):
             if value not in control:
-                raise ValueError(f"{option}: got {value!r}, wanted one of {', '.join(control)}; choose one")
+                raise ValueError(
+                    f"{option}: got {value!r}, wanted one of {', '.join(control)}; choose one")
         elif not control[0] <= value <= control[1]:
-            raise ValueError(f"{option}: got {value}, wanted {control[0]} to {control[1]}, the ends of its slider; "
-                             "choose a number between them")
+            raise ValueError(
+                f"{option}: got {value}, wanted {control[0]} to {control[1]}, the ends of its slider; "
+                "choose a number between them")

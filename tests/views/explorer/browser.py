@@ -5,8 +5,10 @@ import pytest
 from cca_lab.cli import doctor
 
 CHROMIUM = doctor.chromium()
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-MARKS = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt install chromium")]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking"]
+MARKS = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None,
+                                              reason="no Chromium here: apt install chromium")]
 
 
 @pytest.fixture(scope="module")

@@ -53,4 +53,5 @@ class FullOfTheMechanism(Reading):
         return replace(right, full=right.effective)
 
 
-MUTANTS = (SeenOneLate, RowOfAnotherQuery, WeightsOfAnotherHead, PoolingOfAnotherHead, EqualPooling, FullOfTheMechanism)
+MUTANTS = (SeenOneLate, RowOfAnotherQuery, WeightsOfAnotherHead, PoolingOfAnotherHead, EqualPooling,
+           FullOfTheMechanism)

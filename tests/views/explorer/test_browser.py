@@ -1,17 +1,22 @@
-"""The view in a real browser, as a page without a program: clicks, keys, what is lit, themes, widths."""
+"""The view in a real browser, as a page without a program.
+
+Clicks, keys, what is lit, themes, widths.
+"""
 
 import pytest
 import torch
 
-from cca_lab.views.explorer import explore_tensors, standalone
-from cca_lab.views.explorer.script import script
+from cca_lab.views.explorer import explore_tensors
+from cca_lab.views.explorer import explorer as explorer_module
+from cca_lab.views.scripts import VIEW_FILES, joined
 from tests.views.explorer.browser import MARKS
 
 pytestmark = MARKS
 
 LENGTH = 30
-CASES = {"cca": {"group": 4, "window": 5}, "dga": {"group": 3, "gamma": 0.2}, "lococo": {"slots": 4, "segment": 6},
-         "h2o": {"heavy": 3, "recent": 3}, "random_tokens": {"group": 4, "window": 5}, "full": {}}
+CASES = {"cca": {"group": 4, "window": 5}, "dga": {"group": 3, "gamma": 0.2},
+         "lococo": {"slots": 4, "segment": 6}, "h2o": {"heavy": 3, "recent": 3},
+         "random_tokens": {"group": 4, "window": 5}, "full": {}}
 
 
 def explorer(attention="cca", heads=2, **options):
@@ -27,17 +32,20 @@ def opened(browser, tmp_path, shown, *, width=1100, scheme="light"):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.mistakes = []
     page.on("pageerror", lambda error: page.mistakes.append(str(error)))
-    page.on("console", lambda message: message.type == "error" and page.mistakes.append(message.text))
+    page.on("console", lambda message: message.type == "error"
+            and page.mistakes.append(message.text))
     page.goto((tmp_path / "page.html").as_uri())
     return page
 
 
 def lit(page):
-    return page.eval_on_selector_all(".ex-column.seen", "all => all.map(one => Number(one.dataset.column))")
+    return page.eval_on_selector_all(".ex-column.seen",
+                                     "all => all.map(one => Number(one.dataset.column))")
 
 
 def query(page):
-    return page.eval_on_selector_all(".ex-word[aria-selected=true]", "all => all.map(one => Number(one.dataset.token))")
+    return page.eval_on_selector_all(".ex-word[aria-selected=true]",
+                                     "all => all.map(one => Number(one.dataset.token))")
 
 
 def check_every_row(page, shown):
@@ -47,7 +55,8 @@ def check_every_row(page, shown):
         row = shown.reading.row(0, token)
         assert query(page) == [token] and sorted(lit(page)) == row.seen.tolist()
         read = {t for column in row.seen for t in shown.reading.columns(0)[column].tokens.tolist()}
-        unread = page.eval_on_selector_all(".ex-word.unread", "all => all.map(one => Number(one.dataset.token))")
+        unread = page.eval_on_selector_all(".ex-word.unread",
+                                           "all => all.map(one => Number(one.dataset.token))")
         assert set(unread) == set(range(token + 1)) - read
         assert page.locator(".ex-word.future").count() == LENGTH - 1 - token
         assert f"token {token}, sees" in page.inner_text(".ex-readout")
@@ -65,16 +74,20 @@ def test_the_lit_columns_are_those_that_the_query_sees(browser, tmp_path, attent
 
 # Wrong views: what stands in the script, and what stands there instead.
 MUTANTS = {"lit one column late": ("[column, row.weights[n]]", "[column + 1, row.weights[n]]"),
-           "the row before the query's": ("this.state.rows?.[query];", "this.state.rows?.[Math.max(0, query - 1)];"),
-           "the first row for ever": ("this.columns.light(row);", "this.columns.light(this.state.rows[0]);"),
-           "unread words look read": ('through[token] ? "" : " unread"', 'through[token] ? "" : ""')}
+           "the row before the query's": ("this.state.rows?.[query];",
+                                          "this.state.rows?.[Math.max(0, query - 1)];"),
+           "the first row for ever": ("this.columns.light(row);",
+                                      "this.columns.light(this.state.rows[0]);"),
+           "unread words look read": ('through[token] ? "" : " unread"',
+                                      'through[token] ? "" : ""')}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_check_catches(browser, tmp_path, monkeypatch, mutant):
     right, wrong = MUTANTS[mutant]
-    assert script("view.js").count(right) == 1
-    monkeypatch.setattr(standalone, "script", lambda entry: script(entry).replace(right, wrong))
+    assert joined(VIEW_FILES).count(right) == 1
+    monkeypatch.setattr(explorer_module, "joined",
+                        lambda paths: joined(paths).replace(right, wrong))
     shown = explorer("random_tokens")
     page = opened(browser, tmp_path, shown)
     with pytest.raises(AssertionError):
@@ -88,7 +101,8 @@ def test_of_too_many_columns_those_that_are_seen_are_drawn(browser, tmp_path):
     for token in (LENGTH - 1, 14):
         page.click(f"[data-token='{token}']")
         seen = shown.reading.row(0, token).seen.tolist()
-        drawn = page.eval_on_selector_all(".ex-column", "all => all.map(one => Number(one.dataset.column))")
+        drawn = page.eval_on_selector_all(".ex-column",
+                                          "all => all.map(one => Number(one.dataset.column))")
         assert sorted(lit(page)) == sorted(drawn) == seen
         assert f"Only the {len(seen)} columns" in page.inner_text(".ex-note")
     assert not page.mistakes
@@ -98,13 +112,14 @@ def test_of_too_many_columns_those_that_are_seen_are_drawn(browser, tmp_path):
 def test_keys_move_the_query(browser, tmp_path):
     page = opened(browser, tmp_path, explorer())
     page.focus(".ex-words")
-    for key, wanted in (("ArrowLeft", 28), ("ArrowLeft", 27), ("ArrowRight", 28), ("Home", 0), ("ArrowLeft", 0),
-                        ("ArrowRight", 1), ("End", 29)):
+    for key, wanted in (("ArrowLeft", 28), ("ArrowLeft", 27), ("ArrowRight", 28), ("Home", 0),
+                        ("ArrowLeft", 0), ("ArrowRight", 1), ("End", 29)):
         page.keyboard.press(key)
         assert query(page) == [wanted]
     page.keyboard.press("ArrowUp")
     above = query(page)[0]
-    boxes = page.eval_on_selector_all(".ex-word", "all => all.map(one => one.getBoundingClientRect().top)")
+    boxes = page.eval_on_selector_all(".ex-word",
+                                      "all => all.map(one => one.getBoundingClientRect().top)")
     assert boxes[above] < boxes[29]
     active = page.get_attribute(".ex-words", "aria-activedescendant")
     assert active == page.get_attribute(f"[data-token='{above}']", "id")
@@ -125,7 +140,8 @@ def test_a_column_and_a_word_say_what_they_are(browser, tmp_path):
     assert marked == ["8", "9", "10", "11"]
     page.hover("[data-token='9']")
     assert f"weight {100 * row.effective[9]:.1f} %" in page.inner_text(".ex-readout")
-    assert page.eval_on_selector_all(".ex-column.marked", "all => all.map(one => one.dataset.column)") == ["2"]
+    assert page.eval_on_selector_all(".ex-column.marked",
+                                     "all => all.map(one => one.dataset.column)") == ["2"]
     page.focus(".ex-lanes")
     page.keyboard.press("ArrowRight")
     assert page.eval_on_selector_all(".ex-column.marked", "all => all.length") == 1
@@ -138,7 +154,8 @@ def test_shades_are_monotone_in_the_weights_and_follow_the_choice(browser, tmp_p
     page, row = opened(browser, tmp_path, shown), shown.reading.row(0, LENGTH - 1)
 
     def light():
-        colours = page.eval_on_selector_all(".ex-word", "all => all.map(one => one.style.backgroundColor)")
+        colours = page.eval_on_selector_all(".ex-word",
+                                            "all => all.map(one => one.style.backgroundColor)")
         return [sum(map(int, colour[4:-1].replace(",", " ").split())) for colour in colours]
 
     for mode, weights in (("effective", row.effective), ("full", row.full)):
@@ -160,7 +177,7 @@ def test_a_program_is_asked_and_answers(browser, tmp_path):
     page.evaluate("""state => {
         document.body.replaceChildren();
         window.asked = [];
-        window.view = modules["view.js"].render(document.body, state, {
+        window.view = render(document.body, state, {
             onQuery: query => asked.push(["query", query]),
             onHead: (layer, head) => asked.push(["head", layer, head]) });
     }""", {**shown.state().to_json(), "place": place})
@@ -169,11 +186,13 @@ def test_a_program_is_asked_and_answers(browser, tmp_path):
     page.click(".ex-head >> nth=1")
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("asked") == [["query", 12], ["head", 0, 1], ["head", 0, 0]]
-    assert query(page) == [12] and lit(page) == before     # the mark moves at once, the weights wait for the answer
+    # the mark moves at once, the weights wait for the answer
+    assert query(page) == [12] and lit(page) == before
     page.evaluate("row => view.update({ row })", shown.reading.row(0, 12).to_json())
     assert sorted(lit(page)) == shown.reading.row(0, 12).seen.tolist()
     page.evaluate("state => view.update(state)", {**other.state().to_json(), "message": "careful"})
-    assert "StreamingLLM" in page.inner_text(".ex-title") and page.inner_text(".ex-message") == "careful"
+    assert "StreamingLLM" in page.inner_text(".ex-title") and page.inner_text(
+        ".ex-message") == "careful"
     page.evaluate("view.destroy()")
     assert page.locator(".ex").count() == 0 and not page.mistakes
     page.close()

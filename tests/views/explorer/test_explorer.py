@@ -1,4 +1,7 @@
-"""The explorer: what changes, what is remembered, what a change does not compute again, and what a notebook stores."""
+"""The explorer.
+
+What changes, what is remembered, what a change does not compute again, and what a notebook stores.
+"""
 
 import base64
 import json
@@ -10,9 +13,9 @@ import torch
 
 from cca_lab.mechanisms import CCA, MECHANISMS
 from cca_lab.models import swap_attention
-from cca_lab.views.explorer import Explorer, display, explore, explore_tensors, listening
-from cca_lab.views.explorer.explorer import UNTRAINED
-from cca_lab.views.explorer.maps import THUMBNAIL, encoded
+from cca_lab.views.explorer import Explorer, explore, explore_tensors, listening
+from cca_lab.views.explorer.explorer import SWITCH, UNTRAINED, widgets_run
+from cca_lab.views.explorer.state import THUMBNAIL, encoded
 from tests.models.tiny import text, tiny
 
 WORDS = "the cat sat on the mat and purred".split()
@@ -38,8 +41,9 @@ def test_the_state_is_json_and_rounds_only_there():
     assert [row["query"] for row in shown["rows"]] == list(range(8))
     assert [len(row["full"]) for row in shown["rows"]] == list(range(1, 9))
     assert shown["row"] == shown["rows"][7]
-    assert shown["place"] is None and shown["totals"] == {
-        "pairs": 27, "pairsFull": 36, "entries": 6, "entriesFull": 8, "bytes": None, "bytesFull": None}
+    assert shown["place"] is None and shown["totals"] == {"pairs": 27, "pairsFull": 36,
+                                                          "entries": 6, "entriesFull": 8,
+                                                          "bytes": None, "bytesFull": None}
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -48,7 +52,8 @@ def test_every_mechanism_is_shown_and_drawn(of_model, name):
     shown = of_model.state().to_json()
     assert json.loads(json.dumps({**shown, "form": of_model.form()}))["attention"]["name"] == name
     assert shown["overview"]["layers"] == 2 and len(shown["overview"]["distances"]) == 8
-    assert shown["place"] == {"model": of_model.source.name, "layer": 1, "head": 2, "layers": 2, "heads": 4}
+    assert shown["place"] == {"model": of_model.source.name, "layer": 1, "head": 2, "layers": 2,
+                              "heads": 4}
 
 
 def test_a_change_of_query_computes_no_model_and_no_mechanism(of_model, monkeypatch):
@@ -71,10 +76,11 @@ def test_a_change_of_query_computes_no_model_and_no_mechanism(of_model, monkeypa
         of_model.change(everywhere=True)
 
 
-@pytest.mark.parametrize("changes", [
-    {"attention": "none"}, {"options": {"group": 0}}, {"options": {"size": 3}}, {"query": 8}, {"query": -1},
-    {"head": 1}, {"layer": 1}, {"text": "another"}, {"options": {"pooling": "max"}},
-    {"attention": "h2o", "options": {"heavy": 0, "recent": 0}}])
+@pytest.mark.parametrize("changes", [{"attention": "none"}, {"options": {"group": 0}},
+                                     {"options": {"size": 3}}, {"query": 8}, {"query": -1},
+                                     {"head": 1}, {"layer": 1}, {"text": "another"},
+                                     {"options": {"pooling": "max"}},
+                                     {"attention": "h2o", "options": {"heavy": 0, "recent": 0}}])
 def test_after_an_error_all_is_as_before(changes):
     explorer = small(query=5)
     before = explorer.state().to_json()
@@ -135,7 +141,8 @@ def test_matrices_keep_the_largest_weights():
     weights = torch.zeros(1, 100, 100)
     weights[0, 99, 7] = 1.0
     size, text_of_bytes = encoded(weights, THUMBNAIL)
-    pixels = torch.frombuffer(bytearray(base64.b64decode(text_of_bytes)), dtype=torch.uint8).view(size, size)
+    pixels = torch.frombuffer(bytearray(base64.b64decode(text_of_bytes)),
+                              dtype=torch.uint8).view(size, size)
     assert size == THUMBNAIL and pixels[31, 2] == 255 and pixels.count_nonzero() == 1
 
 
@@ -162,10 +169,11 @@ def test_a_word_cannot_end_the_pages_data():
 
 def test_a_notebook_stores_a_picture_with_a_description(monkeypatch):
     data, metadata = small()._repr_mimebundle_()
-    assert set(data) == {"text/plain", "image/png"} and base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert set(data) == {"text/plain",
+                         "image/png"} and base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
     assert "CCA-Attention" in metadata["image/png"]["alt"]
-    monkeypatch.setenv(display.SWITCH, "0")
-    assert not display.widgets_run()
+    monkeypatch.setenv(SWITCH, "0")
+    assert not widgets_run()
 
 
 WITHOUT = """

@@ -1,17 +1,22 @@
-"""The widget in a browser, with Python behind it, but without Jupyter: every control changes what is shown."""
+"""The widget in a browser, with Python behind it, but without Jupyter.
+
+Every control changes what is shown.
+"""
 
 import pytest
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
 
 from cca_lab.views.explorer import explore
-from cca_lab.views.explorer.script import script, style
+from cca_lab.views.explorer.widget import SCRIPT
+from cca_lab.views.scripts import VIEW_STYLE
 from tests.views.explorer.browser import MARKS
 
 pytestmark = MARKS
 TEXT = "def add(a, b):\n    return a + b\n\n\ndef twice(a):\n    return add(a, a)\n"
 TRAITS = ("reading", "row", "overview", "form", "answered")
-# What anywidget gives to `render`, as far as the widget uses it; `answer` is the Python function below.
+# What anywidget gives to `render`, as far as the widget uses it; `answer` is the Python function
+# below.
 MODEL = """traits => {
     const listeners = new Map();
     window.sent = [];
@@ -27,7 +32,7 @@ MODEL = """traits => {
             changed.forEach(name => (listeners.get(`change:${name}`) ?? []).forEach(f => f()));
         },
     };
-    window.stop = modules["widget.js"].render({ model, el: document.body });
+    window.stop = renderWidget({ model, el: document.body });
     window.listening = () => [...listeners.values()].flat().length;
 }"""
 
@@ -48,8 +53,8 @@ def shown(browser):
     mistakes = []
     page.on("pageerror", lambda error: mistakes.append(str(error)))
     page.expose_function("answer", answer)
-    page.set_content(f"<style>{style()}</style>")
-    page.add_script_tag(content=script("widget.js").replace("const modules", "var modules", 1))
+    page.set_content(f"<style>{VIEW_STYLE.read_text(encoding='utf-8')}</style>")
+    page.add_script_tag(content=SCRIPT)
     page.evaluate(MODEL, traits())
     yield explorer, page
     assert not mistakes
@@ -57,7 +62,8 @@ def shown(browser):
 
 
 def says(page, text):
-    page.wait_for_function("text => document.querySelector('.ex-title').textContent.includes(text)", arg=text)
+    page.wait_for_function("text => document.querySelector('.ex-title').textContent.includes(text)",
+                           arg=text)
 
 
 def slide(page, name, *values):
@@ -74,7 +80,8 @@ def test_controls_change_the_view(shown):
     says(page, "group 3, window 9")
     page.select_option("[data-name=attention] select", label="StreamingLLM")
     says(page, "StreamingLLM")
-    assert page.locator("[data-name=recent] input").count() == 1 and page.locator("[data-name=group]").count() == 0
+    assert page.locator("[data-name=recent] input").count() == 1 and page.locator(
+        "[data-name=group]").count() == 0
     page.select_option("[data-name=layer] select", label="2")
     says(page, "layer 2, head 0")
     page.click(".ex-head >> nth=13")
@@ -86,14 +93,17 @@ def test_controls_change_the_view(shown):
     page.fill("textarea", "import os")
     page.click("text=Read it")
     page.wait_for_function("count => document.querySelectorAll('.ex-word').length < count", arg=12)
-    assert explorer.everywhere and (explorer.layer, explorer.head) == (3, 1) and explorer.library.text == "import os"
+    assert explorer.everywhere and (explorer.layer,
+                                    explorer.head) == (3,
+                                                       1) and explorer.library.text == "import os"
 
 
 def test_a_click_on_a_word_is_answered(shown):
     explorer, page = shown
     page.click("[data-token='5']")
     page.wait_for_function("() => model.get('row').query === 5")
-    lit = page.eval_on_selector_all(".ex-column.seen", "all => all.map(one => Number(one.dataset.column))")
+    lit = page.eval_on_selector_all(".ex-column.seen",
+                                    "all => all.map(one => Number(one.dataset.column))")
     assert explorer.query == 5 and sorted(lit) == explorer.reading.row(0, 5).seen.tolist()
 
 

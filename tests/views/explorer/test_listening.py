@@ -24,7 +24,8 @@ def test_full_attention_and_the_model_afterwards(family):
     before, implementation = model(ids).logits, model.config._attn_implementation
     model.train()
     source = ModelText(model, None, ids, "tiny")
-    close = 1e-12 if family == "gpt2" else 2e-7  # in the other families transformers' softmax is in float32
+    # in the other families transformers' softmax is in float32
+    close = 1e-12 if family == "gpt2" else 2e-7
     assert (maps(source, Full(), False) - attention_maps(model, ids)).abs().max() < close
     assert model.training and model.config._attn_implementation == implementation
     assert torch.equal(model.eval()(ids).logits, before)
@@ -46,9 +47,11 @@ def test_everywhere_is_the_swapped_model(family, mechanism):
 def test_a_swapped_model_is_heard_as_it_attends():
     model, ids = swap_attention(tiny("llama"), CCA(group=3, window=4)), text(LENGTH)
     source = ModelText(model, None, ids)
-    assert (maps(source, CCA(group=3, window=4), False) - attention_maps(model, ids)).abs().max() < 1e-12
+    assert (maps(source, CCA(group=3, window=4), False)
+            - attention_maps(model, ids)).abs().max() < 1e-12
     assert attention_of(model) == CCA(group=3, window=4)
-    assert (maps(source, CCA(group=3, window=4), False) - attention_maps(model, ids)).abs().max() < 1e-12
+    assert (maps(source, CCA(group=3, window=4), False)
+            - attention_maps(model, ids)).abs().max() < 1e-12
 
 
 def test_a_trained_module_is_used_and_stays_as_it_is():
@@ -57,7 +60,9 @@ def test_a_trained_module_is_used_and_stays_as_it_is():
     model, ids = swap_attention(tiny("gpt2").float(), mechanism), text(LENGTH)
     shown = maps(ModelText(model, None, ids), mechanism, False)
     assert (shown - attention_maps(model, ids)).abs().max() < 1e-5
-    assert (shown - maps(ModelText(tiny("gpt2").float(), None, ids), mechanism, True)).abs().max() > 1e-3  # plain means
+    # plain means
+    assert (shown - maps(ModelText(tiny("gpt2").float(), None, ids), mechanism,
+                         True)).abs().max() > 1e-3
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
@@ -73,9 +78,11 @@ def test_bytes_are_the_caches_own():
     assert source.cache_bytes(LoCoCo(slots=4, segment=[5, 1]))[0] is None
 
 
-@pytest.mark.parametrize(("ids", "named"), [
-    (torch.zeros(1, 0, dtype=torch.int64), "text"), (torch.zeros(MOST_TOKENS + 1, dtype=torch.int64), "text"),
-    (torch.tensor([VOCABULARY]), "text"), (torch.ones(129, dtype=torch.int64), "text"), ("words", "tokenizer")])
+@pytest.mark.parametrize(("ids", "named"), [(torch.zeros(1, 0, dtype=torch.int64), "text"),
+                                            (torch.zeros(MOST_TOKENS + 1, dtype=torch.int64),
+                                             "text"), (torch.tensor([VOCABULARY]), "text"),
+                                            (torch.ones(129, dtype=torch.int64), "text"),
+                                            ("words", "tokenizer")])
 def test_a_text_that_cannot_be_read(ids, named):
     with pytest.raises(ValueError, match=f"^{named}: got"):
         ModelText(tiny("gpt2"), None, ids)

@@ -9,7 +9,8 @@ from cca_lab.views.explorer.options import CHOICES, WITHOUT_EFFECT, controls, se
 from tests.mechanisms.options import OPTIONS
 
 LENGTH = 40
-CASES = [(name, options) for name, listed in OPTIONS.items() for options in listed if options.get("pooling") != "max"]
+CASES = [(name, options) for name, listed in OPTIONS.items() for options in listed
+         if options.get("pooling") != "max"]
 
 
 def with_option(mechanism, name, value):
@@ -44,7 +45,8 @@ def test_all_values_of_a_control_are_valid_and_no_more(name, options):
 def test_every_option_has_a_control_or_a_reason(name):
     shown = {control["name"] for control in controls(MECHANISMS[name](), LENGTH)}
     left = set(MECHANISMS[name].option_names()) - shown
-    assert left <= WITHOUT_EFFECT | {"limit"}  # None by default: LM-Infinite's distance is its window
+    # None by default: LM-Infinite's distance is its window
+    assert left <= WITHOUT_EFFECT | {"limit"}
 
 
 def test_texts_to_choose_from_are_all_that_a_mechanism_takes():
@@ -56,7 +58,8 @@ def test_texts_to_choose_from_are_all_that_a_mechanism_takes():
 def test_sliders_depend_on_each_other():
     listed = controls(mechanism_of("lococo", {"slots": 9, "sinks": 4}), LENGTH)
     by_name = {control["name"]: control for control in listed}
-    assert (by_name["sinks"]["most"], by_name["slots"]["least"], by_name["heavy"]["most"]) == (9, 4, 5)
+    assert (by_name["sinks"]["most"], by_name["slots"]["least"], by_name["heavy"]["most"]) == (9, 4,
+                                                                                               5)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

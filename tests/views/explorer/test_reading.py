@@ -8,15 +8,16 @@ import torch
 
 from cca_lab.attention import statistics as analysis
 from cca_lab.mechanisms import MECHANISMS, Full, mechanism_of
-from cca_lab.views.explorer.inputs import Inputs
-from cca_lab.views.explorer.reading import Reading
+from cca_lab.views.explorer.reading import Inputs, Reading
 from tests.mechanisms.forms import seeded_module, trains_a_module
 from tests.mechanisms.options import OPTIONS
 from tests.views.explorer.mutants import MUTANTS
 
 LENGTH, HEADS, KV_HEADS, CLOSE = 11, 4, 2, 1e-12
-CASES = [(name, options) for name, listed in OPTIONS.items() for options in listed if options.get("pooling") != "max"]
-ROTATING = [("cca", {"group": 3, "window": 2}), ("streaming_llm", {"sinks": 2, "recent": 2, "positions": "cache"}),
+CASES = [(name, options) for name, listed in OPTIONS.items() for options in listed
+         if options.get("pooling") != "max"]
+ROTATING = [("cca", {"group": 3, "window": 2}),
+            ("streaming_llm", {"sinks": 2, "recent": 2, "positions": "cache"}),
             ("lm_infinite", {"local": 3, "global_tokens": 2}), ("dga", {"group": 2, "gamma": 0.3})]
 
 
@@ -44,7 +45,8 @@ def check(reading):
         columns = reading.columns(head)
         for query in range(LENGTH):
             row = reading.row(head, query)
-            shown, held = np.zeros(LENGTH), np.zeros(LENGTH, dtype=bool)  # what a reader can compute from the view
+            # what a reader can compute from the view
+            shown, held = np.zeros(LENGTH), np.zeros(LENGTH, dtype=bool)
             for column, weight in zip(row.seen, row.weights, strict=True):
                 shown[columns[column].tokens] += weight * columns[column].weights
                 held[columns[column].tokens] = True
@@ -60,9 +62,12 @@ def check(reading):
 
 def check_numbers(numbers, row, read):
     own, full = row.effective.tolist(), row.full.tolist()
-    assert abs(numbers.lost - sum(weight for weight, seen in zip(full, read, strict=True) if not seen)) < CLOSE
-    assert abs(numbers.distance - sum(abs(a - b) for a, b in zip(own, full, strict=True)) / 2) < 1e-9
-    assert (numbers.k90, numbers.k90_full) == tuple(analysis.keys_for_mass_loops(x, 0.9) for x in (own, full))
+    assert abs(numbers.lost - sum(weight for weight, seen in zip(full, read, strict=True)
+                                  if not seen)) < CLOSE
+    assert abs(numbers.distance - sum(abs(a - b) for a, b in zip(own, full, strict=True))
+               / 2) < 1e-9
+    assert (numbers.k90, numbers.k90_full) == tuple(analysis.keys_for_mass_loops(x, 0.9)
+                                                    for x in (own, full))
     assert abs(numbers.entropy - analysis.entropy_loops(own)) < 1e-9
     assert abs(numbers.entropy_full - analysis.entropy_loops(full)) < 1e-9
 
@@ -78,7 +83,8 @@ def test_every_mechanism(name, options):
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_the_weights_are_those_of_the_output(name, options):
     mechanism, given = mechanism_of(name, options), inputs(LENGTH)
-    tokens = torch.eye(LENGTH, dtype=torch.float64).expand(1, KV_HEADS, -1, -1)  # then the output is E
+    # then the output is E
+    tokens = torch.eye(LENGTH, dtype=torch.float64).expand(1, KV_HEADS, -1, -1)
     out = mechanism.attention(given.q, given.k, tokens, scale=given.scale)[0]
     assert (Reading(mechanism, given._replace(v=tokens)).effective - out).abs().max() < CLOSE
 
@@ -92,25 +98,40 @@ def test_rotary_positions(name, options):
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-@pytest.mark.parametrize(("name", "options"), [("cca", {"group": 3, "window": 2}), ("dga", {"group": 2, "gamma": 0.3})])
+@pytest.mark.parametrize(("name", "options"), [("cca", {"group": 3, "window": 2}),
+                                               ("dga", {"group": 2, "gamma": 0.3})])
 def test_the_check_catches(mutant, name, options):
     with pytest.raises(AssertionError):
         check(mutant(mechanism_of(name, options), inputs()))
 
 
-@pytest.mark.parametrize(("name", "options", "wanted"), [
-    ("full", {}, ["raw"] * 11),
-    ("cca", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
-    ("mean_pooling", {"group": 3, "window": 4}, ["core"] * 2 + ["raw"] * 11),
-    ("random_tokens", {"group": 3, "window": 4}, ["kept"] * 2 + ["raw"] * 11),
-    ("dga", {"group": 3, "gamma": 0.2}, ["focal"] * 2 + ["group"] * 3 + ["raw"] * 9),
-    ("dga", {"group": 2, "gamma": 0.25, "choose": "blocks", "block": 4}, ["focal"] * 4 + ["group"] * 2 + ["raw"] * 11),
-    ("lococo", {"slots": 3, "segment": 2}, ["slot"] * 12 + ["raw"] * 11),
-    ("streaming_llm", {"sinks": 2, "recent": 3}, ["sink"] * 2 + ["raw"] * 9),
-    ("lm_infinite", {"local": 3, "global_tokens": 1}, ["sink"] + ["raw"] * 10),
-    ("a_shape", {"sinks": 1, "window": 3}, ["sink"] + ["raw"] * 10),
-    ("h2o", {"heavy": 2, "recent": 2}, ["raw"] * 11),
-])
+@pytest.mark.parametrize(("name", "options", "wanted"), [("full", {}, ["raw"] * 11),
+                                                         ("cca", {"group": 3, "window": 4},
+                                                          ["core"] * 2 + ["raw"] * 11),
+                                                         ("mean_pooling", {"group": 3, "window": 4},
+                                                          ["core"] * 2 + ["raw"] * 11),
+                                                         ("random_tokens",
+                                                          {"group": 3, "window": 4},
+                                                          ["kept"] * 2 + ["raw"] * 11),
+                                                         ("dga", {"group": 3, "gamma": 0.2},
+                                                          ["focal"] * 2 + ["group"] * 3 + ["raw"]
+                                                          * 9), ("dga", {"group": 2, "gamma": 0.25,
+                                                                         "choose": "blocks",
+                                                                         "block": 4},
+                                                                 ["focal"] * 4 + ["group"] * 2
+                                                                 + ["raw"] * 11),
+                                                         ("lococo", {"slots": 3, "segment": 2},
+                                                          ["slot"] * 12 + ["raw"] * 11),
+                                                         ("streaming_llm",
+                                                          {"sinks": 2, "recent": 3},
+                                                          ["sink"] * 2 + ["raw"] * 9),
+                                                         ("lm_infinite", {"local": 3,
+                                                                          "global_tokens": 1},
+                                                          ["sink"] + ["raw"] * 10),
+                                                         ("a_shape", {"sinks": 1, "window": 3},
+                                                          ["sink"] + ["raw"] * 10),
+                                                         ("h2o", {"heavy": 2, "recent": 2},
+                                                          ["raw"] * 11),])
 def test_kinds(name, options, wanted):
     reading = Reading(mechanism_of(name, options), inputs())
     assert reading.kinds == wanted
@@ -135,4 +156,5 @@ def test_a_maximum_has_no_effective_weights():
 def test_pairs_are_the_closed_form():
     from cca_lab.mechanisms.cca.groups import pairs
 
-    assert Reading(mechanism_of("cca", {"group": 3, "window": 4}), inputs()).pairs(1) == pairs(LENGTH, 3, 4)
+    assert Reading(mechanism_of("cca", {"group": 3, "window": 4}),
+                   inputs()).pairs(1) == pairs(LENGTH, 3, 4)

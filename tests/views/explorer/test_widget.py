@@ -7,7 +7,8 @@ import torch
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
 
-from cca_lab.views.explorer import display, explore, explore_tensors
+from cca_lab.views.explorer import explore, explore_tensors
+from cca_lab.views.explorer import explorer as explorer_module
 from tests.models.tiny import text, tiny
 
 
@@ -50,18 +51,23 @@ def test_another_head_mechanism_and_option(explorer):
     widget = explorer.widget()
     before = widget.overview
     ask(widget, 1, layer=1, head=2)
-    assert widget.reading["place"]["layer"] == 1 and widget.form["head"] == 2 and widget.overview == before
+    assert widget.reading["place"]["layer"] == 1 and widget.form[
+        "head"] == 2 and widget.overview == before
     ask(widget, 2, attention="streaming_llm", options={"recent": 3})
-    assert widget.reading["attention"]["settings"] == "sinks 2, recent 3" and widget.overview != before
+    assert widget.reading["attention"][
+        "settings"] == "sinks 2, recent 3" and widget.overview != before
     ask(widget, 3, options={"sinks": 1})
     assert widget.reading["attention"]["settings"] == "sinks 1, recent 3" and widget.answered == 3
     ask(widget, 4, everywhere=True)
     assert widget.form["everywhere"] and widget.form["error"] == ""
-    assert {**widget.reading, "row": widget.row, "overview": widget.overview} == explorer.state().to_json()
+    assert {**widget.reading, "row": widget.row,
+            "overview": widget.overview} == explorer.state().to_json()
 
 
-@pytest.mark.parametrize("changes", [{"options": {"group": 0}}, {"attention": "none"}, {"query": 99}, {"unknown": 1},
-                                     {"text": "a text without a tokenizer"}, {"options": {"group": "four"}}])
+@pytest.mark.parametrize("changes", [{"options": {"group": 0}}, {"attention": "none"},
+                                     {"query": 99}, {"unknown": 1},
+                                     {"text": "a text without a tokenizer"},
+                                     {"options": {"group": "four"}}])
 def test_what_is_not_valid_is_said_and_changes_nothing(explorer, changes):
     widget = explorer.widget()
     before = {**widget.reading, "row": widget.row}
@@ -79,8 +85,9 @@ def test_a_change_in_python_is_shown(explorer):
 
 
 def test_a_notebook_stores_the_picture_beside_the_widget(monkeypatch):
-    monkeypatch.setattr(display, "widgets_run", lambda: True)
-    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1, window=1)._repr_mimebundle_()
+    monkeypatch.setattr(explorer_module, "widgets_run", lambda: True)
+    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1,
+                                     window=1)._repr_mimebundle_()
     assert {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"} == set(data)
     assert data["text/plain"].startswith("Explorer(cca") and metadata["image/png"]["alt"]
 
@@ -90,9 +97,11 @@ def test_an_exported_notebook_without_widget_state_shows_the_picture(monkeypatch
     nbformat = pytest.importorskip("nbformat")
     from nbconvert import HTMLExporter
 
-    monkeypatch.setattr(display, "widgets_run", lambda: True)
-    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1, window=1)._repr_mimebundle_()
+    monkeypatch.setattr(explorer_module, "widgets_run", lambda: True)
+    data, metadata = explore_tensors(torch.eye(3), torch.eye(3), group=1,
+                                     window=1)._repr_mimebundle_()
     output = nbformat.v4.new_output("display_data", data, metadata=metadata)
     cell = nbformat.v4.new_code_cell("explorer", outputs=[output])
-    page, _ = HTMLExporter(template_name="basic").from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    page, _ = HTMLExporter(template_name="basic").from_notebook_node(
+        nbformat.v4.new_notebook(cells=[cell]))
     assert data["image/png"][:60] in page and "widget-view" not in page and "CCA-Attention" in page

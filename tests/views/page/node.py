@@ -1,4 +1,4 @@
-"""The page's modules in node: the same files that the page holds, without a browser."""
+"""The page's program in node: the script that the page holds, without a browser."""
 
 import json
 import shutil
@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from cca_lab.views.page.write import MODULES
+from cca_lab.views.page.write import FILES, OWN_FILES
+from cca_lab.views.scripts import joined
 
 NODE = shutil.which("node")
 RUN = Path(__file__).parent / "run.mjs"
+NAMES = "HeadReading, LABELS, MECHANISMS, Reader, Tokenizer, draw, entries, numbersOf, question, unpack"
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: apt install nodejs")
 
 
@@ -26,14 +28,15 @@ def run(task: str, job: dict[str, Any], change: tuple[str, str, str] | None = No
     """
     assert NODE is not None
     with tempfile.TemporaryDirectory() as folder:
-        for path in MODULES.glob("*.js"):
-            source = path.read_text(encoding="utf-8")
-            if change is not None and path.name == change[0]:
-                assert source.count(change[1]) == 1
-                source = source.replace(*change[1:])
-            (Path(folder) / path.name).write_text(source, encoding="utf-8")
-        (Path(folder) / "package.json").write_text('{"type": "module"}')  # else node takes .js for its older modules
-        done = subprocess.run([NODE, str(RUN), folder, task], input=json.dumps(job), capture_output=True, text=True,
-                              check=False)
+        script = Path(folder) / "page.mjs"
+        program = joined(FILES)
+        if change is not None:
+            name, right, wrong = change
+            (text,) = (path.read_text(encoding="utf-8") for path in OWN_FILES if path.name == name)
+            assert text.count(right) == 1 and program.count(text) == 1
+            program = program.replace(text, text.replace(right, wrong))
+        script.write_text(f"{program}\nexport {{ {NAMES} }};\n", encoding="utf-8")
+        done = subprocess.run([NODE, str(RUN), str(script), task], input=json.dumps(job),
+                              capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from cca_lab import files, load_pretrained, swap_attention
+from cca_lab.attention import statistics
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
 from cca_lab.models.mini import new_model
-from cca_lab.views.page.data import page_data
+from cca_lab.views.page.data import page_data, vocabulary
 from cca_lab.views.page.mechanisms import CONTROLS, check_options, controls, kept, on_intervals
-from cca_lab.views.page.vocabulary import vocabulary
 from cca_lab.views.page.weights import MOST_ERROR, half, pack, steps, tensors
+from tests.attention.test_statistics import causal_maps
 from tests.views.page.conftest import SHIPPED
 from tests.views.page.node import needs_node, run
 
@@ -41,20 +42,24 @@ def test_weights_are_unpacked_within_the_error_that_is_said(data):
         worst = max(float((torch.tensor(ours) - theirs.flatten()).abs().max())
                     for ours, theirs in zip(found, weights.values(), strict=True))
         assert worst == pytest.approx(packed["error"], abs=1e-9) and packed["error"] < MOST_ERROR
-    assert data["packed"]["models"][0] == {"parts": [0], "error": 0.0}, "a model saved in float16 is exact"
+    assert data["packed"]["models"][0] == {"parts": [0],
+                                           "error": 0.0}, "a model saved in float16 is exact"
     assert data["packed"]["models"][1]["parts"] == [0, 1], "a finetuned model is a difference"
 
 
 def test_steps_are_finer_than_float16():
     x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     error = {make: float((make(x)[1] - x).abs().max()) for make in (half, steps)}
-    assert error[steps] < error[half] / 5 and error[steps] <= float(x.abs().max()) / 32767 / 2 * 1.01
+    assert error[steps] < error[half] / 5 and error[steps] <= float(
+        x.abs().max()) / 32767 / 2 * 1.01
 
 
 def test_another_model_in_float32_needs_no_base():
     model = new_model("gpt2", vocabulary=64, context=16, width=32, layers=1, heads=2)
     packed = pack([model], ["own"])
-    assert [part["kind"] for part in packed.parts] == ["half", "steps"] and packed.models[0]["error"] < MOST_ERROR
+    assert [part["kind"] for part in packed.parts] == ["half",
+                                                       "steps"] and packed.models[0][
+        "error"] < MOST_ERROR
 
 
 @needs_node
@@ -63,15 +68,19 @@ def test_rows_are_those_of_the_package(data):
     model, tokenizer = load_pretrained(SHIPPED[0], "full")
     model.set_attn_implementation("eager")  # which returns its weights
     ids = tokenizer.encode("A map drawn by Marta Keller.\nA song written by Omar Lindt.\n" * 4)
-    options = {"cca": {"group": 4, "window": 9, "pooling": "softmax"}, "mean_pooling": {"group": 3, "window": 5},
-               "random_tokens": {"group": 4, "window": 9}, "streaming_llm": {"sinks": 2, "recent": 10},
-               "lm_infinite": {"local": 11, "global_tokens": 3}, "a_shape": {"sinks": 2, "window": 10}, "full": {},
-               "longlora": {"group": 9}, "dga": {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 20}}
-    cases = [{"model": 0, "name": name, "options": own | ({"kept": kept(512)} if name == "random_tokens" else {})}
+    options = {"cca": {"group": 4, "window": 9, "pooling": "softmax"},
+               "mean_pooling": {"group": 3, "window": 5},
+               "random_tokens": {"group": 4, "window": 9},
+               "streaming_llm": {"sinks": 2, "recent": 10},
+               "lm_infinite": {"local": 11, "global_tokens": 3},
+               "a_shape": {"sinks": 2, "window": 10}, "full": {}, "longlora": {"group": 9},
+               "dga": {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 20}}
+    cases = [{"model": 0, "name": name,
+              "options": own | ({"kept": kept(512)} if name == "random_tokens" else {})}
              for name, own in options.items()]
     lengths = [1, 7, 40, 500]
-    found = run("looks", {"packed": data["packed"], "cases": cases, "ids": ids, "layer": 1, "head": 2,
-                          "lengths": lengths})
+    found = run("looks", {"packed": data["packed"], "cases": cases, "ids": ids, "layer": 1,
+                          "head": 2, "lengths": lengths})
     for (name, own), ours in zip(options.items(), found, strict=True):
         swap_attention(model, name, **own)
         with torch.no_grad():
@@ -81,7 +90,8 @@ def test_rows_are_those_of_the_package(data):
         for i, row in enumerate(ours["rows"]):
             effective = torch.tensor(row["effective"], dtype=torch.float32)
             assert torch.allclose(effective, theirs[i, :i + 1], atol=1e-5), (name, i)
-            assert sum(row["weights"]) == pytest.approx(1) and len(row["seen"]) == len(row["weights"])
+            assert sum(row["weights"]) == pytest.approx(1) and len(row["seen"]) == len(
+                row["weights"])
         wanted = [mechanism_of(name, own).cache_entries(length) for length in lengths]
         assert ours["entries"] == (lengths if name == "full" else wanted), name
 
@@ -107,6 +117,23 @@ def test_questions_are_those_of_the_package(data):
         assert drawn[0]["documents"] != drawn[1]["documents"]
 
 
+@needs_node
+def test_numbers_are_those_of_the_package():
+    own, full = causal_maps(9, 9, seed=1)[3], causal_maps(9, 9, seed=2)[3]
+    rows = [{"query": i, "seen": list(range(0, i + 1, 2)) or [0],
+             "effective": own[i, : i + 1].tolist(), "full": full[i, : i + 1].tolist()}
+            for i in range(9)]
+    columns = [{"tokens": [t], "weights": [1]} for t in range(9)]
+    found = run("numbers", {"rows": rows, "columns": columns})
+    for i, numbers in enumerate(found):
+        lost = sum(float(full[i, t]) for t in range(i + 1) if t % 2)
+        wanted = {"lost": lost, "distance": 1 - float(statistics.overlap(own[i], full[i])),
+                  "k90": int(statistics.k90(own[i])), "k90Full": int(statistics.k90(full[i])),
+                  "entropy": float(statistics.entropy(own[i])),
+                  "entropyFull": float(statistics.entropy(full[i]))}
+        assert numbers == pytest.approx(wanted, abs=1e-12)
+
+
 @pytest.mark.parametrize("name, options, words", [
     ("h2o", {}, "attention: got 'h2o', wanted one of full, cca"),
     ("cca", {"group": 65}, "group: got 65, wanted 1 to 64"),
@@ -125,27 +152,36 @@ def test_models_are_refused_at_the_door():
         page_data(["no/such"])
     gelu = new_model("gpt2", vocabulary=64, context=16, width=32, layers=1, heads=2)
     gelu.config.activation_function = "gelu_new"
-    with pytest.raises(ValueError, match="^model: mine has activation_function = 'gelu_new', wanted 'relu'"):
+    with pytest.raises(ValueError,
+                       match="^model: mine has activation_function = 'gelu_new', wanted 'relu'"):
         pack([gelu], ["mine"])
     small = new_model("gpt2", vocabulary=64, context=16, width=32, layers=1, heads=2)
     with pytest.raises(ValueError, match="^model: small has .*, wanted the sizes of .*gpt2-mini"):
         pack([load_pretrained(SHIPPED[0])[0], small], [SHIPPED[0], "small"])
     narrow = new_model("gpt2", vocabulary=64, context=16, width=30, layers=1, heads=5)
-    with pytest.raises(ValueError, match="^model: narrow has heads of 6 numbers, wanted a multiple of 4"):
+    with pytest.raises(ValueError,
+                       match="^model: narrow has heads of 6 numbers, wanted a multiple of 4"):
         pack([narrow], ["narrow"])
     large = new_model("gpt2", vocabulary=64, context=16, width=512, layers=1, heads=2)
-    with pytest.raises(ValueError, match="^model: large would take 8.5 MB or more, wanted a page of at most 8 MB"):
+    with pytest.raises(
+            ValueError,
+            match="^model: large would take 8.5 MB or more, wanted a page of at most 8 MB"):
         pack([large], ["large"])
     with pytest.raises(ValueError, match="^tokenizer: mine has none, wanted byte-level BPE"):
         vocabulary(None, "mine")
 
 
 def test_other_words_are_refused(tmp_path):
-    """A model whose tokenizer differs in one merge; the first model's would read its text wrongly."""
+    """A model whose tokenizer differs in one merge.
+
+    The first model's would read its text wrongly.
+    """
     other = tmp_path / "other"
     shutil.copytree(files.shipped_model(Path(SHIPPED[0])), other)
     settings = json.loads((other / "tokenizer.json").read_text())
     settings["model"]["merges"] = settings["model"]["merges"][:-1]
     (other / "tokenizer.json").write_text(json.dumps(settings))
-    with pytest.raises(ValueError, match="^tokenizer: that of .*other differs from that of data/models/gpt2-mini"):
+    with pytest.raises(
+            ValueError,
+            match="^tokenizer: that of .*other differs from that of data/models/gpt2-mini"):
         page_data([SHIPPED[0], str(other)])

@@ -1,4 +1,7 @@
-"""The file: its size, its policy, the command; and the page at work in a browser, without a network."""
+"""The file: its size, its policy, the command.
+
+And the page at work in a browser, without a network.
+"""
 
 import re
 from pathlib import Path
@@ -11,9 +14,10 @@ from cca_lab.views.page import write
 from cca_lab.views.page.write import MOST_BYTES, page_html
 
 CHROMIUM = doctor.chromium()
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync",
-         "--disable-component-update"]
-PATIENCE = 60_000  # milliseconds: a machine that is busy with other things is no mistake of the page
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+         "--disable-sync", "--disable-component-update"]
+# milliseconds: a machine that is busy with other things is no mistake of the page
+PATIENCE = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,8 @@ def test_the_page_is_small_and_names_no_other_place(page):
 def test_the_command_writes_what_it_says(monkeypatch, tmp_path, data):
     monkeypatch.setattr(write, "page_data", lambda *arguments: data | {"asked": arguments})
     out = tmp_path / "folder" / "one.html"
-    done = CliRunner().invoke(app, ["page", "--out", str(out), "--attention", "cca", "--group", "4"])
+    done = CliRunner().invoke(app, ["page", "--out", str(out), "--attention", "cca", "--group",
+                                    "4"])
     assert done.exit_code == 0, done.output
     assert f"written: {out}, {out.stat().st_size / 1e6:.1f} MB" in done.output
     assert "gpt2-mini: weights exact" in done.output
@@ -49,15 +54,17 @@ def test_the_command_writes_what_it_says(monkeypatch, tmp_path, data):
     assert not (tmp_path / "two.html").exists()
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--attention", "h2o"], "attention: got 'h2o', wanted one of full, cca"),
-    (["--attention", "nothing"], "attention: got 'nothing', wanted one of"),
-    (["--group", "8"], "group: given without --attention"),
-    (["--attention", "cca", "--group", "100"], "group: got 100, wanted 1 to 64"),
-    (["--model", "data/models/opt-mini"], "model: data/models/opt-mini is a 'opt', wanted a GPT-2"),
-    (["--model", "no/such"], "path_or_name: could not load 'no/such'"),
-    (["--out", "data/models/gpt2-mini/page.html"], "out: data/models/gpt2-mini/page.html is in the folder of"),
-])
+@pytest.mark.parametrize("arguments, words",
+                         [(["--attention", "h2o"], "attention: got 'h2o', wanted one of full, cca"),
+                          (["--attention", "nothing"], "attention: got 'nothing', wanted one of"),
+                          (["--group", "8"], "group: given without --attention"),
+                          (["--attention", "cca", "--group", "100"],
+                           "group: got 100, wanted 1 to 64"),
+                          (["--model", "data/models/opt-mini"],
+                           "model: data/models/opt-mini is a 'opt', wanted a GPT-2"),
+                          (["--model", "no/such"], "path_or_name: could not load 'no/such'"),
+                          (["--out", "data/models/gpt2-mini/page.html"],
+                           "out: data/models/gpt2-mini/page.html is in the folder of"),])
 def test_the_command_refuses_at_the_door(arguments, words, tmp_path, monkeypatch):
     out = [] if "--out" in arguments else ["--out", str(tmp_path / "page.html")]
     done = CliRunner().invoke(app, ["page", *out, *arguments])
@@ -70,7 +77,8 @@ def opened(page):
     """The page in a browser that is offline, what it asked a network for, and what went wrong in it."""
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: apt install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    api = pytest.importorskip("playwright.sync_api",
+                              reason="playwright is not installed: pip install playwright")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         context = browser.new_context(offline=True, viewport={"width": 1366, "height": 900})
@@ -101,7 +109,8 @@ def test_a_drag_changes_the_answer_and_nothing_is_loaded(opened, page):
     expect(verdict).to_contain_text("✓ Right", timeout=PATIENCE)
     assert int(slider.input_value()) > 200
     print(tab.locator("#cost").inner_text())
-    assert asked[0] == page.as_uri() and all(url.startswith("blob:") for url in asked[1:]) and len(asked) == 2
+    assert asked[0] == page.as_uri() and all(url.startswith("blob:")
+                                             for url in asked[1:]) and len(asked) == 2
     assert problems == []
 
 
@@ -112,7 +121,8 @@ def test_the_model_that_was_trained_answers_at_every_offset(opened):
     for name in ("Full attention", "Swapped, not trained for it", "Swapped and trained"):
         tab.get_by_role("button", name=name, exact=True).click()
         expect(count).to_have_text(re.compile(r"^\d+ of 61 right$"), timeout=PATIENCE)
-        expect(first).to_have_attribute("aria-label", re.compile(r"^0 tokens before: \d+ of 16 right$"),
+        expect(first).to_have_attribute("aria-label",
+                                        re.compile(r"^0 tokens before: \d+ of 16 right$"),
                                         timeout=PATIENCE)
         right[name] = int(count.inner_text().split()[0])
     full, swapped, trained = right.values()
@@ -129,7 +139,8 @@ def test_own_text_is_read_and_continued(opened):
     box.fill("In Marta Keller.\nIn Omar Lindt.\nIn Marta")
     expect(tab.locator("#verdict")).to_have_text(re.compile("“Keller”"), timeout=PATIENCE)
     tab.get_by_role("button", name="Write 24 tokens on").click()
-    expect(tab.locator("#question")).to_have_text(re.compile("^It writes: +Keller"), timeout=PATIENCE)
+    expect(tab.locator("#question")).to_have_text(re.compile("^It writes: +Keller"),
+                                                  timeout=PATIENCE)
     box.fill("")
     expect(tab.locator("#verdict")).to_have_text("Write something first.")
     box.fill("a " * 600)
@@ -145,7 +156,8 @@ def test_the_view_shows_heads_and_rows(opened):
     tab.get_by_role("button", name="Full attention").click()
     expect(look.locator(".ex-title")).to_contain_text("Full causal attention", timeout=PATIENCE)
     tab.get_by_role("button", name="Swapped and trained", exact=True).click()
-    expect(look.locator(".ex-title")).to_contain_text("CCA-Attention group 8, window 64", timeout=PATIENCE)
+    expect(look.locator(".ex-title")).to_contain_text("CCA-Attention group 8, window 64",
+                                                      timeout=PATIENCE)
     expect(look.locator(".ex-title")).to_contain_text("gpt2-mini-cca, layer 1, head 0")
     expect(look.locator(".ex-readout")).to_contain_text("cores and")
     look.locator(".ex-word").nth(70).click()
@@ -160,7 +172,8 @@ def test_the_view_shows_heads_and_rows(opened):
 
 def test_the_policy_forbids_every_request(opened):
     tab = opened[0]
-    assert tab.evaluate("() => fetch('https://example.org/').then(() => 'loaded', () => 'refused')") == "refused"
+    assert tab.evaluate(
+        "() => fetch('https://example.org/').then(() => 'loaded', () => 'refused')") == "refused"
     blocked = tab.evaluate("""() => new Promise(resolve => {
         document.addEventListener("securitypolicyviolation", event => resolve(event.violatedDirective));
         document.body.append(Object.assign(document.createElement("img"), { src: "https://example.org/x.png" }));

@@ -1,18 +1,17 @@
 /** Matrices of attention on canvases: of the head that is shown, and small ones of all heads. */
 
-import { node, percent } from "./dom.js";
-import { SCALES, rgbAt } from "./palette.js";
-
 /** @returns {Uint8Array} bytes that may have come as base64. */
-export function bytesOf(given) {
-  return typeof given === "string" ? Uint8Array.from(atob(given), (letter) => letter.charCodeAt(0)) : given;
+function bytesOf(given) {
+  if (typeof given !== "string") return given;
+  return Uint8Array.from(atob(given), (letter) => letter.charCodeAt(0));
 }
 
-/** Paint a matrix, one pixel for each entry; rows are queries, entries after the row's own are left clear. */
-export function paint(canvas, values, size, theme) {
+/** Paint a matrix, one pixel for each entry; rows are queries, later tokens are left clear. */
+function paint(canvas, values, size, theme) {
   canvas.width = canvas.height = size;
   const context = canvas.getContext("2d"), image = context.createImageData(size, size);
-  const colours = Array.from({ length: 256 }, (_, value) => rgbAt(SCALES.weights[theme], value / 255));
+  const colours = Array.from({ length: 256 },
+    (_, value) => rgbAt(SCALES.weights[theme], value / 255));
   for (let row = 0; row < size; row++) {
     for (let column = 0; column <= row; column++) {
       const at = row * size + column;
@@ -22,8 +21,8 @@ export function paint(canvas, values, size, theme) {
   context.putImageData(image, 0, 0);
 }
 
-/** The matrices of one head, the mechanism's and full attention's; a click on a row makes it the query. */
-export class Matrices {
+/** The mechanism's matrix of one head and full attention's; a click on a row makes it the query. */
+class Matrices {
   constructor(place, choose) {
     this.choose = choose;
     this.own = this.canvas("this mechanism: a query a row");
@@ -60,25 +59,29 @@ export class Matrices {
 }
 
 /** A thumbnail of every head, layer by layer; a click or the keyboard chooses one. */
-export class Heads {
+class Heads {
   constructor(place, choose) {
     this.choose = choose;
-    this.grid = node("div", { class: "ex-heads", role: "group", "aria-label": "All heads; arrow keys move between them",
+    this.grid = node("div", { class: "ex-heads", role: "group",
+      "aria-label": "All heads; arrow keys move between them",
       keydown: (event) => this.pressed(event) });
     place.append(this.grid);
   }
 
-  /** Draw the thumbnails; a grid of the same shape keeps its buttons, and so the keyboard's place. */
+  /** Draw the thumbnails; a grid of the same shape keeps its buttons, and so the focus. */
   draw({ overview, place }, theme) {
     this.grid.hidden = !overview || !place;
     if (this.grid.hidden) return;
     const { layers, heads, size, maps, distances } = overview, values = bytesOf(maps);
     if (this.heads !== heads || this.buttons.length !== layers * heads) this.make(layers, heads);
     this.buttons.forEach((button, n) => {
-      paint(button.firstChild, values.subarray(n * size * size, (n + 1) * size * size), size, theme);
+      paint(button.firstChild, values.subarray(n * size * size, (n + 1) * size * size), size,
+        theme);
       button.lastChild.style.width = percent(distances[n]).replace("< ", "").replace(" ", "");
-      const [layer, head] = [Math.floor(n / heads), n % heads], current = layer === place.layer && head === place.head;
-      button.title = `layer ${layer}, head ${head}: ${percent(distances[n])} of the weight is moved, on average`;
+      const layer = Math.floor(n / heads), head = n % heads;
+      const current = layer === place.layer && head === place.head;
+      button.title =
+        `layer ${layer}, head ${head}: ${percent(distances[n])} of the weight is moved, on average`;
       button.setAttribute("aria-label", button.title);
       button.setAttribute("aria-pressed", String(current));
       button.tabIndex = current ? 0 : -1;
@@ -87,9 +90,10 @@ export class Heads {
 
   make(layers, heads) {
     this.heads = heads;
-    this.buttons = Array.from({ length: layers * heads }, (_, n) => node("button", { type: "button", class: "ex-head",
-      click: () => this.choose(Math.floor(n / heads), n % heads) }, node("canvas"),
-    node("span", { class: "ex-distance" })));
+    this.buttons = Array.from({ length: layers * heads }, (_, n) =>
+      node("button", { type: "button", class: "ex-head",
+        click: () => this.choose(Math.floor(n / heads), n % heads) },
+      node("canvas"), node("span", { class: "ex-distance" })));
     this.grid.style.setProperty("--heads", heads);
     this.grid.replaceChildren(...Array.from({ length: layers }, (_, layer) => [
       node("span", { class: "ex-layer" }, String(layer)),
@@ -98,7 +102,8 @@ export class Heads {
 
   pressed(event) {
     const at = this.buttons.indexOf(event.target.closest("button"));
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.heads, ArrowDown: this.heads }[event.key];
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.heads,
+      ArrowDown: this.heads }[event.key];
     const next = this.buttons[at + step];
     if (at < 0 || step === undefined) return;
     event.preventDefault();

@@ -1,30 +1,27 @@
 /**
- * The explorer's view: `render(container, state, handlers)` draws one head's reading of a text, for any mechanism.
+ * The explorer's view: `render(container, state, handlers)` draws one head's reading of a text.
  *
- * The contract (State, Handlers and View) is in state.js; the style sheet is ../view.css. Nothing here knows of a
- * notebook, of a model or of a network: a program computes a state and passes it, and answers `onQuery` with
- * `view.update({ row })`.
+ * A state is the JSON of `State` in state.py, which says what each field is: words, attention,
+ * columns, row, totals, place, maps, overview, message, and rows, with which the view moves the
+ * query by itself. Weights over tokens may be fewer than the tokens: what is left out is 0. The
+ * matrices are base64 or a Uint8Array. Nothing here knows of a notebook, a model or a network: a
+ * program computes a state and passes it, and answers `onQuery` with `view.update({ row })`.
  */
 
-import { ColumnsView } from "./columns_view.js";
-import { node } from "./dom.js";
-import { showFacts } from "./facts.js";
-import { Heads, Matrices } from "./matrices.js";
-import { KIND_COLOURS, KIND_NAMES } from "./palette.js";
-import { aboutColumn, aboutQuery, aboutWord } from "./sentences.js";
-import { themeNow, watchTheme } from "./theme.js";
-import { Words } from "./words.js";
-
-const MODES = { effective: "this mechanism", full: "full attention", difference: "their difference" };
+const MODES = { effective: "this mechanism", full: "full attention",
+  difference: "their difference" };
 const COLUMNS = "Columns: lit if the query sees them; bars are roots of weights";
+const MOST_NAMED = 4;  // words of a column that are named
 
 /**
  * @param {HTMLElement} container
- * @param {object} state State of state.js
- * @param {object} handlers Handlers of state.js
- * @returns {object} View of state.js
+ * @param {object} state
+ * @param {object} handlers onQuery(query) is called when a word (or a row of a matrix) is chosen,
+ *     onHead(layer, head) when a head of the grid is; each may be left out.
+ * @returns {object} update(change) draws again with some fields replaced: `{ row }` after onQuery,
+ *     a whole state after another head, mechanism or text; destroy() empties the container.
  */
-export function render(container, state, handlers = {}) {
+function render(container, state, handlers = {}) {
   const view = new ExplorerView(state, handlers);
   container.append(view.root);
   view.drawAll();
@@ -59,7 +56,8 @@ class ExplorerView {
     this.legend = node("p", { class: "ex-legend" });
     this.facts = node("div", { class: "ex-facts", role: "list" });
     const text = node("div", { class: "ex-text" }), lanes = node("div", { class: "ex-columns" });
-    const matrices = node("div", { class: "ex-matrices" }), heads = node("div", { class: "ex-overview" });
+    const matrices = node("div", { class: "ex-matrices" });
+    const heads = node("div", { class: "ex-overview" });
     this.overviewTitle = node("h4", {}, "All heads: layers down, heads across");
     this.root = node("div", { class: "ex" }, this.title, this.message,
       node("div", { class: "ex-main" }, this.shades(), text, this.readout,
@@ -74,12 +72,14 @@ class ExplorerView {
 
   shades() {
     const name = `ex-mode-${Math.random().toString(36).slice(2)}`;
-    return node("fieldset", { class: "ex-shades" }, node("legend", {}, "Words shaded by the weights of"),
-      ...Object.entries(MODES).map(([mode, title]) => node("label", {}, node("input", { type: "radio", name,
-        value: mode, checked: mode === this.mode, change: () => {
-          this.mode = mode;
-          this.drawRow();
-        } }), node("span", {}, title))), this.scale);
+    return node("fieldset", { class: "ex-shades" },
+      node("legend", {}, "Words shaded by the weights of"),
+      ...Object.entries(MODES).map(([mode, title]) => node("label", {},
+        node("input", { type: "radio", name, value: mode, checked: mode === this.mode,
+          change: () => {
+            this.mode = mode;
+            this.drawRow();
+          } }), node("span", {}, title))), this.scale);
   }
 
   update(change) {
@@ -104,7 +104,8 @@ class ExplorerView {
     this.theme = themeNow();
     this.root.dataset.theme = this.theme;
     this.root.classList.toggle("narrow", this.root.clientWidth < 860);
-    this.title.replaceChildren(node("strong", {}, attention.title), attention.settings ? ` ${attention.settings}` : "",
+    this.title.replaceChildren(node("strong", {}, attention.title),
+      attention.settings ? ` ${attention.settings}` : "",
       place ? node("span", {}, `${place.model}, layer ${place.layer}, head ${place.head}`) : "");
     this.message.textContent = message ?? "";
     this.message.hidden = !message;
@@ -133,15 +134,18 @@ class ExplorerView {
 
   showLegend() {
     const kinds = [...new Set(this.state.columns.map(({ kind }) => kind))];
-    this.legend.replaceChildren(...kinds.map((kind) => node("span", { class: "ex-kind",
-      style: `--kind: ${KIND_COLOURS[kind]}` }, KIND_NAMES[kind][1])), node("span", { class: "ex-kind unlit" },
-    "not seen by this query"), node("span", { class: "ex-kind lost" }, "word in no seen column"));
+    this.legend.replaceChildren(
+      ...kinds.map((kind) => node("span", { class: "ex-kind",
+        style: `--kind: ${KIND_COLOURS[kind]}` }, KIND_NAMES[kind][1])),
+      node("span", { class: "ex-kind unlit" }, "not seen by this query"),
+      node("span", { class: "ex-kind lost" }, "word in no seen column"));
   }
 
   pointAtWord(token) {
     const { row, columns } = this.state, past = token !== null && token <= row.query;
     this.words.mark(null);
-    this.columns.mark(past ? row.seen.filter((column) => columns[column].tokens.includes(token)) : []);
+    const holds = (column) => columns[column].tokens.includes(token);
+    this.columns.mark(past ? row.seen.filter(holds) : []);
     this.say(token === null ? null : aboutWord(this.state, token));
   }
 
@@ -157,7 +161,7 @@ class ExplorerView {
   }
 }
 
-/** @returns {?object[]} for each token the seen column that gives it most weight; null if none holds it. */
+/** @returns {?object[]} the seen column that gives each token most weight; null if none does. */
 function columnOfEach(row, columns, length) {
   const best = Array(length).fill(null), most = new Float64Array(length).fill(-1);
   row.seen.forEach((column, n) => {
@@ -167,4 +171,95 @@ function columnOfEach(row, columns, length) {
     });
   });
   return best;
+}
+
+// ---------------------------------------------------------------- sentences and facts
+
+/** @returns {string} what the query sees. */
+function aboutQuery({ row, columns, words }) {
+  const counts = new Map();
+  for (const { kind } of row.seen.map((column) => columns[column])) {
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  }
+  const counted = [...counts].map(([kind, n]) => `${n} ${KIND_NAMES[kind][n === 1 ? 0 : 1]}`);
+  const last = counted.pop(), all = [counted.join(", "), last].filter(Boolean).join(" and ");
+  return `The query ${quoted(words[row.query])}, token ${row.query}, sees ${all}.`;
+}
+
+/** @returns {string} the weight of a word, and through which column it is read. */
+function aboutWord({ row, columns, words }, token) {
+  const name = `${quoted(words[token])}, token ${token}`;
+  if (token > row.query) return `${name}, is later than the query`;
+  const own = row.seen.filter((column) => columns[column].tokens.includes(token)).map((column) => {
+    const { kind, tokens, weights } = columns[column], what = KIND_NAMES[kind][0];
+    const factors = [weightOf(row, column), weights[tokens.indexOf(token)]];
+    const how = tokens.length === 1 ? `read as a ${what}` :
+      `read in a ${what}: ${factors.map(percent).join(" × ")}`;
+    return { how, weight: factors[0] * factors[1] };
+  }).sort((a, b) => b.weight - a.weight);
+  const more = own.length > 1 ? `, and in ${own.length - 1} more columns` : "";
+  const [here, full] = [row.effective, row.full].map((weights) => percent(weights[token] ?? 0));
+  const how = own.length ? own[0].how : "not read";
+  return `${name}: weight ${here}, in full attention ${full}; ${how}${more}`;
+}
+
+/** @returns {string} the weight of a column, and the words that it pools. */
+function aboutColumn({ row, columns, words }, column) {
+  const { kind, tokens, weights } = columns[column], [name] = KIND_NAMES[kind];
+  const largest = tokens.map((token, n) => ({ token, weight: weights[n] }))
+    .sort((a, b) => b.weight - a.weight);
+  const named = largest.slice(0, MOST_NAMED).map(({ token, weight }) =>
+    `${quoted(words[token])} ${percent(weight)}`);
+  const what = tokens.length === 1 ? quoted(words[tokens[0]]) :
+    `${tokens.length} tokens: ${named.join(", ")}${tokens.length > MOST_NAMED ? ", …" : ""}`;
+  const seen = row.seen.includes(column) ? `weight ${percent(weightOf(row, column))}` :
+    "not seen by this query";
+  return `${name[0].toUpperCase()}${name.slice(1)}, ${seen}: ${what}`;
+}
+
+/** @returns {number} the weight of a seen column, never quite 0: JSON has rounded it. */
+function weightOf(row, column) {
+  return Math.max(row.weights[row.seen.indexOf(column)], Number.MIN_VALUE);
+}
+
+/** Write the facts of a state into a list. */
+function showFacts(list, { row, totals, columns }) {
+  const { numbers, query, seen } = row;
+  const pooled = seen.filter((column) => columns[column].tokens.length > 1).length;
+  list.replaceChildren(
+    fact("weight lost", percent(numbers.lost), "full attention's, on tokens in no seen column",
+      numbers.lost),
+    fact("weight moved", percent(numbers.distance), "total variation from full attention",
+      numbers.distance),
+    fact("tokens for 90 %", count(numbers.k90), `full attention needs ${count(numbers.k90Full)}`),
+    fact("entropy", numbers.entropy.toFixed(2),
+      `nats; full attention ${numbers.entropyFull.toFixed(2)}`),
+    fact("columns read", count(seen.length),
+      `of ${count(query + 1)} tokens${pooled ? `; ${pooled} pool several` : ""}`,
+      seen.length / (query + 1)),
+    saving("pairs", totals.pairs, totals.pairsFull, count, "whole text"),
+    cacheFact(totals));
+}
+
+function cacheFact({ bytes: own, bytesFull, entries, entriesFull }) {
+  if (entries === null) {
+    return fact("cache", "–", "none of its own: it decodes with full attention's");
+  }
+  const known = own !== null && own !== undefined;
+  return known ? saving("cache", own, bytesFull, bytes, "one layer") :
+    saving("cache", entries, entriesFull, count, "entries");
+}
+
+/** @returns {HTMLElement} a cost beside full attention's. */
+function saving(name, own, full, written, what) {
+  const times = full > own ? `: ${(full / own).toFixed(1)} times less` : "";
+  return fact(name, written(own), `${what}, of ${written(full)}${times}`, own / full);
+}
+
+/** @returns {HTMLElement} a name, a value, a remark, and a bar if there is a share from 0 to 1. */
+function fact(name, value, remark, share = null) {
+  return node("div", { class: "ex-fact", role: "listitem" }, node("span", {}, name), " ",
+    node("strong", {}, value), " ", node("small", {}, remark), share === null ? null :
+      node("i", { class: "ex-share", style: `--share: ${Math.min(1, share)}`,
+        "aria-hidden": "true" }));
 }

@@ -1,24 +1,147 @@
-/** The explorer in Jupyter, for anywidget: the form above the view, and a Python program that answers. */
+/** The explorer in Jupyter, for anywidget: a form above the view; a Python program answers. */
 
-import { Form } from "./form.js";
-import { Sender } from "./sender.js";
-import { render as renderView } from "./view.js";
+/** Sends changes to a program that answers one at a time: newer ones are joined, not queued. */
+class Sender {
+  /** @param {(message: {serial: number, changes: object}) => void} send */
+  constructor(send) {
+    Object.assign(this, { send, serial: 0, answered: 0, waiting: null });
+  }
+
+  /** Ask for changes; options are joined one by one. */
+  ask(changes) {
+    const before = this.waiting ?? {}, options = { ...before.options, ...changes.options };
+    this.waiting = { ...before, ...changes, ...(Object.keys(options).length ? { options } : {}) };
+    if (changes.attention !== undefined) {  // another mechanism has other options
+      this.waiting.options = changes.options ?? {};
+    }
+    this.next();
+  }
+
+  /** Take note of an answer. */
+  answer(serial) {
+    this.answered = serial;
+    this.next();
+  }
+
+  next() {
+    if (this.waiting === null || this.answered < this.serial) return;
+    const changes = this.waiting;
+    this.waiting = null;
+    this.serial += 1;
+    this.send({ serial: this.serial, changes });
+  }
+}
+
+// On the element itself: else JupyterLab takes its arrow keys as commands of the notebook.
+const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
+
+class Form {
+  /** @param {(changes: object) => void} ask is called with arguments of Explorer.change. */
+  constructor(place, ask) {
+    this.ask = ask;
+    this.error = node("p", { class: "ex-message", role: "alert" });
+    this.first = node("div", { class: "ex-controls" });
+    this.sliders = node("div", { class: "ex-controls" });
+    this.more = node("div", { class: "ex-controls" });
+    this.details = node("details", {}, node("summary", {}, "More options"), this.more);
+    this.words = node("textarea", { rows: 5, "aria-label": "The text that the model reads",
+      spellcheck: "false" });
+    this.reading = node("details", {}, node("summary", {}, "Another text"), this.words,
+      node("button", { type: "button", click: () => ask({ text: this.words.value }) }, "Read it"));
+    this.root = node("form", { class: "ex-form", submit: (event) => event.preventDefault() },
+      this.first, this.sliders, this.details, this.reading, this.error);
+    this.fields = new Map();
+    place.append(this.root);
+  }
+
+  /** Show the form of a program: `Explorer.form` in explorer.py. */
+  draw(form) {
+    this.error.textContent = form.error;
+    this.error.hidden = !form.error;
+    const counted = (total) =>
+      Array.from({ length: total }, (_, n) => ({ label: String(n), value: n }));
+    this.list(this.first, [
+      ...(form.models.length ? [{ name: "model", kind: "choice", value: form.model,
+        choices: form.models.map((name) => ({ label: name, value: name })) }] : []),
+      { name: "attention", title: "mechanism", kind: "choice", value: form.attention,
+        choices: form.mechanisms.map(({ name, title }) => ({ label: title, value: name })) },
+      { name: "layer", kind: "choice", value: form.layer, choices: counted(form.layers) },
+      { name: "head", kind: "choice", value: form.head, choices: counted(form.heads) },
+      ...(form.models.length ? [{ name: "everywhere", title: "in every layer", kind: "flag",
+        value: form.everywhere }] : []),
+    ], (name, value) => this.ask({ [name]: value }));
+    const option = (name, value) => this.ask({ options: { [name]: value } });
+    this.list(this.sliders, form.options.filter(({ main }) => main), option);
+    this.list(this.more, form.options.filter(({ main }) => !main), option);
+    this.details.hidden = form.options.every(({ main }) => main);
+    this.reading.hidden = form.text === null;
+    if (form.text !== null && form.text !== this.text) {  // else the reader's words stay
+      this.words.value = form.text;
+    }
+    this.text = form.text;
+  }
+
+  /** Show controls in a place; those that are there stay, so that a slider can be dragged on. */
+  list(place, controls, changed) {
+    const shape = JSON.stringify(controls.map(({ name, kind, choices }) => [name, kind, choices]));
+    if (this.fields.get(place)?.shape !== shape) {
+      const made = controls.map((control) => field(control, changed));
+      place.replaceChildren(...made.map(({ label }) => label));
+      this.fields.set(place, { shape, made });
+    }
+    controls.forEach((control, n) => this.fields.get(place).made[n].show(control));
+  }
+}
+
+/** Make one control: its label, and a function that shows a value and a range. */
+function field({ name, title = name.replace(/_/g, " "), kind, choices }, changed) {
+  if (kind === "flag") {
+    const box = node("input", { ...OWN_KEYS, type: "checkbox",
+      change: () => changed(name, box.checked) });
+    return { label: node("label", { class: "ex-flag", "data-name": name }, box, title),
+      show: ({ value }) => { box.checked = value; } };
+  }
+  if (kind === "choice") {
+    const list = node("select", { ...OWN_KEYS,
+      change: () => changed(name, choices[list.selectedIndex].value) },
+      ...choices.map(({ label }) => node("option", {}, label)));
+    return { label: node("label", { "data-name": name }, title, list), show: ({ value }) => {
+      const text = JSON.stringify(value);
+      list.selectedIndex = choices.findIndex((choice) => JSON.stringify(choice.value) === text);
+    } };
+  }
+  const number = node("output", {}), slider = node("input", { ...OWN_KEYS, type: "range",
+    input: () => {
+      number.textContent = slider.value;
+      changed(name, Number(slider.value));
+    } });
+  const words = node("span", {}, title, " ", number);
+  return { label: node("label", { "data-name": name }, words, slider),
+    show: ({ value, least, most, step }) => {
+      Object.assign(slider, { min: least, max: most, step });
+      if (document.activeElement !== slider || Number(slider.value) !== value) slider.value = value;
+      number.textContent = String(Number(value.toFixed(4)));
+      slider.disabled = least === most;
+    } };
+}
 
 /** Draw the widget; its traits are those of ExplorerWidget in widget.py. */
-export function render({ model, el }) {
-  const sender = new Sender((message) => model.send(message)), place = document.createElement("div");
+function renderWidget({ model, el }) {
+  const sender = new Sender((message) => model.send(message)), place = node("div");
   const form = new Form(el, (changes) => sender.ask(changes));
   el.append(place);
   sender.serial = sender.answered = model.get("answered");
-  const state = () => ({ ...model.get("reading"), row: model.get("row"), overview: model.get("overview") });
-  const view = renderView(place, state(), { onQuery: (query) => sender.ask({ query }),
+  const state = () =>
+    ({ ...model.get("reading"), row: model.get("row"), overview: model.get("overview") });
+  const view = render(place, state(), { onQuery: (query) => sender.ask({ query }),
     onHead: (layer, head) => sender.ask({ layer, head }) });
   const themed = () => { form.root.dataset.theme = place.firstChild.dataset.theme; };
   form.draw(model.get("form"));
   themed();
 
-  let changed = new Set();  // traits of one message arrive one by one: draw once, when all are there
-  const listeners = ["reading", "row", "overview", "form", "answered"].map((name) => [`change:${name}`, () => {
+  let changed = new Set();  // traits of one message arrive one by one: all are drawn at once
+  const traits = ["reading", "row", "overview", "form", "answered"];
+  const listeners = traits.map((name) => [`change:${name}`, () => {
     if (!changed.size) queueMicrotask(draw);
     changed.add(name);
   }]);
@@ -26,8 +149,10 @@ export function render({ model, el }) {
     const names = changed;
     changed = new Set();
     if (names.has("reading")) view.update(state());
-    else if (names.has("row")) view.update({ row: model.get("row") });
-    if (names.has("overview") && !names.has("reading")) view.update({ overview: model.get("overview") });
+    else {
+      if (names.has("row")) view.update({ row: model.get("row") });
+      if (names.has("overview")) view.update({ overview: model.get("overview") });
+    }
     if (names.has("form")) form.draw(model.get("form"));
     themed();
     if (names.has("answered")) sender.answer(model.get("answered"));

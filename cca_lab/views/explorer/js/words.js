@@ -1,12 +1,9 @@
-/** The text: each word shaded by a weight, with a line in the colour of the column through which the query reads it. */
-
-import { node, percent, quoted, visible } from "./dom.js";
-import { KIND_COLOURS, SCALES, css, inkOn, rgbAt } from "./palette.js";
+/** The text: each word shaded by a weight, and underlined in the colour of its column. */
 
 const FEW = 16;  // words of an example of hand size, which are written large
 let made = 0;  // lists of words on this page, for their ids
 
-export class Words {
+class Words {
   /**
    * @param {HTMLElement} place
    * @param {(token: number) => void} choose is called with the word that becomes the query.
@@ -17,7 +14,8 @@ export class Words {
     this.choose = choose;
     this.query = 0;
     this.spans = [];
-    this.list = node("div", { class: "ex-words", role: "listbox", tabindex: 0, "aria-orientation": "horizontal",
+    this.list = node("div", { class: "ex-words", role: "listbox", tabindex: 0,
+      "aria-orientation": "horizontal",
       "aria-label": "The text. The chosen word is the query; arrow keys move it.",
       keydown: (event) => this.pressed(event),
       click: (event) => this.at(event, choose),
@@ -60,13 +58,14 @@ export class Words {
     this.list.classList.toggle("few", words.length <= FEW);
     let indent = 0;  // spaces that a token has after its line end: they stand before the next token
     this.spans = words.map((word, token) => {
-      const span = node("span", { class: "ex-word", role: "option", "data-token": token, id: `${this.id}-${token}`,
-        style: indent ? `margin-left: ${indent}ch` : null }, visible(word.replace(/\n +$/, "\n")));
+      const span = node("span", { class: "ex-word", role: "option", "data-token": token,
+        id: `${this.id}-${token}`, style: indent ? `margin-left: ${indent}ch` : null },
+      visible(word.replace(/\n +$/, "\n")));
       indent = word.match(/\n( +)$/)?.[1].length ?? 0;
       return span;
     });
-    this.list.replaceChildren(...this.spans.flatMap((span, token) => words[token].includes("\n") ?
-      [span, node("br")] : [span]));
+    this.list.replaceChildren(...this.spans.flatMap((span, token) =>
+      words[token].includes("\n") ? [span, node("br")] : [span]));
   }
 
   /** Move the query at once, before its weights are there. */
@@ -79,24 +78,26 @@ export class Words {
 
   /**
    * Shade the words.
-   * @param {object} row of state.js.
-   * @param {?{kind: string}[]} through for each token the column that gives it most weight, null if it is not read.
+   * @param {object} row of the state.
+   * @param {?{kind: string}[]} through the column that gives each token most weight, or null.
    * @param {"effective"|"full"|"difference"} mode what the shade shows.
    * @param {"light"|"dark"} theme
    */
   shade(row, through, mode, theme) {
     this.move(row.query);
-    const shades = shadesOf(row, mode), stops = SCALES[mode === "difference" ? "differences" : "weights"][theme];
+    const scale = mode === "difference" ? "differences" : "weights";
+    const shades = shadesOf(row, mode), stops = SCALES[scale][theme];
     this.spans.forEach((span, token) => {
       const future = token > row.query, clear = mode === "difference" ? 0.5 : 0;
-      const colour = rgbAt(stops, future ? clear : shades[token]);
+      const colour = rgbAt(stops, future ? clear : shades[token]), column = through[token];
       span.className = `ex-word${future ? " future" : through[token] ? "" : " unread"}`;
       span.style.backgroundColor = css(colour);
       span.style.color = future ? "" : inkOn(colour);
-      span.style.borderBottomColor = !future && through[token] ? KIND_COLOURS[through[token].kind] : "";
+      span.style.borderBottomColor = !future && column ? KIND_COLOURS[column.kind] : "";
       const what = future ? "later than the query" : `weight ${percent(row.effective[token] ?? 0)}`;
-      const unread = future || through[token] ? "" : ", not read";
-      span.setAttribute("aria-label", `${quoted(this.words[token])}, token ${token}, ${what}${unread}`);
+      const unread = future || column ? "" : ", not read";
+      span.setAttribute("aria-label",
+        `${quoted(this.words[token])}, token ${token}, ${what}${unread}`);
     });
   }
 
@@ -107,19 +108,23 @@ export class Words {
     const largest = Math.max(...column.weights);
     column.tokens.forEach((token, n) => {
       const height = 0.15 + 1.05 * (column.weights[n] / largest);
-      this.spans[token].style.boxShadow = `inset 0 -${height.toFixed(2)}em 0 ${KIND_COLOURS[column.kind]}aa, ` +
+      this.spans[token].style.boxShadow =
+        `inset 0 -${height.toFixed(2)}em 0 ${KIND_COLOURS[column.kind]}aa, ` +
         `0 0 0 1px ${KIND_COLOURS[column.kind]}`;
     });
   }
 }
 
-/** @returns {number[]} the place of each token on the scale: roots of weights, so that small ones can be seen. */
+/** @returns {number[]} each token's place on the scale: roots of weights, to see small ones. */
 function shadesOf({ query, effective, full }, mode) {
-  const tokens = Array.from({ length: query + 1 }, (_, token) => [effective[token] ?? 0, full[token] ?? 0]);
+  const tokens = Array.from({ length: query + 1 },
+    (_, token) => [effective[token] ?? 0, full[token] ?? 0]);
   if (mode === "difference") {
-    const differences = tokens.map(([own, other]) => own - other), most = Math.max(1e-9, ...differences.map(Math.abs));
-    return differences.map((difference) => 0.5 + 0.5 * Math.sign(difference) * Math.sqrt(Math.abs(difference) / most));
+    const differences = tokens.map(([own, other]) => own - other);
+    const most = Math.max(1e-9, ...differences.map(Math.abs));
+    const root = (x) => Math.sign(x) * Math.sqrt(Math.abs(x) / most);
+    return differences.map((difference) => 0.5 + 0.5 * root(difference));
   }
-  const most = Math.max(1e-9, ...tokens.flat());  // one scale for both, so that they can be compared
+  const most = Math.max(1e-9, ...tokens.flat());  // one scale for both: they can be compared
   return tokens.map(([own, other]) => Math.sqrt((mode === "full" ? other : own) / most));
 }

@@ -1,9 +1,9 @@
 /**
- * The attention of this page: every mechanism is a list of columns, and the intervals of them that each row sees.
+ * The attention of this page: a mechanism is a list of columns, and the intervals that rows see.
  *
  *     out_i = softmax( scale * q_i (P K)^T  over the columns that row i sees )  (P V)
  *
- * A column is a token, or a weighted mean of tokens: a row of P. Rows, tokens and columns count from 0.
+ * A column is a token, or a weighted mean of tokens: a row of P. All indices count from 0.
  */
 
 /**
@@ -11,11 +11,11 @@
  * @param {Float32Array} q queries, (L, D).
  * @param {Float32Array} keys P K, (columns, D).
  * @param {Float32Array} values P V, (columns, D).
- * @param {import("./columns.js").Columns} columns what rows see.
- * @param {{from: number, to: number, dim: number, scale: number}} rows rows [from, to), D, the factor on the logits.
+ * @param {Columns} columns what rows see, see mechanisms.js.
+ * @param {object} rows rows [from, to), dim D, and the scale of the logits.
  * @param {Float32Array} out (L, D); rows [from, to) are written.
  */
-export function intervalAttention(q, keys, values, columns, { from, to, dim, scale }, out) {
+function intervalAttention(q, keys, values, columns, { from, to, dim, scale }, out) {
   const weights = new Float64Array(keys.length / dim), sums = new Float64Array(dim);
   for (let i = from; i < to; i++) {
     const total = rowWeights(q, keys, columns, { row: i, dim, scale }, weights);
@@ -29,8 +29,8 @@ export function intervalAttention(q, keys, values, columns, { from, to, dim, sca
   }
 }
 
-/** Write exp(logit - largest logit) of each column that a row sees, in order, into `weights`; return their sum. */
-export function rowWeights(q, keys, columns, { row, dim, scale }, weights) {
+/** Write exp(logit - largest) of each column that a row sees into `weights`; return their sum. */
+function rowWeights(q, keys, columns, { row, dim, scale }, weights) {
   let seen = 0, largest = -Infinity, total = 0;
   for (const [start, end] of intervalsOf(columns, row)) {
     for (let j = start; j < end; j++) {
@@ -44,12 +44,13 @@ export function rowWeights(q, keys, columns, { row, dim, scale }, weights) {
 }
 
 /** @returns {number[][]} the intervals [start, end) of columns that a row sees. */
-export function intervalsOf({ intervals, each }, row) {
-  return Array.from({ length: each }, (_, n) => [intervals[2 * (row * each + n)], intervals[2 * (row * each + n) + 1]]);
+function intervalsOf({ intervals, each }, row) {
+  return Array.from({ length: each }, (_, n) =>
+    [intervals[2 * (row * each + n)], intervals[2 * (row * each + n) + 1]]);
 }
 
-/** The dot product of `dim` numbers, a multiple of 4, from place i of a and from place j of b on. */
-export function dot(a, i, b, j, dim) {
+/** The dot product of `dim` numbers, a multiple of 4, of a from i on and of b from j on. */
+function dot(a, i, b, j, dim) {
   let s = 0, t = 0, u = 0, w = 0;  // four sums: none waits for the other
   for (let d = 0; d < dim; d += 4) {
     s += a[i + d] * b[j + d];
@@ -60,7 +61,7 @@ export function dot(a, i, b, j, dim) {
   return s + t + u + w;
 }
 
-/** Add weights[first], weights[first + 1], ... times the values of the columns [start, end) to `sums`, (D). */
+/** Add weights[first], weights[first + 1], ... times the values of [start, end) to `sums`, (D). */
 function addColumns(sums, values, start, end, weights, first) {
   const dim = sums.length;
   let j = start, n = first;
@@ -68,7 +69,8 @@ function addColumns(sums, values, start, end, weights, first) {
     const at = j * dim, a = weights[n], b = weights[n + 1], c = weights[n + 2], e = weights[n + 3];
     for (let d = 0; d < dim; d++) {
       const v = at + d;
-      sums[d] += a * values[v] + b * values[v + dim] + c * values[v + 2 * dim] + e * values[v + 3 * dim];
+      sums[d] += a * values[v] + b * values[v + dim] +
+        c * values[v + 2 * dim] + e * values[v + 3 * dim];
     }
   }
   for (; j < end; j++, n++) {

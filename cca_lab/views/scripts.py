@@ -1,0 +1,31 @@
+"""JavaScript and data in one HTML file, without a bundler.
+
+Scripts share one scope and are joined as they are.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+VIEW = Path(__file__).parent / "explorer" / "js"  # the explorer's view, which the page shows too
+VIEW_FILES = [VIEW / f"{name}.js" for name in ("drawing", "words", "columns", "matrices", "view")]
+VIEW_STYLE = VIEW.parent / "view.css"
+
+
+def joined(paths: Iterable[Path]) -> str:
+    """Return scripts one after another; each uses at once only names of those before it."""
+    return "\n".join(['"use strict";', *(path.read_text(encoding="utf-8") for path in paths)])
+
+
+def allowed(script: str) -> str:
+    """Return what a page's Content-Security-Policy calls this script, and no other."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return f"script-src 'sha256-{digest}'"
+
+
+def inline_json(data: Any) -> str:
+    """Return JSON values as text that cannot end the element that holds it."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
