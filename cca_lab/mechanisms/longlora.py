@@ -7,17 +7,19 @@ tokens of its own block up to itself. The borders between blocks are
     at 0, G, 2G, ...                for the first half of the heads
     at G/2, G/2 + G, G/2 + 2G, ...  for the second half
 
-so information crosses the borders from layer to layer. Only for training: the trained model uses full attention.
+so information crosses the borders from layer to layer. Only for training: the trained model uses
+full attention.
 
 Differs from the paper and the public code:
-  * The paper shifts by rolling the sequence, so that the last block of the shifted heads holds the end of
-    the text and, after it, the beginning, which then sees the future. Here, as in the code's path for
-    FlashAttention, the shifted heads have half a block at either end, and nothing wraps around.
+  * The paper shifts by rolling the sequence, so that the last block of the shifted heads holds the
+    end of the text and, after it, the beginning, which then sees the future. Here, as in the code's
+    path for FlashAttention, the shifted heads have half a block at either end, and nothing wraps
+    around.
   * L can be any length: the last block may be short (the code needs a multiple of G).
-  * An odd G is shifted by floor(G / 2); the code rolls forward by one more than back. Of an odd number of
-    heads, the first ceil(H / 2) stay unshifted.
-  * G is a number of tokens (int), or a share of the length (float, the paper's 1/4), rounded down, at least 1.
-    With a share, what a row reads depends on the length of the text.
+  * An odd G is shifted by floor(G / 2); the code rolls forward by one more than back. Of an odd
+    number of heads, the first ceil(H / 2) stay unshifted.
+  * G is a number of tokens (int), or a share of the length (float, the paper's 1/4), rounded down,
+    at least 1. With a share, what a row reads depends on the length of the text.
 """
 
 from dataclasses import dataclass
@@ -46,10 +48,13 @@ class LongLoRA(Mechanism):
 
     name: ClassVar[str] = "longlora"
     title: ClassVar[str] = "LongLoRA, shifted sparse attention"
-    paper: ClassVar[str] = ("Chen et al., LongLoRA: Efficient Fine-tuning of Long-Context Large Language Models, "
-                            "ICLR 2024, Section 3.2")
+    paper: ClassVar[str] = (
+        "Chen et al., LongLoRA: Efficient Fine-tuning of Long-Context Large Language Models, "
+        "ICLR 2024, Section 3.2")
     sizes: ClassVar[tuple[str, ...]] = ("group",)
-    paper_presets: ClassVar[dict[str, dict[str, Any]]] = {"a quarter of the length (Section 3.2)": {"group": 0.25}}
+    paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "a quarter of the length (Section 3.2)": {"group": 0.25}
+    }
     needs_training: ClassVar[bool] = True
     training_only: ClassVar[bool] = True
 
@@ -70,12 +75,20 @@ class LongLoRA(Mechanism):
         return attend_loops(q, k, v, seen, call.scale)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: the tokens, of which each row sees one interval; the halves of the heads differ."""
+        """Return one part: the tokens, of which each row sees one interval.
+
+        The halves of the heads differ.
+        """
         heads, length = q.shape[1:3]
-        return [Columns(q, k, v, intervals(length, group_length(self.group, length), heads, q.device))]
+        return [
+            Columns(q, k, v, intervals(length, group_length(self.group, length), heads, q.device))
+        ]
 
     def exact_when(self, length: int) -> bool:
-        """Return True if the text has one block in the shifted heads too: the half block at the start."""
+        """Return True if the text has one block in the shifted heads too.
+
+        The half block at the start.
+        """
         return length == 1 or length <= group_length(self.group, length) // 2
 
     @property
@@ -84,7 +97,8 @@ class LongLoRA(Mechanism):
         return isinstance(self.group, float)
 
 
-def intervals(length: int, group: int, heads: int, device: torch.device | str | None = None) -> Tensor:
+def intervals(length: int, group: int, heads: int,
+              device: torch.device | str | None = None) -> Tensor:
     """Return the interval that each row of each head reads, from the first token of its block to itself.
 
     Args:
@@ -109,6 +123,7 @@ def group_length(group: int | float, length: int) -> int:
         check_integers(1, group=group)
         return group
     if not 0 < group <= 1:
-        raise ValueError(f"group: got {group}, wanted a positive integer of tokens, or a share of the length over "
-                         "0 and at most 1; the paper's is 0.25")
+        raise ValueError(
+            f"group: got {group}, wanted a positive integer of tokens, or a share of the length over "
+            "0 and at most 1; the paper's is 0.25")
     return max(1, floor_of_share(group, length))

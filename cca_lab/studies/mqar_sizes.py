@@ -16,7 +16,7 @@ from transformers import PreTrainedConfig
 from cca_lab.mechanisms import DGA, MECHANISMS, Mechanism
 from cca_lab.mechanisms.caches import CACHES, LEAST, sized
 from cca_lab.mechanisms.caching.base import CacheSizes
-from cca_lab.mechanisms.cca.grouped import Grouped
+from cca_lab.mechanisms.cca.mechanism import Grouped
 
 NAMES = ("cca", "dga", "lococo", "h2o", "streaming_llm", "lm_infinite", "mean_pooling", "random_tokens")
 

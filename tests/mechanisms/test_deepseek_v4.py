@@ -10,12 +10,14 @@ from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4
 from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4Attention, DeepseekV4RotaryEmbedding
 
 from cca_lab.attention import visible_mask
-from cca_lab.mechanisms.deepseek_v4 import (
+from cca_lab.mechanisms.production import deepseek_v4
+from cca_lab.mechanisms.production.deepseek_v4 import (
     State,
     attend,
     attend_by_loops,
+    chosen_entries,
+    index_scores,
     intervals,
-    layer,
     layer_output,
     pool,
     pool_by_loops,
@@ -23,7 +25,6 @@ from cca_lab.mechanisms.deepseek_v4 import (
     times_read,
     unread,
 )
-from cca_lab.mechanisms.deepseek_v4.reading import chosen_entries, index_scores
 from tests.mutants import deepseek_v4 as wrong
 
 KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
@@ -124,7 +125,7 @@ def test_the_campaign():
 @pytest.mark.parametrize("name, mutant", [(name, one) for name, several in wrong.MUTANTS.items() for one in several],
                          ids=lambda value: getattr(value, "__name__", value))
 def test_mutants_die(name, mutant, monkeypatch):
-    monkeypatch.setattr(layer, name, mutant)
+    monkeypatch.setattr(deepseek_v4, name, mutant)
     assert max(gap(layer_output(case.module, case.hidden, case.rotation), theirs(case))
                for case in map(trial, range(30))) > 1e-3
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cca_lab.attention import causal_intervals, interval_attention
-from cca_lab.mechanisms import nsa
+from cca_lab.mechanisms.production import nsa
 
 
 def case(length, block, heads=4, key_heads=2, seed=0):

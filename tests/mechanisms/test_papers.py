@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-from cca_lab.mechanisms import CCA, DGA, LoCoCo, papers
+from cca_lab.mechanisms import CCA, DGA, LoCoCo
+from cca_lab.mechanisms.cca import mechanism as cca
+from cca_lab.mechanisms.dga import mechanism as dga
 from cca_lab.mechanisms.lococo import Compressor
+from cca_lab.mechanisms.lococo import mechanism as lococo
 from tests.mechanisms import bench
 
 
@@ -22,7 +25,7 @@ def convolution(slots: int, head_dim: int) -> Compressor:
 def test_cca(length, group, window):
     q, k, v = (x[0, 0] for x in bench.inputs(length, heads=1, head_dim=6))
     wanted = CCA(group=group, window=window).loops(q[None, None], k[None, None], v[None, None])[0, 0]
-    bench.assert_close(papers.cca(q, k, v, group=group, window=window), wanted, "CCA")
+    bench.assert_close(cca.paper_algorithm(q, k, v, group=group, window=window), wanted, "CCA")
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 12, 31])
@@ -30,7 +33,7 @@ def test_cca(length, group, window):
 def test_dga(length, group, gamma):
     q, k, v = (x[0, 0] for x in bench.inputs(length, heads=1, head_dim=6))
     wanted = DGA(group=group, gamma=gamma).loops(q[None, None], k[None, None], v[None, None])[0, 0]
-    bench.assert_close(papers.dga(q, k, v, group=group, gamma=gamma), wanted, "DGA")
+    bench.assert_close(dga.paper_algorithm(q, k, v, group=group, gamma=gamma), wanted, "DGA")
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 12, 31])
@@ -40,13 +43,13 @@ def test_lococo(length, slots, segment):
     module = convolution(slots, 6)
     mechanism = LoCoCo(slots=slots, segment=segment, weights="relu", kernel=5)
     wanted = mechanism.loops(q[None, None], k[None, None], v[None, None], module=module)[0, 0].detach()
-    got = papers.lococo(q, k, v, module.conv.weight.detach(), segment=segment)
+    got = lococo.paper_algorithm(q, k, v, module.conv.weight.detach(), segment=segment)
     bench.assert_close(got, wanted, "LoCoCo")
 
 
 def test_a_window_one_token_longer_is_seen():
     q, k, v = (x[0, 0] for x in bench.inputs(12, heads=1, head_dim=6))
     wanted = CCA(group=3, window=2).loops(q[None, None], k[None, None], v[None, None])[0, 0]
-    one_more = papers.cca(q, k, v, group=3, window=3)
+    one_more = cca.paper_algorithm(q, k, v, group=3, window=3)
     with pytest.raises(AssertionError, match="max error"):
         bench.assert_close(one_more, wanted, "CCA")

@@ -1,24 +1,24 @@
-"""Wrong layers of DeepSeek-V4: one function of `layer` replaced each."""
+"""Wrong layers of DeepSeek-V4: one function of its module replaced each."""
 
 from types import SimpleNamespace
 
 import torch
 
-from cca_lab.mechanisms.deepseek_v4 import layer, pooling, reading
+from cca_lab.mechanisms.production import deepseek_v4 as right
 
 
 def an_entry_early(length, window, group, first=0, kept=0):
     """Rows see the entry of their own group one token before it is closed."""
-    found = reading.intervals(length, window, group, first, kept).clone()
+    found = intervals(length, window, group, first, kept).clone()
     if group is not None:
-        later = reading.intervals(length + 1, window, group, first, kept)[:, :, 1:, 1]
+        later = intervals(length + 1, window, group, first, kept)[:, :, 1:, 1]
         last = found[:, :, -1:, 1, 1].clone()
         found[:, :, :, 1, 1] = (found[:, :, :, 1, 0] + later[..., 1] - later[..., 0]).minimum(last)
     return found
 
 
 def window_one_short(length, window, group, first=0, kept=0):
-    found = reading.intervals(length, window, group, first, kept).clone()
+    found = intervals(length, window, group, first, kept).clone()
     starts = found[:, :, :, 0, 0]
     starts[starts + 1 < found[:, :, :, 0, 1]] += 1
     return found
@@ -31,9 +31,9 @@ def no_sink(q, columns, visible, sinks, **options):
 def own_group_only(values, gates, bias, group, *, overlap=False):
     """The first half of the overlap is left out."""
     if not overlap:
-        return pooling.pool(values, gates, bias, group)
+        return pool(values, gates, bias, group)
     dim = values.shape[-1] // 2
-    return pooling.pool(values[..., dim:], gates[..., dim:], bias[:, dim:], group)
+    return pool(values[..., dim:], gates[..., dim:], bias[:, dim:], group)
 
 
 def entries_in_the_middle(compressor, hidden, series, first, *, overlap):
@@ -49,9 +49,10 @@ def entries_in_the_middle(compressor, hidden, series, first, *, overlap):
 
 def the_first_entries(scores, group, count, first=0):
     """The choice does not look at the scores."""
-    return reading.chosen_entries(-torch.arange(scores.shape[2]).expand_as(scores).float(), group, count, first)
+    return chosen_entries(-torch.arange(scores.shape[2]).expand_as(scores).float(), group, count, first)
 
 
-attend, entries = layer.attend, layer._entries
+attend, entries, intervals, pool, chosen_entries = (
+    right.attend, right._entries, right.intervals, right.pool, right.chosen_entries)
 MUTANTS = {"intervals": [an_entry_early, window_one_short], "attend": [no_sink], "pool": [own_group_only],
            "_entries": [entries_in_the_middle], "chosen_entries": [the_first_entries]}

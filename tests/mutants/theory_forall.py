@@ -10,7 +10,7 @@ from typing import Any
 
 ATTENTION, MECHANISMS = "cca_lab.attention.", "cca_lab.mechanisms."
 GROUPS, SEGMENTS, DGA = f"{MECHANISMS}cca.groups.", f"{MECHANISMS}lococo.segments.", f"{MECHANISMS}dga."
-READING = f"{MECHANISMS}deepseek_v4.reading."
+READING = f"{MECHANISMS}production.deepseek_v4."
 
 
 @dataclass(frozen=True)

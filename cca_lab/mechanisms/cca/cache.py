@@ -38,7 +38,8 @@ class CCAState:
     Attributes:
         seen: tokens read so far.
         first: index of the first raw token kept.
-        core_key, core_value: (B, Hc, floor(seen / g), D); Hc is Hk, or H with one core per query head.
+        core_key, core_value: (B, Hc, floor(seen / g), D); Hc is Hk, or H with one core per query
+            head.
         raw_key, raw_value: (B, Hk, seen - first, D).
         rotation: cos and sin of the tokens of the open group, (1, seen mod g, D) each, or None.
     """
@@ -59,7 +60,10 @@ class CCAState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
+        """Process T new tokens.
+
+        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
+        """
         start, stop = self.seen, self.seen + key.shape[-2]
         if start == 0:
             self.core_key = self.core_value = none_of(query if self.per_query_head else key)
@@ -68,7 +72,8 @@ class CCAState:
         self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
         self._close_groups(query, rotation, start, stop, scale)
         output = self._attend(query, start, stop, scale)
-        self._evict(self.group * core_count(stop + 1, self.group, self.window))  # the first the next row reads
+        self._evict(self.group *
+                    core_count(stop + 1, self.group, self.window))  # the first the next row reads
         self.seen = stop
         return output
 
@@ -85,10 +90,12 @@ class CCAState:
         pooling_query = F.pad(query, (0, 0, start - begin, 0))[:, :, :end - begin]
         raw = slice(begin - self.first, end - self.first)
         rotation = rotation and at(rotation, slice(0, end - begin))
-        backend = pooling_backend(self.backend, weights=self.weights, per_query_head=self.per_query_head)
-        core_key, core_value = pool_groups(
-            pooling_query, self.raw_key[:, :, raw], self.raw_value[:, :, raw], self.group, scale=scale,
-            rotation=rotation, weights=self.weights, per_query_head=self.per_query_head, backend=backend)
+        backend = pooling_backend(self.backend, weights=self.weights,
+                                  per_query_head=self.per_query_head)
+        core_key, core_value = pool_groups(pooling_query, self.raw_key[:, :, raw],
+                                           self.raw_value[:, :, raw], self.group, scale=scale,
+                                           rotation=rotation, weights=self.weights,
+                                           per_query_head=self.per_query_head, backend=backend)
         self.core_key = self.buffers.append("core_key", self.core_key, core_key)
         self.core_value = self.buffers.append("core_value", self.core_value, core_value)
 
@@ -124,7 +131,9 @@ class CCAState:
         """Return all tensors that the state stores."""
         if not self.seen:
             return []
-        return [self.core_key, self.core_value, self.raw_key, self.raw_value, *(self.rotation or ())]
+        return [
+            self.core_key, self.core_value, self.raw_key, self.raw_value, *(self.rotation or ())
+        ]
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows, int64; rows may be repeated."""
@@ -150,13 +159,16 @@ class CCACache(MechanismCache[CCA]):
     def extra_bytes(mechanism: CCA, length: int, sizes: CacheSizes) -> int:
         """Return the bytes of a layer for cores beyond one per KV head and rotary tables of the open group.
 
-            2 B D (Hc floor(t/g) + Hk (t - g n(t))) + 2 D (t mod g) [rotary],   n(t) = max(0, floor((t + 1 - s) / g))
+            2 B D (Hc floor(t/g) + Hk (t - g n(t))) + 2 D (t mod g) [rotary],   n(t) = max(0,
+            floor((t + 1 - s) / g))
 
-        numbers in all, Hc being Hk, or H with one core per query head. Differs from the paper, which counts
-        O(L/g + s) (Section 3.6): cores that are not visible yet, and these tables, are counted too.
+        numbers in all, Hc being Hk, or H with one core per query head. Differs from the paper,
+        which counts O(L/g + s) (Section 3.6): cores that are not visible yet, and these tables, are
+        counted too.
         """
         further = sizes.heads / sizes.kv_heads - 1 if mechanism.per_query_head else 0
-        return int(further * sizes.entries(length // mechanism.group)) + sizes.tables(length % mechanism.group)
+        return int(further * sizes.entries(length // mechanism.group)) + sizes.tables(
+            length % mechanism.group)
 
 
 class MeanPoolingCache(CCACache):
@@ -185,12 +197,17 @@ class RandomTokensState(CCAState):
         kept = kept_tokens(closed.stop, self.group, self.seed)[closed]
         if kept:
             entries = [token - self.first for token in kept]
-            self.core_key = self.buffers.append("core_key", self.core_key, self.raw_key[:, :, entries])
-            self.core_value = self.buffers.append("core_value", self.core_value, self.raw_value[:, :, entries])
+            self.core_key = self.buffers.append("core_key", self.core_key, self.raw_key[:, :,
+                                                                                        entries])
+            self.core_value = self.buffers.append("core_value", self.core_value,
+                                                  self.raw_value[:, :, entries])
 
 
 class RandomTokensCache(MechanismCache[RandomTokens]):
-    """The cache for generating with random tokens; sizes and use as in `CCACache`, but without rotary tables."""
+    """The cache for generating with random tokens.
+
+    Sizes and use as in `CCACache`, but without rotary tables.
+    """
 
     mechanism = RandomTokens
     state = RandomTokensState

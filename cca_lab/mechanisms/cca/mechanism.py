@@ -2,29 +2,34 @@
 
 Chen et al., "Core Context Aware Transformers for Long Context Language Modeling", ICML 2025
 (Sections 3.2-3.4, Eq. 2-5, Algorithm 1). Rows, tokens and groups count from 0; g is the group
-size, s the local window. Group p holds the tokens [pg, pg + g), and the query of its last token pools it:
+size, s the local window. Group p holds the tokens [pg, pg + g), and the query of its last token
+pools it:
 
     core_p = sum_t phi_t x_t,   phi = softmax(scale * q_{pg+g-1} K_group^T)                     (Eq. 2)
     n(i)   = max(0, floor((i + 1 - s) / g))           groups older than the s nearest tokens     (Eq. 3)
-    out_i  = softmax(scale * q_i [core keys [0, n(i)) ; raw keys [g n(i), i]]^T) [same of values] (Eq. 5)
+    out_i  = softmax(scale * q_i [core keys [0, n(i)) ; raw keys [g n(i), i]]^T) [same of values]
+    (Eq. 5)
 
 so each row reads every token of its past exactly once: raw, or inside one core.
 
 Differs from the paper:
-  * The raw tokens start at g n(i). Eq. 4 and Algorithm 1 line 11 print k = i-s-((i-s) mod g), one token
-    earlier, which would read that token twice. The text (Section 3.3, Appendix A) agrees with g n(i).
+  * The raw tokens start at g n(i). Eq. 4 and Algorithm 1 line 11 print k = i-s-((i-s) mod g), one
+    token earlier, which would read that token twice. The text (Section 3.3, Appendix A) agrees with
+    g n(i).
   * 1/sqrt(D) is inside the softmax, as in Eq. 5 (Algorithm 1 line 12 prints it outside).
-  * phi pools keys and values instead of x. The result is the same because phi sums to 1 (biases included).
-  * With RoPE the paper places a core key "at the middle position" of its group (Appendix B.2). For even g
-    that is ambiguous; we take pg + g//2. phi is computed from q and k as they arrive: rotated, as in the
-    public code, which, however, pools rotated keys and has no middle position.
-  * The paper does not discuss grouped-query attention. By default there is one core per KV head, with phi from
-    the mean of its query heads' logits. `per_query_head=True`: one core per query head, as in the public code.
+  * phi pools keys and values instead of x. The result is the same because phi sums to 1 (biases
+    included).
+  * With RoPE the paper places a core key "at the middle position" of its group (Appendix B.2). For
+    even g that is ambiguous; we take pg + g//2. phi is computed from q and k as they arrive:
+    rotated, as in the public code, which, however, pools rotated keys and has no middle position.
+  * The paper does not discuss grouped-query attention. By default there is one core per KV head,
+    with phi from the mean of its query heads' logits. `per_query_head=True`: one core per query
+    head, as in the public code.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import torch
 from torch import Tensor
@@ -33,12 +38,76 @@ from cca_lab.attention import pool_groups, pooling_matrix
 from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import rotate, unrotate
-from cca_lab.mechanisms.base import Call, Keywords
-from cca_lab.mechanisms.cca.grouped import Grouped
-from cca_lab.mechanisms.cca.groups import core_count, intervals
+from cca_lab.mechanisms.base import Call, Keywords, Mechanism
+from cca_lab.mechanisms.cca.groups import cache_tokens, core_count, intervals
 from cca_lab.mechanisms.columns import Columns
+from cca_lab.settings import check_integers
 
 POOLINGS = ("softmax", "mean", "max")
+
+
+def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int,
+                    window: int) -> Tensor:
+    """Compute CCA-Attention of one head (Algorithm 1), in its simplest form: read this first.
+
+    A row attends to the cores of older groups, then to raw tokens.
+
+    Args:
+        queries, keys, values: (L, D).
+        group: g, tokens in a group.
+        window: s, the local window: at least the s nearest tokens of a row stay raw.
+
+    Returns:
+        (L, D).
+    """
+    length, scale = len(keys), keys.shape[1] ** -0.5
+    core_keys, core_values, out = [], [], []
+    for p in range(length // group):                                                     # lines 1-7
+        members, last = slice(p * group, p * group + group), p * group + group - 1
+        phi = torch.softmax(scale * (keys[members] @ queries[last]), dim=0)  # Eq. 2, last query
+        core_keys.append(phi @ keys[members])
+        core_values.append(phi @ values[members])
+    for i in range(length):                                                              # line 9
+        n = max(0, (i + 1 - window) // group)  # line 10: cores row i sees
+        raw = slice(group * n, i + 1)  # line 11: raw tokens
+        row_keys = torch.stack([*core_keys[:n], *keys[raw]])
+        row_values = torch.stack([*core_values[:n], *values[raw]])
+        out.append(torch.softmax(scale * (row_keys @ queries[i]), dim=0) @ row_values)   # line 12
+    return torch.stack(out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped(Mechanism):
+    """A mechanism that keeps one entry for each group older than a local window; `groups` says what rows see.
+
+    Attributes:
+        group: g, tokens in a group.
+        window: s, the local window: at least the s nearest tokens of a row, its own included, stay
+            raw.
+    """
+
+    group: int = 16
+    window: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integers(1, group=self.group, window=self.window)
+
+    def exact_when(self, length: int) -> bool:
+        """Return True if no row has an older group (CCA, Section 3.2.
+
+        L < g + s), or if every group is one token.
+        """
+        return length < self.group + self.window or self.group == 1
+
+    def cache_entries(self, length: int) -> int:
+        """Return the number of closed groups plus raw tokens of the next row, see `groups.cache_tokens`."""
+        return cache_tokens(length, self.group, self.window)
+
+    @classmethod
+    def sized(cls, entries: int, length: int) -> Self:
+        """Return the mechanism with a local window of `entries` tokens."""
+        return cls(window=entries)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +124,9 @@ class CCA(Grouped):
 
     name: ClassVar[str] = "cca"
     title: ClassVar[str] = "CCA-Attention"
-    paper: ClassVar[str] = ("Chen et al., Core Context Aware Transformers for Long Context Language Modeling, "
-                            "ICML 2025, Sections 3.2-3.4, Algorithm 1")
+    paper: ClassVar[str] = (
+        "Chen et al., Core Context Aware Transformers for Long Context Language Modeling, "
+        "ICML 2025, Sections 3.2-3.4, Algorithm 1")
     sizes: ClassVar[tuple[str, ...]] = ("group", "window")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default (Tables 8 and 9)": {"group": 16, "window": 1024},
@@ -68,8 +138,9 @@ class CCA(Grouped):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pooling not in POOLINGS:
-            raise ValueError(f"pooling: got {self.pooling!r}, wanted one of {', '.join(POOLINGS)}; the paper's is "
-                             "'softmax'")
+            raise ValueError(
+                f"pooling: got {self.pooling!r}, wanted one of {', '.join(POOLINGS)}; the paper's is "
+                "'softmax'")
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute CCA-Attention line by line (Algorithm 1): the specification."""
@@ -80,15 +151,20 @@ class CCA(Grouped):
         out = q.new_zeros(q.shape)
         for b in range(batch):
             for h in range(heads):
-                kv = h // queries_per_key                       # the KV head that query head h reads
+                kv = h // queries_per_key  # the KV head that query head h reads
                 keys, values = k[b, kv], v[b, kv]               # (L, D)
                 first = kv * queries_per_key
-                pooling_q = q[b, h : h + 1] if self.per_query_head else q[b, first : first + queries_per_key]
-                tables = None if rotation is None else [t.expand(batch, length, head_dim)[b] for t in rotation]
-                core_keys, core_values = cores(pooling_q, keys, values, g, scale, tables, self.pooling)  # lines 1-7
+                pooling_q = q[b,
+                              h:h + 1] if self.per_query_head else q[b,
+                                                                     first:first + queries_per_key]
+                tables = None if rotation is None else [
+                    t.expand(batch, length, head_dim)[b] for t in rotation
+                ]
+                core_keys, core_values = cores(pooling_q, keys, values, g, scale, tables,
+                                               self.pooling)  # lines 1-7
                 for i in range(length):                         # line 9
                     j = max(0, (i + 1 - s) // g)                # line 10: how many cores row i sees
-                    raw = slice(g * j, i + 1)                   # line 11: the tokens after these groups
+                    raw = slice(g * j, i + 1)  # line 11: the tokens after these groups
                     row_keys = torch.cat([core_keys[:j], keys[raw]])        # (j + raw tokens, D)
                     row_values = torch.cat([core_values[:j], values[raw]])
                     weights = torch.softmax(scale * (row_keys @ q[b, h, i]), dim=0)
@@ -96,34 +172,48 @@ class CCA(Grouped):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: the C cores that some row sees, then the raw tokens, (B, Hk or H, C + L, D)."""
+        """Return one part.
+
+        The C cores that some row sees, then the raw tokens, (B, Hk or H, C + L, D).
+        """
         length, heads = q.shape[2], q.shape[1]
         count = core_count(length, self.group, self.window)
-        backend = pooling_backend(self.backend, weights=self.pooling, per_query_head=self.per_query_head, count=count)
+        backend = pooling_backend(self.backend, weights=self.pooling,
+                                  per_query_head=self.per_query_head, count=count)
         core_k, core_v = pool_groups(q, k, v, self.group, count=count, weights=self.pooling,
-                                     per_query_head=self.per_query_head, scale=call.scale, rotation=call.rotation,
-                                     backend=backend)
+                                     per_query_head=self.per_query_head, scale=call.scale,
+                                     rotation=call.rotation, backend=backend)
         raw_k, raw_v = (expand_heads(x, heads) for x in (k, v)) if self.per_query_head else (k, v)
         keys, values = torch.cat([core_k, raw_k], dim=2), torch.cat([core_v, raw_v], dim=2)
         return [Columns(q, keys, values, intervals(length, self.group, self.window, q.device),
                         partial(self.pooling_weights, q, k, call.scale))]
 
     def pooling_weights(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
-        """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then the raw tokens."""
+        """Return P, (B, Hk or H, C + L, L).
+
+        Phi of each core (1/g for "max"), then the raw tokens.
+        """
         length = q.shape[2]
-        _, _, phi = pool_groups(q, k, k, self.group, scale=scale, per_query_head=self.per_query_head,
+        _, _, phi = pool_groups(q, k, k, self.group, scale=scale,
+                                per_query_head=self.per_query_head,
                                 weights="mean" if self.pooling == "max" else self.pooling,
-                                count=core_count(length, self.group, self.window), return_phi=True, backend="torch")
+                                count=core_count(length, self.group,
+                                                 self.window), return_phi=True, backend="torch")
         assert phi is not None  # only a maximum has no weights
-        raw = torch.eye(length, dtype=phi.dtype, device=phi.device).expand(*phi.shape[:2], length, length)
+        raw = torch.eye(length, dtype=phi.dtype,
+                        device=phi.device).expand(*phi.shape[:2], length, length)
         return torch.cat([pooling_matrix(phi, length), raw], dim=2)
 
     def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None,
                   **keywords: Unpack[Keywords]) -> Tensor:
-        """Return E as in `Mechanism.effective` (Eq. 8); ValueError for "max", which is not linear in the values."""
+        """Return E as in `Mechanism.effective` (Eq. 8).
+
+        ValueError for "max", which is not linear in the values.
+        """
         if self.pooling == "max":
-            raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no weighted "
-                             "mean, so no effective matrix exists")
+            raise ValueError(
+                "pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no weighted "
+                "mean, so no effective matrix exists")
         return super().effective(q, k, v, **keywords)
 
 
@@ -132,7 +222,8 @@ def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,
     """Pool each complete group of one KV head into a core key and a core value (Alg. 1, lines 1-7).
 
     Args:
-        queries: of the heads whose logits are averaged, (heads, L, D); a group's last query pools it.
+        queries: of the heads whose logits are averaged, (heads, L, D); a group's last query pools
+            it.
         keys, values: (L, D).
         g: group size.
         scale: factor on the dot products.
@@ -142,7 +233,7 @@ def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,
     Returns:
         core keys and core values, (m, D) each, m = floor(L / g).
     """
-    m = len(keys) // g                                      # line 1; an incomplete last group stays raw
+    m = len(keys) // g  # line 1; an incomplete last group stays raw
     core_keys, core_values = keys.new_zeros(m, keys.shape[1]), values.new_zeros(m, values.shape[1])
     for p in range(m):                                      # line 2
         members = slice(p * g, p * g + g)                   # line 3
@@ -150,12 +241,15 @@ def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,
         group_keys = keys[members]                          # (g, D)
         logits = sum(scale * (group_keys @ query[last]) for query in queries) / len(queries)  # (g,)
         if tables is not None:
-            (cos, sin), middle = tables, p * g + g // 2     # the keys move to the middle of their group
-            group_keys = rotate(unrotate(group_keys, cos[members], sin[members]), cos[middle], sin[middle])
+            (cos,
+             sin), middle = tables, p * g + g // 2  # the keys move to the middle of their group
+            group_keys = rotate(unrotate(group_keys, cos[members], sin[members]), cos[middle],
+                                sin[middle])
         if pooling == "max":
             core_keys[p], core_values[p] = group_keys.amax(0), values[members].amax(0)
         else:
-            phi = torch.softmax(logits, dim=0) if pooling == "softmax" else torch.full_like(logits, 1 / g)
+            phi = torch.softmax(logits, dim=0) if pooling == "softmax" else torch.full_like(
+                logits, 1 / g)
             core_keys[p] = phi @ group_keys                 # lines 4 and 7
             core_values[p] = phi @ values[members]
     return core_keys, core_values

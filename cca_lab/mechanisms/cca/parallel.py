@@ -1,7 +1,7 @@
 """CCA-Attention of one text spread over processes: cores travel to everybody, raw tokens only to a neighbour.
 
-Process r holds the tokens [a, b) of a text (or two such pieces, see `shards`). Its rows read the cores [0, n(b - 1))
-and the raw tokens [g n(a), b). So three things happen, in this order:
+Process r holds the tokens [a, b) of a text (or two such pieces, see `shards`). Its rows read the
+cores [0, n(b - 1)) and the raw tokens [g n(a), b). So three things happen, in this order:
 
     1. halo      the raw keys and values [g n(a), a), fewer than s + g, arrive from the processes before it
     2. cores     each group is pooled where its last token is, whose query pools it (Eq. 2); the halo holds
@@ -52,7 +52,10 @@ class Plan:
         return self.group * self.cores_read(piece[0]), piece[1]
 
     def pooled(self, piece: Range) -> Range:
-        """Return the groups that the process of a piece pools: their last token is in it, and some row reads them."""
+        """Return the groups that the process of a piece pools.
+
+        Their last token is in it, and some row reads them.
+        """
         most = core_count(self.shards.length, self.group, self.window)
         return min(piece[0] // self.group, most), min(piece[1] // self.group, most)
 
@@ -66,10 +69,17 @@ class Plan:
 
     @cached_property
     def halo(self) -> Route:
-        """The raw keys and values: what rows read, and the members of groups that begin before their piece."""
+        """The raw keys and values.
+
+        What rows read, and the members of groups that begin before their piece.
+        """
         pieces = self.shards.pieces
-        return self._route(pieces, tuple([tokens for piece in own for tokens in (self.raw(piece), self.members(piece))]
-                                         for own in pieces))
+        return self._route(
+            pieces,
+            tuple([tokens
+                   for piece in own
+                   for tokens in (self.raw(piece), self.members(piece))]
+                  for own in pieces))
 
     @cached_property
     def tables(self) -> Route:
@@ -82,7 +92,8 @@ class Plan:
         """The cores: each process wants all that its last row reads."""
         pieces = self.shards.pieces
         have = tuple(merged([self.pooled(piece) for piece in own]) for own in pieces)
-        return self._route(have, tuple([(0, self.cores_read(own[-1][1] - 1))] if own else [] for own in pieces))
+        return self._route(
+            have, tuple([(0, self.cores_read(own[-1][1] - 1))] if own else [] for own in pieces))
 
 
 @lru_cache(maxsize=8)
@@ -91,8 +102,9 @@ def _plan(shards: Shards, group: int, window: int) -> Plan:
     return Plan(shards, group, window)
 
 
-def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards, group: ProcessGroup, *,
-                         scale: float | None = None, rotation: Rotation | None = None) -> Tensor:
+def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
+                         group: ProcessGroup, *, scale: float | None = None,
+                         rotation: Rotation | None = None) -> Tensor:
     """Attend with CCA-Attention to a text of which each process of a group holds a part; all of them have to call it.
 
     The result is that of `mechanism.attention` on the whole text, and so are the gradients.
@@ -102,9 +114,11 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
         q: queries of this process's tokens, (B, H, T, D), T = `shards.tokens(rank)`; T may be 0.
         k, v: keys and values of these tokens, (B, Hk, T, D).
         shards: which tokens are where; the same in all processes.
-        group: the processes, of any backend of torch.distributed that has an all-to-all (gloo, NCCL).
+        group: the processes, of any backend of torch.distributed that has an all-to-all (gloo,
+            NCCL).
         scale: factor on the dot products; D ** -0.5 by default.
-        rotation: the rotary tables (cos, sin) of these tokens, (T, D) or (B, T, D), with which q and k were rotated.
+        rotation: the rotary tables (cos, sin) of these tokens, (T, D) or (B, T, D), with which q
+            and k were rotated.
 
     Returns:
         (B, H, T, D), in q's dtype.
@@ -118,35 +132,51 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
     both = torch.cat([k, v], dim=1)                                        # (B, 2 Hk, T, D)
     tokens = fetch(both.movedim(2, 0), plan.halo, rank, group)             # (rows, B, 2 Hk, D)
     tables = None if rotation is None else fetch(_rows_of(rotation), plan.tables, rank, group)
-    pooled = [_pool(mechanism, q, tokens, tables, plan, rank, piece, scale) for piece in shards.pieces[rank]]
+    pooled = [
+        _pool(mechanism, q, tokens, tables, plan, rank, piece, scale)
+        for piece in shards.pieces[rank]
+    ]
     head_count = 2 * (q.shape[1] if mechanism.per_query_head else k.shape[1])
     nothing = both.movedim(2, 0)[:0].repeat_interleave(head_count // both.shape[1], dim=2)
-    cores = fetch(torch.cat([nothing, *pooled]), plan.cores, rank, group)  # (cores, B, 2 Hk or 2 H, D)
-    outputs = [_attend(mechanism, q, tokens, cores, plan, rank, piece, scale) for piece in shards.pieces[rank]]
-    # without rows, the output still depends on what was fetched: all processes have to take part in backward
+    cores = fetch(torch.cat([nothing, *pooled]), plan.cores, rank,
+                  group)  # (cores, B, 2 Hk or 2 H, D)
+    outputs = [
+        _attend(mechanism, q, tokens, cores, plan, rank, piece, scale)
+        for piece in shards.pieces[rank]
+    ]
+    # without rows, the output still depends on what was fetched: all processes have to take part in
+    # backward
     return torch.cat(outputs, dim=2) if outputs else q + 0 * (tokens.sum() + cores.sum())
 
 
-def _pool(mechanism: CCA, q: Tensor, tokens: Tensor, tables: Tensor | None, plan: Plan, rank: int, piece: Range,
-          scale: float) -> Tensor:
-    """Pool the groups whose last token is in a piece: core keys and values, (groups, B, 2 Hk or 2 H, D)."""
+def _pool(mechanism: CCA, q: Tensor, tokens: Tensor, tables: Tensor | None, plan: Plan, rank: int,
+          piece: Range, scale: float) -> Tensor:
+    """Pool the groups whose last token is in a piece.
+
+    Core keys and values, (groups, B, 2 Hk or 2 H, D).
+    """
     members, count = plan.members(piece), plan.pooled(piece)[1] - plan.pooled(piece)[0]
-    keys, values = _keys_and_values(tokens[place(plan.halo.want[rank], members)] if count else tokens[:0])
-    missing = max(0, piece[0] - members[0]) if count else 0  # tokens whose queries are elsewhere; none of them pools
-    own = place(plan.shards.pieces[rank], (members[0] + missing, members[1])) if count else slice(0, 0)
+    keys, values = _keys_and_values(
+        tokens[place(plan.halo.want[rank], members)] if count else tokens[:0])
+    missing = max(
+        0, piece[0] -
+        members[0]) if count else 0  # tokens whose queries are elsewhere; none of them pools
+    own = place(plan.shards.pieces[rank],
+                (members[0] + missing, members[1])) if count else slice(0, 0)
     queries = torch.nn.functional.pad(q[:, :, own], (0, 0, missing, 0))    # (B, H, g groups, D)
     rotation = None
     if tables is not None and count:
         rotation = _tables_of(tables[place(plan.tables.want[rank], members)])
     heads, pooling = mechanism.per_query_head, mechanism.pooling
     backend = pooling_backend(mechanism.backend, weights=pooling, per_query_head=heads, count=count)
-    core_k, core_v = pool_groups(queries, keys, values, mechanism.group, weights=pooling, per_query_head=heads,
-                                 scale=scale, rotation=rotation, backend=backend)
+    core_k, core_v = pool_groups(queries, keys, values, mechanism.group, weights=pooling,
+                                 per_query_head=heads, scale=scale, rotation=rotation,
+                                 backend=backend)
     return torch.cat([core_k, core_v], dim=1).movedim(2, 0)
 
 
-def _attend(mechanism: CCA, q: Tensor, tokens: Tensor, cores: Tensor, plan: Plan, rank: int, piece: Range,
-            scale: float) -> Tensor:
+def _attend(mechanism: CCA, q: Tensor, tokens: Tensor, cores: Tensor, plan: Plan, rank: int,
+            piece: Range, scale: float) -> Tensor:
     """Return the output of the rows of one piece, (B, H, rows, D)."""
     queries = q[:, :, place(plan.shards.pieces[rank], piece)]
     raw = _keys_and_values(tokens[place(plan.halo.want[rank], plan.raw(piece))])
@@ -155,7 +185,8 @@ def _attend(mechanism: CCA, q: Tensor, tokens: Tensor, cores: Tensor, plan: Plan
     core = _keys_and_values(cores[: plan.cores_read(piece[1] - 1)])
     keys, values = (torch.cat(pair, dim=2) for pair in zip(core, raw, strict=True))
     intervals = chunk_intervals(*piece, mechanism.group, mechanism.window)
-    return interval_attention(queries, keys, values, intervals, scale=scale, backend=mechanism.backend)
+    return interval_attention(queries, keys, values, intervals, scale=scale,
+                              backend=mechanism.backend)
 
 
 def _keys_and_values(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,7 +197,8 @@ def _keys_and_values(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def _rows_of(rotation: Rotation) -> Tensor:
     """Tables (T, D) or (B, T, D) each -> (T, 2, B or 1, D)."""
-    return torch.stack([table if table.dim() == 3 else table[None] for table in rotation]).movedim(2, 0)
+    return torch.stack([table if table.dim() == 3 else table[None]
+                        for table in rotation]).movedim(2, 0)
 
 
 def _tables_of(rows: Tensor) -> Rotation:
@@ -175,17 +207,25 @@ def _tables_of(rows: Tensor) -> Rotation:
     return cos, sin
 
 
-def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards, group: ProcessGroup) -> int:
-    """Raise ValueError naming the first argument that does not fit; return this process's rank in the group."""
+def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
+           group: ProcessGroup) -> int:
+    """Raise ValueError naming the first argument that does not fit.
+
+    Return this process's rank in the group.
+    """
     if not isinstance(mechanism, CCA):
-        raise ValueError(f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores are known to be few "
-                         "enough to send to everybody")
+        raise ValueError(
+            f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores are known to be few "
+            "enough to send to everybody")
     if shards.ranks != group.size():
-        raise ValueError(f"shards: got pieces for {shards.ranks} processes, wanted {group.size()}, as in the group")
+        raise ValueError(
+            f"shards: got pieces for {shards.ranks} processes, wanted {group.size()}, as in the group"
+        )
     rank = group.rank()
     if q.shape[2] != shards.tokens(rank):
-        raise ValueError(f"q: got {q.shape[2]} tokens in process {rank}, wanted {shards.tokens(rank)} of the "
-                         f"{shards.length}; cut the text with Shards.piece")
+        raise ValueError(
+            f"q: got {q.shape[2]} tokens in process {rank}, wanted {shards.tokens(rank)} of the "
+            f"{shards.length}; cut the text with Shards.piece")
     if q.shape[2]:
         check_qkv(q, k, v)
     return rank

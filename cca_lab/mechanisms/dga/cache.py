@@ -1,9 +1,9 @@
 """The decode-time cache of DGA: focal tokens and pooled groups, and the raw tokens not divided yet.
 
-All later rows see all divided tokens, so their order and their intervals need not be stored: a chunk attends
-to all of them and, causally, to the raw tokens. With choose="blocks" tokens are divided after every B tokens,
-by the block's own queries and keys, as in `mechanisms.dga`; with choose="prompt" once after the prompt, and
-then after every m' generated tokens (Section 5.1).
+All later rows see all divided tokens, so their order and their intervals need not be stored: a
+chunk attends to all of them and, causally, to the raw tokens. With choose="blocks" tokens are
+divided after every B tokens, by the block's own queries and keys, as in `mechanisms.dga`; with
+choose="prompt" once after the prompt, and then after every m' generated tokens (Section 5.1).
 """
 
 from dataclasses import replace
@@ -37,7 +37,8 @@ class DGAState:
         seen: tokens read so far.
         kept_key, kept_value: (B, Hk, focal tokens and groups, D).
         raw_key, raw_value: (B, Hk, R, D), the R tokens that are not divided yet.
-        raw_query: (B, H, R, D) with choose="blocks", where a block's own queries score it; else (B, H, 0, D).
+        raw_query: (B, H, R, D) with choose="blocks", where a block's own queries score it; else (B,
+            H, 0, D).
         rotation: cos and sin of the raw tokens, (1, R, D) each, or None.
     """
 
@@ -49,26 +50,33 @@ class DGAState:
         self.buffers: Copies = GrowingBuffers()
 
     def _forget_raw(self) -> None:
-        self.raw_key, self.raw_value, self.raw_query = map(none_of, (self.raw_key, self.raw_value, self.raw_query))
+        self.raw_key, self.raw_value, self.raw_query = map(
+            none_of, (self.raw_key, self.raw_value, self.raw_query))
         self.rotation = None
         self.buffers.forget("raw_key", "raw_value", "raw_query")
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
+        """Process T new tokens.
+
+        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
+        """
         if self.seen == 0:
             self.kept_key = self.raw_key = none_of(key)
             self.kept_value = self.raw_value = none_of(value)
             self.raw_query = none_of(query)
             if self.mechanism.choose == "prompt":
                 return self._read_prompt(query, key, value, scale, rotation)
-        size = self.mechanism.block if self.mechanism.choose == "blocks" else decode_span(self.mechanism.group)
+        size = self.mechanism.block if self.mechanism.choose == "blocks" else decode_span(
+            self.mechanism.group)
         outputs, length = [], key.shape[2]
         start = 0
         while start < length:
             now = slice(start, min(length, start + size - self.raw_key.shape[2]))
-            tables = rotation and of_rows(rotation, slice(0, 1), now)  # all batch rows re-rotate alike
-            outputs.append(self._read(query[:, :, now], key[:, :, now], value[:, :, now], scale, tables))
+            tables = rotation and of_rows(rotation, slice(0, 1),
+                                          now)  # all batch rows re-rotate alike
+            outputs.append(
+                self._read(query[:, :, now], key[:, :, now], value[:, :, now], scale, tables))
             if self.raw_key.shape[2] == size:
                 self._divide(query[:, :, now.stop - 1 : now.stop], scale)
             start = now.stop
@@ -81,9 +89,11 @@ class DGAState:
         focal = self.mechanism.select(query, key, scale=scale)
         self.seen = key.shape[2]
         self._keep(query, key, value, focal, self.mechanism, scale, rotation)
-        return self.mechanism.attention(query, key, value, scale=scale, rotation=rotation, selection=focal)
+        return self.mechanism.attention(query, key, value, scale=scale, rotation=rotation,
+                                        selection=focal)
 
-    def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float, rotation: Rotation | None) -> Tensor:
+    def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float,
+              rotation: Rotation | None) -> Tensor:
         """Attend to focal tokens, groups and raw tokens, in one softmax."""
         self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
         self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
@@ -93,12 +103,13 @@ class DGAState:
             self.rotation = append_tables(self.rotation, rotation)
         keys, values = self.raw_key, self.raw_value
         if self.kept_key.shape[2] and query.shape[2] == 1:
-            return attend_row(query, [(self.kept_key, self.kept_value), (keys, values)], scale=scale,
-                              backend=self.mechanism.backend)
+            return attend_row(query, [(self.kept_key, self.kept_value), (keys, values)],
+                              scale=scale, backend=self.mechanism.backend)
         if self.kept_key.shape[2]:
             keys, values = append(self.kept_key, keys), append(self.kept_value, values)
         visible = causal_intervals(query.shape[2], keys.shape[2])
-        return interval_attention(query, keys, values, visible, scale=scale, backend=self.mechanism.backend)
+        return interval_attention(query, keys, values, visible, scale=scale,
+                                  backend=self.mechanism.backend)
 
     def _divide(self, last_query: Tensor, scale: float) -> None:
         """Divide the raw tokens into focal tokens and groups."""
@@ -106,18 +117,22 @@ class DGAState:
             queries, one_block = self.raw_query, replace(self.mechanism, choose="prompt")
             focal = one_block.select(queries, self.raw_key, scale=scale)
         else:  # the last query scores all tokens and pools the group
-            queries, one_block = last_query.expand(-1, -1, self.raw_key.shape[2], -1), self.mechanism
+            queries, one_block = last_query.expand(-1, -1, self.raw_key.shape[2],
+                                                   -1), self.mechanism
             last_row = torch.tensor([queries.shape[2] - 1])
             heads = 1 if self.mechanism.shared else self.raw_key.shape[1]
-            scores = importance(queries, self.raw_key, rows=last_row, scale=scale).unflatten(1, (heads, -1)).mean(2)
-            focal = highest(scores, queries.shape[2] - self.mechanism.group).expand(-1, self.raw_key.shape[1], -1)
+            scores = importance(queries, self.raw_key, rows=last_row,
+                                scale=scale).unflatten(1, (heads, -1)).mean(2)
+            focal = highest(scores, queries.shape[2] - self.mechanism.group).expand(
+                -1, self.raw_key.shape[1], -1)
         self._keep(queries, self.raw_key, self.raw_value, focal, one_block, scale, self.rotation)
         self._forget_raw()
 
-    def _keep(self, query: Tensor, key: Tensor, value: Tensor, focal: Tensor, rule: DGA, scale: float,
-              rotation: Rotation | None) -> None:
+    def _keep(self, query: Tensor, key: Tensor, value: Tensor, focal: Tensor, rule: DGA,
+              scale: float, rotation: Rotation | None) -> None:
         """Append the focal tokens and the groups of a segment of text to the stored ones."""
-        keys, values = columns(query, key, value, focal, rule, scale, rotation, backend=rule.backend)
+        keys, values = columns(query, key, value, focal, rule, scale, rotation,
+                               backend=rule.backend)
         focal_tokens = int(focal[0, 0].sum())
         kept = focal_tokens + (focal.shape[2] - focal_tokens) // rule.group
         self.kept_key = self.buffers.append("kept_key", self.kept_key, keys[:, :, :kept])
@@ -135,7 +150,10 @@ class DGAState:
         """Return all tensors that the state stores."""
         if not self.seen:
             return []
-        return [self.kept_key, self.kept_value, self.raw_key, self.raw_value, self.raw_query, *(self.rotation or ())]
+        return [
+            self.kept_key, self.kept_value, self.raw_key, self.raw_value, self.raw_query,
+            *(self.rotation or ())
+        ]
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows, int64; rows may be repeated."""
@@ -149,47 +167,55 @@ class DGACache(MechanismCache[DGA]):
     What equals a forward over the whole text depends on `choose`:
 
     * "blocks": decoding, in chunks of any size, gives what one forward over the whole text gives.
-    * "prompt": the first chunk is the prompt and gives what a forward over the prompt gives. Each later token
-      reads the prompt's focal tokens and groups, and the raw tokens after them. After every m' = ceil(1.1 m)
-      of those, the query of the last one scores them: the m' - m tokens with the highest scores become focal,
-      and that query pools the others to one group. The chunks in which these tokens come do not matter. One
-      forward over the whole text differs from the first generated token on, because it chooses again; so the
-      logits of `generate` with and without this cache differ.
+    * "prompt": the first chunk is the prompt and gives what a forward over the prompt gives. Each
+      later token reads the prompt's focal tokens and groups, and the raw tokens after them. After
+      every m' = ceil(1.1 m) of those, the query of the last one scores them: the m' - m tokens with
+      the highest scores become focal, and that query pools the others to one group. The chunks in
+      which these tokens come do not matter. One forward over the whole text differs from the first
+      generated token on, because it chooses again; so the logits of `generate` with and without
+      this cache differ.
 
-    Choices that the paper leaves open ("we can use the attention of the last query to re-calculate the weight
-    P and update the group keys", Section 5.1): m' is rounded up; the scores are the last query's attention
-    among the m' tokens, which stay raw until its row has attended; a pooled key is placed at its middle member.
+    Choices that the paper leaves open ("we can use the attention of the last query to re-calculate
+    the weight P and update the group keys", Section 5.1): m' is rounded up; the scores are the last
+    query's attention among the m' tokens, which stay raw until its row has attended; a pooled key
+    is placed at its middle member.
 
-    Rows of different length must be padded on the left; they are then stored and computed row by row.
+    Rows of different length must be padded on the left; they are then stored and computed row by
+    row.
     """
 
     mechanism = DGA
     state = DGAState
 
-    def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4, prompt: int | None = None) -> int:
+    def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4,
+                       prompt: int | None = None) -> int:
         """Return `nbytes()` after `length` tokens, of which `prompt` were the prompt (all by default).
 
         `prompt` has no effect for choose="blocks"; the other Args are as in the base class.
         """
         check_integers(0, length=length)
-        return self.bytes_of(self.attention, length, CacheSizes.of(self.config, batch=batch, itemsize=itemsize),
+        return self.bytes_of(self.attention, length,
+                             CacheSizes.of(self.config, batch=batch, itemsize=itemsize),
                              prompt=prompt)
 
     @classmethod
-    def bytes_of(cls, mechanism: DGA, length: int, sizes: CacheSizes, *, prompt: int | None = None) -> int:
+    def bytes_of(cls, mechanism: DGA, length: int, sizes: CacheSizes, *,
+                 prompt: int | None = None) -> int:
         """Return the bytes of a cache after `length` tokens, of which `prompt` were the prompt (all by default).
 
             2 B D Hk (kept + raw) + B D H raw [blocks] + 2 D raw [rotary]
 
-        numbers per layer, where `cache_tokens` returns kept and raw. Differs from the paper, which counts
-        r + (L - r)/m + m (Appendix E): the queries of the open block and the rotary tables of the raw tokens
-        are counted too.
+        numbers per layer, where `cache_tokens` returns kept and raw. Differs from the paper, which
+        counts r + (L - r)/m + m (Appendix E): the queries of the open block and the rotary tables
+        of the raw tokens are counted too.
         """
         entries = sum(cache_tokens(length, mechanism, prompt=prompt))
-        return sizes.layers * (sizes.entries(entries) + cls.extra_bytes(mechanism, length, sizes, prompt=prompt))
+        return sizes.layers * (sizes.entries(entries) +
+                               cls.extra_bytes(mechanism, length, sizes, prompt=prompt))
 
     @staticmethod
-    def extra_bytes(mechanism: DGA, length: int, sizes: CacheSizes, *, prompt: int | None = None) -> int:
+    def extra_bytes(mechanism: DGA, length: int, sizes: CacheSizes, *,
+                    prompt: int | None = None) -> int:
         """Return the bytes of a layer for the queries of the open block and the tables of the raw tokens."""
         _, raw = cache_tokens(length, mechanism, prompt=prompt)
         queries = sizes.batch * sizes.heads * sizes.head_dim * raw if mechanism.choose == "blocks" else 0

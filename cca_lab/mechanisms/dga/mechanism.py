@@ -1,8 +1,9 @@
 """Dynamic Group Attention (DGA): important tokens stay raw; each group of the others becomes one pooled token.
 
-Zhang et al., "Curse of High Dimensionality Issue in Transformer for Long-context Modeling", ICML 2025
-(Sections 5.1-5.2, Eq. 12-17, Algorithms 1 and 2). Rows and tokens count from 0; m is the group size.
-The tokens with the highest importance scores are *focal*; the others, in order, form groups G_z of m:
+Zhang et al., "Curse of High Dimensionality Issue in Transformer for Long-context Modeling", ICML
+2025 (Sections 5.1-5.2, Eq. 12-17, Algorithms 1 and 2). Rows and tokens count from 0; m is the group
+size. The tokens with the highest importance scores are *focal*; the others, in order, form groups
+G_z of m:
 
     P_z   = softmax(scale * q_{max G_z} K_{G_z}^T),  k_z = P_z K_{G_z},  v_z = P_z V_{G_z}          (Eq. 14)
     out_i = softmax(scale * q_i [focal keys up to i ; k_z, max G_z < i ; open group up to i])        (Eq. 12-15)
@@ -11,23 +12,27 @@ The tokens with the highest importance scores are *focal*; the others, in order,
 so each row reads every token of its past exactly once: raw, or inside one group.
 
 Differs from the paper, or decides what it leaves open:
-  * In Algorithm 2 as printed a row sees a group as soon as it sees any member, which includes the future. Here
-    a row sees a group once all of it is past, as in the text's example on Figure 1. (Row max G_z itself still
-    reads the members, as Eq. 15 says; to read the pooled token there would be causal too.)
-  * Eq. 13 masks after the softmax, where hidden keys still count in the sum. Here the softmax runs over the
-    columns that a row sees.
-  * Eq. 14 has no 1/sqrt(D), and K from min G_z to max G_z, which has more than m rows if focal tokens lie in
-    between. Here `scale` applies, and P_z runs over the members of G_z.
-  * The scores use all later rows, so a token can change what earlier rows read: choose="prompt", as in the
-    paper, is causal only for given focal tokens. choose="blocks" is the lab's causal form: the text is cut
-    into blocks of B tokens, and each is divided once by its own queries and keys. A row reads its own block
-    raw and the earlier blocks divided. Reading token by token gives the same as reading at once.
-  * RoPE is not mentioned. Scores and P use q and k as they arrive (rotated). A pooled key is placed at the
-    position of its group's middle member, the m//2-th, as for CCA-Attention (whose paper says so). Members
-    around focal tokens may lie far apart, and keys pooled at different angles would cancel in part.
-  * Heads are not mentioned. Focal tokens and P are chosen for each KV head, from the mean over its query heads
-    (of attention weights for the first, of logits for the second).
-  * For the number of focal tokens, rounding, leftovers, ties and sampled rows see `FocalRule` and `select`.
+  * In Algorithm 2 as printed a row sees a group as soon as it sees any member, which includes the
+    future. Here a row sees a group once all of it is past, as in the text's example on Figure 1.
+    (Row max G_z itself still reads the members, as Eq. 15 says; to read the pooled token there
+    would be causal too.)
+  * Eq. 13 masks after the softmax, where hidden keys still count in the sum. Here the softmax runs
+    over the columns that a row sees.
+  * Eq. 14 has no 1/sqrt(D), and K from min G_z to max G_z, which has more than m rows if focal
+    tokens lie in between. Here `scale` applies, and P_z runs over the members of G_z.
+  * The scores use all later rows, so a token can change what earlier rows read: choose="prompt", as
+    in the paper, is causal only for given focal tokens. choose="blocks" is the lab's causal form:
+    the text is cut into blocks of B tokens, and each is divided once by its own queries and keys. A
+    row reads its own block raw and the earlier blocks divided. Reading token by token gives the
+    same as reading at once.
+  * RoPE is not mentioned. Scores and P use q and k as they arrive (rotated). A pooled key is placed
+    at the position of its group's middle member, the m//2-th, as for CCA-Attention (whose paper
+    says so). Members around focal tokens may lie far apart, and keys pooled at different angles
+    would cancel in part.
+  * Heads are not mentioned. Focal tokens and P are chosen for each KV head, from the mean over its
+    query heads (of attention weights for the first, of logits for the second).
+  * For the number of focal tokens, rounding, leftovers, ties and sampled rows see `FocalRule` and
+    `select`.
 """
 
 from dataclasses import dataclass
@@ -49,17 +54,59 @@ from cca_lab.mechanisms.dga.rows import cache_tokens, intervals, row_reads
 from cca_lab.mechanisms.dga.selection import FocalRule, check_selection, focal_loops, select
 
 
+def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int,
+                    gamma: float) -> Tensor:
+    """Compute causal DGA of one head (Algorithms 1 and 2), in its simplest form: read this first.
+
+    A row attends to focal tokens, closed groups and the raw tokens of the open group.
+
+    Args:
+        queries, keys, values: (L, D).
+        group: m, tokens in a group.
+        gamma: the share of tokens that are focal, rounded down.
+
+    Returns:
+        (L, D).
+    """
+    length, scale = len(keys), keys.shape[1] ** -0.5
+    past = torch.ones(length, length, dtype=torch.bool).tril()
+    attention = torch.softmax((scale * queries @ keys.T).masked_fill(~past, float("-inf")), dim=1)
+    score = attention.sum(0) / past.sum(0)                                               # Eq. 16
+    count = int(gamma * length)
+    count += (length - count) % group  # no group is incomplete
+    focal = sorted(sorted(range(length), key=lambda t: -score[t].item())[:count])  # lines 1 and 2
+    others = [t for t in range(length) if t not in focal]
+    groups = [others[first : first + group] for first in range(0, len(others), group)]   # line 3
+    pooled_keys, pooled_values, out = [], [], []
+    for members in groups:                                                               # line 4
+        weights = torch.softmax(scale * (keys[members] @ queries[members[-1]]), dim=0)   # Eq. 14
+        pooled_keys.append(weights @ keys[members])
+        pooled_values.append(weights @ values[members])
+    for i in range(length):                                                              # line 6
+        closed = [z for z, members in enumerate(groups) if members[-1] < i]
+        raw = [t for t in focal if t <= i]
+        raw += [
+            t for members in groups if members[0] <= i <= members[-1] for t in members if t <= i
+        ]  # Eq. 15
+        row_keys = torch.stack([*(pooled_keys[z] for z in closed), *keys[raw]])  # line 5, Eq. 12
+        row_values = torch.stack([*(pooled_values[z] for z in closed), *values[raw]])
+        out.append(torch.softmax(scale * (row_keys @ queries[i]), dim=0) @ row_values)   # line 8
+    return torch.stack(out)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DGA(FocalRule, Mechanism):
     """Dynamic Group Attention: focal tokens stay raw, the others are pooled in groups once they are past.
 
-    Choosing focal tokens takes O(L^2) time with all rows, or O(L) per sampled row; memory is linear in L.
+    Choosing focal tokens takes O(L^2) time with all rows, or O(L) per sampled row; memory is linear
+    in L.
     """
 
     name: ClassVar[str] = "dga"
     title: ClassVar[str] = "Dynamic Group Attention"
-    paper: ClassVar[str] = ("Zhang et al., Curse of High Dimensionality Issue in Transformer for Long-context "
-                            "Modeling, ICML 2025, Sections 5.1-5.2, Algorithms 1 and 2")
+    paper: ClassVar[str] = (
+        "Zhang et al., Curse of High Dimensionality Issue in Transformer for Long-context "
+        "Modeling, ICML 2025, Sections 5.1-5.2, Algorithms 1 and 2")
     sizes: ClassVar[tuple[str, ...]] = ("group", "gamma")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"group": 16, "gamma": 0.1, "floor": 1024}}  # Appendix C.2; 1K read as 1024
@@ -79,45 +126,64 @@ class DGA(FocalRule, Mechanism):
         for b in range(batch):
             for kv in range(k.shape[1]):
                 keys, values = k[b, kv], v[b, kv]                            # (L, D)
-                own = slice(kv * queries_per_key, (kv + 1) * queries_per_key)  # the query heads of this KV head
+                own = slice(kv * queries_per_key,
+                            (kv + 1) * queries_per_key)  # the query heads of this KV head
                 if selection is None:                                        # lines 1 and 2
-                    scoring = slice(None) if self.shared else own            # the heads that choose together
-                    focal = focal_loops(q[b, scoring], expand_heads(k, heads)[b, scoring], self, scale)
+                    scoring = slice(None) if self.shared else own  # the heads that choose together
+                    focal = focal_loops(q[b, scoring],
+                                        expand_heads(k, heads)[b, scoring], self, scale)
                 else:
                     focal = selection[b, kv].nonzero().flatten().tolist()
-                others = [t for t in range(count * span) if t not in focal]  # line 3, tokens in place
+                others = [t for t in range(count * span)
+                          if t not in focal]  # line 3, tokens in place
                 groups = [others[first : first + m] for first in range(0, len(others), m)]
-                tables = None if rotation is None else [t.expand(batch, length, head_dim)[b, others] for t in rotation]
-                pooled_keys, pooled_values = cores(q[b, own][:, others], keys[others], values[others], m, scale,
-                                                   tables, "softmax")        # line 4: Eq. 14, (K, D) each
+                tables = None if rotation is None else [
+                    t.expand(batch, length, head_dim)[b, others] for t in rotation
+                ]
+                pooled_keys, pooled_values = cores(q[b, own][:, others], keys[others],
+                                                   values[others], m, scale, tables,
+                                                   "softmax")  # line 4: Eq. 14, (K, D) each
                 for h in range(own.start, own.stop):
                     for i in range(length):                                  # line 6
-                        seen, closed, raw = row_reads(i, focal, groups, self)                      # line 5
-                        row_keys = torch.cat([keys[seen], pooled_keys[closed], keys[raw]])         # Eq. 12
+                        seen, closed, raw = row_reads(i, focal, groups, self)  # line 5
+                        row_keys = torch.cat([keys[seen], pooled_keys[closed], keys[raw]])  # Eq. 12
                         row_values = torch.cat([values[seen], pooled_values[closed], values[raw]])
                         weights = torch.softmax(scale * (row_keys @ q[b, h, i]), dim=0)
                         out[b, h, i] = weights @ row_values                  # line 8
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: [focal ; pooled ; raw], (B, Hk, columns, D); each row sees one interval of each."""
+        """Return one part: [focal ; pooled ; raw], (B, Hk, columns, D).
+
+        Each row sees one interval of each.
+        """
         focal = select(q, k, self, scale=call.scale) if call.selection is None else call.selection
-        keys, values = columns(q, k, v, focal, self, call.scale, call.rotation, backend=self.backend)
+        keys, values = columns(q, k, v, focal, self, call.scale, call.rotation,
+                               backend=self.backend)
         visible = intervals(focal, self)
         visible = visible if visible.shape[1] == 1 else expand_heads(visible, q.shape[1])
-        return [Columns(q, keys, values, visible, partial(pooling_matrix, q, k, focal, self, call.scale))]
+        return [
+            Columns(q, keys, values, visible, partial(pooling_matrix, q, k, focal, self,
+                                                      call.scale))
+        ]
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
         """Return which tokens are focal, bool (B, Hk, L), see `cca_lab.mechanisms.dga.select`."""
         return select(q, k, self, scale=scale)
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
-        """Raise ValueError unless a selection is a choice of focal tokens: the function `check_selection`."""
+        """Raise ValueError unless a selection is a choice of focal tokens.
+
+        The function `check_selection`.
+        """
         check_selection(selection, k, self)
 
     @property
     def causal_scope(self) -> str:
-        """WHOLE_PROMPT for choose="prompt"; EVERY_ROW for "blocks", since rows read only past blocks divided."""
+        """WHOLE_PROMPT for choose="prompt".
+
+        EVERY_ROW for "blocks", since rows read only past blocks divided.
+        """
         return WHOLE_PROMPT if self.choose == "prompt" else EVERY_ROW
 
     def exact_when(self, length: int) -> bool:
@@ -144,7 +210,8 @@ def divide(focal: Tensor, rule: FocalRule) -> tuple[Tensor, Tensor]:
     """
     count, span = rule.spans(focal.shape[-1])
     divided = focal[..., : count * span]
-    order = divided.int().argsort(dim=-1, descending=True, stable=True)  # focal tokens first, both kinds in order
+    order = divided.int().argsort(dim=-1, descending=True,
+                                  stable=True)  # focal tokens first, both kinds in order
     focal_tokens = int(divided[0, 0].sum())
     return order[..., :focal_tokens], order[..., focal_tokens:]
 
@@ -163,12 +230,14 @@ def columns(q: Tensor, k: Tensor, v: Tensor, focal: Tensor, rule: FocalRule, sca
         backend: of `interval_attention`; it sets that of the pooling too.
 
     Returns:
-        [focal ; pooled ; raw] keys and values, (B, Hk, F + K + R, D), R = K m for choose="prompt", else L.
+        [focal ; pooled ; raw] keys and values, (B, Hk, F + K + R, D), R = K m for choose="prompt",
+        else L.
     """
     kept, others = divide(focal, rule)
     pooled = pool(q, k, v, others, rule.group, scale, rotation, backend=backend)
     raw = (take(x, others) if rule.choose == "prompt" else x for x in (k, v))
-    keys, values = (torch.cat([take(x, kept), *parts], dim=2) for x, *parts in zip((k, v), pooled, raw, strict=True))
+    keys, values = (torch.cat([take(x, kept), *parts], dim=2)
+                    for x, *parts in zip((k, v), pooled, raw, strict=True))
     return keys, values
 
 
@@ -187,7 +256,7 @@ def pool(q: Tensor, k: Tensor, v: Tensor, others: Tensor, group: int, scale: flo
     if rotation is not None:
         tables = (t.expand(len(others), kv_heads, *t.shape[-2:]) if t.dim() == 2 else
                   t[:, None].expand(len(others), kv_heads, -1, -1) for t in rotation)
-        cos, sin = (take(t, others).flatten(0, 1) for t in tables)                      # (B Hk, K m, D)
+        cos, sin = (take(t, others).flatten(0, 1) for t in tables)  # (B Hk, K m, D)
         rotation = cos, sin
     pooled = pool_groups(*as_rows(q, k, v, others), group, scale=scale, rotation=rotation,
                          backend=pooling_backend(backend, count=others.shape[-1] // group))
@@ -195,25 +264,39 @@ def pool(q: Tensor, k: Tensor, v: Tensor, others: Tensor, group: int, scale: flo
 
 
 def as_rows(q: Tensor, k: Tensor, v: Tensor, others: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Take the tokens of each KV head and make it a batch row: (B Hk, H / Hk, K m, D), twice (B Hk, 1, K m, D)."""
+    """Take the tokens of each KV head and make it a batch row.
+
+    (B Hk, H / Hk, K m, D), twice (B Hk, 1, K m, D).
+    """
     queries = take(q.unflatten(1, (k.shape[1], -1)), others[:, :, None])
-    return queries.flatten(0, 1), take(k, others).flatten(0, 1)[:, None], take(v, others).flatten(0, 1)[:, None]
+    return queries.flatten(0, 1), take(k, others).flatten(0, 1)[:, None], take(v, others).flatten(
+        0, 1)[:, None]
 
 
-def group_weights(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule, scale: float | None) -> Tensor:
-    """Return the weights P_z of the members of each group (Eq. 14), (B, Hk, K, m); Args as in `columns`."""
+def group_weights(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
+                  scale: float | None) -> Tensor:
+    """Return the weights P_z of the members of each group (Eq. 14), (B, Hk, K, m).
+
+    Args as in `columns`.
+    """
     rows = as_rows(q, k, k, divide(focal, rule)[1])
     _, _, phi = pool_groups(*rows, rule.group, scale=scale, return_phi=True, backend="torch")
     assert phi is not None  # only a maximum has no weights
     return phi[:, 0].unflatten(0, (-1, k.shape[1]))
 
 
-def pooling_matrix(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule, scale: float | None) -> Tensor:
-    """Return P, (B, Hk, F + K + R, L): the weight of each token in each column; R and Args as in `columns`."""
+def pooling_matrix(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
+                   scale: float | None) -> Tensor:
+    """Return P, (B, Hk, F + K + R, L): the weight of each token in each column.
+
+    R and Args as in `columns`.
+    """
     length, phi = k.shape[2], group_weights(q, k, focal, rule, scale)
-    kept, others = (one_hot(index, length).to(phi) for index in divide(focal, rule))     # (B, Hk, F or K m, L)
-    pooled = (phi[..., None, :] @ others.unflatten(2, phi.shape[2:]))[..., 0, :]         # (B, Hk, K, L)
-    raw = others if rule.choose == "prompt" else torch.eye(length).to(phi).expand(*k.shape[:2], -1, -1)
+    kept, others = (one_hot(index, length).to(phi)
+                    for index in divide(focal, rule))  # (B, Hk, F or K m, L)
+    pooled = (phi[..., None, :] @ others.unflatten(2, phi.shape[2:]))[..., 0, :]  # (B, Hk, K, L)
+    raw = others if rule.choose == "prompt" else torch.eye(length).to(phi).expand(
+        *k.shape[:2], -1, -1)
     return torch.cat([kept, pooled, raw], dim=2)
 
 

@@ -1,7 +1,13 @@
-"""LoCoCo: segment-level attention with a memory of M slots, filled by a convolution: start with `mechanism`."""
+"""LoCoCo: segment-level attention with a memory of M slots, filled by a convolution.
+
+Start with `mechanism`.
+"""
 
 from cca_lab.mechanisms.lococo.mechanism import LoCoCo
 from cca_lab.mechanisms.lococo.memory import Compressor, memories
 from cca_lab.mechanisms.lococo.segments import Settings, cache_tokens, compressions, intervals, peak_tokens
 
-__all__ = ["Compressor", "LoCoCo", "Settings", "cache_tokens", "compressions", "intervals", "memories", "peak_tokens"]
+__all__ = [
+    "Compressor", "LoCoCo", "Settings", "cache_tokens", "compressions", "intervals", "memories",
+    "peak_tokens"
+]

@@ -37,15 +37,17 @@ class LoCoCoState:
         seen: tokens read so far.
         open: tokens of the segment that is not closed yet.
         key, value: of the columns [slots ; raw], (B, Hk, N, D) each.
-        received: accumulated attention of the columns, (B, Hk, N), if the mechanism needs it, else None.
+        received: accumulated attention of the columns, (B, Hk, N), if the mechanism needs it, else
+            None.
     """
 
     key = value = NO_TOKENS
 
     def __init__(self, mechanism: LoCoCo, compressor: Borrowed | None = None) -> None:
         if isinstance(mechanism.segment, list | tuple):
-            raise ValueError(f"segment: got {mechanism.segment}, wanted one number for a cache; with "
-                             "borders='calls' each call begins a segment")
+            raise ValueError(
+                f"segment: got {mechanism.segment}, wanted one number for a cache; with "
+                "borders='calls' each call begins a segment")
         self.mechanism, self.compressor = mechanism, compressor or Borrowed(None)
         self.segment, self.seen, self.open = mechanism.segment, 0, 0
         self.received: Tensor | None = None
@@ -53,7 +55,10 @@ class LoCoCoState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None = None) -> Tensor:
-        """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
+        """Process T new tokens.
+
+        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
+        """
         if self.seen == 0:
             self.key, self.value = none_of(key), none_of(value)
         outputs, start, length = [], 0, key.shape[2]
@@ -93,7 +98,8 @@ class LoCoCoState:
         if rows == 1:
             return attend_row(query, [(self.key, self.value)], scale=scale, backend=backend)
         visible = causal_intervals(rows, self.key.shape[2])
-        return interval_attention(query, self.key, self.value, visible, scale=scale, backend=backend)
+        return interval_attention(query, self.key, self.value, visible, scale=scale,
+                                  backend=backend)
 
     def _close(self) -> None:
         self.open = 0
@@ -104,7 +110,8 @@ class LoCoCoState:
         """Mix all columns into the slots if there are more than M + buffer columns."""
         if self.key.shape[2] <= self.mechanism.slots + self.mechanism.buffer:
             return
-        weights = compression_matrix(self.key, self.value, self.received, self.mechanism, self.compressor.module)
+        weights = compression_matrix(self.key, self.value, self.received, self.mechanism,
+                                     self.compressor.module)
         self.key, self.value = mix(weights, self.key), mix(weights, self.value)
         self.buffers.forget("key", "value")
         if self.received is not None:
@@ -112,7 +119,8 @@ class LoCoCoState:
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens, see `State.fill`."""
-        self.seen, self.open, entries = length, length % self.segment, self.mechanism.cache_entries(length)
+        self.seen, self.open, entries = length, length % self.segment, self.mechanism.cache_entries(
+            length)
         self.key, self.value = (draw(entries) for _ in range(2))
         self.received = draw(entries)[..., 0].abs().float() if self.mechanism.scored else None
 
@@ -153,15 +161,20 @@ class LoCoCoCache(MechanismCache[LoCoCo]):
         modules = [part for part in parts if isinstance(part, Compressor)]
         wanted = len(self.layers) if self.attention.convolved else 0
         if len(modules) != wanted:
-            raise ValueError(f"model: got a {type(model).__name__} with {len(modules)} compressors, wanted "
-                             f"one with {wanted}; pass the model itself, after swap_attention")
+            raise ValueError(
+                f"model: got a {type(model).__name__} with {len(modules)} compressors, wanted "
+                f"one with {wanted}; pass the model itself, after swap_attention")
         for layer, module in zip(self.layers, modules, strict=False):
             layer.new_state = partial(self.state, self.attention, compressor=Borrowed(module))
             layer.reset()
 
     @staticmethod
     def extra_bytes(mechanism: LoCoCo, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a layer for accumulated attention, if it is needed: 4 per entry, 8 in float64."""
+        """Return the bytes of a layer for accumulated attention, if it is needed.
+
+        4 per entry, 8 in float64.
+        """
         if not mechanism.scored:
             return 0
-        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4, sizes.itemsize)
+        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(
+            4, sizes.itemsize)

@@ -1,31 +1,38 @@
 """LoCoCo: segment-level attention with a memory of M slots, filled by a convolution.
 
 Cai et al., "LoCoCo: Dropping In Convolutions for Long Context Compression", ICML 2024 (Section 3,
-Eq. 3-7, Algorithm 2). A text is read in segments of B tokens. Row i of a segment attends to all slots and
-to the raw tokens since the last compression, up to itself, in one softmax:
+Eq. 3-7, Algorithm 2). A text is read in segments of B tokens. Row i of a segment attends to all
+slots and to the raw tokens since the last compression, up to itself, in one softmax:
 
     out_i = softmax(scale * q_i [slot keys ; K_{r..i}]^T) [slot values ; V_{r..i}]     (Step 3)
     slot  = W [slots ; raw],   W = normalised convolution of their keys and values     (Steps 4 and 5)
 
-The memory is compressed only once slots and raw tokens exceed M. Slots hold complete segments only, so no row
-sees the future, although the convolution uses columns on both sides and queries choose the heavy hitters.
+The memory is compressed only once slots and raw tokens exceed M. Slots hold complete segments only,
+so no row sees the future, although the convolution uses columns on both sides and queries choose
+the heavy hitters.
 
 Differs from the paper, or decides what it leaves open:
-  * Eq. 1 multiplies a 0/1 mask into the logits, which gives the future the weight exp(0); here it is hidden.
+  * Eq. 1 multiplies a 0/1 mask into the logits, which gives the future the weight exp(0); here it
+    is hidden.
   * Eq. 5 and Step 5 mix queries; values must be meant ("weights are shared", Section 3.2.1).
-  * Algorithms 1 and 2 begin segment n at token nB, n from 1, and skip the first B - 1; here segments begin at 0.
-  * Eq. 7 divides 0 by 0 if ReLU leaves a row of zeros; here that row becomes the plain mean. The public code
-    uses softmax(ReLU(W)) instead, which is the default here (`weights`).
-  * The public code mixes each convolved slot half and half with a heavy hitter (`residual`) and gives half of
-    the slots to heavy hitters (`heavy`), as one line of the paper's Table 6 does. The default here is neither.
-  * That code scores a column by its accumulated attention in the last segment; H2O adds up all segments
-    (`scores`). Here the query heads of a KV head are added; the public code has no grouped queries.
-  * Columns are in order of time, [slots ; raw], as in the public code; Eq. 6 prints the new ones first.
-  * "Trained end-to-end" (Section 3.2.1): gradients flow through all compressions, or the last `horizon`. The
-    public code has 1 and also detaches keys and values, whose projections learn nothing from it; not so here.
+  * Algorithms 1 and 2 begin segment n at token nB, n from 1, and skip the first B - 1; here
+    segments begin at 0.
+  * Eq. 7 divides 0 by 0 if ReLU leaves a row of zeros; here that row becomes the plain mean. The
+    public code uses softmax(ReLU(W)) instead, which is the default here (`weights`).
+  * The public code mixes each convolved slot half and half with a heavy hitter (`residual`) and
+    gives half of the slots to heavy hitters (`heavy`), as one line of the paper's Table 6 does. The
+    default here is neither.
+  * That code scores a column by its accumulated attention in the last segment; H2O adds up all
+    segments (`scores`). Here the query heads of a KV head are added; the public code has no grouped
+    queries.
+  * Columns are in order of time, [slots ; raw], as in the public code; Eq. 6 prints the new ones
+    first.
+  * "Trained end-to-end" (Section 3.2.1): gradients flow through all compressions, or the last
+    `horizon`. The public code has 1 and also detaches keys and values, whose projections learn
+    nothing from it; not so here.
   * Keys are rotated at their own positions, and slots mix the rotated keys, as in the public code.
-  * Without a compressor all convolved slots are the plain mean of the columns they could mix, as if its
-    weights were zero. These M equal slots are the baseline on which training has to improve.
+  * Without a compressor all convolved slots are the plain mean of the columns they could mix, as if
+    its weights were zero. These M equal slots are the baseline on which training has to improve.
 """
 
 import math
@@ -43,26 +50,61 @@ from cca_lab.mechanisms.lococo.memory import Compressor, memories, pooling, shar
 from cca_lab.mechanisms.lococo.segments import Settings, cache_tokens, compressions, intervals, peak_tokens, segments
 
 
+def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tensor, *,
+                    segment: int) -> Tensor:
+    """Compute LoCoCo of one head (Algorithm 2), in its simplest form: read this first.
+
+    A row attends to slots, filled by a convolution, and to newer raw tokens.
+
+    Args:
+        queries, keys, values: (L, D).
+        kernel: g of Eq. 6, (M, 2D, K), K odd: one channel for each of the M slots.
+        segment: B, tokens of a segment.
+
+    Returns:
+        (L, D).
+    """
+    length, scale, slots = len(keys), keys.shape[1] ** -0.5, len(kernel)
+    row_keys, row_values, out = keys[:0], values[:0], []  # slots, then raw tokens
+    for start in range(0, length, segment):                                              # Step 1
+        if len(row_keys) > slots:  # Steps 4 and 5
+            channels = torch.cat([row_keys, row_values], dim=1).T                        # (2D, N)
+            weights = torch.conv1d(channels[None], kernel,
+                                   padding="same")[0].relu()  # Eq. 6, (M, N)
+            weights = weights / weights.sum(dim=1, keepdim=True)                         # Eq. 7
+            row_keys, row_values = weights @ row_keys, weights @ row_values  # Eq. 4 and 5
+        for i in range(start, min(start + segment, length)):                             # Step 3
+            row_keys, row_values = torch.cat([row_keys,
+                                              keys[[i]]]), torch.cat([row_values, values[[i]]])
+            out.append(torch.softmax(scale * (row_keys @ queries[i]), dim=0) @ row_values)
+    return torch.stack(out)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoCoCo(Settings, Mechanism):
     """LoCoCo attention: slots are made segment by segment, and rows attend to [slots ; raw] in one softmax.
 
-    `module` is the layer's `Compressor`; None for the plain mean. Its weights depend on the values, so `effective`
-    and `represented` need v with it.
+    `module` is the layer's `Compressor`; None for the plain mean. Its weights depend on the values,
+    so `effective` and `represented` need v with it.
     """
 
     name: ClassVar[str] = "lococo"
     title: ClassVar[str] = "LoCoCo"
-    paper: ClassVar[str] = ("Cai et al., LoCoCo: Dropping In Convolutions for Long Context Compression, ICML 2024, "
-                            "Section 3, Algorithm 2")
+    paper: ClassVar[str] = (
+        "Cai et al., LoCoCo: Dropping In Convolutions for Long Context Compression, ICML 2024, "
+        "Section 3, Algorithm 2")
     sizes: ClassVar[tuple[str, ...]] = ("slots", "segment")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "post-hoc compression (Section 4.2)": {"slots": 128, "segment": 512, "weights": "relu"},
         "context extension (Section 4.3)": {"slots": 512, "segment": 512, "weights": "relu"},
-        "with sinks (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "sinks": 4},
-        "with H2O (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "heavy": 256, "scores": "sum"},
-        "public code": {"slots": 512, "segment": 512, "residual": True, "heavy": 256, "buffer": 16, "when": "lazy",
-                        "borders": "calls", "horizon": 1},
+        "with sinks (Table 6)": {"slots": 512, "segment": 512, "weights": "relu",
+                                 "sinks": 4}, "with H2O (Table 6)": {
+                                     "slots": 512, "segment": 512, "weights": "relu", "heavy": 256,
+                                     "scores": "sum"
+                                 }, "public code": {
+                                     "slots": 512, "segment": 512, "residual": True, "heavy": 256,
+                                     "buffer": 16, "when": "lazy", "borders": "calls", "horizon": 1
+                                 },
     }
     needs_training: ClassVar[bool] = True
 
@@ -72,7 +114,7 @@ class LoCoCo(Settings, Mechanism):
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute LoCoCo attention step by step (Algorithm 2): the specification."""
-        queries_per_key = q.shape[1] // k.shape[1]              # query heads that use the slots of one KV head
+        queries_per_key = q.shape[1] // k.shape[1]  # query heads that use the slots of one KV head
         out = q.new_zeros(q.shape)
         for b in range(len(q)):
             for kv in range(k.shape[1]):
@@ -80,11 +122,12 @@ class LoCoCo(Settings, Mechanism):
                 out[b, heads] = read(q[b, heads], k[b, kv], v[b, kv], self, call.scale, call.module)
         return out
 
-    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call, *, reach: bool = False) -> list[Columns]:
+    def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call, *,
+                reach: bool = False) -> list[Columns]:
         """Return one part: the slots of all G compressions, then the raw tokens, (B, Hk, G M + L, D).
 
-        A slot is a mean of slots and tokens, so P, the product of all compressions, gives its tokens. With
-        `reach`, P is 1 where a column contains a token and 0 elsewhere.
+        A slot is a mean of slots and tokens, so P, the product of all compressions, gives its
+        tokens. With `reach`, P is 1 where a column contains a token and 0 elsewhere.
         """
         length = q.shape[2]
         made = memories(q, k, v, self, call.scale, call.module)
@@ -104,7 +147,8 @@ class LoCoCo(Settings, Mechanism):
         """Return which tokens a row attends to, raw or in slots with weights above 0, however small."""
         check_values(v, keywords.get("module"))
         v = k if v is None else v
-        return columns.represented(self.columns(q, k, v, self.call(q, k, v, **keywords), reach=True))
+        return columns.represented(self.columns(q, k, v, self.call(q, k, v, **keywords),
+                                                reach=True))
 
     def exact_when(self, length: int) -> bool:
         """Return True if no segment begins with more than M + buffer columns, so that nothing is compressed."""
@@ -112,23 +156,34 @@ class LoCoCo(Settings, Mechanism):
 
     def new_module(self, config: Any) -> Compressor | None:
         """Return the compressor of one attention layer, or None if each slot keeps one token and none is mixed."""
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        head_dim = getattr(config, "head_dim",
+                           None) or config.hidden_size // config.num_attention_heads
         mixed = self.convolved
-        return Compressor(head_dim, mixed, kernel=self.kernel, residual=self.residual) if mixed else None
+        return Compressor(head_dim, mixed, kernel=self.kernel,
+                          residual=self.residual) if mixed else None
 
     def cache_entries(self, length: int) -> int:
-        """Return the number of slots and raw tokens, see `cache_tokens`; ValueError if it depends on the calls."""
-        return cache_tokens(length, slots=self.slots, segment=self.one_segment(), buffer=self.buffer, when=self.when)
+        """Return the number of slots and raw tokens, see `cache_tokens`.
+
+        ValueError if it depends on the calls.
+        """
+        return cache_tokens(length, slots=self.slots, segment=self.one_segment(),
+                            buffer=self.buffer, when=self.when)
 
     def peak_entries(self, length: int) -> int:
-        """Return the most columns before a compression, see `peak_tokens`; ValueError as `cache_entries`."""
-        return min(length, peak_tokens(slots=self.slots, segment=self.one_segment(), buffer=self.buffer))
+        """Return the most columns before a compression, see `peak_tokens`.
+
+        ValueError as `cache_entries`.
+        """
+        return min(length,
+                   peak_tokens(slots=self.slots, segment=self.one_segment(), buffer=self.buffer))
 
     def one_segment(self) -> int:
         """Return B; ValueError if segments have several sizes, or begin where calls do."""
         if self.borders == "calls" or not isinstance(self.segment, int):
-            raise ValueError(f"borders, segment: got {self.borders!r}, {self.segment}, wanted 'text' and one number; "
-                             "else the size depends on the calls: measure it with nbytes()")
+            raise ValueError(
+                f"borders, segment: got {self.borders!r}, {self.segment}, wanted 'text' and one number; "
+                "else the size depends on the calls: measure it with nbytes()")
         return self.segment
 
     @classmethod
@@ -140,7 +195,8 @@ class LoCoCo(Settings, Mechanism):
 def check_values(v: Tensor | None, module: nn.Module | None) -> None:
     """Raise ValueError for a module without values."""
     if v is None and module is not None:
-        raise ValueError("v: got None with a module, whose weights depend on the values; pass v, of k's shape")
+        raise ValueError(
+            "v: got None with a module, whose weights depend on the values; pass v, of k's shape")
 
 
 Stored = tuple[Tensor, Tensor]  # keys and values of the columns, (N, D) each
@@ -148,23 +204,31 @@ Stored = tuple[Tensor, Tensor]  # keys and values of the columns, (N, D) each
 
 def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scale: float,
          compressor: nn.Module | None) -> Tensor:
-    """Attend with the G query heads of one KV head: queries (G, L, D), keys and values (L, D) -> (G, L, D)."""
+    """Attend with the G query heads of one KV head.
+
+    Queries (G, L, D), keys and values (L, D) -> (G, L, D).
+    """
     out, first = torch.zeros_like(queries), 0
     slots: Stored = (keys[:0], values[:0])
     accumulated = keys.new_zeros(0)                         # accumulated attention of each column
-    compressed: list[tuple[Stored, Tensor]] = []           # raw tokens and accumulated attention of each compression
+    compressed: list[tuple[Stored,
+                           Tensor]] = []  # raw tokens and accumulated attention of each compression
     for start, stop in segments(len(keys), settings.segment):        # Step 1
-        if len(accumulated) > settings.slots + settings.buffer:      # Steps 4 and 5 of the segment before
+        if len(accumulated
+               ) > settings.slots + settings.buffer:  # Steps 4 and 5 of the segment before
             compressed.append(((keys[first:start], values[first:start]), accumulated))
             depth = math.inf if settings.horizon is None else settings.horizon
-            slots, weights = _slots_after(compressed, depth, (keys[:0], values[:0]), settings, compressor)
+            slots, weights = _slots_after(compressed, depth, (keys[:0], values[:0]), settings,
+                                          compressor)
             accumulated, first = weights.detach() @ accumulated, start
-        columns = [torch.cat([slot, x[first:stop]]) for slot, x in zip(slots, (keys, values), strict=True)]
+        columns = [
+            torch.cat([slot, x[first:stop]]) for slot, x in zip(slots, (keys, values), strict=True)
+        ]
         accumulated = torch.cat([accumulated, accumulated.new_zeros(stop - start)])
         if settings.scores == "last":
             accumulated = torch.zeros_like(accumulated)
         for i in range(start, stop):                                 # Step 3
-            seen = len(columns[0]) - (stop - 1 - i)                  # all slots, and raw tokens up to i
+            seen = len(columns[0]) - (stop - 1 - i)  # all slots, and raw tokens up to i
             for head, query in enumerate(queries[:, i]):
                 weights = torch.softmax(scale * (columns[0][:seen] @ query), dim=0)  # (seen,)
                 out[head, i] = weights @ columns[1][:seen]
@@ -172,11 +236,15 @@ def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scal
     return out
 
 
-def _slots_after(compressed: list[tuple[Stored, Tensor]], depth: float, nothing: Stored, settings: Settings,
-                 compressor: nn.Module | None) -> tuple[Stored, Tensor]:
-    """Return slot keys and values after all compressions, with gradients through the last `depth`; and W."""
+def _slots_after(compressed: list[tuple[Stored, Tensor]], depth: float, nothing: Stored,
+                 settings: Settings, compressor: nn.Module | None) -> tuple[Stored, Tensor]:
+    """Return slot keys and values after all compressions, with gradients through the last `depth`.
+
+    And W.
+    """
     *earlier, ((raw_keys, raw_values), accumulated) = compressed
-    past = _slots_after(earlier, depth - 1, nothing, settings, compressor)[0] if earlier else nothing
+    past = _slots_after(earlier, depth -
+                        1, nothing, settings, compressor)[0] if earlier else nothing
     keys, values = torch.cat([past[0], raw_keys]), torch.cat([past[1], raw_values])  # (N, D) each
     weights = _mixing_weights(keys, values, accumulated, settings, compressor)
     slots = weights @ keys, weights @ values                         # Eq. 4, and Eq. 5 with v for q
@@ -195,7 +263,8 @@ def _mixing_weights(keys: Tensor, values: Tensor, accumulated: Tensor, settings:
         return torch.stack(rows)
     output = keys.new_zeros(settings.convolved, len(rest))
     if compressor is not None:
-        output = compressor(torch.cat([keys, values], dim=1)[None, None, rest])[0, 0]  # (M', R), Eq. 6
+        output = compressor(torch.cat([keys, values], dim=1)[None, None, rest])[0,
+                                                                                0]  # (M', R), Eq. 6
     top_residual = _largest(accumulated, rest, settings.convolved) if settings.residual else []
     for i in range(settings.convolved):
         positive = output[i].clamp(min=0)
@@ -208,11 +277,15 @@ def _mixing_weights(keys: Tensor, values: Tensor, accumulated: Tensor, settings:
         row = torch.zeros(len(keys), dtype=keys.dtype).index_add(0, torch.tensor(rest), weights)
         if settings.residual:
             alpha = share_of(compressor)
-            row = alpha * row + (1 - alpha) * torch.eye(len(keys), dtype=keys.dtype)[top_residual[i]]
+            row = alpha * row + (1 - alpha) * torch.eye(len(keys),
+                                                        dtype=keys.dtype)[top_residual[i]]
         rows.append(row)
     return torch.stack(rows)
 
 
 def _largest(accumulated: Tensor, columns: list[int] | range, count: int) -> list[int]:
-    """Return the `count` columns with the most attention, ascending; of equal columns the earlier wins."""
+    """Return the `count` columns with the most attention, ascending.
+
+    Of equal columns the earlier wins.
+    """
     return sorted(sorted(columns, key=lambda j: -accumulated[j].item())[:count])

@@ -4,7 +4,8 @@
     w_ij = ReLU(W_ij) / sum_k ReLU(W_ik)  or  softmax_j ReLU(W_ij)                   (Eq. 7)
     slot_i = sum_j w_ij column_j          the same w for keys and values             (Eq. 3-5)
 
-Every way to fill slots is such a matrix w: a kept token is a one-hot row, and in eviction all rows are one-hot.
+Every way to fill slots is such a matrix w: a kept token is a one-hot row, and in eviction all rows
+are one-hot.
 """
 
 from typing import NamedTuple
@@ -22,9 +23,10 @@ from cca_lab.mechanisms.tokens import best
 class Compressor(nn.Module):
     """The trainable part of one layer: a Conv1d of 2D -> M channels, shared by all heads (Section 3.2.1).
 
-    Differs from the public code: initial weights have a variance of 1 / (2D kernel). There it is 1, so that the
-    convolution's output is tens of times its input and the softmax saturates. With `residual`, the share alpha
-    of the convolution is sigmoid(a) with a trained, so that slots stay weighted means; there it is a free scalar.
+    Differs from the public code: initial weights have a variance of 1 / (2D kernel). There it is 1,
+    so that the convolution's output is tens of times its input and the softmax saturates. With
+    `residual`, the share alpha of the convolution is sigmoid(a) with a trained, so that slots stay
+    weighted means; there it is a free scalar.
 
     Args:
         head_dim: D.
@@ -33,7 +35,8 @@ class Compressor(nn.Module):
         residual: whether to train the share alpha, which starts at 1/2.
     """
 
-    def __init__(self, head_dim: int, slots: int, *, kernel: int = 21, residual: bool = False) -> None:
+    def __init__(self, head_dim: int, slots: int, *, kernel: int = 21,
+                 residual: bool = False) -> None:
         super().__init__()
         self.conv = nn.Conv1d(2 * head_dim, slots, kernel, padding="same")
         nn.init.normal_(self.conv.weight, std=(2 * head_dim * kernel) ** -0.5)
@@ -52,9 +55,9 @@ def normalise(output: Tensor, weights: str) -> Tensor:
 
     Args:
         output: W of Eq. 6.
-        weights: "relu", the ratio of the paper, in which a row of zeros (0/0 as printed) becomes the plain
-            mean and has no gradient; or "softmax", softmax(ReLU(W)) as in the public code, where no weight is
-            less than e^-max of the largest one.
+        weights: "relu", the ratio of the paper, in which a row of zeros (0/0 as printed) becomes
+            the plain mean and has no gradient; or "softmax", softmax(ReLU(W)) as in the public
+            code, where no weight is less than e^-max of the largest one.
     """
     positive = output.relu()
     if weights == "softmax":
@@ -72,8 +75,9 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
         keys, values: of all columns, (B, Hk, N, D), N > M.
         accumulated: the accumulated attention of each column, (B, Hk, N); None stands for zeros.
         settings: of the mechanism.
-        compressor: maps [key ; value] of the R columns that are not kept, (B, Hk, R, 2D), to one row for each
-            of the M' convolved slots, (B, Hk, M', R); None stands for an output of zeros.
+        compressor: maps [key ; value] of the R columns that are not kept, (B, Hk, R, 2D), to one
+            row for each of the M' convolved slots, (B, Hk, M', R); None stands for an output of
+            zeros.
 
     Returns:
         (B, Hk, M, N), rows sum to 1, in at least float32.
@@ -88,17 +92,20 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
     if settings.convolved == 0:
         return one_hot
     is_kept = one_hot.sum(dim=2)                                            # (B, Hk, N)
-    rest = is_kept.argsort(dim=-1, stable=True)[..., : columns - kept.shape[-1]]  # (B, Hk, R), in order
+    rest = is_kept.argsort(dim=-1,
+                           stable=True)[..., :columns - kept.shape[-1]]  # (B, Hk, R), in order
     output = keys.new_zeros((*keys.shape[:2], settings.convolved, rest.shape[-1]))
     if compressor is not None:
         pairs = torch.cat([keys, values], dim=-1)
         output = compressor(pairs.take_along_dim(rest[..., None], dim=2))   # (B, Hk, M', R)
         if output.shape[2] != settings.convolved:
-            raise ValueError(f"module: got a compressor with {output.shape[2]} slots, wanted {settings.convolved} "
-                             "(slots less sinks and heavy); make it with the same options")
+            raise ValueError(
+                f"module: got a compressor with {output.shape[2]} slots, wanted {settings.convolved} "
+                "(slots less sinks and heavy); make it with the same options")
     rows = normalise(output.to(dtype), settings.weights)
     if settings.residual:
-        top = best(accumulated.take_along_dim(rest, dim=-1), settings.convolved)  # top residual columns
+        top = best(accumulated.take_along_dim(rest, dim=-1),
+                   settings.convolved)  # top residual columns
         alpha = share_of(compressor)
         rows = alpha * rows + (1 - alpha) * F.one_hot(top, rest.shape[-1]).to(dtype)
     place = rest.unsqueeze(2).expand_as(rows)
@@ -107,18 +114,27 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
 
 
 def share_of(compressor: nn.Module | None) -> Tensor | float:
-    """Return alpha, the share of the convolution against the residual: 1/2 if there is none to train."""
+    """Return alpha, the share of the convolution against the residual.
+
+    1/2 if there is none to train.
+    """
     share = getattr(compressor, "share", None)
     return 0.5 if share is None else share.sigmoid()
 
 
 def mix(weights: Tensor, columns: Tensor) -> Tensor:
-    """Return slots (B, Hk, M, D): weights (B, Hk, M, N) times columns (B, Hk, N, D), in the columns' dtype."""
+    """Return slots (B, Hk, M, D).
+
+    Weights (B, Hk, M, N) times columns (B, Hk, N, D), in the columns' dtype.
+    """
     return (weights @ columns.to(weights.dtype)).to(columns.dtype)
 
 
 def _kept_columns(keys: Tensor, accumulated: Tensor, settings: Settings) -> Tensor:
-    """Return the indices of kept columns, (B, Hk, sinks + heavy): the first, and the most attended others."""
+    """Return the indices of kept columns, (B, Hk, sinks + heavy).
+
+    The first, and the most attended others.
+    """
     shape = (*keys.shape[:2], settings.sinks)
     sinks = torch.arange(settings.sinks, device=keys.device).expand(shape)
     if settings.heavy == 0:
@@ -139,7 +155,8 @@ def memories(q: Tensor, k: Tensor, v: Tensor, settings: Settings, scale: float |
              compressor: nn.Module | None) -> list[Memory]:
     """Return the memory after each compression; each is made from the one before.
 
-    With a `horizon` of h, the memory after compression n is made again from the memory after n - h, which is
+    With a `horizon` of h, the memory after compression n is made again from the memory after n - h,
+    which is
     detached from the graph: the numbers are the same, and gradients flow through h compressions.
     """
     plan = compressions(q.shape[2], settings)
@@ -147,14 +164,16 @@ def memories(q: Tensor, k: Tensor, v: Tensor, settings: Settings, scale: float |
     made = [Memory(k[:, :, :0], v[:, :, :0], k[:, :, :0, :0])]
     accumulated: list[Tensor | None] = [None]
     for n, step in enumerate(plan):
-        accumulated.append(_accumulated_before(q, k, made[-1], accumulated[-1], step, settings, scale))
+        accumulated.append(
+            _accumulated_before(q, k, made[-1], accumulated[-1], step, settings, scale))
         depth = 1 if horizon is None else min(horizon, n + 1)
         memory = made[n + 1 - depth]
         if horizon is not None:
             memory = Memory(*(tensor.detach() for tensor in memory))
         for earlier in range(n + 1 - depth, n + 1):
             raw = slice(plan[earlier].first, plan[earlier].border)
-            memory = compress(memory, k[:, :, raw], v[:, :, raw], accumulated[earlier + 1], settings, compressor)
+            memory = compress(memory, k[:, :, raw], v[:, :, raw], accumulated[earlier + 1],
+                              settings, compressor)
         made.append(memory)
     return made[1:]
 
@@ -184,9 +203,13 @@ def attention_received(q: Tensor, keys: Tensor, scale: float | None) -> Tensor:
     return weights.sum(dim=2).unflatten(1, (keys.shape[1], -1)).sum(dim=2)
 
 
-def _accumulated_before(q: Tensor, k: Tensor, memory: Memory, before: Tensor | None, step: Compression,
-                        settings: Settings, scale: float | None) -> Tensor | None:
-    """Return the accumulated attention of columns before a compression, (B, Hk, N); None if it is not needed."""
+def _accumulated_before(q: Tensor, k: Tensor, memory: Memory, before: Tensor | None,
+                        step: Compression, settings: Settings,
+                        scale: float | None) -> Tensor | None:
+    """Return the accumulated attention of columns before a compression, (B, Hk, N).
+
+    None if it is not needed.
+    """
     if not settings.scored:
         return None
     columns = torch.cat([memory.keys, k[:, :, step.first : step.border]], dim=2)
@@ -198,7 +221,8 @@ def _accumulated_before(q: Tensor, k: Tensor, memory: Memory, before: Tensor | N
     return accumulated
 
 
-def pooling(made: list[Memory], settings: Settings, length: int, k: Tensor, *, reach: bool = False) -> Tensor:
+def pooling(made: list[Memory], settings: Settings, length: int, k: Tensor, *,
+            reach: bool = False) -> Tensor:
     """Return P, (B, Hk, G M + L, L): the weight of each token in each column, slots first.
 
     Args:
@@ -206,7 +230,8 @@ def pooling(made: list[Memory], settings: Settings, length: int, k: Tensor, *, r
         settings: of the mechanism.
         length: L.
         k: keys, (B, Hk, L, D), for shape, dtype and device.
-        reach: use 1 for a token in a column, 0 for others: a product of weights may underflow in its dtype.
+        reach: use 1 for a token in a column, 0 for others: a product of weights may underflow in
+            its dtype.
     """
     dtype = made[0].weights.dtype if made else torch.promote_types(k.dtype, torch.float32)
     raw = torch.eye(length, dtype=dtype, device=k.device).expand(*k.shape[:2], length, length)

@@ -1,7 +1,8 @@
 """When LoCoCo compresses and what each row reads: settings and index arithmetic.
 
-A segment begins with the columns [M slots ; tokens since the last compression]. If they are more than M + buffer,
-they are compressed to M slots before the segment begins. Tokens and segments count from 0.
+A segment begins with the columns [M slots ; tokens since the last compression]. If they are more
+than M + buffer, they are compressed to M slots before the segment begins. Tokens and segments count
+from 0.
 """
 
 from dataclasses import dataclass
@@ -22,16 +23,21 @@ class Settings:
 
     Attributes:
         slots: M, the size of the memory.
-        segment: B, tokens in a segment; or a list of sizes, of which the last repeats, such as [64, 64, 1]
-            for a prompt of 128 tokens and a decoder in which each token is a segment.
+        segment: B, tokens in a segment; or a list of sizes, of which the last repeats, such as [64,
+            64, 1] for a prompt of 128 tokens and a decoder in which each token is a segment.
         weights: "softmax" or "relu" (Eq. 7), how a row of the convolution's output is normalised.
-        residual: mix into each convolved slot one of the columns with the highest accumulated attention.
+        residual: mix into each convolved slot one of the columns with the highest accumulated
+            attention.
         sinks: slots that keep the first tokens (Table 6, with StreamingLLM).
-        heavy: slots that keep the columns with the highest accumulated attention (Table 6, with H2O).
-        scores: attention accumulated in the "last" segment only, or the "sum" over all segments of a token.
+        heavy: slots that keep the columns with the highest accumulated attention (Table 6, with
+            H2O).
+        scores: attention accumulated in the "last" segment only, or the "sum" over all segments of
+            a token.
         buffer: columns beyond M that are allowed before they are compressed.
-        horizon: compressions through which gradients flow, counted back from each row; None for all.
-        when, borders: for the cache only, see `LoCoCoCache`; outputs over whole texts do not depend on them.
+        horizon: compressions through which gradients flow, counted back from each row; None for
+            all.
+        when, borders: for the cache only, see `LoCoCoCache`; outputs over whole texts do not depend
+            on them.
         kernel: width of the convolution that `new_module` makes.
     """
 
@@ -51,8 +57,9 @@ class Settings:
     def __post_init__(self) -> None:
         sizes = sizes_of(self.segment)
         if not sizes:
-            raise ValueError(f"segment: got {self.segment!r}, wanted a number of tokens, or a list of them "
-                             "of which the last repeats")
+            raise ValueError(
+                f"segment: got {self.segment!r}, wanted a number of tokens, or a list of them "
+                "of which the last repeats")
         for size in sizes:
             check_integers(1, segment=size)
         if len(sizes) == 1:
@@ -66,10 +73,12 @@ class Settings:
                 got = getattr(self, name)
                 raise ValueError(f"{name}: got {got!r}, wanted one of {', '.join(valid)}")
         if self.convolved < 0:
-            raise ValueError(f"sinks and heavy: got {self.sinks} + {self.heavy} tokens to keep, wanted at "
-                             f"most slots = {self.slots} together; keep fewer, or give more slots")
+            raise ValueError(
+                f"sinks and heavy: got {self.sinks} + {self.heavy} tokens to keep, wanted at "
+                f"most slots = {self.slots} together; keep fewer, or give more slots")
         if self.kernel % 2 == 0:
-            raise ValueError(f"kernel: got {self.kernel}, wanted an odd number, so that it has a middle")
+            raise ValueError(
+                f"kernel: got {self.kernel}, wanted an odd number, so that it has a middle")
 
     @property
     def convolved(self) -> int:
@@ -83,7 +92,10 @@ class Settings:
 
 
 class Compression(NamedTuple):
-    """One compression, of the slots and the tokens [first, border); [last, border) is the last segment."""
+    """One compression, of the slots and the tokens [first, border).
+
+    [last, border) is the last segment.
+    """
 
     first: int
     last: int
@@ -129,15 +141,15 @@ def intervals(length: int, settings: Settings, device: torch.device | str | None
         device: where to build the result.
 
     Returns:
-        int64 (1, 1, L, 2, 2): after n of G compressions, the last of them at token r, row i reads the slots
-        [(n-1) M, n M) (none if n = 0) and the raw tokens [G M + r, G M + i + 1).
+        int64 (1, 1, L, 2, 2): after n of G compressions, the last of them at token r, row i reads
+        the slots [(n-1) M, n M) (none if n = 0) and the raw tokens [G M + r, G M + i + 1).
     """
-    borders = torch.tensor([step.border for step in compressions(length, settings)], dtype=torch.int64,
-                           device=device)
+    borders = torch.tensor([step.border for step in compressions(length, settings)],
+                           dtype=torch.int64, device=device)
     token = torch.arange(length, device=device)
-    n = (token[:, None] >= borders).sum(dim=1)                               # (L,) compressions so far
+    n = (token[:, None] >= borders).sum(dim=1)  # (L,) compressions so far
     first = torch.cat([borders.new_zeros(1), borders])[n]                    # (L,) first raw token
-    raw = len(borders) * settings.slots                                      # the column of raw token 0
+    raw = len(borders) * settings.slots  # the column of raw token 0
     starts = torch.stack([(n - 1).clamp(min=0) * settings.slots, raw + first], dim=-1)
     ends = torch.stack([n * settings.slots, raw + token + 1], dim=-1)        # (L, 2)
     return torch.stack([starts, ends], dim=-1)[None, None]
@@ -146,8 +158,8 @@ def intervals(length: int, settings: Settings, device: torch.device | str | None
 def held_columns(count: int, segment: int, slots: int, buffer: int = 0) -> int:
     """Return the number of columns after `count` complete segments, with a compression whenever they are too many.
 
-    It is count B until that exceeds M + buffer, first at segment floor((M + buffer) / B) + 1. From then on it
-    is M after each compression, and there is one every floor(buffer / B) + 1 segments.
+    It is count B until that exceeds M + buffer, first at segment floor((M + buffer) / B) + 1. From
+    then on it is M after each compression, and there is one every floor(buffer / B) + 1 segments.
     """
     first = (slots + buffer) // segment + 1
     if count < first:
@@ -155,11 +167,13 @@ def held_columns(count: int, segment: int, slots: int, buffer: int = 0) -> int:
     return slots + segment * ((count - first) % (buffer // segment + 1))
 
 
-def cache_tokens(length: int, *, slots: int, segment: int, buffer: int = 0, when: str = "eager") -> int:
+def cache_tokens(length: int, *, slots: int, segment: int, buffer: int = 0,
+                 when: str = "eager") -> int:
     """Return how many entries (a key and a value each) a decoder keeps for one KV head after `length` tokens.
 
-    Complete segments are compressed at once ("eager") or when the next token comes ("lazy"). So the number rises
-    from at most M + buffer and falls back: by up to B - 1 tokens of an open segment, or B if lazy.
+    Complete segments are compressed at once ("eager") or when the next token comes ("lazy"). So the
+    number rises from at most M + buffer and falls back: by up to B - 1 tokens of an open segment,
+    or B if lazy.
     """
     check_integers(1, slots=slots, segment=segment)
     count, open_tokens = divmod(length, segment)
@@ -171,7 +185,8 @@ def cache_tokens(length: int, *, slots: int, segment: int, buffer: int = 0, when
 def peak_tokens(*, slots: int, segment: int, buffer: int = 0) -> int:
     """Return the largest number of columns at any time in a long text: a segment, and the columns before it.
 
-    It is at most M + buffer + B. A lazy cache stores them until the next token, an eager one compresses at once.
+    It is at most M + buffer + B. A lazy cache stores them until the next token, an eager one
+    compresses at once.
     """
     check_integers(1, slots=slots, segment=segment)
     fill = (slots + buffer) // segment * segment

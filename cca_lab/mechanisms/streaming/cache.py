@@ -4,13 +4,13 @@ A chunk is appended, attends, and only then are the oldest recent tokens dropped
 
     min(t, sinks + recent) entries for each KV head after t tokens
 
-LM-Infinite's local window includes the row's own token, so recent = local - 1. Keys are stored as they
-come, rotated at their original positions. Where a far token is read at another distance, the query
-that reads it is re-rotated instead, and in LM-Infinite the global keys too; for that the rotary tables
-of a few positions are stored.
+LM-Infinite's local window includes the row's own token, so recent = local - 1. Keys are stored as
+they come, rotated at their original positions. Where a far token is read at another distance, the
+query that reads it is re-rotated instead, and in LM-Infinite the global keys too; for that the
+rotary tables of a few positions are stored.
 
-Differs from LM-Infinite's public code, which keeps every token and rotates all keys again at each step:
-no later row reads a token that has left the window and is not global, so it is dropped here.
+Differs from LM-Infinite's public code, which keeps every token and rotates all keys again at each
+step: no later row reads a token that has left the window and is not global, so it is dropped here.
 """
 
 from functools import partial
@@ -46,7 +46,8 @@ class StreamingLLMState:
     def __init__(self, mechanism: StreamingLLM, *, prompt: str = "windowed") -> None:
         self.sinks, self.recent, self.backend = mechanism.sinks, mechanism.recent, mechanism.backend
         self.prompt = prompt
-        self.kept_positions = {self.sinks + self.recent} if mechanism.positions == "cache" else set()
+        self.kept_positions = {self.sinks +
+                               self.recent} if mechanism.positions == "cache" else set()
         self.forget()
 
     def forget(self) -> None:
@@ -57,10 +58,15 @@ class StreamingLLMState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D)."""
-        row = torch.arange(self.seen, self.seen + key.shape[2])  # on the CPU, where intervals are built
+        """Process T new tokens.
+
+        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
+        """
+        row = torch.arange(self.seen,
+                           self.seen + key.shape[2])  # on the CPU, where intervals are built
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
-        self.key, self.value = self.buffers.append("key", past[0], key), self.buffers.append("value", past[1], value)
+        self.key, self.value = self.buffers.append("key", past[0], key), self.buffers.append(
+            "value", past[1], value)
         if rotation is not None and self.kept_positions:
             rotation = of_rows(rotation, slice(0, 1))  # all batch rows re-rotate by the same angle
             self._keep_tables(rotation, row)
@@ -74,9 +80,11 @@ class StreamingLLMState:
     def _keep_tables(self, rotation: Rotation, row: Tensor) -> None:
         """Store the tables of the positions that later chunks need for re-rotation."""
         for position in self.kept_positions & set(row.tolist()):
-            self.tables[position] = torch.cat(at(rotation, [position - self.seen]), dim=1)[0]  # (2, D)
+            self.tables[position] = torch.cat(at(rotation, [position - self.seen]),
+                                              dim=1)[0]  # (2, D)
 
-    def _attend(self, query: Tensor, row: Tensor, rotation: Rotation | None, scale: float) -> Tensor:
+    def _attend(self, query: Tensor, row: Tensor, rotation: Rotation | None,
+                scale: float) -> Tensor:
         """Attend to the stored tokens and the chunk's own past, with the far part at its own positions."""
         if len(row) == 1 and rotation is None:  # it sees all that is stored
             return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
@@ -85,7 +93,8 @@ class StreamingLLMState:
         if self.prompt == "dense":  # every row sees all stored tokens: a separate far part only after drops
             visible[..., 0, 1], visible[..., 1, 0] = (self.sinks, self.sinks) if dropped else (0, 0)
         if rotation is None:
-            return interval_attention(query, self.key, self.value, visible, scale=scale, backend=self.backend)
+            return interval_attention(query, self.key, self.value, visible, scale=scale,
+                                      backend=self.backend)
         far_query, far_key = self._far(query, row, rotation)
         parts = far_and_near(query, self.key, self.value, visible, far_query, far_key)
         return columns.attend(parts, scale, self.backend)
@@ -93,8 +102,9 @@ class StreamingLLMState:
     def _far(self, query: Tensor, row: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
         """Re-rotate the queries that attend to the sinks to their places in the cache.
 
-        The place of row i is min(i, sinks + recent) if the prompt is windowed. If it is dense, the chunk follows
-        the stored entries in its own order, so all its queries re-rotate by one angle.
+        The place of row i is min(i, sinks + recent) if the prompt is windowed. If it is dense, the
+        chunk follows the stored entries in its own order, so all its queries re-rotate by one
+        angle.
         """
         full = self.sinks + self.recent
         if self.prompt == "windowed":
@@ -108,7 +118,8 @@ class StreamingLLMState:
         if int(row[-1]) <= limit:
             return query
         beyond = (row > limit).to(rotation[0].device)[:, None]
-        cos, sin = (torch.where(beyond, kept, own) for kept, own in zip(self.table(limit), rotation, strict=True))
+        cos, sin = (torch.where(beyond, kept, own)
+                    for kept, own in zip(self.table(limit), rotation, strict=True))
         return turn(query, rotation, (cos, sin))
 
     def table(self, *positions: int) -> Rotation:
@@ -144,31 +155,36 @@ class StreamingLLMCache(MechanismCache[StreamingLLM]):
 
     It stores at most sinks + recent entries per layer and KV head, however long the text.
 
-    prompt="windowed": every row sees only its sinks and recent tokens. Prefill equals decode: any chunks give
-    what a forward over the whole text gives.
-    prompt="dense", as in the public code: every chunk attends in full to the stored tokens and its own past,
-    and tokens are dropped after it. A text no longer than sinks + recent + 1, or one read token by token,
-    gives the same as above. A longer prompt read at once gives full attention's output and other entries in
-    deeper layers, so prefill does not equal decode.
+    prompt="windowed": every row sees only its sinks and recent tokens. Prefill equals decode: any
+    chunks give what a forward over the whole text gives. prompt="dense", as in the public code:
+    every chunk attends in full to the stored tokens and its own past, and tokens are dropped after
+    it. A text no longer than sinks + recent + 1, or one read token by token, gives the same as
+    above. A longer prompt read at once gives full attention's output and other entries in deeper
+    layers, so prefill does not equal decode.
 
     Args:
         model: a model after `swap_attention(model, "streaming_llm", ...)`, or its config.
         prompt: "windowed" or "dense".
 
     Raises:
-        ValueError: for another attention or prompt, or positions="cache" in a model without rotary positions.
+        ValueError: for another attention or prompt, or positions="cache" in a model without rotary
+            positions.
     """
 
     mechanism = StreamingLLM
     state = StreamingLLMState
 
-    def __init__(self, model: PreTrainedModel | PreTrainedConfig, *, prompt: str = "windowed") -> None:
+    def __init__(self, model: PreTrainedModel | PreTrainedConfig, *,
+                 prompt: str = "windowed") -> None:
         super().__init__(model)
         if prompt not in PROMPTS:
-            raise ValueError(f"prompt: got {prompt!r}, wanted 'windowed' or 'dense'; the public code's is 'dense'")
+            raise ValueError(
+                f"prompt: got {prompt!r}, wanted 'windowed' or 'dense'; the public code's is 'dense'"
+            )
         if self.attention.positions == "cache" and not has_rotary(self.config):
-            raise ValueError("positions: got 'cache', wanted 'original', because this model adds its positions "
-                             "to the embeddings; call swap_attention(model, 'streaming_llm', ...) with that")
+            raise ValueError(
+                "positions: got 'cache', wanted 'original', because this model adds its positions "
+                "to the embeddings; call swap_attention(model, 'streaming_llm', ...) with that")
         for layer in self.layers:
             layer.new_state = partial(self.state, self.attention, prompt=prompt)
             layer.reset()
@@ -201,7 +217,8 @@ class LMInfiniteState(StreamingLLMState):
 class LMInfiniteCache(MechanismCache[LMInfinite]):
     """The cache for generating with LM-Infinite: `model.generate(ids, past_key_values=LMInfiniteCache(model))`.
 
-    It stores at most global_tokens + local - 1 entries per layer and KV head, however long the text. Prefill
+    It stores at most global_tokens + local - 1 entries per layer and KV head, however long the
+    text. Prefill
     equals decode: any chunks give what a forward over the whole text gives.
     """
 
@@ -215,5 +232,9 @@ class LMInfiniteCache(MechanismCache[LMInfinite]):
 
 
 def kept_positions(mechanism: LMInfinite) -> set[int]:
-    """Return the positions whose rotary tables a decoder needs later: none without global tokens."""
-    return {*range(mechanism.global_tokens), mechanism.distance} if mechanism.global_tokens else set()
+    """Return the positions whose rotary tables a decoder needs later.
+
+    None without global tokens.
+    """
+    return {*range(mechanism.global_tokens), mechanism.distance
+            } if mechanism.global_tokens else set()

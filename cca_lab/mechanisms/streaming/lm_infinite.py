@@ -1,25 +1,26 @@
 """LM-Infinite: a Lambda-shaped mask, in which the first tokens stand at one constant distance.
 
-Han et al., "LM-Infinite: Zero-Shot Extreme Length Generalization for Large Language Models", NAACL 2024
-(Section 4). Rows and tokens count from 0. Row i sees token t <= i
+Han et al., "LM-Infinite: Zero-Shot Extreme Length Generalization for Large Language Models", NAACL
+2024 (Section 4). Rows and tokens count from 0. Row i sees token t <= i
 
     as a local token    if i - t < local, at its true distance;
     as a global token   if t < global_tokens and i - t >= local, at the distance min(limit, i).
 
-The local window includes the row's own token (StreamingLLM's does not: local = recent + 1). A global token
-inside the window is seen once, as a local one. With RoPE, "at the distance d" means that the query is rotated
-to position d and the keys of global tokens to position 0, so all global tokens have the same distance. A
-limit for each key, min(limit, i - t), would be equivalent only if limit <= local.
+The local window includes the row's own token (StreamingLLM's does not: local = recent + 1). A
+global token inside the window is seen once, as a local one. With RoPE, "at the distance d" means
+that the query is rotated to position d and the keys of global tokens to position 0, so all global
+tokens have the same distance. A limit for each key, min(limit, i - t), would be equivalent only if
+limit <= local.
 
-Models that add positions to the embeddings (GPT-2, OPT) keep them: without `rotation` no distance can be
-limited, and only the mask has an effect.
+Models that add positions to the embeddings (GPT-2, OPT) keep them: without `rotation` no distance
+can be limited, and only the mask has an effect.
 
 Differs from the paper and the public code:
   * `limit` defaults to `local`, the value that the public code's converter sets.
-  * The public code takes min(limit, tokens so far - 1), the same for all rows of a prompt; min(limit, i) is
-    what it takes when it decodes row i. The two agree wherever limit <= local.
-  * The public code can also let a row see the k best tokens between the two parts; that is left out here.
-    It does not handle grouped queries; they work here.
+  * The public code takes min(limit, tokens so far - 1), the same for all rows of a prompt;
+    min(limit, i) is what it takes when it decodes row i. The two agree wherever limit <= local.
+  * The public code can also let a row see the k best tokens between the two parts; that is left out
+    here. It does not handle grouped queries; they work here.
 """
 
 from dataclasses import dataclass
@@ -52,8 +53,9 @@ class LMInfinite(Mechanism):
 
     name: ClassVar[str] = "lm_infinite"
     title: ClassVar[str] = "LM-Infinite"
-    paper: ClassVar[str] = ("Han et al., LM-Infinite: Zero-Shot Extreme Length Generalization for Large Language "
-                            "Models, NAACL 2024, Section 4")
+    paper: ClassVar[str] = (
+        "Han et al., LM-Infinite: Zero-Shot Extreme Length Generalization for Large Language "
+        "Models, NAACL 2024, Section 4")
     sizes: ClassVar[tuple[str, ...]] = ("local", "global_tokens")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "public code": {"local": 2048, "global_tokens": 100},
@@ -80,8 +82,10 @@ class LMInfinite(Mechanism):
             for h in range(heads):
                 for i in range(length):
                     near = [t for t in range(i + 1) if i - t < self.local]
-                    far = [t for t in range(i + 1) if i - t >= self.local and t < self.global_tokens]
-                    far_query, far_keys = q[b, h, i], k[b, h, far]           # (D,) and (global tokens, D)
+                    far = [
+                        t for t in range(i + 1) if i - t >= self.local and t < self.global_tokens
+                    ]
+                    far_query, far_keys = q[b, h, i], k[b, h, far]  # (D,) and (global tokens, D)
                     if rotation is not None:
                         cos, sin = (table.expand(batch, length, head_dim)[b] for table in rotation)
                         d = min(self.distance, i)
@@ -93,8 +97,12 @@ class LMInfinite(Mechanism):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return global and local tokens: one part with two intervals per row, or with RoPE two parts."""
-        visible = intervals(torch.arange(q.shape[2], device=q.device), self.global_tokens, self.local)
+        """Return global and local tokens.
+
+        One part with two intervals per row, or with RoPE two parts.
+        """
+        visible = intervals(torch.arange(q.shape[2], device=q.device), self.global_tokens,
+                            self.local)
         if call.rotation is None:
             return [Columns(q, k, v, visible)]
         far_q, far_k = at_constant_distance(q, k, call.rotation, self.global_tokens, self.distance)

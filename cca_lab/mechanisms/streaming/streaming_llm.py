@@ -1,24 +1,27 @@
 """StreamingLLM: the first tokens of the text, the attention sinks, and the most recent ones.
 
-Xiao et al., "Efficient Streaming Language Models with Attention Sinks", ICLR 2024 (Section 3.2). Rows and
-tokens count from 0. The cache holds the first `sinks` and the last `recent` tokens. A new token is appended and
-attends; then the oldest recent token is dropped. So row i sees token t if
+Xiao et al., "Efficient Streaming Language Models with Attention Sinks", ICLR 2024 (Section 3.2).
+Rows and tokens count from 0. The cache holds the first `sinks` and the last `recent` tokens. A new
+token is appended and attends; then the oldest recent token is dropped. So row i sees token t if
 
     t <= i   and   (t < sinks   or   i - t <= recent)
 
-which is at most sinks + recent + 1 tokens: the row's own token is not one of the `recent` previous ones.
-LM-Infinite and A-shape include the row's own token: their window of n tokens is recent = n - 1.
+which is at most sinks + recent + 1 tokens: the row's own token is not one of the `recent` previous
+ones. LM-Infinite and A-shape include the row's own token: their window of n tokens is recent = n -
+1.
 
-Positions: "cache", as in the paper, is a token's place in the cache, so that no distance exceeds sinks + recent.
-"original" is its place in the text. With RoPE the distances among recent tokens are the same in both; a sink t
-is at the distance min(i, sinks + recent) - t instead of i - t. To re-rotate the query is enough for that: keys
-need not be stored without their rotation. Models that add positions to the embeddings (GPT-2, OPT) have them
-in q and k for good: without `rotation` both settings give the same result, and only "original" describes it.
+Positions: "cache", as in the paper, is a token's place in the cache, so that no distance exceeds
+sinks + recent. "original" is its place in the text. With RoPE the distances among recent tokens are
+the same in both; a sink t is at the distance min(i, sinks + recent) - t instead of i - t. To
+re-rotate the query is enough for that: keys need not be stored without their rotation. Models that
+add positions to the embeddings (GPT-2, OPT) have them
+in q and k for good: without `rotation` both settings give the same result, and only "original"
+describes it.
 
 Differs from the paper:
-  * The public code reads a prompt with full attention and drops tokens afterwards. Here every row attends as
-    if the text had been read one token at a time, which is how the authors measure perplexity. So a prompt
-    read at once and one read token by token agree. The cache offers both.
+  * The public code reads a prompt with full attention and drops tokens afterwards. Here every row
+    attends as if the text had been read one token at a time, which is how the authors measure
+    perplexity. So a prompt read at once and one read token by token agree. The cache offers both.
 """
 
 from dataclasses import dataclass
@@ -44,7 +47,8 @@ class StreamingLLM(Mechanism):
     Attributes:
         sinks: tokens at the start of the text that are never dropped, 0 or more.
         recent: previous tokens that a row sees besides its own, 0 or more.
-        positions: "original", or "cache" for the place in the cache; they differ only with a rotation.
+        positions: "original", or "cache" for the place in the cache; they differ only with a
+            rotation.
     """
 
     sinks: int = 4
@@ -53,8 +57,9 @@ class StreamingLLM(Mechanism):
 
     name: ClassVar[str] = "streaming_llm"
     title: ClassVar[str] = "StreamingLLM"
-    paper: ClassVar[str] = ("Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024, "
-                            "Section 3.2")
+    paper: ClassVar[str] = (
+        "Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024, "
+        "Section 3.2")
     sizes: ClassVar[tuple[str, ...]] = ("sinks", "recent")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "public code, chat demo": {"sinks": 4, "recent": 2000, "positions": "cache"},
@@ -66,8 +71,9 @@ class StreamingLLM(Mechanism):
         super().__post_init__()
         check_integers(0, sinks=self.sinks, recent=self.recent)
         if self.positions not in POSITIONS:
-            raise ValueError(f"positions: got {self.positions!r}, wanted 'original' or 'cache'; the paper's is "
-                             "'cache', which needs rotary positions")
+            raise ValueError(
+                f"positions: got {self.positions!r}, wanted 'original' or 'cache'; the paper's is "
+                "'cache', which needs rotary positions")
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute StreamingLLM token by token with an explicit cache: the specification."""
@@ -77,27 +83,32 @@ class StreamingLLM(Mechanism):
         out = q.new_zeros(q.shape)
         for b in range(batch):
             for h in range(heads):
-                cache: list[int] = []                                       # the tokens kept, oldest first
+                cache: list[int] = []  # the tokens kept, oldest first
                 for i in range(length):
                     cache.append(i)
-                    query, keys = q[b, h, i], k[b, h, cache]                # (D,) and (tokens kept, D)
+                    query, keys = q[b, h, i], k[b, h, cache]  # (D,) and (tokens kept, D)
                     if self.positions == "cache" and rotation is not None:
                         cos, sin = (table.expand(batch, length, head_dim)[b] for table in rotation)
                         last = len(cache) - 1                               # the place of token i
                         query = rotate(unrotate(query, cos[i], sin[i]), cos[last], sin[last])
-                        keys = rotate(unrotate(keys, cos[cache], sin[cache]), cos[: last + 1], sin[: last + 1])
+                        keys = rotate(unrotate(keys, cos[cache], sin[cache]), cos[:last + 1],
+                                      sin[:last + 1])
                     weights = torch.softmax(scale * (keys @ query), dim=0)
                     out[b, h, i] = weights @ v[b, h, cache]
-                    if len(cache) > self.sinks + self.recent:               # after row i has attended
+                    if len(cache) > self.sinks + self.recent:  # after row i has attended
                         cache.pop(self.sinks)
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part with two intervals per row; with cache positions, sinks are a part with their own queries."""
+        """Return one part with two intervals per row.
+
+        With cache positions, sinks are a part with their own queries.
+        """
         visible = intervals(torch.arange(q.shape[2], device=q.device), self.sinks, self.recent + 1)
         if self.positions == "original" or call.rotation is None:
             return [Columns(q, k, v, visible)]
-        return far_and_near(q, k, v, visible, query_for_sinks(q, call.rotation, self.sinks + self.recent), k)
+        return far_and_near(q, k, v, visible,
+                            query_for_sinks(q, call.rotation, self.sinks + self.recent), k)
 
     def exact_when(self, length: int) -> bool:
         """Return True if no token has been dropped when the last row attends."""

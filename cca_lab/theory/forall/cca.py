@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from cca_lab.mechanisms.cca import groups
-from cca_lab.mechanisms.cca.grouped import Grouped
+from cca_lab.mechanisms.cca.mechanism import Grouped
 from cca_lab.theory.forall.core import Obligation, Truth, demand, integers, least, number, sizes
 from cca_lab.theory.forall.theorem import (
     Interval,
@@ -151,7 +151,7 @@ THEOREMS = (
             "them, and none that was dropped", (*_ROW, "cca_lab.mechanisms.cca.groups.chunk_intervals"), chunk,
             "the columns of a chunk: its cores, then the raw tokens from g n(start) on"),
     Theorem("CCA is full attention", "`exact_when` is true exactly if no row reads a core of two tokens or more",
-            ("cca_lab.mechanisms.cca.grouped.Grouped.exact_when", "cca_lab.mechanisms.cca.groups.core_count"), exact),
+            ("cca_lab.mechanisms.cca.mechanism.Grouped.exact_when", "cca_lab.mechanisms.cca.groups.core_count"), exact),
     Theorem("CCA's entries", "a decoder keeps floor(L/g) cores and the raw tokens that row L reads, at most s + g - 2",
             ("cca_lab.mechanisms.cca.groups.cache_tokens", *_ROW[1:]), entries),
     Theorem("CCA's pairs", "the closed form of the scored pairs grows by the columns that each new row sees",

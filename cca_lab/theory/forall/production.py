@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cca_lab.mechanisms.deepseek_v4 import reading
+from cca_lab.mechanisms.production import deepseek_v4 as reading
 from cca_lab.theory.forall.core import Obligation, Truth, demand, every, integers, least, most, sizes
 from cca_lab.theory.forall.theorem import Theorem, row_of, unmemoised, within
 
@@ -53,7 +53,7 @@ def chunk() -> Iterable[Obligation]:
     return demand("DeepSeek-V4's chunks", known, statement)
 
 
-_READING = "cca_lab.mechanisms.deepseek_v4.reading."
+_READING = "cca_lab.mechanisms.production.deepseek_v4."
 THEOREMS = (
     Theorem("DeepSeek-V4's reads", "with every closed entry visible, row i reads max(0, w - r) tokens twice and "
             "max(0, r - w) not at all, r = (i + 1) mod m, once the window is full: those between the window's first "
