@@ -9,6 +9,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cca_lab.v
 # Notebooks are shown as they were committed, formulas as MathML.
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_render_markdown_format = "myst"
 nb_ipywidgets_js = {}
 html_math_renderer = "mathml"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -26,7 +27,13 @@ napoleon_use_ivar = True
 
 html_theme = "sphinx_book_theme"
 html_title = "cca_lab"
-html_copy_source = False
+html_copy_source = True  # for the button that downloads a notebook
 html_show_sourcelink = False
 html_theme_options = {"show_navbar_depth": 1, "use_download_button": True, "use_fullscreen_button": False,
                       "show_toc_level": 2}
+
+
+def setup(app):
+    """Show two stars in a docstring as they are: they are Python's, as in `**options`."""
+    app.connect("autodoc-process-docstring", lambda app, what, name, item, options, lines:
+                lines.__setitem__(slice(None), [line.replace("**", r"\*\*") for line in lines]))

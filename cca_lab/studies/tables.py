@@ -13,6 +13,7 @@ from cca_lab.studies.summary import COLUMNS, summaries
 
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
+FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in the table `finding`
 PLACES = {"0.0": "first", "0.5": "middle", "1.0": "last"}
 
 
@@ -69,6 +70,17 @@ def _recovery(shown: Callable[[dict], bool]) -> str:
         for name, mean in summaries(trials).items():
             rows.append([f"`{found['model']}`", spoken(name), *mean.cells()])
     return _table(["model", "attention", *COLUMNS], rows)
+
+
+def finding() -> str:
+    """Return the README's table: what the swap costs, and what finetuning recovers, in eight rows."""
+    study = _read(results_folder() / "recovery-gpt2-mini.json")
+    chosen = {name: row for name, row in study["trials"].items() if row["trial"]["reading"]["varied"] and (
+        row["trial"]["attention"] in ("full", "dga")
+        or row["trial"]["attention"] == "cca" and row["trial"]["options"] in FINDING)}
+    rows = [[spoken(name), *(mean.cells()[at] for at in (0, 2, 3, 5))]
+            for name, mean in summaries(chosen).items()]
+    return _table(["attention", *(COLUMNS[at] for at in (0, 2, 3, 5))], rows)
 
 
 def attention() -> str:
@@ -216,10 +228,15 @@ def wire_plan() -> str:
         "assumed for the last column.\n")
 
 
-TABLES = {"models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
+TABLES = {"finding": finding, "models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
           "decode": decode, "model": model, "lengths": lengths,
           "needles": needles, "wire": wire, "wire-plan": wire_plan, "families": families}
-PAGES = ("README.md", "docs/use/context_parallel.md", "docs/results/speed_notes.md")  # pages with marked tables
+
+def marked_pages() -> list[Path]:
+    """Return the README and every document that holds a marked table."""
+    documents = sorted((repository() / "docs").glob("*/*.md"))
+    return [repository() / "README.md", *(path for path in documents
+                                          if MARKED.search(path.read_text(encoding="utf-8")))]
 
 
 def updated(text: str) -> str:
@@ -239,7 +256,7 @@ def updated(text: str) -> str:
 
 def write() -> list[Path]:
     """Write the marked tables of all pages again; return the pages."""
-    pages = [repository() / page for page in PAGES]
+    pages = marked_pages()
     for path in pages:
         path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")
     return pages

@@ -1,6 +1,7 @@
 """The site: notebooks, documents, claims, course and API as pages, built by Sphinx, all offline."""
 
 import io
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,11 +15,12 @@ from cca_lab.theory import pages
 
 # What of the clone goes to the same path below the site's sources, so that links between the files
 # stay as they are.
-SOURCES = ("docs", "notebooks/*.ipynb", "lab/README.md", "lab/adapters.py", "lab/release",
-           "data/README.md", "data/models/*/README.md", "proofs", "CONTRIBUTING.md",
-           "CHANGELOG.md", "LICENSE", "CITATION.cff")
+SOURCES = ("docs/*/", "docs/contents.md", "docs/*.png", "notebooks/*.ipynb", "lab/README.md",
+           "lab/adapters.py", "lab/release", "data/README.md", "data/models/*/README.md", "proofs",
+           "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff")
 CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the first page
 API = "docs/use/api.md"
+CODE = re.compile(r"(?<![`\[])`([\w.-]+)`(?![`\]])")
 
 
 def build(root: Path, out: Path, *, extras: Mapping[str, Callable[[Path], Any]] | None = None,
@@ -74,8 +76,22 @@ def stage(root: Path, source: Path, extras: Mapping[str, Any]) -> None:
     contents = (source / CONTENTS).read_text(encoding="utf-8")
     (source / CONTENTS).unlink()
     (source / "index.md").write_text(f"{readme}\n{contents}", encoding="utf-8")
-    pages.write(source / "docs" / "claims")
     (source / API).write_text(api_page(), encoding="utf-8")
+    ledger, *claims = pages.write(source / "docs" / "claims")
+    with ledger.open("a", encoding="utf-8") as file:
+        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(path.stem for path in claims) + "\n```\n")
+    link_claims(source, {path.stem for path in claims})
+
+
+def link_claims(source: Path, ids: set[str]) -> None:
+    """Make each claim's id that a page or notebook has as code a link to the page of the claim."""
+    for path in (*source.rglob("*.md"), *source.rglob("*.ipynb")):
+        up = "../" * (len(path.relative_to(source).parts) - 1)
+        text = path.read_text(encoding="utf-8")
+        linked = CODE.sub(lambda code, up=up: f"[{code[0]}]({up}docs/claims/{code[1]}.md)"
+                          if code[1] in ids else code[0], text)
+        if linked != text:
+            path.write_text(linked, encoding="utf-8")
 
 
 def api_page() -> str:
@@ -84,9 +100,13 @@ def api_page() -> str:
              "says what each is for.", ""]
     for name in cca_lab.__all__:
         value = getattr(cca_lab, name)
-        kind = "class" if isinstance(value, type) else "function" if callable(value) else "data"
-        members = ["   :members:", "   :inherited-members: Cache"] if kind == "class" else []
-        lines += ["```{eval-rst}", f".. auto{kind}:: cca_lab.{name}", *members, "```", ""]
+        if isinstance(value, type):
+            directive = [f".. autoclass:: cca_lab.{name}", "   :members:"]
+        elif callable(value):
+            directive = [f".. autofunction:: cca_lab.{name}"]
+        else:
+            directive = [f".. py:data:: cca_lab.{name}", "", f"   Names of: {', '.join(value)}."]
+        lines += ["```{eval-rst}", *directive, "```", ""]
     return "\n".join(lines)
 
 

@@ -49,7 +49,8 @@ def in_style(css: str) -> list[str]:
 
 def problems(folder: Path) -> list[str]:
     """Return in words what is wrong with a site: links that lead nowhere, what comes from elsewhere."""
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")
+             if "_static" not in path.parts}  # templates of the theme
     wrong = []
     for path, page in pages.items():
         name = path.relative_to(folder)
