@@ -228,9 +228,12 @@ def wire_plan() -> str:
         "assumed for the last column.\n")
 
 
-TABLES = {"finding": finding, "models": models, "recovery": recovery, "variants": variants, "attention": attention, "compare": compare,
-          "decode": decode, "model": model, "lengths": lengths,
-          "needles": needles, "wire": wire, "wire-plan": wire_plan, "families": families}
+TABLES = {
+    "finding": finding, "models": models, "recovery": recovery, "variants": variants,
+    "attention": attention, "compare": compare, "decode": decode, "model": model,
+    "lengths": lengths, "needles": needles, "wire": wire, "wire-plan": wire_plan,
+    "families": families,
+}
 
 def marked_pages() -> list[Path]:
     """Return the README and every document that holds a marked table."""

@@ -269,7 +269,7 @@ def paths() -> dict[str, Path]:
     return {
         "records": results / "claims.json", "schema": results / "claims.schema.json",
         "found": results / "quotes.json", "errata": docs / "claims" / "errata.md",
-        "article": docs / "article.md"
+        "overview": docs / "claims" / "index.md"
     }
 
 
@@ -280,7 +280,7 @@ def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
         place["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
         place["schema"]: json.dumps(schema(), indent=1) + "\n",
         place["errata"]: errata_page(records),
-        place["article"]: counted(place["article"].read_text(encoding="utf-8"), records),
+        place["overview"]: counted(place["overview"].read_text(encoding="utf-8"), records),
     }
 
 

@@ -105,11 +105,11 @@ def tally(records: Iterable[dict[str, Any]]) -> str:
     return f"{len(records)} claims: {by_verdict}." + (errors if wrong else "")
 
 
-def counted(article: str, records: Iterable[dict[str, Any]]) -> str:
-    """Return the article with the counts of today between its marks."""
+def counted(page: str, records: Iterable[dict[str, Any]]) -> str:
+    """Return a page with the counts of today between its marks."""
     begin, end = "<!-- tally -->\n", "<!-- end -->"
-    before, mark, rest = article.partition(begin)
-    return f"{before}{mark}{tally(records)}\n{end}{rest.partition(end)[2]}" if mark else article
+    before, mark, rest = page.partition(begin)
+    return f"{before}{mark}{tally(records)}\n{end}{rest.partition(end)[2]}" if mark else page
 
 
 def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
