@@ -43,7 +43,7 @@ def test_the_core_needs_no_extra():
 
 @pytest.mark.parametrize("statement, extra", [
     ("from cca_lab.models import swap_attention", "models"), ("import cca_lab.mechanisms.caches", "models"),
-    ("import cca_lab.views.figures.curves", "notebooks")])
+    ("import cca_lab.views.figures.costs", "notebooks")])
 def test_a_package_that_needs_an_extra_names_it(statement, extra):
     done = without_extras(statement)
     last = done.stderr.splitlines()[-1]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from cca_lab.mechanisms import MECHANISMS
 from cca_lab.reporting import print_table
 from cca_lab.studies.recover import label
-from cca_lab.views.figures.mqar import frontier
+from cca_lab.views.figures.recall import frontier
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cca_lab.settings import check_sizes
 from cca_lab.studies.answers import answering
 from cca_lab.studies.evaluate import context_of, note_full
 from cca_lab.tasks.prompts import chosen_task
-from cca_lab.views.figures.needles import found_by_depth
+from cca_lab.views.figures.recall import found_by_depth
 
 PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
 MOST_CELLS, MOST_SAMPLES = 100, 2**16

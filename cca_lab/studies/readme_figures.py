@@ -10,9 +10,8 @@ from cca_lab.files import repository, results_folder
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies.summary import swept
-from cca_lab.views.figures.baselines import holdings
-from cca_lab.views.figures.comparison import comparison
-from cca_lab.views.figures.training import recipes
+from cca_lab.views.figures.caches import holdings
+from cca_lab.views.figures.training import comparison, recipes
 
 COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
 READS, LENGTH, HEAD_DIM = "docs/reads.png", 48, 16

@@ -21,7 +21,7 @@ from cca_lab.studies.mqar_points import lines, points
 from cca_lab.studies.mqar_sizes import NAMES, choices, largest_bytes, within
 from cca_lab.studies.mqar_training import Recipe, Run, accuracy, asked, learn, new_model
 from cca_lab.tasks.mqar import MQAR, UNASKED
-from cca_lab.views.figures.mqar import COLOURS, frontier
+from cca_lab.views.figures.recall import COLOURS, frontier
 
 TASK = MQAR(length=16, pairs=2, vocabulary=16)
 SHORT = Recipe(steps=4, rows=8, every=2, tests=16, width=8)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from cca_lab.views.figures import group_coding
+from cca_lab.views.figures import groups
 from cca_lab.views.figures.style import SERIES, WRONG
 
 
@@ -17,7 +17,7 @@ def no_figure_stays_open():
 
 
 def test_predictions_are_lines_and_measurements_dots_of_the_same_colour():
-    figure = group_coding.predicted_and_measured([1, 2], {"a": [4, 2], "b": [3, 3]},
+    figure = groups.predicted_and_measured([1, 2], {"a": [4, 2], "b": [3, 3]},
                                                  {"b": [(3, 0.1), (2.9, 0.2)]}, xlabel="x",
                                                  ylabel="y", reference={"c": [1, 0.5]})
     (axes,) = figure.axes
@@ -29,7 +29,7 @@ def test_predictions_are_lines_and_measurements_dots_of_the_same_colour():
 
 
 def test_separation_marks_what_leaves_the_range():
-    figure = group_coding.separation({"in": ([2, 8], [1.5]), "out": ([2, 8], [0.5, 3])}, m=2)
+    figure = groups.separation({"in": ([2, 8], [1.5]), "out": ([2, 8], [0.5, 3])}, m=2)
     marked = [line.get_xdata().tolist() for axes in figure.axes for line in axes.lines
               if to_hex(line.get_color()) == to_hex(WRONG)]
     assert marked == [[], [0.5]]
@@ -38,7 +38,7 @@ def test_separation_marks_what_leaves_the_range():
 
 def test_descent_paths_count_their_steps():
     path = np.array([[1.0, 1.0], [0.5, -0.5], [0.0, 0.0]])
-    (axes,) = group_coding.descent_paths({"even": (np.eye(2), path)}).axes
+    (axes,) = groups.descent_paths({"even": (np.eye(2), path)}).axes
     assert axes.get_title(loc="left") == "even: 2 steps"
     np.testing.assert_array_equal(axes.lines[0].get_xydata(), path)
 
@@ -46,7 +46,7 @@ def test_descent_paths_count_their_steps():
 @pytest.mark.parametrize("logarithmic", [True, False])
 def test_intervals_have_a_panel_a_title(logarithmic):
     triples = [(1.0, 0.9, 1.1), (2.0, 1.5, 2.5)]
-    figure = group_coding.with_intervals({"keys": {"full": triples}, "logits": {"cca": triples}},
+    figure = groups.with_intervals({"keys": {"full": triples}, "logits": {"cca": triples}},
                                          [0.1, 0.3], xlabel="sigma", ylabel="KL",
                                          logarithmic=logarithmic)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["keys", "logits"]

@@ -13,7 +13,7 @@ from cca_lab.theory.reachability import depth as reachability_depth
 from cca_lab.theory.reachability import floats as reachability_floats
 from cca_lab.theory.reachability import indices as reachability
 from cca_lab.theory.reachability import rope as reachability_rope
-from cca_lab.views.figures import reachability as figures
+from cca_lab.views.figures import diagrams as figures
 from tests.mutants import theory_reachability as wrong
 
 CLAIMS = {claim.id: claim for claim in ledger.collect()}

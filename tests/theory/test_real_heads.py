@@ -14,7 +14,7 @@ from cca_lab.cli import app
 from cca_lab.models import attention_maps, save_pretrained
 from cca_lab.studies import real_heads
 from cca_lab.theory.sparsity.laws import rho_sparse
-from cca_lab.views.figures import p_sparse as figures
+from cca_lab.views.figures import sparsity as figures
 from tests.mutants import theory_sparsity as mutants
 from tests.studies import small
 

@@ -1,7 +1,7 @@
 """Which program of a launch reads which tile: the geometry of the kernels, in plain Python and without triton.
 
 A launch starts many *programs*; each computes from its number which tiles it reads. These functions
-list the tiles for one head, so that they can be drawn (`cca_lab.views.figures.programs`) and
+list the tiles for one head, so that they can be drawn (`cca_lab.views.figures.tiling`) and
 counted.
 """
 

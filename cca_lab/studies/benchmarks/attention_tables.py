@@ -29,7 +29,7 @@ def show(result: dict[str, Any]) -> None:
 def points(result: dict[str, Any]) -> dict[str, list]:
     """Return the forward measurements as points of the roofline, full attention first."""
     from cca_lab.mechanisms.cca import groups
-    from cca_lab.views.figures.roofline import Point
+    from cca_lab.views.figures.costs import Point
 
     shape = result["shape"]
     heads, head_dim, group = shape["batch"] * shape["heads"], shape["head_dim"], shape["group"]
@@ -47,7 +47,7 @@ def points(result: dict[str, Any]) -> dict[str, list]:
 
 def draw(result: dict[str, Any], path: str | Path) -> None:
     """Draw the roofline into a PNG file."""
-    from cca_lab.views.figures.roofline import roofline
+    from cca_lab.views.figures.costs import roofline
 
     roof, where = result["roof"], result["machine"]
     write_figure(path, roofline(points(result), peak=roof["flops"], bandwidth=roof["bandwidth"],

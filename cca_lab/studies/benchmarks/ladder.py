@@ -11,7 +11,7 @@ from torch import Tensor
 from cca_lab.attention import fused, native
 from cca_lab.mechanisms import Mechanism
 from cca_lab.studies.benchmarks.timing import seconds
-from cca_lab.views.figures.ladder import Rung
+from cca_lab.views.figures.costs import Rung
 
 HEADS, HEAD_DIM = 2, 32
 PATIENCE = 2.0  # seconds: a rung is not run at a length where it is likely to take longer

@@ -14,7 +14,7 @@ from cca_lab.studies.reproduce.ordering import VERDICTS
 from cca_lab.studies.reproduce.out_of_reach import OUT_OF_REACH
 from cca_lab.studies.reproduce.registry import TRAINED
 from cca_lab.studies.trials import read_study
-from cca_lab.views.figures.reproduction import frontier
+from cca_lab.views.figures.training import frontier
 
 PAGE, FRONTIER = "docs/results/reproduction.md", "docs/results/frontier.png"
 RECALL, RECALL_FIGURE = "mqar-64-4.json", "docs/results/mqar.png"

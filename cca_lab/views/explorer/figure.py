@@ -14,6 +14,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from cca_lab.views.explorer.state import Column, State
+from cca_lab.views.figures.heatmaps import SHADE, lines_of, printed
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
@@ -28,7 +29,6 @@ from cca_lab.views.figures.style import (
     legend_below,
     styled,
 )
-from cca_lab.views.figures.tokens import SHADE, lines_of, printed
 
 # The colours of the view; js/palette.js has the same.
 COLOURS = {"raw": RAW, "sink": SKY, "focal": GOOD, "kept": OF_MECHANISM["h2o"], "core": CORE,

@@ -1,12 +1,29 @@
-"""What attention costs: the number of pairs against the group size, and the parts of the operations."""
+"""What attention costs: pairs, operations, times, and the roofline of a machine."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
-from cca_lab.views.figures.style import INK, coloured, name_line, powers_of_two, styled
+from cca_lab.views.figures.style import (
+    CORE,
+    EMPTY,
+    FAINT,
+    INK,
+    RAW,
+    SERIES,
+    check_lengths,
+    coloured,
+    grid,
+    name_line,
+    powers_of_two,
+    styled,
+)
 
 
 @styled
@@ -22,17 +39,14 @@ def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, yla
     Raises:
         ValueError: if a series does not have one value for each group size.
     """
-    for name, values in series.items():
-        if len(values) != len(groups):
-            raise ValueError(f"series {name!r}: got {len(values)} values for {len(groups)} group sizes, "
-                             "wanted one for each")
+    check_lengths(series, len(groups), "group sizes")
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
     for (name, values), colour in coloured(series.items()):
         least = int(np.argmin(values))
         axes.plot(groups, values, color=colour, linewidth=2)
         axes.plot(groups[least], values[least], "o", color=colour, markersize=6)
-        axes.annotate(f"g = {groups[least]}", (groups[least], values[least]), xytext=(0, -13), ha="center",
-                      textcoords="offset points", color=colour, fontsize=8.5)
+        axes.annotate(f"g = {groups[least]}", (groups[least], values[least]), xytext=(0, -13),
+                      ha="center", textcoords="offset points", color=colour, fontsize=8.5)
         name_line(axes, name, groups[-1], values[-1], colour)
     powers_of_two(axes, xlabel, ylabel, title)
     axes.margins(y=0.12)
@@ -54,7 +68,9 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
     parts = list(next(iter(rows.values())))
     for name, row in rows.items():
         if list(row) != parts:
-            raise ValueError(f"row {name!r}: got parts {list(row)}, wanted {parts}; every bar has the same parts")
+            raise ValueError(
+                f"row {name!r}: got parts {list(row)}, wanted {parts}; every bar has the same parts"
+            )
     figure, axes = plt.subplots(figsize=(6.4, 1.1 + 0.45 * len(rows)))
     start = np.zeros(len(rows))
     for part, colour in coloured(parts):
@@ -62,8 +78,8 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
         axes.barh(list(rows), widths, left=start, color=colour, height=0.6, label=part)
         start += widths
     for place, total in enumerate(start):
-        axes.annotate(f"{total:.3g}", (total, place), xytext=(5, 0), textcoords="offset points", va="center",
-                      fontsize=8.5, color=INK)
+        axes.annotate(f"{total:.3g}", (total, place), xytext=(5, 0), textcoords="offset points",
+                      va="center", fontsize=8.5, color=INK)
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set_xlabel(xlabel)
@@ -72,3 +88,217 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
     axes.spines["left"].set_visible(False)
     figure.legend(loc="outside lower center", ncols=len(parts))
     return figure
+
+
+class Point(NamedTuple):
+    """One measurement.
+
+    Attributes:
+        pairs: query-key pairs visited, of all heads.
+        flops: the floating-point operations that the pairs need.
+        bytes: the least number of bytes that must be moved.
+        seconds: the time taken.
+    """
+
+    pairs: float
+    flops: float
+    bytes: float
+    seconds: float
+
+
+@styled
+def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: float,
+             title: str = "", peak_name: str = "matrix product") -> Figure:
+    """Draw measurements under the roofline of the machine on which they were taken.
+
+    Left: time against pairs visited; no attention can be below the line on which every pair runs at
+    the peak of matrix products. Right: useful operations per second against operations per byte,
+    under min(peak, bandwidth x intensity).
+
+    Args:
+        series: measurements by name, in any order; at most six names.
+        peak: operations per second of a matrix product, measured in the same run.
+        bandwidth: bytes per second of a copy, measured in the same run.
+        title: of the left panel.
+        peak_name: what the peak was measured with.
+
+    Raises:
+        ValueError: if there is no measurement, a number is not positive, or there are more names
+            than colours.
+    """
+    points = [point for given in series.values() for point in given]
+    if not points:
+        raise ValueError("series: got no measurement, wanted one or more")
+    for name, given in series.items():
+        if any(value <= 0 for point in given for value in point):
+            raise ValueError(
+                f"series {name!r}: got a number that is not positive, wanted pairs, flops, bytes and "
+                "seconds over 0")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.0))
+    for (name, given), colour in coloured(series.items()):
+        given = sorted(given)
+        style = dict(color=colour, marker="o", markersize=4, linewidth=1.6, label=name)
+        left.plot([p.pairs for p in given], [p.seconds for p in given], **style)
+        right.plot([p.flops / p.bytes for p in given], [p.flops / p.seconds for p in given],
+                   **style)
+    _least_time(left, points, peak)
+    _roof(right, points, peak, bandwidth, peak_name)
+    for axes in (left, right):
+        axes.set(xscale="log", yscale="log")
+        grid(axes, below=False)
+    left.set(xlabel="query-key pairs visited", ylabel="seconds", title=title or "Time")
+    right.set(xlabel="useful operations a byte", ylabel="useful operations a second",
+              title="Under the roof")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center",
+                  ncols=min(3, len(series)))
+    return figure
+
+
+def _least_time(axes: Axes, points: Sequence[Point], peak: float) -> None:
+    """Draw the time that the pairs take at the peak."""
+    a_pair = min(point.flops / point.pairs for point in points)
+    ends = np.array([min(point.pairs for point in points), max(point.pairs for point in points)])
+    axes.plot(ends, ends * a_pair / peak, color=INK, linewidth=1.2, linestyle="--")
+    axes.annotate("at the peak", (ends[0], ends[0] * a_pair / peak), xytext=(14, -2),
+                  textcoords="offset points", fontsize=8.5, color=INK)
+
+
+def _roof(axes: Axes, points: Sequence[Point], peak: float, bandwidth: float,
+          peak_name: str) -> None:
+    """Draw min(peak, bandwidth x intensity)."""
+    intensities = [point.flops / point.bytes for point in points]
+    ridge = peak / bandwidth
+    ends = np.geomspace(min(ridge, *intensities) / 2, 2 * max(ridge, *intensities), 200)
+    axes.plot(ends, np.minimum(peak, bandwidth * ends), color=FAINT, linewidth=1.4)
+    axes.annotate(f"{peak_name}: {peak / 1e12:.3g} T/s" if peak >= 1e12
+                  else f"{peak_name}: {peak / 1e9:.3g} G/s", (ends[-1], peak), xytext=(0, 5),
+                  textcoords="offset points", ha="right", fontsize=8.5, color=INK)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One form of a mechanism.
+
+    Attributes:
+        name: "loops" or a backend.
+        what: the idea, in a few words.
+        error: largest difference from the loops at the first length; None for the loops.
+        seconds: by length; None where it would take too long.
+        note: what the times mean, if not what they seem; empty otherwise.
+    """
+
+    name: str
+    what: str
+    error: float | None
+    seconds: dict[int, float | None]
+    note: str = ""
+
+
+@styled
+def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
+    """Draw a box for each form of a mechanism, with its time at each length and its difference from the loops.
+
+    Args:
+        forms: from the loops up, all with the same lengths.
+        title: of the figure.
+
+    Raises:
+        ValueError: for no form, or forms with different lengths.
+    """
+    lengths = list(forms[0].seconds) if forms else []
+    if not forms or any(list(form.seconds) != lengths for form in forms):
+        raise ValueError(
+            f"forms: got {len(forms)}, with different lengths or none, wanted one or more with the same"
+        )
+    rows = len(lengths) - 1 + any(form.note for form in forms)
+    figure, axes = plt.subplots(figsize=(min(10.0, 2.05 * len(forms) + 0.4),
+                                         2.0 + 0.22 * len(lengths)))
+    axes.set_axis_off()
+    axes.set(xlim=(-0.02, len(forms)), ylim=(0, 1), title=title)
+    for at, form in enumerate(forms):
+        axes.add_patch(FancyBboxPatch((at + 0.04, 0.03), 0.84, 0.92, boxstyle="round,pad=0.02",
+                                      linewidth=1, facecolor="white",
+                                      edgecolor=CORE if at else RAW))
+        if at:
+            axes.annotate("", (at + 0.02, 0.5), (at - 0.1, 0.5),
+                          arrowprops={"arrowstyle": "->", "color": FAINT})
+        axes.text(at + 0.46, 0.86, form.name, ha="center", va="center", fontweight="bold",
+                  fontsize=11, color=INK)
+        axes.text(at + 0.46, 0.74, form.what, ha="center", va="center", fontsize=8.5, color=INK)
+        same = "" if form.error is None else f"from the loops: {form.error:.0e}"
+        axes.text(at + 0.46, 0.64, same, ha="center", va="center", fontsize=7.5, color=FAINT)
+        axes.plot([at + 0.1, at + 0.82], [0.57, 0.57], color=EMPTY, linewidth=1)
+        for row, length in enumerate(lengths):
+            height = 0.48 - 0.38 * row / max(1, rows)
+            axes.text(at + 0.1, height, f"{length} tokens", va="center", fontsize=8.5, color=FAINT)
+            axes.text(at + 0.82, height, duration(form.seconds[length]), ha="right", va="center",
+                      fontsize=8.5)
+        axes.text(at + 0.46, 0.09, form.note, ha="center", va="center", fontsize=7.5, color=CORE)
+    return figure
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time in words of at most seven signs; a dash where nothing was measured."""
+    if seconds is None:
+        return "-"
+    for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
+        if seconds < 1000 * factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+@styled
+def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
+           xlabel: str = "tokens $L$", title: str = "") -> Figure:
+    """Draw how a quantity grows with the length, both axes in powers of two, each curve named at its end.
+
+    Args:
+        lengths: positive, increasing.
+        series: positive values by name, one for each length.
+        ylabel, xlabel, title: texts.
+
+    Raises:
+        ValueError: if a series does not have one value for each length.
+    """
+    check_lengths(series, len(lengths), "lengths")
+    figure, axes = plt.subplots(figsize=(6.4, 3.6))
+    for (name, values), colour in coloured(series.items()):
+        axes.plot(lengths, values, color=colour, linewidth=2, marker="o", markersize=3.5)
+        name_line(axes, name, lengths[-1], values[-1], colour)
+    powers_of_two(axes, xlabel, ylabel, title)
+    return figure
+
+
+@styled
+def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: str | None = None,
+         logarithmic: bool = False) -> Figure:
+    """Draw one horizontal bar for each value, in the order given.
+
+    Args:
+        values: by name, not negative.
+        xlabel: what the values are, with their unit.
+        title: of the figure.
+        numbers: format of the number at the end of each bar; three significant digits by default.
+        logarithmic: whether the axis is logarithmic; then every value must be positive.
+    """
+    figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.38 * len(values)))
+    drawn = axes.barh(list(values), list(values.values()), color=SERIES[0], height=0.62)
+    axes.bar_label(drawn, labels=[_written(value, numbers) for value in values.values()], padding=4,
+                   fontsize=8.5, color=INK)
+    axes.invert_yaxis()
+    if logarithmic:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+    axes.margins(x=0.12)
+    axes.set_xlabel(xlabel)
+    axes.set_title(title)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return figure
+
+
+def _written(value: float, form: str | None) -> str:
+    """Format a number, by default with three significant digits and without an exponent."""
+    if form is not None:
+        return format(value, form)
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""Diagrams: mixing matrices, the parts of the lab and how they are linked, vectors in the plane."""
+"""Diagrams: how information mixes and travels, how far a row reaches, the map of the lab."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,12 +7,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from cca_lab.views.figures.style import (
     CORE,
+    EMPTY,
     FAINT,
     GOOD,
     INK,
@@ -22,22 +23,30 @@ from cca_lab.views.figures.style import (
     SKY,
     WRONG,
     as_array,
+    coloured,
+    grid,
+    legend_below,
+    legend_beside,
     styled,
     tick_labels,
 )
 
 _THICKEST = 9.0  # line width in points for a weight of 1
 _ON_LINE = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+FUTURE, NEVER, ONE_LAYER, TWO_LAYERS, MORE_LAYERS = range(5)
+_COLOURS = ListedColormap([EMPTY, WRONG, RAW, SKY, CORE])
+_MEANINGS = {"one layer": RAW, "two": SKY, "three or more": CORE, "never": WRONG, "future": EMPTY}
+_IN_LINE, _SIDE = 5, 1.75  # panels in a line, and the side of each in inches
 
 
 @styled
-def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequence[Any] | None = None,
-           numbers: bool = True, title: str = "") -> Figure:
+def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
+           inputs: Sequence[Any] | None = None, numbers: bool = True, title: str = "") -> Figure:
     """Draw a mixing matrix as lines from the inputs (below) to the outputs; width is proportional to weight.
 
     Args:
-        weights: (M, L), output m is a mean of the inputs with weights[m]; such as the pooling matrix of CCA,
-            or the KV head that each query head reads.
+        weights: (M, L), output m is a mean of the inputs with weights[m]; such as the pooling
+            matrix of CCA, or the KV head that each query head reads.
         outputs, inputs: labels.
         numbers: write each weight at its line, except weights of 1.
         title: of the figure.
@@ -46,16 +55,17 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequen
     count, length = weights.shape
     width = max(count, length)
     below = np.linspace(0, width - 1, length) if length > 1 else np.array([(width - 1) / 2])
-    above = [float(below[np.flatnonzero(row)].mean()) for row in weights] if count < length else range(count)
+    above = [float(below[np.flatnonzero(row)].mean())
+             for row in weights] if count < length else range(count)
     longest = max(map(len, tick_labels(outputs, count) + tick_labels(inputs, length)), default=0)
     figure, axes = plt.subplots(figsize=(max(3.6, max(0.95, 0.1 * longest + 0.25) * width), 2.5))
     for row, top in zip(weights, above, strict=True):
         for token in np.flatnonzero(row):
-            axes.plot([below[token], top], [0, 1], color=FAINT, alpha=0.55, linewidth=_THICKEST * row[token],
-                      zorder=1, solid_capstyle="butt")
+            axes.plot([below[token], top], [0, 1], color=FAINT, alpha=0.55,
+                      linewidth=_THICKEST * row[token], zorder=1, solid_capstyle="butt")
             if numbers and row[token] != 1:
-                axes.text(below[token] + 0.4 * (top - below[token]), 0.4, f"{row[token]:.2g}", fontsize=8.5,
-                          ha="center", va="center", bbox=_ON_LINE)
+                axes.text(below[token] + 0.4 * (top - below[token]), 0.4, f"{row[token]:.2g}",
+                          fontsize=8.5, ha="center", va="center", bbox=_ON_LINE)
     _nodes(axes, above, 1, tick_labels(outputs, count), CORE)
     _nodes(axes, below, 0, tick_labels(inputs, length), RAW)
     axes.set_xlim(-0.6, width - 0.4)
@@ -66,7 +76,8 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None, inputs: Sequen
 
 
 @styled
-def lab_map(columns: Mapping[str, Mapping[str, bool]], links: Iterable[tuple[str, str]] = ()) -> Figure:
+def lab_map(columns: Mapping[str, Mapping[str, bool]],
+            links: Iterable[tuple[str, str]] = ()) -> Figure:
     """Draw columns of boxes and the links between them; planned boxes are dashed.
 
     Args:
@@ -105,11 +116,13 @@ def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Itera
     axes.add_patch(plt.Circle((0, 0), 1, fill=False, color="#D0D0D0", linewidth=1))
     bold_first = sorted(vectors, key=lambda name: name not in bold)
     colours = dict(zip(bold_first, (CORE, GOOD, RAW, SKY, MISSING, WRONG), strict=False))
-    for name in sorted(vectors, key=lambda name: -np.hypot(*vectors[name])):  # the shorter ones on top
+    # the shorter ones on top
+    for name in sorted(vectors, key=lambda name: -np.hypot(*vectors[name])):
         width = 3.2 if name in bold else 1.6
-        axes.plot(*zip((0, 0), vectors[name], strict=True), color=colours[name], linewidth=width, label=name)
+        axes.plot(*zip((0, 0), vectors[name], strict=True), color=colours[name], linewidth=width,
+                  label=name)
         axes.plot(*vectors[name], "o", color=colours[name], markersize=2.4 * width)
-    axes.legend(*_in_order(axes, vectors), loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes, *_in_order(axes, vectors), at=1.0)
     axes.set_xlim(-1.15, 1.15)
     axes.set_ylim(-1.15, 1.15)
     axes.set_aspect("equal")
@@ -124,17 +137,82 @@ def _in_order(axes: Axes, names: Iterable[str]) -> tuple[list[Artist], list[str]
     return [handles[name] for name in names], list(names)
 
 
-def _nodes(axes: Axes, places: Iterable[float], height: float, names: Sequence[str], colour: str) -> None:
+def _nodes(axes: Axes, places: Iterable[float], height: float, names: Sequence[str],
+           colour: str) -> None:
     """Draw named boxes in one line, one for each name; without names nothing is drawn."""
     for place, name in zip(places, names, strict=False):
-        box = {"boxstyle": "round,pad=0.32", "facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
+        box = {"boxstyle": "round,pad=0.32", "facecolor": colour, "edgecolor": "white",
+               "linewidth": 1.5}
         axes.text(place, height, name, ha="center", va="center", fontsize=9, zorder=3, bbox=box,
                   color="white" if colour == RAW else INK)
 
 
 def _box(axes: Axes, name: str, x: float, y: float, *, colour: str, exists: bool) -> None:
-    look = ({"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4} if exists else
-            {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0, "linestyle": (0, (3, 2))})
+    look = ({"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4} if exists
+            else {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0,
+                  "linestyle": (0, (3, 2))})
     axes.add_patch(FancyBboxPatch((x - 0.38, y - 0.24), 0.76, 0.48, zorder=2, **look,
                                   boxstyle="round,pad=0.02,rounding_size=0.08"))
-    axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if exists else FAINT, zorder=3)
+    axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if exists else FAINT,
+              zorder=3)
+
+
+@styled
+def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
+    """Draw after how many layers each token reaches each row, one small panel per mechanism.
+
+    Args:
+        needed: integers (L, L) by title: layers needed until token t reaches row i, 0 for never.
+    """
+    lines = -(-len(needed) // _IN_LINE)
+    figure, axes = plt.subplots(lines, min(len(needed), _IN_LINE), squeeze=False,
+                                figsize=(_SIDE * min(len(needed), _IN_LINE),
+                                         (_SIDE + 0.2) * lines + 0.4))
+    for unused in axes.flat[len(needed):]:
+        unused.axis("off")
+    for panel, (title, matrix) in zip(axes.flat, needed.items(), strict=False):
+        panel.imshow(_codes(as_array(matrix).astype(int)), cmap=_COLOURS, vmin=0, vmax=4)
+        panel.set_title(title, fontsize=9)
+        panel.set_xticks([])
+        panel.set_yticks([])
+    axes[0, 0].set_ylabel("query", color=FAINT)
+    axes[0, 0].set_xlabel("token", color=FAINT)
+    legend_below(axes[0, 0], _MEANINGS, columns=5)
+    return figure
+
+
+def _codes(layers: np.ndarray) -> np.ndarray:
+    """Turn layers needed (L, L) into colour codes.
+
+    A later token counts as future unless it is reached.
+    """
+    codes = np.select([layers == 0, layers == 1, layers == 2], [NEVER, ONE_LAYER, TWO_LAYERS],
+                      MORE_LAYERS)
+    return np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
+
+
+@styled
+def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]], *,
+                   title: str = "") -> Figure:
+    """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where the weight becomes 0.
+
+    Args:
+        gaps: (n,) nats below the largest score, increasing.
+        weights: (n,) stored weights by name of the dtype, including those that are 0.
+        title: of the figure.
+    """
+    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    for n, ((name, stored), colour) in enumerate(coloured(weights.items())):
+        kept = [(gap, weight) for gap, weight in zip(gaps, stored, strict=True) if weight > 0]
+        # equal curves stay visible
+        axes.plot(*zip(*kept, strict=True), color=colour, linewidth=2 * (len(weights) - n))
+        axes.plot(*kept[-1], color=colour, marker="o", markersize=8)
+        axes.annotate(name, kept[-1], xytext=(7, 5), textcoords="offset points", color=colour,
+                      fontsize=9)
+    axes.set_yscale("log", base=2)
+    axes.set_xlabel("gap below the largest score (nats)")
+    axes.set_ylabel("stored weight")
+    axes.set_title(title)
+    axes.margins(x=0.12)
+    grid(axes, below=False)
+    return figure

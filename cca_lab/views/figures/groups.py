@@ -1,6 +1,6 @@
-"""How DGA divides a text into focal tokens and groups, and how each row then reads each token."""
+"""Dynamic groups, and group coding: how tokens are divided, read and coded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -8,16 +8,22 @@ import numpy as np
 import seaborn
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from cca_lab.views.figures.style import (
     CORE,
+    DASHED,
     EMPTY,
     FAINT,
     GOOD,
     INK,
     RAW,
+    WRONG,
     as_array,
+    coloured,
+    grid,
     legend_below,
+    legend_beside,
     styled,
     tick_labels,
 )
@@ -28,8 +34,8 @@ _BOX = {"boxstyle": "round,pad=0.3", "edgecolor": "white", "linewidth": 1.5}
 
 
 @styled
-def division(tokens: Sequence[str], scores: Any, focal: Sequence[int], groups: Sequence[Sequence[int]], *,
-             title: str = "") -> Figure:
+def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
+             groups: Sequence[Sequence[int]], *, title: str = "") -> Figure:
     """Draw where each token goes: importance scores above, the text in the middle, DGA's columns below.
 
     Args:
@@ -43,9 +49,11 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int], groups: S
         ValueError: unless each token is in exactly one place.
     """
     if sorted([*focal, *(t for members in groups for t in members)]) != list(range(len(tokens))):
-        raise ValueError(f"focal and groups: got {list(focal)} and {[list(g) for g in groups]}, wanted each of the "
-                         f"{len(tokens)} tokens in exactly one of them")
-    figure, (bars, drawing) = plt.subplots(2, 1, sharex=True, figsize=(max(5.0, 0.95 * len(tokens)), 4.4),
+        raise ValueError(
+            f"focal and groups: got {list(focal)} and {[list(g) for g in groups]}, wanted each of the "
+            f"{len(tokens)} tokens in exactly one of them")
+    figure, (bars, drawing) = plt.subplots(2, 1, sharex=True,
+                                           figsize=(max(5.0, 0.95 * len(tokens)), 4.4),
                                            gridspec_kw={"height_ratios": [1.1, 1.5]})
     colours = [RAW if t in focal else CORE for t in range(len(tokens))]
     bars.bar(range(len(tokens)), as_array(scores), color=colours, width=0.6)
@@ -67,7 +75,8 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int], groups: S
                      bbox={**_BOX, "facecolor": "white", "edgecolor": colours[t]})
     drawing.set_ylim(-0.3, 1.3)
     drawing.axis("off")
-    legend_below(drawing, {"focal: a column of its own": RAW, "grouped: one column for m tokens": CORE}, columns=2)
+    legend_below(drawing, {"focal: a column of its own": RAW,
+                           "grouped: one column for m tokens": CORE}, columns=2)
     return figure
 
 
@@ -76,7 +85,8 @@ def kinds_of(reads: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]]
     """Return how each row reads each token: UNREAD, FOCAL, POOLED or OPEN.
 
     Args:
-        reads: for each row its focal tokens, its groups by number and its raw tokens, as `dga.row_reads` returns.
+        reads: for each row its focal tokens, its groups by number and its raw tokens, as
+            `dga.row_reads` returns.
         groups: token indices of each group.
 
     Returns:
@@ -102,8 +112,10 @@ def reading(kinds: Any, *, tokens: Sequence[Any] | None = None, title: str = "")
     kinds = as_array(kinds).astype(int)
     side = min(max(0.33 * len(kinds), 2.4), 4.6)
     figure, axes = plt.subplots(figsize=(side + 1.2, side + 1.3))
-    lines = {"linewidths": 0.6, "linecolor": "#D0D0D0"} if len(kinds) <= 40 else {"rasterized": True}
-    seaborn.heatmap(kinds, ax=axes, cmap=ListedColormap(_COLOURS), vmin=0, vmax=3, square=True, cbar=False, **lines)
+    lines = {"linewidths": 0.6, "linecolor": "#D0D0D0"} if len(kinds) <= 40 else {
+        "rasterized": True}
+    seaborn.heatmap(kinds, ax=axes, cmap=ListedColormap(_COLOURS), vmin=0, vmax=3, square=True,
+                    cbar=False, **lines)
     labels = tick_labels(tokens, len(kinds))
     axes.set_yticks(np.arange(len(labels)) + 0.5, labels, rotation=0)
     axes.set_xticks(np.arange(len(labels)) + 0.5, labels, rotation=90 if tokens is not None else 0)
@@ -113,4 +125,129 @@ def reading(kinds: Any, *, tokens: Sequence[Any] | None = None, title: str = "")
     axes.set_title(title)
     names = {"focal": FOCAL, "inside a group": POOLED, "raw": OPEN, "not read": UNREAD}
     legend_below(axes, {name: _COLOURS[kind] for name, kind in names.items()}, columns=2)
+    return figure
+
+
+@styled
+def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[float]],
+                           measured: Mapping[str, Sequence[tuple[float, float]]] | None = None, *,
+                           xlabel: str, ylabel: str, reference: Mapping[str, Sequence[float]]
+                           | None = None, title: str = "", base: int | None = 2) -> Figure:
+    """Draw predictions as lines and measurements as dots with their intervals, in the colour of their line.
+
+    Args:
+        x: (n,) horizontal position of each value.
+        predicted: (n,) values by name, in the order of the colours.
+        measured: n pairs (value, half-width) by name; every name must also be in `predicted`.
+        xlabel, ylabel, title: texts.
+        reference: (n,) values of further lines by name, dashed and grey.
+        base: of the horizontal axis, where both axes are logarithmic; None for linear axes.
+    """
+    figure, axes = plt.subplots(figsize=(7.2, 3.8))
+    for (name, values), colour in coloured(predicted.items()):
+        axes.plot(x, values, color=colour, linewidth=2, label=name)
+        if measured and name in measured:
+            values, errors = np.array(measured[name], dtype=float).T
+            axes.errorbar(x, values, errors, color=colour, fmt="o", markersize=4, capsize=2,
+                          linewidth=1)
+    for name, values in (reference or {}).items():
+        axes.plot(x, values, color=FAINT, linewidth=1.4, linestyle=DASHED, label=name)
+    if base is not None:
+        axes.set_xscale("log", base=base)
+        axes.set_yscale("log", base=10)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.set_title(title)
+    grid(axes)
+    legend_beside(axes)
+    return figure
+
+
+@styled
+def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
+    """Draw the eigenvalues of H / m above those of Hbar, and shade the range of Poincare's separation theorem.
+
+    Args:
+        spectra: (eigenvalues of H, eigenvalues of Hbar) by title, positive; one panel each.
+        m: tokens per group.
+    """
+    figure, panels = plt.subplots(1, len(spectra), figsize=(4.0 * len(spectra) + 0.4, 2.1),
+                                  squeeze=False)
+    for axes, (title, (outer, inner)) in zip(panels[0], spectra.items(), strict=True):
+        outer, inner = as_array(outer).astype(float) / m, as_array(inner).astype(float)
+        axes.axvspan(outer.min(), outer.max(), color="#D6E8F4", zorder=0)
+        inside = (inner >= outer.min() * (1 - 1e-9)) & (inner <= outer.max() * (1 + 1e-9))
+        axes.plot(outer, np.ones_like(outer), "|", color=RAW, markersize=18, markeredgewidth=1.4)
+        axes.plot(inner, np.zeros_like(inner), "|", color=INK, markersize=18, markeredgewidth=1.4)
+        axes.plot(inner[~inside], np.zeros((~inside).sum()), "|", color=WRONG, markersize=18,
+                  markeredgewidth=2)
+        axes.set(xscale="log", yticks=[0, 1], yticklabels=["grouped", "full, over $m$"],
+                 ylim=(-0.6, 1.6), xlabel="eigenvalue")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+        axes.tick_params(axis="y", length=0)
+        axes.set_title(title)
+    return figure
+
+
+@styled
+def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
+    """Draw gradient descent on two-dimensional quadratics over their contour lines.
+
+    Args:
+        panels: (H, path) by title: H (2, 2); path (steps + 1, 2), the errors, the start first.
+    """
+    figure, row = plt.subplots(1, len(panels), figsize=(3.9 * len(panels), 3.2), squeeze=False)
+    for axes, (title, (matrix, path)) in zip(row[0], panels.items(), strict=True):
+        matrix, path = as_array(matrix).astype(float), as_array(path).astype(float)
+        reach = 1.15 * np.abs(path).max(axis=0).clip(min=0.35 * np.abs(path).max())
+        x, y = np.meshgrid(np.linspace(-reach[0], reach[0], 120),
+                           np.linspace(-reach[1], reach[1], 120))
+        height = matrix[0, 0] * x * x + 2 * matrix[0, 1] * x * y + matrix[1, 1] * y * y
+        levels = np.quantile(height, np.linspace(0.04, 0.9, 8))
+        axes.contour(x, y, height, levels=levels, colors="#9CC8E3", linewidths=0.9)
+        axes.plot(*path.T, color=WRONG, linewidth=1.1, marker="o", markersize=2.5)
+        axes.plot(0, 0, "+", color=INK, markersize=9)
+        axes.set_title(f"{title}: {len(path) - 1} steps")
+        axes.set(xlabel="first mode", ylabel="second mode")
+        axes.locator_params(nbins=4)
+    return figure
+
+
+@styled
+def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
+                   x: Sequence[float], *, xlabel: str, ylabel: str,
+                   logarithmic: bool = False) -> Figure:
+    """Draw values with their intervals, one panel per title; a name has the same colour in every panel.
+
+    Args:
+        panels: for each title, n triples (value, low, high) by name.
+        x: (n,) horizontal position of each triple.
+        xlabel, ylabel: texts.
+        logarithmic: whether both axes are logarithmic; otherwise a line marks zero.
+    """
+    figure, row = plt.subplots(1, len(panels), figsize=(3.1 * len(panels) + 1.8, 3.3),
+                               squeeze=False, sharey=True)
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    colours, handles = dict(coloured(names)), {}
+    for axes, (title, lines) in zip(row[0], panels.items(), strict=True):
+        for name, triples in lines.items():
+            value, low, high = np.array(triples, dtype=float).T
+            (handles[name],) = axes.plot(x, value, color=colours[name], linewidth=1.8, marker="o",
+                                         markersize=4)
+            axes.fill_between(x, low, high, color=colours[name], alpha=0.18, linewidth=0)
+        if logarithmic:
+            axes.set(xscale="log", yscale="log")
+            axes.set_xticks(x, [f"{place:g}" for place in x])
+            axes.minorticks_off()
+            axes.yaxis.set_major_formatter("{x:g}")
+        else:
+            axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set(xlabel=xlabel)
+        axes.set_title(title)
+        grid(axes)
+    row[0, 0].set_ylabel(ylabel)
+    legend_beside(row[0, -1], [handles[name] for name in names], names)
     return figure

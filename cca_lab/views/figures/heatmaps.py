@@ -1,4 +1,7 @@
-"""Matrices whose rows are queries: attention weights, visible columns, and how often each token is read."""
+"""Attention weights.
+
+Matrices whose rows are queries, words shaded by weight, steps of a softmax.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -7,18 +10,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 import seaborn
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.colors import Colormap, ListedColormap, PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from cca_lab.views.figures.style import (
     CORE,
     EMPTY,
     FAINT,
+    INK,
     MISSING,
     RAW,
     WEIGHTS,
     WRONG,
     as_array,
+    grid,
     legend_below,
     styled,
     tick_labels,
@@ -31,14 +37,17 @@ _LETTER = 0.09  # width of a letter of a title, in inches
 _BAR = 0.04  # width of the colour bar, as a share of a panel's longer side
 _ROOM = 1.15  # inches for labels and colour bar
 _WIDEST = 9.5  # width of a line of panels in inches; further panels go into the next line
+SHADE = 0.5  # exponent of the colour scale, so that the many small weights can be seen
+_WIDTH, _LINE = 0.083, 0.235  # width of a character and height of a line, in inches
+_DARK = 0.45  # on darker shades the text is white
 
 
 @styled
-def heatmaps(
-    matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None, columns: Sequence[Any] | None = None,
-    row_name: str = "query", column_name: str = "key", numbers: str | None = None,
-    smallest: float = 0.0, largest: float | None = None, colours: Colormap = WEIGHTS, bar: str | None = "weight",
-) -> Figure:
+def heatmaps(matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None,
+             columns: Sequence[Any] | None = None, row_name: str = "query",
+             column_name: str = "key", numbers: str | None = None, smallest: float = 0.0,
+             largest: float | None = None, colours: Colormap = WEIGHTS,
+             bar: str | None = "weight",) -> Figure:
     """Draw matrices of one shape side by side, on one colour scale.
 
     Args:
@@ -46,7 +55,8 @@ def heatmaps(
         rows, columns: labels, such as the tokens; at most 32 are shown.
         row_name, column_name: what rows and columns are.
         numbers: a format such as ".2f" to write each value into its cell, except an exact 0.
-        smallest, largest: ends of the colour scale; `largest` is the largest value of all matrices by default.
+        smallest, largest: ends of the colour scale; `largest` is the largest value of all matrices
+            by default.
         colours: the colour map.
         bar: label of the colour bar; None for no colour bar, if cells have only two values.
 
@@ -56,14 +66,15 @@ def heatmaps(
     arrays = {title: as_array(matrix).astype(float) for title, matrix in matrices.items()}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) != 1 or len(shape := shapes.pop()) != 2:
-        raise ValueError(f"matrices: got shapes {[array.shape for array in arrays.values()]}, wanted one or "
-                         "more of one shape (rows, columns); index batch and head away first")
+        raise ValueError(
+            f"matrices: got shapes {[array.shape for array in arrays.values()]}, wanted one or "
+            "more of one shape (rows, columns); index batch and head away first")
     largest = max(array.max() for array in arrays.values()) if largest is None else largest
     figure, panels = _panels(arrays, shape, _CELL if numbers is None else _NUMBER_CELL)
     for axes, (title, array) in zip(panels, arrays.items(), strict=True):
         written = numbers and [[format(x, numbers) if x else "" for x in line] for line in array]
-        seaborn.heatmap(array, ax=axes, cmap=colours, vmin=smallest, vmax=largest, square=True, cbar=False,
-                        annot=written, fmt="", annot_kws={"size": 8}, **_grid(array))
+        seaborn.heatmap(array, ax=axes, cmap=colours, vmin=smallest, vmax=largest, square=True,
+                        cbar=False, annot=written, fmt="", annot_kws={"size": 8}, **_grid(array))
         _label(axes, shape, rows, columns, row_name, column_name)
         axes.set_title(title)
     if bar is not None:
@@ -94,8 +105,8 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
     kinds = np.where(np.arange(mask.shape[1]) < cores, CORE_CELL, RAW_CELL)
     cells = np.where(mask, kinds, HIDDEN_CELL)
     figure, (axes,) = _panels([title], mask.shape)
-    seaborn.heatmap(cells, ax=axes, cmap=ListedColormap([EMPTY, CORE, RAW]), vmin=0, vmax=2, square=True,
-                    cbar=False, **_grid(cells))
+    seaborn.heatmap(cells, ax=axes, cmap=ListedColormap([EMPTY, CORE, RAW]), vmin=0, vmax=2,
+                    square=True, cbar=False, **_grid(cells))
     names = [f"core {p}" for p in range(cores)] if core_names is None else list(core_names)
     raw_names = list(range(mask.shape[1] - cores)) if tokens is None else list(tokens)
     _label(axes, mask.shape, tokens if rows is None else rows, names + raw_names, "query", "key")
@@ -124,8 +135,8 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
         cells = np.where(count == past, np.where(past, _PAST, _FUTURE),
                          np.where(count < past, _TOO_RARELY, _TOO_OFTEN))
         shown = np.where((count == 0) & ~past, "", count.astype(str))
-        seaborn.heatmap(cells, ax=axes, cmap=colours, vmin=0, vmax=3, square=True, cbar=False, annot=shown,
-                        fmt="", annot_kws={"size": 8}, **_grid(cells))
+        seaborn.heatmap(cells, ax=axes, cmap=colours, vmin=0, vmax=3, square=True, cbar=False,
+                        annot=shown, fmt="", annot_kws={"size": 8}, **_grid(cells))
         _label(axes, (length, length), tokens, tokens, "query", "token")
         axes.set_title(title)
     legend_below(panels[0], {"past, read once": "#D6E8F4", "future, never read": EMPTY,
@@ -142,7 +153,8 @@ def _panels(titles: Collection[str], shape: tuple[int, int],
     in_line = min(count, max(1, int(_WIDEST // width)))
     lines = -(-count // in_line)
     figure, axes = plt.subplots(lines, in_line, squeeze=False,
-                                figsize=(in_line * width + _ROOM, lines * (height + 0.85 * _ROOM) + 0.3))
+                                figsize=(in_line * width + _ROOM,
+                                         lines * (height + 0.85 * _ROOM) + 0.3))
     for unused in axes.flat[count:]:
         unused.axis("off")
     return figure, list(axes.flat[:count])
@@ -152,17 +164,19 @@ def _colour_bar(figure: Figure, panels: list[Axes], shape: tuple[int, int], labe
     """Draw the colour bar of all panels, as tall as the last panel of the first line."""
     last = max((axes for axes in panels if axes.get_subplotspec().is_first_row()), key=panels.index)
     width = _BAR * max(shape) / shape[1]  # of the panel's width; its cells are square
-    scale = figure.colorbar(panels[0].collections[0], cax=last.inset_axes((1 + width, 0, width, 1)), label=label)
+    scale = figure.colorbar(panels[0].collections[0], cax=last.inset_axes((1 + width, 0, width, 1)),
+                            label=label)
     scale.outline.set_visible(False)
 
 
 def _grid(array: np.ndarray) -> dict[str, Any]:
     """Return the options for lines between cells, if the cells are large enough for them."""
-    return {"linewidths": 0.6, "linecolor": "#D0D0D0"} if max(array.shape) <= 40 else {"rasterized": True}
+    return {"linewidths": 0.6, "linecolor": "#D0D0D0"} if max(array.shape) <= 40 else {
+        "rasterized": True}
 
 
-def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None, columns: Sequence[Any] | None,
-           row_name: str, column_name: str) -> None:
+def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None,
+           columns: Sequence[Any] | None, row_name: str, column_name: str) -> None:
     """Name the axes, and label the ticks if the labels can be read."""
     row_labels, column_labels = tick_labels(rows, shape[0]), tick_labels(columns, shape[1])
     axes.set_yticks(np.arange(len(row_labels)) + 0.5, row_labels, rotation=0)
@@ -172,3 +186,150 @@ def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None, colum
     axes.set_ylabel(row_name if axes.get_subplotspec().is_first_col() else "")
     axes.set_xlabel(column_name, color=FAINT)
     axes.yaxis.label.set_color(FAINT)
+
+
+def lines_of(tokens: Sequence[str], most: int) -> list[list[int]]:
+    """Break tokens into lines: after each token with a line end, and before a line becomes too long.
+
+    Args:
+        tokens: (L,) texts.
+        most: most characters of a line.
+
+    Returns:
+        The indices of the tokens of each line.
+    """
+    lines: list[list[int]] = [[]]
+    used = 0
+    for index, token in enumerate(tokens):
+        if lines[-1] and used + len(printed(token)) > most:
+            lines.append([])
+            used = 0
+        lines[-1].append(index)
+        used += len(printed(token))
+        if "\n" in token:
+            lines.append([])
+            used = 0
+    return [line for line in lines if line]
+
+
+def printed(token: str) -> str:
+    """Return a token in printable form: signs for a line end and a tab, and an escaped dollar."""
+    return token.replace("\n", "\u21b5").replace("\t", "\u21e5").replace("$", r"\$")
+
+
+@styled
+def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] = (),
+                most: int = 84, title: str = "") -> Figure:
+    """Draw a text with each token shaded by its weight in one row (CCA, Figure 1).
+
+    Args:
+        tokens: (L,) texts.
+        weights: (L,) weights of the row.
+        marked: indices of the tokens to draw a frame around.
+        most: most characters of a line.
+        title: of the figure.
+
+    Raises:
+        ValueError: unless there is one weight for each token.
+    """
+    weights = as_array(weights).astype(float)
+    if weights.shape != (len(tokens),):
+        raise ValueError(
+            f"weights: got shape {weights.shape} for {len(tokens)} tokens, wanted one for each; "
+            "choose one row of one head")
+    lines = lines_of(tokens, most)
+    longest = max(sum(len(printed(tokens[index])) for index in line) for line in lines)
+    figure, axes = plt.subplots(figsize=(_WIDTH * longest + 0.2, _LINE * len(lines) + 0.45))
+    axes.set(xlim=(-0.2, longest + 0.2), ylim=(len(lines), 0))
+    axes.set_axis_off()
+    axes.set_title(title)
+    shade = PowerNorm(SHADE, 0, max(weights.max(), 1e-9))(weights)
+    for number, line in enumerate(lines):
+        at = 0
+        for index in line:
+            text = printed(tokens[index])
+            axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.88,
+                                     facecolor=WEIGHTS(shade[index]), edgecolor="white",
+                                     linewidth=0.8))
+            if index in marked:
+                axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.88, facecolor="none",
+                                         edgecolor=WRONG, linewidth=1.8, zorder=3))
+            axes.text(at + len(text) / 2, number + 0.52, text, ha="center", va="center",
+                      family="monospace", fontsize=9, color="white" if shade[index] > _DARK
+                      else INK)
+            at += len(text)
+    return figure
+
+
+@styled
+def rows_by_group(rows: Mapping[str, Any], *, group: int, cores: int, marked: int | None = None,
+                  most: float | None = None) -> Figure:
+    """Draw rows of attention over the same tokens as bars, one panel each, with the groups behind them.
+
+    Args:
+        rows: (L,) weights by title.
+        group: tokens per group.
+        cores: number of groups, from the left, that the row reads as one core token each.
+        marked: index of a token whose bar is highlighted.
+        most: upper end of the axis; slightly above the largest weight by default.
+    """
+    arrays = {title: as_array(row).astype(float) for title, row in rows.items()}
+    length = len(next(iter(arrays.values())))
+    most = 1.15 * max(row.max() for row in arrays.values()) if most is None else most
+    figure, panels = plt.subplots(len(arrays), 1, sharex=True, sharey=True, squeeze=False,
+                                  figsize=(8.4, 1.35 * len(arrays) + 0.7))
+    for axes, (title, row) in zip(panels[:, 0], arrays.items(), strict=True):
+        for p in range(cores):
+            axes.axvspan(p * group - 0.5, (p + 1) * group - 0.5, color=CORE, linewidth=0,
+                         alpha=0.10 if p % 2 else 0.22)
+        width = max(1.0, length / 250)  # a bar that can be seen
+        axes.bar(np.arange(length), row, width=width, color=RAW, linewidth=0)
+        if marked is not None:
+            axes.bar([marked], row[[marked]], width=1.6 * width, color=WRONG, linewidth=0)
+            axes.annotate(f"{row[marked]:.2f}", (marked, row[marked]), xytext=(6, 0), color=WRONG,
+                          textcoords="offset points", fontsize=9, va="bottom", fontweight="bold")
+        axes.set_title(title)
+        axes.set(xlim=(-0.5, length - 0.5), ylim=(0, most), ylabel="weight")
+        grid(axes, axis="y")
+    groups = f"   (shaded: {cores} groups of {group}, each read as one core)" if cores else ""
+    panels[-1, 0].set_xlabel("token" + groups, color=FAINT)
+    return figure
+
+
+@styled
+def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[float],
+                         sums: Sequence[float], *, labels: Sequence[str] | None = None) -> Figure:
+    """Draw the state of a one-pass softmax after each key.
+
+    Args:
+        shares: after n keys, the n numbers exp(score_t - running maximum) whose sum is the running
+            sum.
+        maxima: the running maximum after each key.
+        sums: the running sum after each key.
+        labels: of the keys.
+
+    Raises:
+        ValueError: unless step n has n shares, one maximum and one sum.
+    """
+    steps = len(shares)
+    if [len(step) for step in shares] != list(range(1,
+                                                    steps + 1)) or not len(maxima) == len(
+            sums) == steps:
+        raise ValueError(
+            f"shares: got {[len(step) for step in shares]} numbers, {len(maxima)} maxima and "
+            f"{len(sums)} sums; wanted 1, 2, 3 ... shares and one maximum and sum for each step")
+    figure, panels = plt.subplots(1, steps, figsize=(1.55 * steps, 2.5), sharey=True)
+    for step, axes in enumerate(np.atleast_1d(panels)):
+        moved = step > 0 and maxima[step] != maxima[step - 1]
+        axes.bar(np.arange(steps), np.ones(steps), color=EMPTY, width=0.8)
+        axes.bar(np.arange(step + 1), shares[step], color=[CORE if moved else RAW] * step + [RAW],
+                 width=0.8)
+        axes.set_title(f"key {step + 1}: max {maxima[step]:g}\nsum {sums[step]:.4g}", fontsize=9,
+                       fontweight="normal")
+        axes.set_xticks(np.arange(steps), tick_labels(labels, steps), rotation=90 if labels else 0)
+        axes.set_ylim(0, 1.05)
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(length=0)
+        axes.set_yticks([0, 0.5, 1] if step == 0 else [])
+    np.atleast_1d(panels)[0].set_ylabel("exp(score − max)", color=FAINT)
+    return figure

@@ -1,4 +1,4 @@
-"""How few tokens carry most of the attention: maps of every head, sorted weights, values by head and position."""
+"""How sparse attention is: rows, heads, models, and the probability P_sparse."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,14 +6,29 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn
-from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from cca_lab.views.figures.style import EMPTY, FAINT, INK, SERIES, SKY, WEIGHTS, as_array, coloured, styled
+from cca_lab.views.figures.style import (
+    DASHED,
+    EMPTY,
+    FAINT,
+    INK,
+    SERIES,
+    SKY,
+    WEIGHTS,
+    WRONG,
+    as_array,
+    coloured,
+    grid,
+    heading,
+    legend_beside,
+    styled,
+)
 
 SHADE = 0.4  # exponent of the colour scale: a weight of 1 % is still visible beside one of 100 %
 LEAST_WEIGHT = 1e-6  # where a logarithmic axis shows a weight of 0
+OFF = 0.15  # share of the range; points nearer to the diagonal are not named
 
 
 @styled
@@ -31,7 +46,8 @@ def head_maps(maps: Any, *, title: str = "") -> Figure:
     """
     maps = as_array(maps)
     if maps.ndim != 4:
-        raise ValueError(f"maps: got shape {maps.shape}, wanted (layers, heads, L, L); see attention_maps")
+        raise ValueError(
+            f"maps: got shape {maps.shape}, wanted (layers, heads, L, L); see attention_maps")
     layers, heads = maps.shape[:2]
     figure, panels = plt.subplots(layers, heads, squeeze=False,
                                   figsize=(1.75 * heads + 0.7, 1.75 * layers + 0.4))
@@ -46,12 +62,13 @@ def head_maps(maps: Any, *, title: str = "") -> Figure:
             axes.set_title(f"head {head}", loc="center", fontweight="normal", fontsize=9, pad=4)
         if head == 0:
             axes.set_ylabel(f"layer {layer}", fontsize=9)
-    bar = figure.colorbar(image, ax=panels, shrink=0.5, aspect=28, pad=0.02, ticks=[0, 0.01, 0.1, 0.5, 1])
+    bar = figure.colorbar(image, ax=panels, shrink=0.5, aspect=28, pad=0.02,
+                          ticks=[0, 0.01, 0.1, 0.5, 1])
     bar.ax.set_yticklabels(["0", "0.01", "0.1", "0.5", "1"])
     bar.set_label("weight")
     bar.outline.set_visible(False)
     figure.supxlabel("key", fontsize=9, color=FAINT)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    heading(figure, title)
     return figure
 
 
@@ -67,10 +84,12 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
     Raises:
         ValueError: if the rows differ in length.
     """
-    arrays = {name: np.atleast_2d(as_array(weights)).astype(float) for name, weights in rows.items()}
+    arrays = {name: np.atleast_2d(as_array(weights)).astype(float)
+              for name, weights in rows.items()}
     lengths = {array.shape[-1] for array in arrays.values()}
     if len(lengths) != 1:
-        raise ValueError(f"rows: got lengths {sorted(lengths)}, wanted one; take the same row of every map")
+        raise ValueError(
+            f"rows: got lengths {sorted(lengths)}, wanted one; take the same row of every map")
     length = lengths.pop()
     rank = np.arange(1, length + 1)
     figure, (weight_axes, mass_axes) = plt.subplots(1, 2, figsize=(7.8, 3.3))
@@ -84,33 +103,35 @@ def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "
             reached = int((held < mass - 1e-6).sum())
             mass_axes.plot(rank[reached], held[reached], "o", color=colour, markersize=5,
                            markeredgecolor="white")
-    even = {"color": FAINT, "linewidth": 1.2, "linestyle": (0, (5, 3))}
+    even = {"color": FAINT, "linewidth": 1.2, "linestyle": DASHED}
     weight_axes.axhline(1 / length, **even)
-    weight_axes.annotate("even", (length, 1 / length), xytext=(0, 4), textcoords="offset points", ha="right",
-                         color=FAINT, fontsize=8.5)
+    weight_axes.annotate("even", (length, 1 / length), xytext=(0, 4), textcoords="offset points",
+                         ha="right", color=FAINT, fontsize=8.5)
     mass_axes.plot(rank, rank / length, **even)
     mass_axes.axhline(mass, color=INK, linewidth=0.8)
     weight_axes.set(xscale="log", yscale="log", ylabel="weight", xlabel="key, the heaviest first",
                     ylim=(LEAST_WEIGHT, 1.3))
-    mass_axes.set(xscale="log", ylabel="held by the heaviest keys", xlabel="number of keys", ylim=(0, 1.03))
+    mass_axes.set(xscale="log", ylabel="held by the heaviest keys", xlabel="number of keys",
+                  ylim=(0, 1.03))
     for axes in (weight_axes, mass_axes):
         axes.xaxis.set_major_formatter("{x:g}")
     weight_axes.set_title(title)
     mass_axes.set_title(f"dots: {mass:.0%} is held", fontweight="normal")
-    _grid_lines(weight_axes, mass_axes)
+    grid(weight_axes, mass_axes)
     mass_axes.legend(loc="lower right")
     return figure
 
 
 @styled
-def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = None, shared: bool = False) -> Figure:
+def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = None,
+            shared: bool = False) -> Figure:
     """Draw values of every head, with a row for each layer and a column for each head.
 
     Args:
         values: (layers, H) by title.
         numbers: the number format of a panel, by title; ".2f" by default.
-        shared: give all panels one colour scale, as the same quantity needs; otherwise each has its own, from 0 to
-            its largest value.
+        shared: give all panels one colour scale, as the same quantity needs; otherwise each has its
+            own, from 0 to its largest value.
     """
     arrays = {title: as_array(array).astype(float) for title, array in values.items()}
     largest = {title: max(array.max(), 1e-9) for title, array in arrays.items()}
@@ -118,7 +139,8 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
         largest = dict.fromkeys(arrays, max(largest.values()))
     layers, heads = next(iter(arrays.values())).shape
     figure, panels = plt.subplots(1, len(arrays), squeeze=False,
-                                  figsize=((0.62 * heads + 0.6) * len(arrays) + 0.2, 0.5 * layers + 0.9))
+                                  figsize=((0.62 * heads + 0.6) * len(arrays) + 0.2,
+                                           0.5 * layers + 0.9))
     for place, (axes, (title, array)) in enumerate(zip(panels[0], arrays.items(), strict=True)):
         seaborn.heatmap(array, ax=axes, cmap=WEIGHTS, vmin=0, vmax=largest[title], cbar=False,
                         annot=True, fmt=(numbers or {}).get(title, ".2f"), annot_kws={"size": 9},
@@ -144,13 +166,14 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.4))
     if even is not None:
-        axes.plot(*_blocks(even, smoothing), color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), label="even")
+        axes.plot(*_blocks(even, smoothing), color=FAINT, linewidth=1.2, linestyle=DASHED,
+                  label="even")
     for (name, values), colour in coloured(curves.items()):
         axes.plot(*_blocks(values, smoothing), color=colour, linewidth=2, label=name)
     axes.set(xlabel="position of the row", ylabel=ylabel, ylim=(0, None), xlim=(0, None))
     axes.set_title(title)
-    _grid_lines(axes)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    grid(axes)
+    legend_beside(axes)
     return figure
 
 
@@ -168,17 +191,19 @@ def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
     """
     values = as_array(values).astype(float)
     if len(tokens) != values.shape[1]:
-        raise ValueError(f"tokens: got {len(tokens)} for {values.shape[1]} columns, wanted one for each")
+        raise ValueError(
+            f"tokens: got {len(tokens)} for {values.shape[1]} columns, wanted one for each")
     layers, length = values.shape
     figure, panels = plt.subplots(layers, 1, sharex=True, sharey=True, squeeze=False,
                                   figsize=(max(4.0, 0.27 * length), 1.0 * layers + 0.9))
     for layer, axes in enumerate(panels[:, 0]):
-        axes.bar(np.arange(length), np.nan_to_num(values[layer]), color=SERIES[0], width=0.72, linewidth=0)
+        axes.bar(np.arange(length), np.nan_to_num(values[layer]), color=SERIES[0], width=0.72,
+                 linewidth=0)
         axes.axhline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.set_ylabel(f"layer {layer}", fontsize=9)
         axes.set_xlim(-0.6, length - 0.4)
         axes.tick_params(axis="x", length=0)
-        _grid_lines(axes)
+        grid(axes)
         axes.grid(visible=False, axis="x")
     panels[-1, 0].set_xticks(np.arange(length), tokens, rotation=90, family="monospace")
     panels[0, 0].set_title(title)
@@ -193,29 +218,170 @@ def _blocks(values: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(middles), np.array([values[start:start + size].mean() for start in starts])
 
 
-def _grid_lines(*panels: Axes) -> None:
-    for axes in panels:
-        axes.grid(color=EMPTY, linewidth=0.8)
-        axes.set_axisbelow(True)
-
-
 @styled
 def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) -> Figure:
     """Draw a statistic of every head as a dot, one panel for each statistic and one row of dots for each model.
 
     Args:
-        results: what `cca-lab experiments heads` writes, one for each model: a number for each [layer][head].
+        results: what `cca-lab experiments heads` writes, one for each model: a number for each
+            [layer][head].
         statistics: the label of each statistic to draw, by its key.
     """
-    figure, panels = plt.subplots(1, len(statistics), figsize=(9.4, 0.9 + 0.62 * len(results)), sharey=True,
-                                  squeeze=False)
+    figure, panels = plt.subplots(1, len(statistics), figsize=(9.4, 0.9 + 0.62 * len(results)),
+                                  sharey=True, squeeze=False)
     generator = np.random.default_rng(0)
     for axes, (key, label) in zip(panels[0], statistics.items(), strict=True):
         for row, result in enumerate(results):
             values = np.array(result[key]).ravel()
-            axes.plot(values, row + generator.uniform(-0.22, 0.22, len(values)), "o", color=SKY, markersize=3,
-                      alpha=0.6)
+            axes.plot(values, row + generator.uniform(-0.22, 0.22, len(values)), "o", color=SKY,
+                      markersize=3, alpha=0.6)
             axes.plot(np.median(values), row, "|", color=INK, markersize=22, markeredgewidth=2)
         axes.set(xlabel=label, yticks=range(len(results)), ylim=(len(results) - 0.5, -0.5))
         axes.set_yticklabels([result["model"] for result in results])
+    return figure
+
+
+@styled
+def objectives(x: Any, curves: Mapping[str, Any], *, truth: float, wrong: str,
+               title: str = "") -> Figure:
+    """Draw the lower bounds that are claimed at each x, and the value that they must not exceed.
+
+    Args:
+        x: (n,) positive, increasing.
+        curves: (n,) by name.
+        truth: P_sparse.
+        wrong: name of the curve that is drawn as wrong.
+        title: of the figure.
+    """
+    figure, axes = plt.subplots(figsize=(7.0, 3.2))
+    for (name, values), colour in coloured(curves.items()):
+        axes.plot(as_array(x), as_array(values), color=WRONG if name == wrong else colour,
+                  linewidth=2, label=name)
+    axes.axhline(truth, color=INK, linewidth=1.2, linestyle=DASHED, label="$P_{sparse}$")
+    axes.set(xscale="log", xlabel="$x$", ylabel="claimed lower bound")
+    axes.set_ylim(min(-0.05, axes.get_ylim()[0]), 1.05)
+    axes.set_title(title)
+    grid(axes)
+    legend_beside(axes)
+    return figure
+
+
+@styled
+def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str, Any], *,
+           bracket: Any = None, wrong: Sequence[str] = (), title: str = "") -> Figure:
+    """Draw the share of random rows that are sparse, with its error, and bounds on it.
+
+    Args:
+        lengths: (n,) increasing.
+        drawn: (n,) shares of sparse rows in a random sample.
+        errors: (n,) half-widths of their intervals.
+        curves: (n,) bounds by name.
+        bracket: (n, 2) lower and upper ends, shaded; None to leave it out.
+        wrong: names of curves that are drawn as wrong.
+        title: of the figure.
+    """
+    figure, axes = plt.subplots(figsize=(7.2, 3.7))
+    if bracket is not None:
+        low, high = as_array(bracket).T
+        axes.fill_between(lengths, low, high, color=EMPTY, label="bracket")
+    for (name, values), colour in coloured(curves.items()):
+        failed = name in wrong
+        axes.plot(lengths, as_array(values), color=WRONG if failed else colour, linewidth=2,
+                  label=name, linestyle=DASHED if failed else "-")
+    axes.errorbar(lengths, as_array(drawn), yerr=as_array(errors), fmt="o", color=INK, markersize=4,
+                  linewidth=1.2, capsize=2, label="drawn rows")
+    axes.set(xlabel="tokens $L$", ylabel="$P_{sparse}(L, \\rho)$", ylim=(-0.03, 1.05))
+    axes.set_title(title)
+    grid(axes)
+    legend_beside(axes)
+    return figure
+
+
+@styled
+def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = None,
+                predicted_at: Any = None, predicted_rate: float | None = None,
+                title: str = "") -> Figure:
+    """Draw P_sparse against the length for every head, one colour per rate rho (DGA, Figures 2b and 7).
+
+    Args:
+        lengths: (n,).
+        shares: (layers, H, n) by rate.
+        predicted: (layers, H, k), dashed; None to leave it out.
+        predicted_at: (k,) lengths of the predictions.
+        predicted_rate: the rate of the predictions, which have its colour.
+        title: of the figure.
+
+    Raises:
+        ValueError: unless every curve has one value for each length.
+    """
+    lengths = as_array(lengths)
+    arrays = {rate: as_array(values) for rate, values in shares.items()}
+    for rate, array in arrays.items():
+        if array.ndim != 3 or array.shape[-1] != len(lengths):
+            raise ValueError(
+                f"shares of rate {rate}: got shape {array.shape}, wanted (layers, heads, {len(lengths)})"
+            )
+    colours = dict(coloured(arrays))
+    layers, heads = next(iter(arrays.values())).shape[:2]
+    figure, panels = plt.subplots(layers, heads, sharex=True, sharey=True, squeeze=False,
+                                  figsize=(1.6 * heads + 0.5, 1.1 * layers + 0.9))
+    for (layer, head), axes in np.ndenumerate(panels):
+        for rate, array in arrays.items():
+            axes.plot(lengths, array[layer, head], color=colours[rate], linewidth=1.8,
+                      label=f"$\\rho$ = {rate:g}")
+        if predicted is not None:
+            axes.plot(as_array(predicted_at), as_array(predicted)[layer, head],
+                      color=colours[predicted_rate], linewidth=1.4, linestyle=DASHED,
+                      label=f"iid Gaussian, $\\rho$ = {predicted_rate:g}")
+        axes.set(ylim=(-0.05, 1.05), yticks=[0, 0.5, 1])
+        grid(axes, below=False)
+        if layer == 0:
+            axes.set_title(f"head {head}", loc="center", fontweight="normal", fontsize=9, pad=4)
+        if head == 0:
+            axes.set_ylabel(f"layer {layer}", fontsize=9)
+        if layer == layers - 1:
+            axes.set_xlabel("tokens $L$", fontsize=9)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    heading(figure, title)
+    return figure
+
+
+@styled
+def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str], *, quantity: str,
+              title: str = "") -> Figure:
+    """Draw predictions against measurements, one point for each head; on the diagonal they agree.
+
+    Args:
+        predicted: (n,) by the name of the theory, one colour each.
+        measured: (n,).
+        names: (n,) names of the heads, written beside points of the last theory that are far from
+            the diagonal.
+        quantity: what the numbers are.
+        title: of the figure.
+
+    Raises:
+        ValueError: unless there is one name for each point.
+    """
+    measured = as_array(measured).ravel()
+    series = {theory: as_array(values).ravel() for theory, values in predicted.items()}
+    for theory, values in series.items():
+        if not len(values) == len(measured) == len(names):
+            raise ValueError(
+                f"names: got {len(names)} for {len(values)} points of {theory!r} and {len(measured)} "
+                "measured, wanted one for each")
+    figure, axes = plt.subplots(figsize=(6.4, 3.8))
+    everything = np.concatenate([measured, *series.values()])
+    ends = [everything.min(), everything.max()]
+    axes.plot(ends, ends, color=FAINT, linewidth=1.2, linestyle=DASHED, label="agreement")
+    for (theory, values), colour in coloured(series.items()):
+        axes.plot(values, measured, "o", color=colour, markersize=5, label=theory)
+    for name, guess, seen in zip(names, values, measured, strict=True):
+        if abs(guess - seen) > OFF * (ends[1] - ends[0]):
+            axes.annotate(name, (guess, seen), xytext=(4, 3), textcoords="offset points",
+                          fontsize=7.5, color=FAINT)
+    axes.set(xlabel=f"{quantity}, predicted", ylabel=f"{quantity}, measured")
+    axes.set_title(title)
+    grid(axes)
+    legend_beside(axes)
     return figure

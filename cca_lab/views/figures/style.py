@@ -1,8 +1,8 @@
 """The style of every figure of the lab, in colours that colour-blind readers can tell apart."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -23,14 +23,18 @@ SKY = "#56B4E9"
 SERIES = (RAW, CORE, GOOD, MISSING, SKY, WRONG)
 
 INK, FAINT, EMPTY = "#222222", "#8A8A8A", "#EFEFEF"
+DASHED = (0, (5, 3))
 
 # One colour for each mechanism, in every figure.
-OF_MECHANISM = {"full": INK, "cca": CORE, "dga": GOOD, "lococo": MISSING, "streaming_llm": RAW, "lm_infinite": SKY,
-                "h2o": "#8C510A", "mean_pooling": "#B79F00", "random_tokens": FAINT, "minference": "#5E3C99",
-                "a_shape": "#9E7BC4", "vertical_slash": "#7A4EB0", "longlora": "#01665E"}
+OF_MECHANISM = {"full": INK, "cca": CORE, "dga": GOOD, "lococo": MISSING, "streaming_llm": RAW,
+                "lm_infinite": SKY, "h2o": "#8C510A", "mean_pooling": "#B79F00",
+                "random_tokens": FAINT, "minference": "#5E3C99", "a_shape": "#9E7BC4",
+                "vertical_slash": "#7A4EB0", "longlora": "#01665E"}
 
-WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#FFFFFF", "#D6E8F4", "#6DB0DA", RAW, "#00324F"])
-DIFFERENCES = LinearSegmentedColormap.from_list("differences", ["#8C3600", WRONG, "#FFFFFF", RAW, "#00324F"])
+WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#FFFFFF", "#D6E8F4", "#6DB0DA", RAW,
+                                                        "#00324F"])
+DIFFERENCES = LinearSegmentedColormap.from_list("differences",
+                                                ["#8C3600", WRONG, "#FFFFFF", RAW, "#00324F"])
 
 MOST_LABELS = 32  # more tick labels than this cannot be read
 
@@ -64,8 +68,9 @@ T = TypeVar("T")
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw a figure in the lab's style, for any style of the caller, and take it off pyplot's list.
 
-    A notebook shows a figure that is off the list only once, where it is the value of a cell. If drawing fails, the
-    unfinished figure is taken off the list as well. The figure tells a notebook what it shows, see `described`.
+    A notebook shows a figure that is off the list only once, where it is the value of a cell. If
+    drawing fails, the unfinished figure is taken off the list as well. The figure tells a notebook
+    what it shows, see `described`.
     """
     what = (draw.__doc__ or "").strip().partition("\n")[0].partition(".")[0].removeprefix("Draw ")
     @wraps(draw)
@@ -90,9 +95,11 @@ def described(figure: Figure, what: str) -> Figure:
     """
     found = [what]
     for axes in figure.axes:
-        parts = [axes.get_title(loc="left") or axes.get_title(), *(f"{name}: {label}" for name, label in (
-            ("across", axes.get_xlabel()), ("up", axes.get_ylabel())) if label)]
-        labels = [text.get_text() for text in axes.get_legend().get_texts()] if axes.get_legend() else []
+        parts = [axes.get_title(loc="left") or axes.get_title(),
+                 *(f"{name}: {label}" for name, label in (("across", axes.get_xlabel()),
+                                                          ("up", axes.get_ylabel())) if label)]
+        labels = [text.get_text() for text
+                  in axes.get_legend().get_texts()] if axes.get_legend() else []
         parts += [f"with {', '.join(labels)}"] if labels else []
         found += [", ".join(part for part in parts if part)]
     words = "; ".join(" ".join(part.split()) for part in found if part)
@@ -100,7 +107,8 @@ def described(figure: Figure, what: str) -> Figure:
     def bundle(include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {"image/png": {"alt": words}}
 
-    figure._repr_mimebundle_ = bundle  # type: ignore[attr-defined]  # IPython asks the object, and adds the picture
+    # type: ignore[attr-defined]  # IPython asks the object, and adds the picture
+    figure._repr_mimebundle_ = bundle
     return figure
 
 
@@ -120,8 +128,9 @@ def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
         ValueError: if there are labels, but not one for each tick.
     """
     if labels is not None and len(labels) != count:
-        raise ValueError(f"labels: got {len(labels)} for {count} rows or columns, wanted one for each; "
-                         "pass as many words as tokens")
+        raise ValueError(
+            f"labels: got {len(labels)} for {count} rows or columns, wanted one for each; "
+            "pass as many words as tokens")
     if count > MOST_LABELS:
         return []
     return [str(label) for label in (range(count) if labels is None else labels)]
@@ -135,15 +144,42 @@ def coloured(things: Iterable[T]) -> list[tuple[T, str]]:
     """
     things = list(things)
     if len(things) > len(SERIES):
-        raise ValueError(f"series: got {len(things)}, wanted at most {len(SERIES)}, one for each colour; "
-                         "draw some of them")
+        raise ValueError(
+            f"series: got {len(things)}, wanted at most {len(SERIES)}, one for each colour; "
+            "draw some of them")
     return list(zip(things, SERIES, strict=False))
 
 
 def name_line(axes: Axes, name: str, x: float, y: float, colour: ColorType) -> None:
     """Write a line's name to the right of its end (x, y), even if that is outside the axes."""
-    axes.annotate(name, (x, y), xytext=(7, 0), textcoords="offset points", color=colour, va="center", fontsize=9,
-                  annotation_clip=False)
+    axes.annotate(name, (x, y), xytext=(7, 0), textcoords="offset points", color=colour,
+                  va="center", fontsize=9, annotation_clip=False)
+
+
+def heading(figure: Figure, title: str) -> None:
+    """Write a title above all panels, at the left."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+
+
+def grid(*panels: Axes, axis: Literal["both", "x", "y"] = "both", below: bool = True) -> None:
+    """Draw pale grid lines, below what is drawn unless `below` is False."""
+    for axes in panels:
+        axes.grid(axis=axis, color=EMPTY, linewidth=0.8)
+        if below:
+            axes.set_axisbelow(True)
+
+
+def legend_beside(axes: Axes, *entries: Any, at: float = 1.01) -> None:
+    """Draw the legend to the right of the axes, of all that has a label or of (handles, names)."""
+    axes.legend(*entries, loc="center left", bbox_to_anchor=(at, 0.5))
+
+
+def check_lengths(series: Mapping[str, Sequence[float]], count: int, what: str) -> None:
+    """Raise ValueError unless every series has one value for each of `count` things."""
+    for name, values in series.items():
+        if len(values) != count:
+            raise ValueError(f"series {name!r}: got {len(values)} values for {count} {what}, "
+                             "wanted one for each")
 
 
 def powers_of_two(axes: Axes, xlabel: str, ylabel: str, title: str) -> None:

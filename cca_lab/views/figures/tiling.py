@@ -1,7 +1,8 @@
-"""How the query-key matrix is cut into tiles: by FlashAttention, and by the blocked backend."""
+"""How the query-key matrix is cut into tiles, and which program of a kernel reads which tile."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,8 +10,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from cca_lab.attention.kernels.programs import Read
 from cca_lab.attention.plan import TileBatch
-from cca_lab.views.figures.style import CORE, EMPTY, FAINT, RAW, SERIES, legend_below, styled, tick_labels
+from cca_lab.views.figures.style import (
+    CORE,
+    EMPTY,
+    FAINT,
+    INK,
+    RAW,
+    SERIES,
+    as_array,
+    legend_below,
+    styled,
+    tick_labels,
+)
+
+_MOST_UNASKED = 16  # most rows or columns that are numbered if no labels are given
 
 
 class Tile(Enum):
@@ -42,7 +57,8 @@ def tile_kinds(length: int, query_tile: int, key_tile: int) -> list[list[Tile]]:
             return Tile.SKIPPED
         return Tile.WHOLE if last_key <= first_row else Tile.MASKED
 
-    return [[kind(row, key) for key in range(0, length, key_tile)] for row in range(0, length, query_tile)]
+    return [[kind(row, key) for key in range(0, length, key_tile)]
+            for row in range(0, length, query_tile)]
 
 
 @styled
@@ -61,8 +77,8 @@ def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] 
         for column, kind in enumerate(kinds):
             corner = (column * key_tile, row * query_tile)
             size = (min(key_tile, length - corner[0]), min(query_tile, length - corner[1]))
-            axes.add_patch(Rectangle(corner, *size, facecolor=_TILE_COLOURS[kind], edgecolor="white",
-                                     linewidth=2.5))
+            axes.add_patch(Rectangle(corner, *size, facecolor=_TILE_COLOURS[kind],
+                                     edgecolor="white", linewidth=2.5))
     if length <= 40:
         cells = [(t, i) for i in range(length) for t in range(i + 1)]
         axes.scatter(*(np.array(cells).T + 0.5), s=5, color="#222222", linewidths=0)
@@ -71,7 +87,8 @@ def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] 
 
 
 @styled
-def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0, title: str = "") -> Figure:
+def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0,
+          title: str = "") -> Figure:
     """Draw the tile batches into which the blocked backend cuts the visible pairs.
 
     Args:
@@ -88,19 +105,23 @@ def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0,
         for tile in range(batch.count):
             corner = (batch.column + tile * batch.step, batch.row + tile * batch.rows)
             masked = batch.causal or batch.edges is not None
-            axes.add_patch(Rectangle(corner, batch.columns, batch.rows, facecolor=colour, edgecolor="white",
-                                     linewidth=0.8, alpha=0.45 if masked else 0.9,
+            axes.add_patch(Rectangle(corner, batch.columns, batch.rows, facecolor=colour,
+                                     edgecolor="white", linewidth=0.8,
+                                     alpha=0.45 if masked else 0.9,
                                      hatch="////" if masked else None))
     if cores:
         axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
     axes.set_xlabel(f"columns: {cores} core tokens, then raw tokens" if cores else "key")
-    entries = {"one colour: one call, computed whole": RAW, "one colour, hatched: one call, with a mask": _PALE}
+    entries = {"one colour: one call, computed whole": RAW,
+               "one colour, hatched: one call, with a mask": _PALE}
     masks = {batch.causal or batch.edges is not None for batch in plan}
-    legend_below(axes, {name: colour for name, colour in entries.items() if (colour == _PALE) in masks}, columns=1)
+    legend_below(axes, {name: colour for name, colour in entries.items() if (colour == _PALE)
+                        in masks}, columns=1)
     return figure
 
 
-def _square(rows: int, columns: int, labels: Sequence[str] | None, title: str) -> tuple[Figure, Axes]:
+def _square(rows: int, columns: int, labels: Sequence[str] | None,
+            title: str) -> tuple[Figure, Axes]:
     figure, axes = plt.subplots(figsize=(4.2 * max(1.0, min(columns / rows, 1.6)), 4.9))
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
@@ -115,3 +136,75 @@ def _square(rows: int, columns: int, labels: Sequence[str] | None, title: str) -
         axes.set_xticks(np.arange(columns) + 0.5, tick_labels(labels, columns),
                         rotation=90 if labels is not None else 0)
     return figure, axes
+
+
+@styled
+def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = None,
+             row_name: str = "query", column_name: str = "key",
+             row_labels: Sequence[Any] | None = None, column_labels: Sequence[Any] | None = None,
+             cores: int = 0, numbered: bool = True, title: str = "") -> Figure:
+    """Draw each program's tiles in a colour of its own; masked tiles are paler and hatched.
+
+    Args:
+        reads: from `cca_lab.attention.kernels.programs`. Tiles may reach beyond the tensor, which
+            is outlined.
+        rows, columns: size of the tensor.
+        loaded: bool (rows, columns), the numbers that are actually read, each drawn as a dot; None
+        for no dots. row_name, column_name, row_labels, column_labels: texts; labels are one for
+        each row or column.
+        cores: number of columns, from the left, that are not raw tokens; a line marks their end.
+        numbered: whether each program's number is written into its widest tile.
+        title: of the figure.
+    """
+    reads = list(reads)
+    height, width = (max([size, *(getattr(read, side)[1] for read in reads)])
+                     for side, size in (("rows", rows), ("columns", columns)))
+    figure, axes = plt.subplots(figsize=(_inches(width, height), 1.3 + _inches(height, width)))
+    for read in reads:
+        (top, bottom), (left, right) = read.rows, read.columns
+        axes.add_patch(Rectangle((left, top), right - left, bottom - top,
+                                 facecolor=SERIES[read.program % len(SERIES)], edgecolor="white",
+                                 linewidth=1.2, alpha=0.45 if read.masked else 0.9,
+                                 hatch="////" if read.masked else None))
+    axes.add_patch(Rectangle((0, 0), columns, rows, fill=False, edgecolor=INK, linewidth=1.2))
+    if loaded is not None:
+        axes.scatter(*(np.argwhere(as_array(loaded))[:, ::-1].T + 0.5), s=7, color=INK,
+                     linewidths=0, zorder=3)
+    if cores:
+        axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+    if numbered:
+        _number(axes, reads, 0.5 if loaded is None else 0.94)
+    axes.set(xlim=(0, width), ylim=(height, 0), title=title, xlabel=column_name, ylabel=row_name)
+    axes.set_aspect("equal")
+    axes.spines[:].set_visible(False)
+    for axis, labels, size in ((axes.yaxis, row_labels, rows),
+                               (axes.xaxis, column_labels, columns)):
+        texts = tick_labels(labels, size)
+        if texts and (labels is not None or size <= _MOST_UNASKED):
+            upright = axis is axes.xaxis and max(map(len, texts)) > 2
+            axis.set_ticks(np.arange(size) + 0.5, texts, rotation=90 if upright else 0)
+    entries = {"one colour: one program, tiles read whole": RAW,
+               "paler and hatched: read through a mask": _PALE}
+    legend_below(axes, {name: colour for name, colour in entries.items()
+                        if any(read.masked == (colour == _PALE) for read in reads)}, columns=1)
+    return figure
+
+
+def _inches(size: int, other: int) -> float:
+    """Return the length of a side in inches, at least 1.6; the longer of two sides has 6 inches."""
+    return max(1.6, 6.0 * min(1.0, size / other))
+
+
+def _number(axes: Axes, reads: Sequence[Read], place: float) -> None:
+    """Write each program's number into its widest tile, at the relative position `place` of its width."""
+    largest: dict[int, Read] = {}
+    for read in reads:
+        size, best = read.columns[1] - read.columns[0], largest.get(read.program)
+        if best is None or size > best.columns[1] - best.columns[0]:
+            largest[read.program] = read
+    for program, read in largest.items():
+        left, right = read.columns
+        axes.text(left + place * (right - left), sum(read.rows) / 2, str(program), ha="center",
+                  va="center", fontsize=10, fontweight="bold", zorder=4,
+                  bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none",
+                        "alpha": 0.85})

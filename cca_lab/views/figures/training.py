@@ -1,13 +1,39 @@
-"""Figures of a finetuning run: its convergence, and the answers that it recovers."""
+"""Trained models.
+
+A run's convergence, what recipes and mechanisms reach, beside printed numbers.
+"""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn
 from matplotlib.figure import Figure
 
-from cca_lab.views.figures.style import FAINT, INK, SERIES, WEIGHTS, coloured, styled
+from cca_lab.views.figures.style import (
+    EMPTY,
+    FAINT,
+    INK,
+    OF_MECHANISM,
+    RAW,
+    SERIES,
+    SKY,
+    WEIGHTS,
+    coloured,
+    legend_beside,
+    styled,
+)
+
+_LINES = ("o-", "o-.")  # by turns, so that lines of one value are both seen
+TALLEST = 40  # perplexity at which the axis ends
+_ROW, _HEAD = 0.34, 1.3  # inches
+COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": "cca", "DGA": "dga",
+                                                         "LoCoCo": "lococo", "H2O": "h2o",
+                                                         "StreamingLLM": "streaming_llm",
+                                                         "LM-Infinite": "lm_infinite",
+                                                         "mean pooling": "mean_pooling",
+                                                         "random tokens": "random_tokens"}.items()}
 
 
 @styled
@@ -31,7 +57,7 @@ def convergence(curves: Mapping[str, Sequence[float]], reference: float | None =
     if reference is not None:
         axes.axhline(reference, color=INK, linestyle="--", linewidth=1, label="before the swap")
     axes.set(xlabel="step", ylabel=ylabel)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes, at=1.0)
     return figure
 
 
@@ -43,13 +69,14 @@ def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
         matches: for each model, position (0 first, 1 last) -> share answered, 0 to 1.
     """
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
-    for ((name, by_position), colour), marker in zip(coloured(matches.items()), "osD^v*", strict=False):
+    for ((name, by_position), colour), marker in zip(coloured(matches.items()), "osD^v*",
+                                                     strict=False):
         positions = sorted(by_position)
         axes.plot(positions, [100 * by_position[position] for position in positions], color=colour,
                   marker=marker, label=name)
     axes.set(xlabel="position of the answering document (0 first, 1 last)", ylabel="exact match, %",
              ylim=(-4, 104), xticks=positions)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes, at=1.0)
     return figure
 
 
@@ -59,32 +86,39 @@ def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure
 
     Args:
         shares: for each model, the share answered (0 to 1) at each offset 0, 1, 2 ...
-        group: tokens per group; dotted lines mark offsets at which documents begin on group boundaries.
+        group: tokens per group; dotted lines mark offsets at which documents begin on group
+            boundaries.
     """
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
-    for ((name, by_offset), colour), marker in zip(coloured(shares.items()), "osD^v*", strict=False):
-        axes.plot(range(len(by_offset)), 100 * np.asarray(by_offset), color=colour, marker=marker, label=name)
+    for ((name, by_offset), colour), marker in zip(coloured(shares.items()), "osD^v*",
+                                                   strict=False):
+        axes.plot(range(len(by_offset)), 100 * np.asarray(by_offset), color=colour, marker=marker,
+                  label=name)
     offsets = max(len(by_offset) for by_offset in shares.values())
     for offset in range(0, offsets, group):
         axes.axvline(offset, color=FAINT, linestyle=":", linewidth=1, zorder=0)
-    axes.set(xlabel=f"tokens of text before the documents (dotted: a multiple of the group, {group})",
-             ylabel="exact match, %", ylim=(-4, 104), xticks=range(offsets))
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set(
+        xlabel=f"tokens of text before the documents (dotted: a multiple of the group, {group})",
+        ylabel="exact match, %", ylim=(-4, 104), xticks=range(offsets))
+    legend_beside(axes, at=1.0)
     return figure
 
 
 @styled
-def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, float], swapped: tuple[float, float],
-            ) -> Figure:
+def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, float],
+            swapped: tuple[float, float],) -> Figure:
     """Draw the result of each recipe: answers against perplexity, with the control's perplexity at the top.
 
     Args:
-        points: for each recipe, (perplexity over the base's, share answered 0 to 1) of the trained swapped model.
-        controls: for each recipe, the perplexity over the base's of the model trained with full attention.
+        points: for each recipe, (perplexity over the base's, share answered 0 to 1) of the trained
+            swapped model.
+        controls: for each recipe, the perplexity over the base's of the model trained with full
+            attention.
         swapped: the two numbers of `points` for the swapped model before training.
     """
     figure, axes = plt.subplots(figsize=(9.0, 4.2))
-    axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained", zorder=3)
+    axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained",
+                 zorder=3)
     for index, (name, point) in enumerate(points.items()):
         look = {"color": SERIES[index % len(SERIES)], "marker": "osD^v"[index // len(SERIES) % 5]}
         axes.scatter(*_percent(point), s=44, label=name, zorder=3, **look)
@@ -94,9 +128,10 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
     axes.axvline(swapped[0], color=INK, linestyle="--", linewidth=1)
     axes.text(1.0, 50, " the base ", fontsize=8.5, ha="left", color=INK)
     axes.text(swapped[0], 5, " where the swap left it ", fontsize=8.5, ha="right", color=INK)
-    axes.set(xlabel="perplexity over the base's (hollow marks at the top: full attention, the control)",
-             ylabel="exact match, documents of 5-20 tokens, %", ylim=(-4, 107))
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set(
+        xlabel="perplexity over the base's (hollow marks at the top: full attention, the control)",
+        ylabel="exact match, documents of 5-20 tokens, %", ylim=(-4, 107))
+    legend_beside(axes, at=1.0)
     return figure
 
 
@@ -112,12 +147,152 @@ def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure
         kept: for each model, the mean phi, (offsets, tokens of a document).
         tokens: the tokens of a document, as text.
     """
-    figure, axes = plt.subplots(1, len(kept), figsize=(1.2 + 3.1 * len(kept), 3.2), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(1, len(kept), figsize=(1.2 + 3.1 * len(kept), 3.2), sharey=True,
+                                squeeze=False)
     for panel, (name, weights) in zip(axes[0], kept.items(), strict=True):
-        seaborn.heatmap(np.asarray(weights), ax=panel, cmap=WEIGHTS, vmin=0, vmax=1, annot=True, fmt=".1f",
-                        cbar=False, linewidths=1, annot_kws={"size": 7.5})
+        seaborn.heatmap(np.asarray(weights), ax=panel, cmap=WEIGHTS, vmin=0, vmax=1, annot=True,
+                        fmt=".1f", cbar=False, linewidths=1, annot_kws={"size": 7.5})
         panel.set_xticks(np.arange(len(tokens)) + 0.5, tokens, rotation=60, ha="right")
         panel.set(title=name, xlabel="token of the document")
         panel.tick_params(left=False, bottom=False)
     axes[0, 0].set_ylabel("tokens of text before")
+    return figure
+
+
+@styled
+def perplexity(result: Mapping[str, Any]) -> Figure:
+    """Draw the perplexity of the tokens in each bucket; a mechanism that leaves the axis is named in the caption.
+
+    Args:
+        result: what `cca-lab experiments lengths` writes.
+    """
+    figure, axes = plt.subplots(figsize=(8.6, 4.2))
+    ends = result["buckets"][1:]
+    outside = []
+    for name, row in result["rows"].items():
+        values = [estimate["value"] for estimate in row["perplexity"]]
+        if min(values[1:]) > TALLEST:
+            outside.append(name)
+            continue
+        colour = OF_MECHANISM.get(row["attention"], FAINT)
+        axes.plot(ends, values, _LINES[len(axes.get_lines()) % 2] if row["swapped"] else "s--",
+                  color=colour, markersize=4, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ends, [str(end) for end in ends])
+    axes.set_ylim(top=min(TALLEST, axes.get_ylim()[1]))
+    axes.grid(color=EMPTY)
+    figure.legend(loc="outside right center")
+    above = f"; above {TALLEST}: {', '.join(outside)}" if outside else ""
+    axes.set(
+        xlabel=f"context, tokens (each dot: from half of it){above}", ylabel="perplexity", title=
+        f"{result['model']}, {result['windows']} windows, {result['entries']} entries a KV head")
+    return figure
+
+
+@styled
+def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Draw exact match by the answer's place as a matrix, and perplexity with its interval beside it.
+
+    Args:
+        rows: by mechanism: "title", "exact_match" (by place, "0.0" to "1.0", and "all") and
+            "perplexity" ("value", "low", "high"), as `cca-lab compare` writes them; the first one
+            is the reference.
+    """
+    titles = [row["title"] for row in rows.values()]
+    first = next(iter(rows.values()))
+    places = [place for place in first["exact_match"] if place not in ("all", "by_offset")]
+    matches = np.array([[100 * row["exact_match"][place]["value"] for place in places]
+                        for row in rows.values()])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, _HEAD + _ROW * len(rows)), sharey=True,
+                                         width_ratios=(1.1, 1.0))
+    seaborn.heatmap(matches, ax=left, cmap=WEIGHTS, vmin=0, vmax=100, annot=True, fmt=".0f",
+                    cbar=False, linewidths=1, annot_kws={"size": 8.5})
+    left.set_xticks(np.arange(len(places)) + 0.5,
+                    [f"{100 * float(place):.0f} %" for place in places])
+    left.set_yticks(np.arange(len(titles)) + 0.5, titles, rotation=0)
+    left.set(xlabel="where the answer stands in the context", title="Answers found, %")
+    at = np.arange(len(titles)) + 0.5
+    value, low, high = (np.array([row["perplexity"][key] for row in rows.values()])
+                        for key in ("value", "low", "high"))
+    right.errorbar(value, at, xerr=[value - low, high - value], fmt="o", color=RAW, ecolor=FAINT,
+                   capsize=2)
+    right.axvline(value[0], color=FAINT, linestyle="--", linewidth=1)
+    right.set(xlabel="perplexity, 95 % interval (log scale)", title="How well it reads",
+              xscale="log")
+    ticks = [tick for tick in (5, 10, 15, 20, 30, 50, 100, 200, 500, 1000) if low.min() * 0.8 < tick
+             < high.max() * 1.2]
+    right.set_xticks(ticks, [str(tick) for tick in ticks])
+    right.minorticks_off()
+    right.tick_params(left=False, labelleft=False)
+    return figure
+
+
+@styled
+def printed_and_ours(printed: Mapping[str, float], unit: str, ours: Mapping[str, Sequence[float]],
+                     metric: str, title: str = "") -> Figure:
+    """Draw the printed number of each setting on the left, ours on the right with one dot for each seed.
+
+    Args:
+        printed: by setting.
+        unit: of the printed numbers.
+        ours: one number for each seed, by setting.
+        metric: of our numbers.
+        title: of the figure.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 2.8))
+    left.plot(range(len(printed)), list(printed.values()), "o-", color=FAINT)
+    left.set_xticks(range(len(printed)), list(printed))
+    left.set(ylabel=unit, title="printed")
+    for at, numbers in enumerate(ours.values()):
+        right.plot([at] * len(numbers), numbers, "o", color=SKY, markersize=4)
+    right.plot(range(len(ours)), [sum(numbers) / len(numbers) for numbers in ours.values()], "-",
+               color=RAW)
+    right.set_xticks(range(len(ours)), list(ours))
+    right.set(ylabel=metric, title="here, a dot for each seed")
+    for axes in (left, right):
+        axes.margins(x=0.12)
+        axes.grid(axis="y", color=EMPTY)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    return figure
+
+
+@styled
+def frontier(points: Mapping[str, Sequence[Mapping[str, Any]]], full: Mapping[str, float],
+             xlabel: str) -> Figure:
+    """Draw questions answered and perplexity against the size of the cache, a line for each method.
+
+    Args:
+        points: of each method, from the smallest cache to the largest: "kib" and, of the finetuned
+            model, "answers" (share) and "ratio" (perplexity over the base's); "swapped": the same
+            two before finetuning, or None.
+        full: "kib", "answers" and "ratio" of full attention, finetuned.
+        xlabel: of both panels.
+    """
+    figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.0), sharex=True)
+    for axes, key, scale in zip(panels, ("answers", "ratio"), (100, 1), strict=True):
+        for method, line in points.items():
+            colour = COLOURS[method]
+            after = [(point["kib"], scale * point[key]) for point in line
+                     if point.get(key) is not None]
+            before = [(point["kib"], scale * point["swapped"][key]) for point in line
+                      if point.get("swapped")]
+            if after:
+                axes.plot(*zip(*after, strict=True), "o-", color=colour, label=method, markersize=5)
+            if before:
+                axes.plot(*zip(*before, strict=True), "o:", color=colour, markerfacecolor="white",
+                          markersize=4, linewidth=1)
+        axes.plot(full["kib"], scale * full[key], "*", color=COLOURS["full"], markersize=12,
+                  label="full attention")
+        axes.set_xscale("log", base=2)
+        sizes = sorted({point["kib"] for line in points.values() for point in line} | {full["kib"]})
+        axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        axes.set_xlabel(xlabel)
+        axes.grid(color=EMPTY)
+    panels[0].set(title="Questions answered, %", ylim=(0, 104))
+    panels[1].set(title="Perplexity over the base's (log)", yscale="log")
+    ticks = [tick for tick in (1, 1.1, 1.2, 1.5, 2, 3, 5) if tick < panels[1].get_ylim()[1]]
+    panels[1].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    panels[1].minorticks_off()
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
     return figure

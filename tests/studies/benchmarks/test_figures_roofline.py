@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from cca_lab.studies.benchmarks.attention_tables import points
-from cca_lab.views.figures.roofline import Point, roofline
+from cca_lab.views.figures.costs import Point, roofline
 
 SERIES = {"a": [Point(200, 800, 40, 4.0), Point(100, 400, 40, 1.0)], "b": [Point(50, 200, 20, 2.0)]}
 

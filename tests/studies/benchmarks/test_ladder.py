@@ -6,7 +6,7 @@ import torch
 from cca_lab.mechanisms import CCA, H2O
 from cca_lab.studies.benchmarks import ladder as module
 from cca_lab.studies.benchmarks.ladder import ladder
-from cca_lab.views.figures.ladder import Rung, duration, strip
+from cca_lab.views.figures.costs import Rung, duration, strip
 
 
 class Late(CCA):

@@ -21,8 +21,10 @@ def test_valleys_mark_the_least_of_every_curve():
 
 
 def test_stacked_parts_stand_side_by_side():
-    (axes,) = costs.stacked({"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}}, xlabel="operations").axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 3), (1, 2), (3, 4)]
+    (axes,) = costs.stacked({"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}},
+                            xlabel="operations").axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1), (0, 3), (1, 2),
+                                                                        (3, 4)]
     assert [text.get_text() for text in axes.texts] == ["3", "7"]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from cca_lab.views.figures.decoding import against_context, entries_held, spread, token_times
+from cca_lab.views.figures.caches import against_context, entries_held, spread, token_times
 from cca_lab.views.figures.style import CORE, RAW, SERIES
 
 WORDS = ["the", "cat", "sat"]
@@ -17,7 +17,8 @@ def test_entries_held_draws_a_cell_for_each_entry_after_each_token():
     cells = {text.get_position(): text.get_text() for text in axes.texts}
     assert cells == {(0.5, 0.5): "the", (0.5, 1.5): "the", (1.5, 1.5): "cat", (0.5, 2.5): "the cat",
                      (1.5, 2.5): "sat"}
-    assert [to_hex(patch.get_facecolor()).upper() for patch in axes.patches] == [RAW, RAW, RAW, CORE, RAW]
+    assert [to_hex(patch.get_facecolor()).upper() for patch in axes.patches] == [RAW, RAW, RAW,
+                                                                                 CORE, RAW]
     assert [patch.get_alpha() for patch in axes.patches] == [1, 1, 1, 0.35, 1]
     assert [label.get_text() for label in axes.get_yticklabels()] == WORDS
 
@@ -29,13 +30,15 @@ def test_entries_held_refuses_what_does_not_fit_the_tokens(matrices):
 
 
 def test_against_context_draws_lines_and_dots_and_names_them():
-    figure = against_context([64, 128], {"full": [1, 2], "small": [1, 1]}, ylabel="KiB", measured={"full": {64: 1.0}})
+    figure = against_context([64, 128], {"full": [1, 2], "small": [1, 1]}, ylabel="KiB",
+                             measured={"full": {64: 1.0}})
     axes = figure.axes[0]
     line, dot, flat, none = axes.lines
     assert list(line.get_ydata()) == [1, 2] and list(flat.get_ydata()) == [1, 1]
     assert list(dot.get_xdata()) == [64] and not list(none.get_xdata())
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert {(text.get_text(), text.get_color()) for text in axes.texts} == {("full", SERIES[0]), ("small", SERIES[1])}
+    assert {(text.get_text(), text.get_color()) for text in axes.texts} == {("full", SERIES[0]),
+                                                                            ("small", SERIES[1])}
     heights = {text.get_text(): text.xy[1] for text in axes.texts}
     assert heights["full"] > heights["small"]
 
@@ -47,7 +50,8 @@ def test_given_colours_are_the_colours_of_lines_names_and_panels():
     assert [to_hex(line.get_color()) for line in axes.lines[::2]] == list(reversed(given.values()))
     assert all(text.get_color() == given[text.get_text()] for text in axes.texts)
     panels = token_times(series, colours=given).axes
-    assert [to_hex(panel.patches[0].get_facecolor()) for panel in panels] == list(reversed(given.values()))
+    assert [to_hex(panel.patches[0].get_facecolor())
+            for panel in panels] == list(reversed(given.values()))
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -75,6 +79,7 @@ def test_spread_keeps_order_and_gap():
 
 def test_token_times_draws_a_bar_for_each_token():
     figure = token_times({"full": [1.0, 2.0], "small": [0.5, 4.0]}, title="times")
-    assert [[bar.get_height() for bar in axes.patches] for axes in figure.axes] == [[1, 2], [0.5, 4]]
+    assert [[bar.get_height() for bar in axes.patches] for axes in figure.axes] == [[1, 2],
+                                                                                    [0.5, 4]]
     with pytest.raises(ValueError, match="got 0 names"):
         token_times({})

@@ -12,27 +12,29 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from cca_lab.attention import causal_intervals, visible_mask
 from cca_lab.attention.plan import plan_of
 from cca_lab.mechanisms.cca import groups
-from cca_lab.views.figures import curves, diagrams, heatmaps, steps, style, tiling
+from cca_lab.views.figures import costs, diagrams, heatmaps, style, tiling
 
 WORDS = "the cat sat on the mat".split()
 SQUARE = torch.arange(36, dtype=torch.float64).view(6, 6) / 36
 LENGTHS = [2, 4, 8]
 SHARES = [[1.0], [0.5, 1.0]]
 
-FIGURES = {
-    "heatmaps": lambda: heatmaps.heatmaps({"a": SQUARE, "b": SQUARE / 2}, rows=WORDS, columns=WORDS),
-    "heatmap": lambda: heatmaps.heatmap(SQUARE, title="a", numbers=".2f"),
-    "visibility": lambda: heatmaps.visibility(torch.ones(6, 8).bool(), 2, tokens=WORDS),
-    "times_read": lambda: heatmaps.times_read({"a": torch.ones(6, 6).tril()}, tokens=WORDS),
-    "tiles": lambda: tiling.tiles(6, 4, 3, labels=WORDS),
-    "parts": lambda: tiling.parts(plan_of(causal_intervals(64)[0, 0]), 64, 64),
-    "growth": lambda: curves.growth(LENGTHS, {"a": LENGTHS}, ylabel="pairs"),
-    "bars": lambda: curves.bars({"a": 1.0, "b": 20.0}, xlabel="ms", logarithmic=True),
-    "online_softmax_steps": lambda: steps.online_softmax_steps(SHARES, [0, 1], [1.0, 1.5]),
-    "mixing": lambda: diagrams.mixing(torch.eye(2), inputs=["a", "b"]),
-    "lab_map": lambda: diagrams.lab_map({"papers": {"A": True}, "mechanisms": {"a": False}}, [("A", "a")]),
-    "vectors_in_circle": lambda: diagrams.vectors_in_circle({"a": (1, 0), "b": (0, 1)}, bold=["b"]),
-}
+FIGURES = {"heatmaps": lambda: heatmaps.heatmaps({"a": SQUARE, "b": SQUARE / 2}, rows=WORDS,
+                                                 columns=WORDS),
+           "heatmap": lambda: heatmaps.heatmap(SQUARE, title="a", numbers=".2f"),
+           "visibility": lambda: heatmaps.visibility(torch.ones(6, 8).bool(), 2, tokens=WORDS),
+           "times_read": lambda: heatmaps.times_read({"a": torch.ones(6, 6).tril()}, tokens=WORDS),
+           "tiles": lambda: tiling.tiles(6, 4, 3, labels=WORDS),
+           "parts": lambda: tiling.parts(plan_of(causal_intervals(64)[0, 0]), 64, 64),
+           "growth": lambda: costs.growth(LENGTHS, {"a": LENGTHS}, ylabel="pairs"),
+           "bars": lambda: costs.bars({"a": 1.0, "b": 20.0}, xlabel="ms", logarithmic=True),
+           "online_softmax_steps": lambda: heatmaps.online_softmax_steps(SHARES, [0, 1],
+                                                                         [1.0, 1.5]),
+           "mixing": lambda: diagrams.mixing(torch.eye(2), inputs=["a", "b"]),
+           "lab_map": lambda: diagrams.lab_map({"papers": {"A": True}, "mechanisms": {"a": False}},
+                                               [("A", "a")]),
+           "vectors_in_circle": lambda: diagrams.vectors_in_circle({"a": (1, 0), "b": (0, 1)},
+                                                                   bold=["b"]),}
 
 
 def drawn(figure: Figure, panel: int = 0) -> np.ndarray:
@@ -50,7 +52,8 @@ def written(figure: Figure, panel: int = 0) -> list[str]:
 def ticks(figure: Figure, panel: int = 0) -> tuple[list[str], list[str]]:
     """The labels of rows and columns of a panel."""
     axes = figure.axes[panel]
-    return tuple([label.get_text() for label in axis.get_ticklabels()] for axis in (axes.yaxis, axes.xaxis))
+    return tuple([label.get_text() for label in axis.get_ticklabels()]
+                 for axis in (axes.yaxis, axes.xaxis))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -143,7 +146,8 @@ def test_tile_kinds_are_what_the_pairs_say(length, query_tile, key_tile):
 
 
 def test_tiles_cover_the_square_once():
-    patches = [patch for patch in tiling.tiles(10, 4, 3).axes[0].patches if isinstance(patch, Rectangle)]
+    patches = [patch for patch in tiling.tiles(10, 4, 3).axes[0].patches
+               if isinstance(patch, Rectangle)]
     assert sum(patch.get_width() * patch.get_height() for patch in patches) == 100
 
 
@@ -165,27 +169,28 @@ def test_parts_cover_what_the_plan_computes(length, group, window):
 
 
 def test_growth_draws_each_series():
-    figure = curves.growth(LENGTHS, {"a": [4, 16, 64], "b": [1, 2, 3]}, ylabel="pairs")
+    figure = costs.growth(LENGTHS, {"a": [4, 16, 64], "b": [1, 2, 3]}, ylabel="pairs")
     lines = figure.axes[0].get_lines()
     assert [list(line.get_ydata()) for line in lines] == [[4, 16, 64], [1, 2, 3]]
     assert all(list(line.get_xdata()) == LENGTHS for line in lines)
     assert written(figure) == ["a", "b"]
     with pytest.raises(ValueError, match="'a'"):
-        curves.growth(LENGTHS, {"a": [1]}, ylabel="pairs")
+        costs.growth(LENGTHS, {"a": [1]}, ylabel="pairs")
 
 
 def test_bars_draw_and_write_the_values():
-    figure = curves.bars({"slow": 1650.4, "quick": 0.0551}, xlabel="ms", logarithmic=True)
+    figure = costs.bars({"slow": 1650.4, "quick": 0.0551}, xlabel="ms", logarithmic=True)
     assert [bar.get_width() for bar in figure.axes[0].patches] == [1650.4, 0.0551]
     assert written(figure) == ["1650", "0.0551"]
 
 
 def test_online_softmax_steps_draw_the_shares():
-    figure = steps.online_softmax_steps(SHARES, [0.0, 1.0], [1.0, 1.5], labels=["x", "y"])
+    figure = heatmaps.online_softmax_steps(SHARES, [0.0, 1.0], [1.0, 1.5], labels=["x", "y"])
     for axes, shares in zip(figure.axes, SHARES, strict=True):
-        assert [bar.get_height() for bar in axes.patches][2:] == shares  # after two bars of background
+        # after two bars of background
+        assert [bar.get_height() for bar in axes.patches][2:] == shares
     with pytest.raises(ValueError, match="shares"):
-        steps.online_softmax_steps(SHARES, [0.0], [1.0, 1.5])
+        heatmaps.online_softmax_steps(SHARES, [0.0], [1.0, 1.5])
 
 
 def test_mixing_draws_one_line_for_each_weight():
@@ -198,7 +203,8 @@ def test_mixing_draws_one_line_for_each_weight():
 
 
 def test_lab_map_has_a_box_for_each_entry_and_dashes_what_is_planned():
-    figure = diagrams.lab_map({"papers": {"A": True, "B": False}, "mechanisms": {"a": True}}, [("A", "a")])
+    figure = diagrams.lab_map({"papers": {"A": True, "B": False}, "mechanisms": {"a": True}},
+                              [("A", "a")])
     boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, FancyBboxPatch)]
     assert [box.get_linestyle() in ("-", "solid") for box in boxes] == [True, False, True]
     assert len(figure.axes[0].get_lines()) == 1
@@ -208,7 +214,8 @@ def test_lab_map_has_a_box_for_each_entry_and_dashes_what_is_planned():
 def test_vectors_end_where_they_were_given():
     vectors = {"a": (1.0, 0.0), "b": (0.3, -0.4)}
     axes = diagrams.vectors_in_circle(vectors, bold=["b"]).axes[0]
-    ends = {line.get_label(): (line.get_xdata()[-1], line.get_ydata()[-1]) for line in axes.get_lines()}
+    ends = {line.get_label(): (line.get_xdata()[-1], line.get_ydata()[-1])
+            for line in axes.get_lines()}
     assert vectors.items() <= ends.items()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
 
@@ -219,10 +226,11 @@ def test_colours_of_different_meaning_differ():
 
 
 def test_the_comparison_shows_every_mechanism_and_place():
-    from cca_lab.views.figures.comparison import comparison
+    from cca_lab.views.figures.training import comparison
 
     estimate = {"value": 12.0, "low": 11.0, "high": 13.0}
-    row = {"exact_match": {place: {"value": 0.25} for place in ("0.0", "0.5", "1.0", "all")}, "perplexity": estimate}
+    row = {"exact_match": {place: {"value": 0.25} for place in ("0.0", "0.5", "1.0", "all")},
+           "perplexity": estimate}
     figure = comparison({"full": row | {"title": "Full"}, "cca": row | {"title": "CCA"}})
     left, right = figure.axes
     assert [tick.get_text() for tick in left.get_yticklabels()] == ["Full", "CCA"]
@@ -233,9 +241,9 @@ def test_the_comparison_shows_every_mechanism_and_place():
 def test_no_curve_is_dropped_for_want_of_a_colour():
     """Zipping with the colours would end at the shorter of the two."""
     six = {str(n): [1, 2] for n in range(6)}
-    assert len(curves.growth([1, 2], six, ylabel="pairs").axes[0].lines) == 6
+    assert len(costs.growth([1, 2], six, ylabel="pairs").axes[0].lines) == 6
     with pytest.raises(ValueError, match="got 7, wanted at most 6"):
-        curves.growth([1, 2], six | {"one more": [1, 2]}, ylabel="pairs")
+        costs.growth([1, 2], six | {"one more": [1, 2]}, ylabel="pairs")
 
 
 def test_a_drawing_that_fails_leaves_no_figure_open():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cca_lab.views.figures.memory import columns_held, remembrance
+from cca_lab.views.figures.caches import columns_held, remembrance
 
 
 def test_remembrance_draws_what_is_left_and_marks_the_half_life():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cca_lab.views.figures.needles import found_by_depth
+from cca_lab.views.figures.recall import found_by_depth
 
 SHARES = np.array([[1.0, 0.5, 0.0], [0.25, 0.75, 0.1]])
 
@@ -14,7 +14,8 @@ def test_each_share_stands_at_its_depth_and_length():
     assert [text.get_text() for text in axes.texts] == ["100", "50", "0", "25", "75", "10"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["64", "128", "256"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0 %", "100 %"]
-    top = axes.transData.transform([(0.5, 0.5), (0.5, 1.5)])  # the beginning of the prompt is on top
+    # the beginning of the prompt is on top
+    top = axes.transData.transform([(0.5, 0.5), (0.5, 1.5)])
     assert top[0, 1] > top[1, 1] and axes.get_title(loc="left") == "full"
     assert axes.collections[0].get_clim() == (0, 100)
 

@@ -13,7 +13,7 @@ from cca_lab.attention.kernels.programs import (
 )
 from cca_lab.mechanisms import lococo
 from cca_lab.mechanisms.cca import groups
-from cca_lab.views.figures.programs import programs
+from cca_lab.views.figures.tiling import programs
 from tests.mutants import programs as mutants
 
 TABLES = {
@@ -42,15 +42,17 @@ def test_interval_tiles_cover_each_visible_pair_once(name, blocks):
 
 
 def test_tiles_in_a_fixed_grid_would_count_twice():
-    assert not covers_each_visible_pair_once(mutants.aligned_reads(TABLES["CCA"][0, 0], 16, 16), TABLES["CCA"])
+    assert not covers_each_visible_pair_once(mutants.aligned_reads(TABLES["CCA"][0, 0], 16, 16),
+                                             TABLES["CCA"])
 
 
 def test_the_last_rows_are_program_0_and_full_tiles_need_no_mask():
     reads = interval_reads(causal_intervals(64)[0, 0], 16, 16)
     assert {read.rows for read in reads if read.program == 0} == {(48, 64)}
     assert sum(not read.masked for read in reads) == 1 + 2 + 3
-    assert sum((read.rows[1] - read.rows[0]) * (read.columns[1] - read.columns[0]) for read in reads) \
-        - count_pairs(causal_intervals(64)) == 4 * 15 * 16 // 2  # computed in vain: half of each diagonal tile
+    # computed in vain: half of each diagonal tile
+    assert sum((read.rows[1] - read.rows[0]) * (read.columns[1] - read.columns[0])
+               for read in reads) - count_pairs(causal_intervals(64)) == 4 * 15 * 16 // 2
 
 
 def test_the_smaller_launches():
@@ -61,13 +63,16 @@ def test_the_smaller_launches():
 
 
 def test_every_tile_is_drawn_in_its_program_s_colour():
-    reads = [Read(0, (0, 2), (0, 4), False), Read(1, (2, 4), (0, 4), True), Read(1, (2, 4), (4, 8), False)]
-    figure = programs(reads, 3, 6, loaded=torch.eye(3, 6).bool(), row_labels="abc", cores=2, title="three")
+    reads = [Read(0, (0, 2), (0, 4), False), Read(1, (2, 4), (0, 4), True),
+             Read(1, (2, 4), (4, 8), False)]
+    figure = programs(reads, 3, 6, loaded=torch.eye(3, 6).bool(), row_labels="abc", cores=2,
+                      title="three")
     axes = figure.axes[0]
     tiles, outline = axes.patches[:-1], axes.patches[-1]
     assert [(tile.get_xy(), tile.get_width(), tile.get_height()) for tile in tiles] == \
         [((0, 0), 4, 2), ((0, 2), 4, 2), ((4, 2), 4, 2)]
-    assert tiles[1].get_facecolor()[:3] == tiles[2].get_facecolor()[:3] != tiles[0].get_facecolor()[:3]
+    assert tiles[1].get_facecolor()[:3] == tiles[2].get_facecolor()[:3] != tiles[0].get_facecolor()[
+        :3]
     assert [bool(tile.get_hatch()) for tile in tiles] == [False, True, False]
     assert (outline.get_width(), outline.get_height()) == (6, 3) and axes.get_xlim() == (0, 8)
     assert axes.collections[0].get_offsets().tolist() == [[0.5, 0.5], [1.5, 1.5], [2.5, 2.5]]

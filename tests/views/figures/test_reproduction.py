@@ -1,18 +1,23 @@
-"""Printed beside measured, quality against memory, perplexity by length, heads of models: drawn is what was given."""
+"""Printed beside measured, quality against memory, perplexity by length, heads of models.
+
+Drawn is what was given.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from cca_lab.views.figures import by_length, reproduction, sparsity
+from cca_lab.views.figures import sparsity, training
 
 
 def lines(axes):
-    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
+            for line in axes.get_lines()}
 
 
 def test_beside():
-    figure = reproduction.beside({"a": 2.0, "b": 3.0}, "perplexity", {"x": [1.0, 3.0], "y": [4.0]}, "ratio", "Table 0")
+    figure = training.printed_and_ours({"a": 2.0, "b": 3.0}, "perplexity",
+                                       {"x": [1.0, 3.0], "y": [4.0]}, "ratio", "Table 0")
     left, right = figure.axes
     assert list(left.get_lines()[0].get_ydata()) == [2.0, 3.0]
     dots, mean = right.get_lines()[:-1], right.get_lines()[-1]
@@ -23,10 +28,11 @@ def test_beside():
 
 
 def test_frontier():
-    points = {"CCA": [{"kib": 192, "answers": 0.5, "ratio": 1.2, "swapped": {"answers": 0.2, "ratio": 1.5}},
+    points = {"CCA": [{"kib": 192, "answers": 0.5, "ratio": 1.2,
+                       "swapped": {"answers": 0.2, "ratio": 1.5}},
                       {"kib": 384, "answers": 0.9, "ratio": 1.1, "swapped": None}],
               "H2O": [{"kib": 384, "swapped": {"answers": 0.3, "ratio": 1.3}}]}
-    figure = reproduction.frontier(points, {"kib": 2048, "answers": 1.0, "ratio": 1.0}, "KiB")
+    figure = training.frontier(points, {"kib": 2048, "answers": 1.0, "ratio": 1.0}, "KiB")
     answers, ratio = figure.axes
     assert lines(answers)["CCA"] == ([192, 384], [50.0, 90.0])
     assert lines(ratio)["CCA"] == ([192, 384], [1.2, 1.1])
@@ -37,11 +43,13 @@ def test_frontier():
 
 def test_perplexity_by_length_names_what_it_leaves_out():
     def row(values, attention="cca", swapped=True):
-        return {"attention": attention, "swapped": swapped, "perplexity": [{"value": value} for value in values]}
+        return {"attention": attention, "swapped": swapped,
+                "perplexity": [{"value": value} for value in values]}
 
-    rows = {"full": row([9, 8], "full"), "lococo": row([900, 800], "lococo"), "tuned": row([9, 9], "cca", False)}
+    rows = {"full": row([9, 8], "full"), "lococo": row([900, 800], "lococo"),
+            "tuned": row([9, 9], "cca", False)}
     result = {"model": "m", "windows": 2, "entries": 96, "buckets": [0, 256, 512], "rows": rows}
-    (axes,) = by_length.perplexity(result).axes
+    (axes,) = training.perplexity(result).axes
     assert [list(line.get_ydata()) for line in axes.get_lines()] == [[9, 8], [9, 9]]
     assert list(axes.get_lines()[0].get_xdata()) == [256, 512]
     assert "above 40: lococo" in axes.get_xlabel()

@@ -1,4 +1,7 @@
-"""Figures of sparsity and of single rows: what they show is the data, and what does not fit is refused."""
+"""Figures of sparsity and of single rows.
+
+What they show is the data, and what does not fit is refused.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,7 +9,7 @@ import pytest
 import torch
 
 from cca_lab.attention.statistics import k90, received
-from cca_lab.views.figures import sparsity, tokens
+from cca_lab.views.figures import heatmaps, sparsity
 
 
 def causal_maps(*shape: int) -> torch.Tensor:
@@ -50,12 +53,14 @@ def test_by_head_writes_every_number():
 def test_by_head_shares_a_scale_if_asked(shared, largest):
     values = np.arange(6.0).reshape(2, 3)
     figure = sparsity.by_head({"a": values, "b": values / 10}, shared=shared)
-    assert [axes.collections[0].get_clim() for axes in figure.axes] == [(0, most) for most in largest]
+    assert [axes.collections[0].get_clim() for axes in figure.axes] == [(0, most)
+                                                                        for most in largest]
 
 
 
 def test_by_position_averages_blocks_and_keeps_the_short_last_one():
-    (axes,) = sparsity.by_position({"a": torch.arange(5.0)}, ylabel="y", even=torch.ones(5), smoothing=2).axes
+    (axes,) = sparsity.by_position({"a": torch.arange(5.0)}, ylabel="y", even=torch.ones(5),
+                                   smoothing=2).axes
     even, line = axes.lines
     assert even.get_ydata().tolist() == [1, 1, 1]
     assert line.get_xdata().tolist() == line.get_ydata().tolist() == [0.5, 2.5, 4.0]
@@ -69,15 +74,17 @@ def test_received_has_a_bar_for_each_token_and_layer():
 
 
 def test_lines_break_after_line_ends_and_before_they_are_too_long():
-    assert tokens.lines_of(["ab", "cd", ".\n", "ef"], most=10) == [[0, 1, 2], [3]]
-    assert tokens.lines_of(["abc", "def", "g"], most=4) == [[0], [1, 2]]
-    assert tokens.lines_of(["a\n", "\n", "b\n"], most=4) == [[0], [1], [2]]
+    assert heatmaps.lines_of(["ab", "cd", ".\n", "ef"], most=10) == [[0, 1, 2], [3]]
+    assert heatmaps.lines_of(["abc", "def", "g"], most=4) == [[0], [1, 2]]
+    assert heatmaps.lines_of(["a\n", "\n", "b\n"], most=4) == [[0], [1], [2]]
 
 
 def test_shaded_text_prints_every_token_and_frames_the_marked_one():
     texts = ["An", " answer", " costs", " $1", ".\n", "Q"]
-    (axes,) = tokens.shaded_text(texts, torch.tensor([0.1, 0.6, 0.1, 0.1, 0.1, 0.0]), marked={1}).axes
-    assert [text.get_text() for text in axes.texts] == ["An", " answer", " costs", r" \$1", ".\u21b5", "Q"]
+    (axes,) = heatmaps.shaded_text(texts, torch.tensor([0.1, 0.6, 0.1, 0.1, 0.1, 0.0]),
+                                   marked={1}).axes
+    assert [text.get_text() for text in axes.texts] == ["An", " answer", " costs", r" \$1",
+                                                        ".\u21b5", "Q"]
     frames = [patch for patch in axes.patches if patch.get_linewidth() > 1]
     assert len(frames) == 1 and frames[0].get_x() == 2 and frames[0].get_width() == len(" answer")
     darkness = [sum(patch.get_facecolor()[:3]) for patch in axes.patches if patch not in frames]
@@ -86,7 +93,7 @@ def test_shaded_text_prints_every_token_and_frames_the_marked_one():
 
 def test_rows_by_group_shades_the_groups_that_are_cores():
     rows = causal_maps(12)[-2:]
-    figure = tokens.rows_by_group({"a": rows[0], "b": rows[1]}, group=4, cores=2, marked=3)
+    figure = heatmaps.rows_by_group({"a": rows[0], "b": rows[1]}, group=4, cores=2, marked=3)
     for axes, row in zip(figure.axes, rows, strict=True):
         spans = [patch for patch in axes.patches if patch.get_width() == 4]
         assert [span.get_x() for span in spans] == [-0.5, 3.5]
@@ -98,7 +105,7 @@ def test_rows_by_group_shades_the_groups_that_are_cores():
     (lambda: sparsity.head_maps(torch.ones(2, 3, 3)), "wanted (layers, heads, L, L)"),
     (lambda: sparsity.sorted_weights({"a": torch.ones(1, 3), "b": torch.ones(1, 4)}), "lengths [3, 4]"),
     (lambda: sparsity.received(torch.ones(2, 3), ["a"]), "got 1 for 3"),
-    (lambda: tokens.shaded_text(["a", "b"], torch.ones(3)), "wanted one for each"),
+    (lambda: heatmaps.shaded_text(["a", "b"], torch.ones(3)), "wanted one for each"),
 ])
 def test_what_does_not_fit_is_refused(call, words):
     with pytest.raises(ValueError) as error:

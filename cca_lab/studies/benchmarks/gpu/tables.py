@@ -42,8 +42,8 @@ def show(result: dict[str, Any]) -> None:
 
 def draw(result: dict[str, Any], out: Path) -> list[Path]:
     """Draw milliseconds against length, and the roofline; return the files. Missing measurements are not drawn."""
-    from cca_lab.views.figures.decoding import against_context
-    from cca_lab.views.figures.roofline import Point, roofline
+    from cca_lab.views.figures.caches import against_context
+    from cca_lab.views.figures.costs import Point, roofline
 
     speed, by_name = result["sections"]["speed"], drawn(_rows(result["sections"], "speed"))
     device, files = result["machine"]["gpu"] or f"{result['machine']['cpu']}, interpreted", []

@@ -1,0 +1,121 @@
+"""Recall: needles by depth, and queries answered by the size of the state."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn
+from matplotlib.figure import Figure
+
+from cca_lab.views.figures.style import (
+    EMPTY,
+    FAINT,
+    INK,
+    OF_MECHANISM,
+    WEIGHTS,
+    as_array,
+    legend_beside,
+    styled,
+)
+
+_CELL = 0.62, 0.42  # inches
+_ROOM = 2.2, 1.3  # for the labels and the colour bar
+_WRITTEN = 24  # in more columns or rows, the shares are not written into the cells
+COLOURS = {name: OF_MECHANISM[name] for name in ("full", "cca", "dga", "lococo", "h2o",
+                                                 "streaming_llm", "lm_infinite", "mean_pooling",
+                                                 "random_tokens")}
+_MARKERS = dict(zip(COLOURS, "*osD^vPX<", strict=True))
+
+
+@styled
+def found_by_depth(shares: Any, *, depths: Sequence[float], lengths: Sequence[int],
+                   title: str = "") -> Figure:
+    """Draw a heat map of the answers found.
+
+    Args:
+        shares: (depths, lengths), the share of the answers found, 0 to 1.
+        depths: where the needles stand, 0 (beginning of the prompt) to 1 (end), from the top.
+        lengths: tokens of the prompts.
+        title: of the figure.
+
+    Raises:
+        ValueError: if there is not one share for each depth and length, or one is not from 0 to 1.
+    """
+    shares = as_array(shares).astype(float)
+    if shares.shape != (len(depths), len(lengths)) or not shares.size:
+        raise ValueError(
+            f"shares: got shape {shares.shape}, wanted ({len(depths)}, {len(lengths)}), one for each "
+            "depth and length")
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError(f"shares: got {shares.min():g} to {shares.max():g}, wanted 0 to 1")
+    rows, columns = shares.shape
+    size = [max(cell * count, 2.0) + room for cell, count, room
+            in zip(_CELL, (columns, rows), _ROOM, strict=True)]
+    figure, axes = plt.subplots(figsize=size)
+    seaborn.heatmap(100 * shares, ax=axes, cmap=WEIGHTS, vmin=0, vmax=100,
+                    annot=max(rows, columns) <= _WRITTEN, fmt=".0f", annot_kws={"size": 8},
+                    linewidths=0.6, linecolor="#D0D0D0", cbar_kws={"label": "answers found, %"})
+    axes.set_xticks(np.arange(columns) + 0.5, [str(length) for length in lengths],
+                    rotation=90 if columns > 8 else 0)
+    axes.set_yticks(np.arange(rows) + 0.5, [f"{100 * depth:.0f} %" for depth in depths], rotation=0)
+    axes.tick_params(length=0)
+    axes.set_xlabel("tokens of the prompt", color=FAINT)
+    axes.set_ylabel("depth of the needle", color=FAINT)
+    axes.set_title(title)
+    return figure
+
+
+@styled
+def frontier(points: Mapping[str, Mapping[int, Sequence[float]]], titles: Mapping[str, str], *,
+             published: float, guess: float, title: str = "") -> Figure:
+    """Draw queries answered against the bytes of the state: a line through the means, a small dot for each seed.
+
+    Args:
+        points: for each mechanism, state in bytes -> accuracy of each seed, 0 to 1. "full" is drawn
+            as a point.
+        titles: the name of each mechanism in the legend.
+        published: accuracy of attention in Zoology, drawn as a dashed line.
+        guess: accuracy of naming one of the values of a text at random, drawn as a dotted line.
+        title: of the figure.
+
+    Raises:
+        ValueError: for a mechanism without a colour, or a size without a seed.
+    """
+    for name, by_size in points.items():
+        if name not in COLOURS:
+            raise ValueError(
+                f"points: got {name!r}, wanted one of {', '.join(COLOURS)}; give it a colour")
+        if not all(by_size.values()):
+            raise ValueError(
+                f"points: got no accuracy of {name!r} at a size, wanted one for each seed")
+    figure, axes = plt.subplots(figsize=(8.2, 4.2))
+    for name, by_size in points.items():
+        sizes = sorted(by_size)
+        means = [100 * sum(by_size[size]) / len(by_size[size]) for size in sizes]
+        axes.plot([size / 1024 for size in sizes], means, linestyle="none" if name == "full"
+                  else "-", marker=_MARKERS[name], markersize=13 if name == "full" else 6,
+                  color=COLOURS[name], label=titles[name], zorder=3)
+        for size in sizes:
+            shown = [100 * share for share in by_size[size]]
+            axes.plot([size / 1024] * len(shown), shown, ".", color=COLOURS[name], alpha=0.5,
+                      markersize=5, zorder=2)
+    axes.axhline(100 * published, color=INK, linestyle="--", linewidth=1,
+                 label="attention in Zoology, at least")
+    axes.axhline(100 * guess, color=FAINT, linestyle=":", linewidth=1,
+                 label="guessing among the text's values")
+    every = sorted({size for by_size in points.values() for size in by_size})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([size / 1024 for size in every if _apart(size, every)],
+                    [f"{size / 1024:g}" for size in every if _apart(size, every)])
+    axes.minorticks_off()
+    axes.set(xlabel="state at its largest, KiB for one text", ylabel="queries answered, %",
+             ylim=(0, 104), title=title)
+    axes.grid(color=EMPTY)
+    legend_beside(axes, at=1.0)
+    return figure
+
+
+def _apart(size: int, every: Sequence[int]) -> bool:
+    """Return whether a size has a tick: the largest of those that are less than an eighth apart."""
+    return not any(size < other < 1.125 * size for other in every)
