@@ -103,7 +103,7 @@ def test_missing_triton_is_a_warning_on_linux_only(monkeypatch):
     (True, True, "", None, "ok", "native, in C.*CCA_LAB_NATIVE=0"),
     (True, False, "", None, "warn", "blocked.*cannot be loaded; delete it"),
     (True, True, "0", None, "ok", "blocked.*built, but CCA_LAB_NATIVE=0"),
-    (False, False, "", None, "ok", "blocked.*cca-lab native"),
+    (False, False, "", None, "ok", "native.*first use.*cca-lab native"),
     (False, False, "", "no-such-compiler", "ok", "blocked.*needs a C.. compiler .no-such-compiler"),
 ], ids=["built", "broken", "switched off", "not built", "no compiler"])
 def test_the_path_of_attention_on_the_cpu_is_named(monkeypatch, tmp_path, built, loads, switch, compiler, status,

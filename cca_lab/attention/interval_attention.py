@@ -68,8 +68,8 @@ def interval_attention(
             and backward), "native" (the same in C++ on the CPU, built on first use), "triton"
             (fused kernels on a GPU; for a single row without gradient, the one that splits the
             keys), or "auto": triton on a GPU for dtypes and head dimensions that the kernels
-            support; elsewhere dense for up to 16 rows, where it is faster, else native if it is
-            built, else blocked.
+            support; elsewhere dense for up to 16 rows, where it is faster, else native where it can
+            be built, else blocked.
         return_lse: also return the log-sum-exp of each row, with which partial outputs merge
             exactly.
 

@@ -28,12 +28,21 @@ def available() -> bool:
 def ready(x: Tensor) -> bool:
     """Return whether "auto" uses the op for a tensor.
 
-    It supports it, is already built, and is not switched off.
+    It supports it, is built, and is not switched off. The first call in a process builds it where a compiler is.
     """
     supported = x.dtype in DTYPES or x.dtype == torch.bfloat16
-    if x.device.type != "cpu" or not supported or native_build.switched_off() or not built():
+    if x.device.type != "cpu" or not supported or native_build.switched_off():
+        return False
+    if not built() and not _built_for_auto():
         return False
     return x.dtype in DTYPES or matrix_units()
+
+
+@cache
+@torch.compiler.disable
+def _built_for_auto() -> bool:
+    """Return whether the op can be used after an attempt to build it: one attempt in a process."""
+    return native_build.build_for_auto() and built()
 
 
 @torch.compiler.disable

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 SOURCES = Path(__file__).parent / "cpp"
-SWITCH = "CCA_LAB_NATIVE"  # if this variable is 0, "auto" does not use the native op
+SWITCH = "CCA_LAB_NATIVE"  # if this variable is 0, "auto" neither builds nor uses the native op
 _STALE_SECONDS = 3600  # a build takes half a minute; an older folder belongs to a build that was killed
 
 
@@ -79,6 +79,46 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
             f"native: cannot write to {target.parent} ({error}); set TORCH_EXTENSIONS_DIR to a folder "
             "that can be written") from error
     return target
+
+
+def build_for_auto() -> bool:
+    """Build the library for backend "auto", once on a machine, and return whether it is there.
+
+    One line on stderr says that it compiles, and one why it fails. Processes that come meanwhile wait for the one that
+    builds. After a failure none tries again by itself, only `build`.
+    """
+    target = library()
+    failed = target.with_suffix(".failed")
+    if target.is_file() or failed.is_file() or missing():
+        return target.is_file()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(target.with_suffix(".lock")):
+            if target.is_file() or failed.is_file():  # by a process that was here before
+                return target.is_file()
+            _say(f"compiles once on this machine, about half a minute; {SWITCH}=0 prevents it")
+            try:
+                build(target=target)
+            except ValueError:
+                failed.touch()
+                raise
+    except (ValueError, OSError) as error:
+        _say(f"{' '.join(str(error).split())}; attention stays in plain PyTorch, `cca-lab native` tries again")
+    return target.is_file()
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock that one process at a time can have; the system releases that of a process that ends."""
+    import fcntl
+
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _say(words: str) -> None:
+    print(f"native attention on the CPU: {words}", file=sys.stderr, flush=True)
 
 
 def _compile(sources: Path, folder: Path) -> Path:

@@ -151,7 +151,8 @@ def check_native() -> Check:
                                "plain PyTorch")
     if needed := native.missing():
         return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {needed}")
-    return Check(name, OK, "blocked, in plain PyTorch; `cca-lab native` builds the faster C++ op")
+    return Check(name, OK, "native, in C++, once it is compiled: at its first use, or now by "
+                           f"`cca-lab native`; {native.SWITCH}=0 prevents it")
 
 
 def check_kernel() -> Check:

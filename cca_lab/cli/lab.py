@@ -45,8 +45,8 @@ def walkthrough(
     from cca_lab.files import notebooks_folder
     from cca_lab.views.walkthrough import walkthrough as run
 
-    status = run(folder or notebooks_folder(), out, start=start, only=only, with_pages=html)
-    return status
+    _build_native()
+    return run(folder or notebooks_folder(), out, start=start, only=only, with_pages=html)
 
 
 @app.command()
@@ -68,8 +68,16 @@ def notebooks(
         typer.echo(f"{student}: {len(new)} notebooks written" + (
             f", {len(left)} left as they are; delete one to get it anew" if left else ""))
         return 0
-    status = refresh(folder or notebooks_folder(), start=start, only=only)
-    return status
+    _build_native()
+    return refresh(folder or notebooks_folder(), start=start, only=only)
+
+
+def _build_native() -> None:
+    """Build the native op before a notebook does, in whose output the line about it would stand."""
+    from cca_lab.attention import native_build
+
+    if not native_build.switched_off():
+        native_build.build_for_auto()
 
 
 @app.command(hidden=True)

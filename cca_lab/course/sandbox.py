@@ -32,7 +32,8 @@ KINDS = ("bubblewrap", "unshare", "none")
 MEMORY = 4 * 2**30  # bytes of address space; importing torch takes 0.6 GiB of it, 3 where it has CUDA
 SCRATCH = 256 * 2**20  # bytes of files
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1",
-               "PYTHONDONTWRITEBYTECODE": "1"}
+               "PYTHONDONTWRITEBYTECODE": "1",
+               "CCA_LAB_NATIVE": "0"}
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 
 

@@ -349,15 +349,77 @@ def nothing_built(monkeypatch, tmp_path):
     monkeypatch.delenv(native_build.SWITCH)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setattr(native, "_registered", lambda: False)
-    native._loads.cache_clear()
+    for remembered in (native._loads, native._built_for_auto):
+        remembered.cache_clear()
     yield tmp_path
-    native._loads.cache_clear()
+    for remembered in (native._loads, native._built_for_auto):
+        remembered.cache_clear()
 
 
-def test_auto_never_compiles(nothing_built):
-    with mock.patch.object(native_build, "build", side_effect=AssertionError("a build")):
+def test_auto_tries_one_build_where_a_compiler_is_and_says_so(nothing_built, monkeypatch, capfd):
+    """A build that fails is one line, blocked attention, and no second build in this process or the next."""
+    tried = []
+    monkeypatch.setattr(native_build, "missing", lambda: None)
+    monkeypatch.setattr(native_build, "_compile", lambda *given: tried.append(given) or refuse())
+    for _ in range(2):
         assert _backend("auto", X) is blocked_attention
-    assert not list(nothing_built.iterdir())
+        native._built_for_auto.cache_clear()
+    said = capfd.readouterr().err.splitlines()
+    assert len(tried) == 1 and len(said) == 2, said
+    assert "compiles once" in said[0] and "=0 prevents it" in said[0] and "the compiler fails" in said[1]
+
+
+def refuse():
+    raise ValueError("native: the compiler fails: no;\nfix it")
+
+
+@pytest.mark.parametrize("why", ["switched off", "no compiler", "a folder that cannot be written"])
+def test_auto_compiles_nothing_where_it_may_not_or_cannot(nothing_built, monkeypatch, capfd, why):
+    """Without a compiler and when switched off there is nothing to say; a folder that refuses is one line."""
+    monkeypatch.setattr(native_build, "missing", lambda: "a compiler" if why == "no compiler" else None)
+    monkeypatch.setattr(native_build, "_compile", mock.Mock(side_effect=AssertionError("a build")))
+    if why == "switched off":
+        monkeypatch.setenv(native_build.SWITCH, "0")
+    elif why != "no compiler":
+        (nothing_built / "file").touch()
+        monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(nothing_built / "file"))
+    assert _backend("auto", X) is blocked_attention
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == (why.startswith("a folder")) and not list(nothing_built.glob("cca_lab*"))
+
+
+BUILDING = """
+import contextlib, pathlib, sys, time
+from cca_lab.attention import native_build
+folder, wait_for, locked = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "locked"
+me = str(native_build.os.getpid())
+
+def compile(sources, place):
+    (folder / f"inside-{me}").touch()
+    for _ in range(600):  # until both processes are there
+        if len(list(folder.glob(f"{wait_for}-*"))) == 2:
+            break
+        time.sleep(0.05)
+    (place / "made.so").write_text("")
+    return place / "made.so"
+
+native_build._compile, native_build.missing = compile, lambda: None
+if not locked:
+    native_build._alone = lambda lock: contextlib.nullcontext()
+(folder / f"here-{me}").touch()
+assert native_build.build_for_auto()
+"""
+
+
+@pytest.mark.parametrize(("lock", "wait_for", "builds"), [("locked", "here", 1), ("without", "inside", 2)])
+def test_two_processes_build_once(nothing_built, lock, wait_for, builds):
+    """Mutant: without the lock both compile."""
+    command = [sys.executable, "-c", BUILDING, str(nothing_built), wait_for, lock]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = "".join(process.communicate(timeout=300)[1] for process in running)
+    assert [process.returncode for process in running] == [0, 0], said
+    assert len(list(nothing_built.glob("inside-*"))) == said.count("compiles once") == builds
+    assert native_build.library().is_file()
 
 
 def test_auto_does_without_a_library_that_cannot_be_loaded(nothing_built):
