@@ -22,10 +22,11 @@ settings.load_profile("lab")
 
 # Not in `make quick`: folders and files that train, compile, run notebooks or start programs. Measured; single slow
 # tests of other files are marked there.
-SLOW = ("course", "kernels", "mechanisms", "models", "parallel", "studies",
+SLOW = ("course", "attention/kernels", "mechanisms", "models", "studies",
         "attention/test_fused.py", "attention/test_native.py", "attention/test_native_bf16.py",
-        "views/explorer/test_browser.py", "test_docs.py", "test_extras.py", "test_kernels.py",
-        "test_kernels_offline.py", "views/test_notebook_tools.py", "test_notebooks.py", "theory/test_claims.py",
+        "views/explorer/test_browser.py", "test_docs.py", "test_extras.py", "attention/test_kernels.py",
+        "attention/test_kernels_offline.py", "views/test_notebook_tools.py", "test_notebooks.py",
+        "theory/test_claims.py",
         "theory/test_forall.py", "views/test_site.py", "views/test_walkthrough.py", "test_wheel.py")
 
 

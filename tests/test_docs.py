@@ -45,17 +45,19 @@ def followed(tmp_path_factory) -> Path:
     for block in BLOCKS:
         first, rest = block.split("\n", 1)
         if first.startswith("# new file: "):
-            (folder / first.removeprefix("# new file: ")).write_text(rest, encoding="utf-8")
+            path = folder / first.removeprefix("# new file: ")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(rest, encoding="utf-8")
         elif listed := re.fullmatch(r"# in (\w+) of: (\S+)", first):
             add_to(folder / listed[2], listed[1], rest)
         else:
             assert first == "# run", f"the page has a block that is not followed: {first}"
-    imports = ("import StreamingLLM\n", "from cca_lab.mechanisms.strided import Strided\n")
-    insert(folder / "cca_lab/mechanisms/__init__.py", imports, ("__all__ = [", '"Strided", '),
-           ("for cls in (\n", "    Strided,\n"))
+    insert(folder / "cca_lab/mechanisms/__init__.py",
+           ("import StreamingLLM\n", "from cca_lab.mechanisms.strided.mechanism import Strided\n"),
+           ("__all__ = [", '"Strided", '), ("for cls in (\n", "    Strided,\n"))
     insert(folder / "cca_lab/mechanisms/caches.py",
-           ("from cca_lab.mechanisms.caching.base import MechanismCache\n",
-            "from cca_lab.mechanisms.strided_cache import StridedCache\n"),
+           ("import LMInfiniteCache, StreamingLLMCache\n",
+            "from cca_lab.mechanisms.strided.cache import StridedCache\n"),
            ("for cache in (", "StridedCache, "), ("__all__ = [", '"StridedCache", '))
     return folder
 
@@ -71,15 +73,15 @@ def pytest_strided(folder: Path, *files: str) -> subprocess.CompletedProcess:
 
 def test_there_are_blocks_for_every_step():
     assert [block.split("\n", 1)[0] for block in BLOCKS] == [
-        "# new file: cca_lab/mechanisms/strided.py",
+        "# new file: cca_lab/mechanisms/strided/__init__.py",
+        "# new file: cca_lab/mechanisms/strided/mechanism.py",
         "# in OPTIONS of: tests/mechanisms/options.py", "# in DRAWN of: tests/mechanisms/options.py",
         "# new file: tests/mutants/strided.py", "# new file: tests/mechanisms/test_strided.py",
-        "# new file: cca_lab/mechanisms/strided_cache.py", "# new file: tests/models/test_cache_strided.py", "# run"]
+        "# new file: cca_lab/mechanisms/strided/cache.py", "# run"]
 
 
 def test_the_example_passes_the_bench_and_its_own_tests(followed):
-    done = pytest_strided(followed, BENCH, EXACT_WHEN, "tests/mechanisms/test_strided.py",
-                          "tests/models/test_cache_strided.py")
+    done = pytest_strided(followed, BENCH, EXACT_WHEN, "tests/mechanisms/test_strided.py")
     assert done.returncode == 0, done.stdout[-3000:]
     passed = int(re.search(r"(\d+) passed", done.stdout).group(1))
     assert passed >= 100 and "skipped" not in done.stdout
@@ -94,7 +96,7 @@ def test_no_list_misses_the_example(followed):
 
 @pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 def test_the_kernels_serve_the_example(followed):
-    files = ("tests/kernels/test_mechanisms.py", "tests/kernels/test_caches.py")
+    files = ("tests/attention/kernels/test_mechanisms.py", "tests/attention/kernels/test_caches.py")
     done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "strided", *files,
                environment={"TRITON_INTERPRET": "1"})
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
@@ -111,7 +113,7 @@ SLIPS = [  # what is written wrongly, the tests that notice it and the rung on w
 @pytest.mark.parametrize(("slips", "noticed"), SLIPS, ids=["columns and exact_when", "pooling"])
 def test_slips_in_the_example_are_noticed_by_the_bench(followed, slips, noticed):
     """The loops stay right, so what fails on them fails for what was declared."""
-    module = followed / "cca_lab" / "mechanisms" / "strided.py"
+    module = followed / "cca_lab" / "mechanisms" / "strided" / "mechanism.py"
     page = wrong = module.read_text(encoding="utf-8")
     for right, slip in slips:
         assert right in wrong

@@ -36,7 +36,7 @@ def implementation(name: str, rung: str):
 
 
 def rungs(name: str) -> tuple[str, ...]:
-    """Those that compute in float64 here; "triton" does not: tests/kernels/test_mechanisms.py runs it interpreted."""
+    """Those that compute in float64 here; tests/attention/kernels/test_mechanisms.py runs "triton"."""
     left_out = {"triton"} if native.available() else {"triton", "native"}
     return ("loops", *(rung for rung in MECHANISMS[name].backends if rung not in left_out))
 

@@ -5,7 +5,7 @@ import torch
 
 from cca_lab.attention import interval_attention
 from cca_lab.attention.kernels import decode
-from tests.kernels import bench
+from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
 
 

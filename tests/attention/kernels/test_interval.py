@@ -8,7 +8,7 @@ from cca_lab.attention.kernels import interval
 from cca_lab.attention.kernels.configs import Blocks, blocks_for
 from cca_lab.mechanisms import Full
 from cca_lab.mechanisms.cca import groups
-from tests.kernels import bench
+from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
 from tests.strategies import LAYOUTS, laid_out, random_table
 

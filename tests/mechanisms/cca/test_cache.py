@@ -14,7 +14,7 @@ from cca_lab.mechanisms.caches import CacheSizes, CCACache
 from cca_lab.mechanisms.cca import cache as cca
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.models import attention_maps, restore_attention, swap_attention
-from tests.models import cache_checks
+from tests.mechanisms.caching import checks as cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import models as mutants
 

@@ -8,7 +8,7 @@ from cca_lab.mechanisms import LMInfinite
 from cca_lab.mechanisms.caches import CacheSizes, LMInfiniteCache
 from cca_lab.mechanisms.streaming.cache import LMInfiniteState
 from cca_lab.models import swap_attention
-from tests.models.cache_checks import CHUNKS, check_bytes, check_chunks, check_generation, check_state
+from tests.mechanisms.caching.checks import CHUNKS, check_bytes, check_chunks, check_generation, check_state
 from tests.models.tiny import FAMILIES, logits, text, tiny
 from tests.mutants import lm_infinite as wrong
 

@@ -14,7 +14,7 @@ from cca_lab.mechanisms.caches import CacheSizes, LoCoCoCache
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.cache import Borrowed, LoCoCoState
 from cca_lab.models import swap_attention
-from tests.models import cache_checks
+from tests.mechanisms.caching import checks as cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 
 TOLERANCE = 1e-10  # float64; logits are of order 1

@@ -15,8 +15,8 @@ from cca_lab.attention.kernels import (
     pooling_kernels,
     vertical_slash,
 )
-from tests.kernels import sanitizer, test_decode, test_interval, test_pooling, test_vertical_slash
-from tests.kernels.bench import DEVICE, check_interval_attention, guarded
+from tests.attention.kernels import sanitizer, test_decode, test_interval, test_pooling, test_vertical_slash
+from tests.attention.kernels.bench import DEVICE, check_interval_attention, guarded
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="addresses are watched in the interpreter only")
 

@@ -9,7 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from cca_lab.attention.parallel import run_in_processes
 from cca_lab.mechanisms import CCA
 from cca_lab.models import local_inputs, swap_attention
-from tests.parallel.test_models import CONFIGS, gradients, losses, model_of
+from tests.models.test_context import CONFIGS, gradients, losses, model_of
 
 LENGTH = 61
 

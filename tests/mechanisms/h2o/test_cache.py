@@ -11,7 +11,7 @@ from cca_lab.mechanisms.h2o import cache as cache_module
 from cca_lab.mechanisms.h2o.cache import H2OState
 from cca_lab.models import swap_attention
 from tests.mechanisms import bench
-from tests.models import cache_checks
+from tests.mechanisms.caching import checks as cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import h2o as wrong
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cca_lab.attention.kernels import vertical_slash as kernel
 from cca_lab.mechanisms.minference import VerticalSlash
 from cca_lab.mechanisms.minference.patterns import Choice, block_index
-from tests.kernels import bench
+from tests.attention.kernels import bench
 from tests.mechanisms import bench as mechanism_bench
 from tests.mutants import kernels as mutants
 from tests.strategies import LAYOUTS, laid_out

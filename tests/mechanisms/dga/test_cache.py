@@ -11,7 +11,7 @@ from cca_lab.mechanisms.dga import cache as cache_module
 from cca_lab.mechanisms.dga.cache import DGAState
 from cca_lab.models import restore_attention, swap_attention
 from tests.mechanisms.bench import rope_tables, rotate
-from tests.models import cache_checks
+from tests.mechanisms.caching import checks as cache_checks
 from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import dga as mutants
 

@@ -10,7 +10,7 @@ from cca_lab.mechanisms.caches import CacheSizes, StreamingLLMCache
 from cca_lab.mechanisms.streaming.cache import StreamingLLMState
 from cca_lab.models import restore_attention, swap_attention
 from tests.mechanisms import bench
-from tests.models.cache_checks import (
+from tests.mechanisms.caching.checks import (
     CHUNKS,
     TOLERANCE,
     check_bytes,

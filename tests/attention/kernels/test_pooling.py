@@ -6,7 +6,7 @@ import torch
 from cca_lab.attention import pool_groups
 from cca_lab.attention.derivatives import needs_gradient
 from cca_lab.attention.kernels import launch
-from tests.kernels import bench
+from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
 
 

@@ -6,8 +6,8 @@ import torch
 from cca_lab.attention.parallel import Shards, run_in_processes, size
 from cca_lab.mechanisms.cca.parallel import Plan
 from cca_lab.mechanisms.cca.traffic import cores_received, raw_received
+from tests.mechanisms.cca.campaign import CASES, campaigns
 from tests.mutants.parallel import MUTANTS
-from tests.parallel.campaign import CASES, campaigns
 
 # Sums run in another order: about L rounding errors of the largest term, which is a few units.
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5}

@@ -8,7 +8,7 @@ import torch
 
 from cca_lab.attention.kernels import pooling
 from cca_lab.mechanisms import MECHANISMS
-from tests.kernels import bench
+from tests.attention.kernels import bench
 from tests.mechanisms.bench import inputs, rope_tables, rotate
 from tests.mechanisms.forms import seeded_module, trains_a_module
 from tests.mechanisms.options import OPTIONS as SMALL

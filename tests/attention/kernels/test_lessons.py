@@ -14,7 +14,7 @@ from cca_lab.attention.kernels.interval import triton_attention
 from cca_lab.attention.kernels.programs import Read, interval_reads, online_reads, pooling_reads
 from cca_lab.mechanisms import lococo
 from cca_lab.mechanisms.cca import groups
-from tests.kernels import bench
+from tests.attention.kernels import bench
 from tests.mutants import lessons as lesson_mutants
 from tests.mutants import programs as mutants
 

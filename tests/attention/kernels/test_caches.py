@@ -6,7 +6,7 @@ import torch
 from cca_lab.attention.kernels import decode
 from cca_lab.mechanisms import MECHANISMS, mechanism_of
 from cca_lab.mechanisms.caches import CACHES
-from tests.kernels import bench
+from tests.attention.kernels import bench
 from tests.mechanisms.bench import inputs, rope_tables, rotate
 from tests.mechanisms.options import OPTIONS
 from tests.mutants import kernels as mutants
