@@ -24,16 +24,22 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+napoleon_custom_sections = [("Class attributes", "params_style")]
+highlight_language = "text"  # of code without a language: commands, equations
 
 html_theme = "sphinx_book_theme"
 html_title = "cca_lab"
 html_copy_source = True  # for the button that downloads a notebook
 html_show_sourcelink = False
-html_theme_options = {"show_navbar_depth": 1, "use_download_button": True, "use_fullscreen_button": False,
-                      "show_toc_level": 2}
+html_theme_options = {
+    "use_download_button": True, "use_fullscreen_button": False, "show_toc_level": 2,
+    "navbar_persistent": [],  # the search field stands in the sidebar
+}
 
 
 def setup(app):
     """Show two stars in a docstring as they are: they are Python's, as in `**options`."""
-    app.connect("autodoc-process-docstring", lambda app, what, name, item, options, lines:
-                lines.__setitem__(slice(None), [line.replace("**", r"\*\*") for line in lines]))
+    def escape(app, what, name, item, options, lines):
+        lines[:] = [line.replace("**", r"\*\*") for line in lines]
+
+    app.connect("autodoc-process-docstring", escape)

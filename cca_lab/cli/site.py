@@ -1,13 +1,16 @@
 """The command that builds the site."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cca_lab.cli.command import App
 from cca_lab.cli.options import out_folder
 from cca_lab.cli.page import SHIPPED
+
+if TYPE_CHECKING:
+    from cca_lab.views.site import Extra
 
 app = App()
 
@@ -33,11 +36,14 @@ def site(
         raise typer.Exit(1)
 
 
-def _of_models() -> dict:
+def _of_models() -> dict[str, "Extra"]:
+    """Return the page of `cca-lab page`, and the explorer, with what they are."""
     from cca_lab.models.checkpoints import quiet
     from cca_lab.views.explorer import explore
     from cca_lab.views.page.write import write_page
 
     quiet()
-    return {"model.html": lambda path: write_page(path, SHIPPED),
-            "explorer.html": lambda path: explore("gpt2-mini").save(path)}
+    return {"model.html": ("Two small models that answer questions and show what they read",
+                           lambda path: write_page(path, SHIPPED)),
+            "explorer.html": ("The explorer: what one head of a model reads",
+                              lambda path: explore("gpt2-mini").save(path))}

@@ -20,18 +20,20 @@ SOURCES = ("docs/*/", "docs/contents.md", "docs/*.png", "notebooks/*.ipynb", "la
            "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff")
 CONTENTS = "docs/contents.md"  # the tables of contents, below the README on the first page
 API = "docs/use/api.md"
+LEARN = "docs/learn/index.md"  # gets the links to the pages that stand in one file
+Extra = tuple[str, Callable[[Path], Any]]
 CODE = re.compile(r"(?<![`\[])`([\w.-]+)`(?![`\]])")
 
 
-def build(root: Path, out: Path, *, extras: Mapping[str, Callable[[Path], Any]] | None = None,
+def build(root: Path, out: Path, *, extras: Mapping[str, Extra] | None = None,
           repository: str | None = None, branch: str = "main") -> str:
     """Write the site of a clone; no notebook is run, outputs are shown as they were committed.
 
     Args:
         root: the clone.
         out: folder to write to: a new or an empty one, or that of an earlier site.
-        extras: pages that stand in one file, such as that of the model: by file name, a function
-            that writes it to a path.
+        extras: pages that stand in one file, such as that of the model: by file name, what it is,
+            and a function that writes it to a path.
         repository: "OWNER/NAME" on GitHub, for buttons that open notebooks on Binder and Colab.
         branch: of the repository.
 
@@ -57,12 +59,12 @@ def build(root: Path, out: Path, *, extras: Mapping[str, Callable[[Path], Any]] 
                      "html", status=None, warning=warnings, freshenv=True,
                      confoverrides=_hosted(repository, branch) if repository else {})
         app.build(force_all=True)
-    for name, write in (extras or {}).items():
+    for name, (_, write) in (extras or {}).items():
         write(out / name)
     return warnings.getvalue()
 
 
-def stage(root: Path, source: Path, extras: Mapping[str, Any]) -> None:
+def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
     """Write the sources of the pages to a folder: files of the clone, and what is made from data."""
     for pattern in SOURCES:
         for path in root.glob(pattern):
@@ -77,6 +79,10 @@ def stage(root: Path, source: Path, extras: Mapping[str, Any]) -> None:
     (source / CONTENTS).unlink()
     (source / "index.md").write_text(f"{readme}\n{contents}", encoding="utf-8")
     (source / API).write_text(api_page(), encoding="utf-8")
+    if extras:
+        links = "".join(f'* <a href="../../{name}">{title}</a>\n' for name, (title, _) in extras.items())
+        with (source / LEARN).open("a", encoding="utf-8") as file:
+            file.write(f"\n## In the browser\n\n{links}")
     ledger, *claims = pages.write(source / "docs" / "claims")
     with ledger.open("a", encoding="utf-8") as file:
         file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(path.stem for path in claims) + "\n```\n")
