@@ -20,6 +20,28 @@ from cca_lab.settings import check_integers
 MAX_INTERVALS = 4
 
 
+def maximum(value: Any, least: int) -> Any:
+    """Return the larger of a number, or of each entry of a tensor, and `least`."""
+    return value.clamp(min=least) if isinstance(value, Tensor) else max(value, least)
+
+
+def minimum(value: Any, most: int) -> Any:
+    """Return the smaller of a number, or of each entry of a tensor, and `most`."""
+    return value.clamp(max=most) if isinstance(value, Tensor) else min(value, most)
+
+
+def table_of(row: Tensor, *intervals: tuple[Any, Any]) -> Tensor:
+    """Return the intervals (start, end) of some rows as int64 (..., L, n, 2), beside each other.
+
+    Args:
+        row: int64 (..., L), of the rows.
+        intervals: n pairs of such tensors, or numbers that are the same for all rows.
+    """
+    bounds = [bound if isinstance(bound, Tensor) else torch.full_like(row, bound)
+              for interval in intervals for bound in interval]
+    return torch.stack(torch.broadcast_tensors(*bounds), dim=-1).unflatten(-1, (-1, 2))
+
+
 class TensorCache:
     """Per-tensor cache: results computed from a tensor, kept until the tensor is freed or written into.
 
@@ -85,9 +107,13 @@ def causal_intervals(length: int, columns: int | None = None, *,
         raise ValueError(
             f"columns: got {columns} for {length} rows, wanted at least as many, or the first rows "
             "would see nothing")
-    ends = torch.arange(columns - length + 1, columns + 1, device=device)
-    return torch.stack([torch.zeros_like(ends), ends], dim=-1)[None, None, :,
-                                                               None]  # (1, 1, L, 1, 2)
+    row = torch.arange(length, device=device)
+    return table_of(row, (0, causal_end(row, length, columns)))[None, None]  # (1, 1, L, 1, 2)
+
+
+def causal_end(row: Any, rows: int, columns: int) -> Any:
+    """Return before which column a row (or tensor) ends if the rows are the last of the columns."""
+    return columns - rows + row + 1
 
 
 def visible_mask(intervals: Tensor, columns: int) -> Tensor:
@@ -136,22 +162,51 @@ def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, column
 def _check_rows(intervals: Tensor, columns: int) -> None:
     """Raise a ValueError for the first row of `intervals` (b, h, L, n, 2) that is not valid."""
     starts, ends = intervals.unbind(dim=-1)  # each (b, h, L, n)
-    _refuse(starts > ends, intervals, "starts after it ends",
+    _refuse(is_reversed(starts, ends), intervals, "starts after it ends",
             "write an empty interval as start == end")
-    _refuse((starts < 0) | (ends > columns), intervals, f"is out of range for {columns} columns",
+    _refuse(is_outside(starts, ends, columns), intervals, f"is out of range for {columns} columns",
             f"keep 0 <= start <= end <= {columns}")
-    _refuse((ends <= starts).all(dim=-1), intervals, "sees no column (every interval is empty)",
+    _refuse(is_empty(starts, ends).all(dim=-1), intervals,
+            "sees no column (every interval is empty)",
             "give each row at least one column: a softmax over nothing is NaN")
-    for one, other in combinations(range(intervals.shape[3]), 2):
-        shared_start = torch.maximum(starts[..., one], starts[..., other])
-        shared_end = torch.minimum(ends[..., one], ends[..., other])
-        _refuse(shared_start < shared_end, intervals,
-                f"has overlapping intervals {one} and {other}",
+    bounds = list(zip(starts.unbind(-1), ends.unbind(-1), strict=True))
+    for first, second in combinations(range(len(bounds)), 2):
+        _refuse(overlap(bounds[first], bounds[second]), intervals,
+                f"has overlapping intervals {first} and {second}",
                 "a column may be counted once only; make the intervals of a row disjoint")
-    back = (starts[:, :, 1:] < starts[:, :, :-1]) | (ends[:, :, 1:] < ends[:, :, :-1])
+    back = moves_back((starts[:, :, :-1], ends[:, :, :-1]), (starts[:, :, 1:], ends[:, :, 1:]))
     _refuse(
         torch.nn.functional.pad(back, (0, 0, 1, 0)), intervals, "moves back from the row before",
         "starts and ends may only grow (or stay) from row to row, those of empty intervals too")
+
+
+# What `check_intervals` refuses, of one interval or elementwise of tensors of them. The solver
+# calls the same functions: no mechanism's intervals are ever refused (docs/proved.md).
+
+
+def is_reversed(start: Any, end: Any) -> Any:
+    """Return whether an interval starts after it ends."""
+    return start > end
+
+
+def is_outside(start: Any, end: Any, columns: int) -> Any:
+    """Return whether an interval leaves the columns [0, N)."""
+    return (start < 0) | (end > columns)
+
+
+def is_empty(start: Any, end: Any) -> Any:
+    """Return whether an interval has no column."""
+    return end <= start
+
+
+def overlap(one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
+    """Return whether two intervals share a column."""
+    return ((one[0] < other[1]) & (other[0] < one[1]) & ~is_empty(*one) & ~is_empty(*other))
+
+
+def moves_back(before: tuple[Any, Any], after: tuple[Any, Any]) -> Any:
+    """Return whether the start or the end of an interval is smaller in the next row."""
+    return (after[0] < before[0]) | (after[1] < before[1])
 
 
 def _check_shape(intervals: Tensor, batch: int, heads: int, rows: int) -> None:

@@ -28,8 +28,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from cca_lab.attention.intervals import table_of
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.indices import block_columns, head_shift
 from cca_lab.mechanisms.tokens import attend_loops, floor_of_share
 from cca_lab.settings import check_integers
 
@@ -111,10 +113,8 @@ def intervals(length: int, group: int, heads: int,
         int64 (1, H, L, 1, 2), half-open.
     """
     row = torch.arange(length, device=device)
-    shifted = 2 * torch.arange(heads, device=device) >= heads                     # (H,)
-    shift = (group // 2) * shifted[:, None]                                       # (H, 1)
-    start = shift + torch.div(row - shift, group, rounding_mode="floor") * group  # (H, L)
-    return torch.stack([start.clamp(min=0), (row + 1).expand_as(start)], dim=-1)[None, :, :, None]
+    shift = head_shift(torch.arange(heads, device=device)[:, None], heads, group)  # (H, 1)
+    return table_of(row, block_columns(row, shift, group))[None]
 
 
 def group_length(group: int | float, length: int) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.cca.groups import cores_of_rows
+from cca_lab.mechanisms.indices import core_count
 from cca_lab.models.plugin import attention_maps, attention_of
 from cca_lab.tasks.mixture import random_windows
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
@@ -77,7 +77,7 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
         drawn = task.batch(contexts, length - offsets + 1, generator, position)
         ids = torch.cat([random_windows(text, contexts, offset, generator), drawn.input_ids], dim=1)  # (contexts, L)
         answer = offset + round(position * (count - 1)) * size + answer_at
-        cores = int(cores_of_rows(torch.tensor(ids.shape[1] - 1), group, window))  # that the last row sees
+        cores = core_count(ids.shape[1], group, window)  # that the last row sees
         closed = cores * group
         if answer >= closed:
             raise ValueError(f"position: got {position}, whose answer stands in the local window of {window}; "

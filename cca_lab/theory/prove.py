@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from cca_lab.files import in_clone, replacing, repository
 from cca_lab.reporting import cpu_name
-from cca_lab.theory.forall.report import Row, printed, rows
+from cca_lab.theory.forall.report import Row, printed, proofs
 from cca_lab.theory.pages import plain
 
 HEAD = """# Proved for all integers
@@ -30,11 +30,11 @@ def prove() -> list[str]:
         The names of those that did not.
 
     Raises:
-        ModuleNotFoundError: without z3, or transformers, whose caches the lab's caches extend.
+        ModuleNotFoundError: without z3 or, for two of the kernels', triton.
     """
     refuted = {name for name, *_ in printed()}
     console, found, failed = Console(), [], []
-    for row in rows():
+    for row in proofs():
         wanted = row.finding.holds != (row.name in refuted)
         found.append(row)
         failed += [] if wanted else [row.name]
@@ -69,7 +69,7 @@ def page(found: Sequence[Row], cpu: str) -> str:
         lines.append([
             plain(row.name), said, short,
             str(row.finding.numbers["obligations"]), f"{row.seconds:.2f}",
-            plain(row.restated) or "-"
+            plain(row.by_hand) or "-"
         ])
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     total = sum(row.seconds for row in found)

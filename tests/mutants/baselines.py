@@ -56,12 +56,13 @@ def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window:
     return interval_attention(q, keys, values, intervals(length, group, window), scale=scale, backend="dense")
 
 
-def lots_begin_again(state, query: Tensor, rotation, start: int, stop: int, scale: float) -> None:
+def lots_begin_again(state, query: Tensor, rotation, change, scale: float) -> None:
     """RandomTokensState._close_groups that draws each chunk's groups with the first lots of the seed."""
-    begin, end = start // state.group, stop // state.group
+    begin, end = change.groups
     kept = [begin * state.group + token for token in kept_tokens(end - begin, state.group, state.seed)]
     if kept:
-        entries = [token - state.first for token in kept]
+        first = begin * state.group - change.members[0]
+        entries = [token - first for token in kept]
         past = [state.core_key, state.core_value] if begin else [state.raw_key[:, :, :0]] * 2
         state.core_key = torch.cat([past[0], state.raw_key[:, :, entries]], dim=2)
         state.core_value = torch.cat([past[1], state.raw_value[:, :, entries]], dim=2)

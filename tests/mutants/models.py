@@ -2,36 +2,32 @@
 
 import torch
 
+from cca_lab.mechanisms import indices
 from cca_lab.models import interface
 
 
-def evict_one_too_many(state, first: int) -> None:
-    """CCAState._evict that drops a token no core covers yet: killed by test_decoding_equals_one_forward."""
-    first += first > state.first
-    if first > state.first:
-        state.raw_key = state.raw_key[:, :, first - state.first:].clone()
-        state.raw_value = state.raw_value[:, :, first - state.first:].clone()
-        state.first = first
+def evict_one_too_many(state, count: int) -> None:
+    """CCAState._evict of a token no core covers yet: killed by test_decoding_equals_one_forward."""
+    if count:
+        state.raw_key = state.raw_key[:, :, count + 1:].clone()
+        state.raw_value = state.raw_value[:, :, count + 1:].clone()
 
 
-def evict_without_clone(state, first: int) -> None:
-    """CCAState._evict that keeps a view, so the memory too: killed by test_bytes_equal_the_closed_form."""
-    if first > state.first:
-        state.raw_key = state.raw_key[:, :, first - state.first:]
-        state.raw_value = state.raw_value[:, :, first - state.first:]
-        state.first = first
+def evict_without_clone(state, count: int) -> None:
+    """CCAState._evict that keeps a view, so the memory: killed by test_bytes_equal_the_closed_form."""
+    state.raw_key, state.raw_value = state.raw_key[:, :, count:], state.raw_value[:, :, count:]
 
 
-def core_one_late(length: int, group: int, window: int) -> int:
-    """core_count with floor((i - s) / g), as the cache uses it: killed by test_decoding_equals_one_forward."""
-    return max(0, (length - 1 - window) // group)
+def core_one_late(start: int, stop: int, group: int, window: int) -> indices.CCAStep:
+    """cca_step with the cores of the row before: killed by test_decoding_equals_one_forward."""
+    step = indices.cca_step(start, stop, group, window)
+    return step._replace(cores=indices.core_count(stop - 1, group, window))
 
 
-def judge_first_of_chunk(state, query, rotation, start: int, stop: int, scale: float) -> None:
+def judge_first_of_chunk(state, query, rotation, change, scale: float) -> None:
     """CCAState._close_groups that forgets the open group's fill: killed by test_chunks_equal_one_forward."""
-    late = start % state.group
-    query = torch.cat([query[:, :, late:], query[:, :, :late]], dim=2)
-    type(state).close_groups_as_written(state, query, rotation, start, stop, scale)
+    query = torch.cat([query[:, :, change.earlier:], query[:, :, :change.earlier]], dim=2)
+    type(state).close_groups_as_written(state, query, rotation, change, scale)
 
 
 def padding_ignored(mask: torch.Tensor) -> torch.Tensor:

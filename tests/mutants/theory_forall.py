@@ -1,4 +1,4 @@
-"""Slips in the lab's index arithmetic, one line each: the proof named beside it must fail, with a counterexample."""
+"""Slips in the lab's index arithmetic, one line each: the proof named beside it must fail."""
 
 import importlib
 import inspect
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-ATTENTION, MECHANISMS = "cca_lab.attention.", "cca_lab.mechanisms."
-GROUPS, SEGMENTS, DGA = f"{MECHANISMS}cca.groups.", f"{MECHANISMS}lococo.segments.", f"{MECHANISMS}dga."
-READING = f"{MECHANISMS}production.deepseek_v4."
+INDICES, INTERVALS = "cca_lab.mechanisms.indices.", "cca_lab.attention.intervals."
+KERNELS = "cca_lab.attention.kernels."
 
 
 @dataclass(frozen=True)
@@ -45,165 +44,186 @@ class Slip:
         compiled = hasattr(function, "fn")  # a kernel
         function = function.fn if compiled else inspect.unwrap(function)
         source = textwrap.dedent(inspect.getsource(function))
-        assert source.count(self.right) == 1, f"{self.function}: {self.right!r} occurs {source.count(self.right)} times"
-        source = source[source.index("def ") :].replace(self.right, self.wrong)
+        source = source[source.index("def ") :]
+        assert source.count(self.right) == 1, f"{self.function}: {self.right!r} not once"
+        source = source.replace(self.right, self.wrong)
         file = f"<{self.function}, {self.wrong}>"
         linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-        found: dict[str, Any] = {}
-        exec(compile(source, file, "exec"), function.__globals__, found)
-        return SimpleNamespace(fn=found[name]) if compiled else found[name]
+        names: dict[str, Any] = {}
+        exec(compile(source, file, "exec"), function.__globals__, names)
+        return SimpleNamespace(fn=names[name]) if compiled else names[name]
 
 
 SLIPS = {
     "the printed pseudo-code's first raw token": Slip(
-        "CCA's cover", f"{GROUPS}intervals", "raw + group * n]", "raw + (group * n - 1).clamp(min=0)]"),
-    "a core for a group that is not complete": Slip(
-        "CCA's cover", f"{GROUPS}cores_of_rows", 'group, rounding_mode="floor")', 'group, rounding_mode="floor") + 1'),
-    "rows counted from 1": Slip(
-        "CCA's window", f"{GROUPS}visible_cores", "torch.arange(length, device", "torch.arange(1, length + 1, device"),
-    "a window one token shorter": Slip(
-        "CCA's window", f"{GROUPS}core_count", "length - window)", "length - window + 1)"),
-    "two cores at a time": Slip(
-        "CCA's cores", f"{GROUPS}cores_of_rows", 'group, rounding_mode="floor")', 'group, rounding_mode="floor") * 2'),
-    "a chunk that forgets what was dropped": Slip(
-        "CCA's chunks", f"{GROUPS}chunk_intervals", "int(n[-1]) - group * int(n[0])", "int(n[-1])"),
-    "one token too many": Slip(
-        "CCA is full attention", f"{MECHANISMS}grouped.Grouped.exact_when", "length < self", "length <= self"),
+        "CCA's cover", f"{INDICES}cca_columns", "(raw + group * cores,",
+        "(raw + max(group * cores - 1, 0),"), "a core for a group that is not complete": Slip(
+            "CCA's cover",
+            f"{INDICES}core_count", "// group", "// group + 1"), "rows counted from 1": Slip(
+                "CCA's window", f"{INDICES}cca_columns", "core_count(row + 1,",
+                "core_count(row + 2,"), "a window one token shorter": Slip(
+                    "CCA's window", f"{INDICES}core_count", "length - window)",
+                    "length - window + 1)"), "two cores at a time": Slip(
+                        "CCA's cores", f"{INDICES}core_count", "// group", "// group * 2"),
+    "a chunk that forgets what was dropped": Slip("CCA's chunks", f"{INDICES}raw_column",
+                                                  " - first_raw(start, group, window)", ""),
+    "raw tokens of the row before": Slip("CCA's entries", f"{INDICES}first_raw",
+                                         "core_count(row + 1,", "core_count(row,"),
+    "one token too many": Slip("CCA is full attention", f"{INDICES}cca_is_full", "length < group",
+                               "length <= group"),
     "the last row's cores instead of the next row's": Slip(
-        "CCA's entries", f"{GROUPS}cache_tokens", "core_count(length + 1,", "core_count(length,"),
-    "a sum that leaves out its last term": Slip(
-        "CCA's pairs", f"{GROUPS}pairs", "a * (b + 1)", "a * b"),
-    "a row that sees its successor": Slip(
-        "intervals of CCA are accepted", f"{GROUPS}intervals", "torch.arange(1, length + 1,",
-        "torch.arange(2, length + 2,"),
-    "a check that refuses empty intervals": Slip(
-        "intervals of CCA are accepted", f"{ATTENTION}intervals._check_rows", "starts > ends", "starts >= ends"),
-    "rows that do not see themselves": Slip(
-        "causal intervals are accepted", f"{ATTENTION}intervals.causal_intervals",
-        "torch.arange(columns - length + 1, columns + 1,", "torch.arange(columns - length, columns,"),
-    "rows that see their successors": Slip(
-        "causal intervals", f"{ATTENTION}intervals.causal_intervals",
-        "torch.arange(columns - length + 1, columns + 1,", "torch.arange(columns - length + 2, columns + 2,"),
+        "CCA's entries", f"{INDICES}cca_entries", "first_raw(length,",
+        "first_raw(length - 1,"), "a sum that leaves out its last term": Slip(
+            "CCA's pairs", f"{INDICES}cca_pairs",
+            "a * (b + 1)", "a * b"), "a row that sees its successor": Slip(
+                "intervals of CCA are accepted", f"{INDICES}cca_columns", "raw + row + 1)",
+                "raw + row + 2)"), "a check that refuses empty intervals": Slip(
+                    "intervals of CCA are accepted", f"{INTERVALS}is_reversed", "start > end",
+                    "start >= end"), "a check that refuses the last column": Slip(
+                        "causal intervals are accepted", f"{INTERVALS}is_outside", "end > columns",
+                        "end >= columns"), "a check that wants two columns": Slip(
+                            "causal intervals are accepted", f"{INTERVALS}is_empty", "end <= start",
+                            "end <= start + 1"), "a check that refuses neighbours": Slip(
+                                "intervals of sinks are accepted", f"{INTERVALS}overlap",
+                                "one[0] < other[1]) & (other[0] < one[1])",
+                                "one[0] <= other[1]) & (other[0] <= one[1])"),
+    "a check that refuses the same start": Slip(
+        "intervals of CCA are accepted", f"{INTERVALS}moves_back", "after[0] < before[0]",
+        "after[0] <= before[0]"), "rows that do not see themselves": Slip(
+            "causal intervals are accepted",
+            f"{INTERVALS}causal_end", "row + 1", "row"), "rows that see their successors": Slip(
+                "causal intervals", f"{INTERVALS}causal_end", "row + 1", "row + 2"),
     "a sink that is counted twice": Slip(
-        "intervals of sinks are accepted", f"{MECHANISMS}streaming.sinks.intervals", "start.clamp_max(sinks)",
-        "start + sinks"),
-    "a token that is neither near nor a sink": Slip(
-        "sinks and nearest tokens", f"{MECHANISMS}streaming.sinks.intervals", "rows + 1 - near", "rows + 2 - near"),
-    "a shift that is added after rounding": Slip(
-        "intervals of LongLoRA are accepted", f"{MECHANISMS}longlora.intervals", "row - shift, group", "row, group"),
-    "rounding to the next border": Slip(
-        "LongLoRA's blocks", f"{MECHANISMS}longlora.intervals", "row - shift, group", "row - shift + 1, group"),
-    "the column on a border is left out": Slip(
-        "rows of a column", f"{ATTENTION}kernels.interval.rows_of_columns", "right=True", "right=False"),
+        "intervals of sinks are accepted", f"{INDICES}sink_columns", "minimum(start, sinks)",
+        "start + sinks"), "a token that is neither near nor a sink": Slip(
+            "sinks and nearest tokens", f"{INDICES}sink_columns", "row + 1 - near",
+            "row + 2 - near"), "a shift that is added after rounding": Slip(
+                "intervals of LongLoRA are accepted", f"{INDICES}block_columns",
+                "(row - shift) //", "row //"), "rounding to the next border": Slip(
+                    "LongLoRA's blocks", f"{INDICES}block_columns", "(row - shift) //",
+                    "(row - shift + 1) //"), "the first half of the heads shifted": Slip(
+                        "LongLoRA's blocks", f"{INDICES}head_shift", "2 * head >= heads",
+                        "2 * head < heads"), "the column on a border is left out": Slip(
+                            "rows of a column", f"{KERNELS}interval.limits_of_block", "first + 1",
+                            "first"), "a block's first column for its last": Slip(
+                                "rows of a column", f"{KERNELS}interval.limits_of_block",
+                                "minimum(first + block, columns)", "first + 1"),
     "the first row's start for all rows": Slip(
-        "phases of the kernels", f"{ATTENTION}kernels.interval_forward.span_of_rows",
-        "inner_low = tl.load(BOUNDS + row_last)", "inner_low = tl.load(BOUNDS + row_first)"),
-    "an interior block that is not whole": Slip(
-        "phases of the kernels", f"{ATTENTION}kernels.interval_forward.split_phases", ") // BLOCK", ") // BLOCK + 1"),
-    "a tile beyond the last column": Slip(
-        "widened tiles", f"{ATTENTION}plan._widen", "min(left + columns, limit)", "left + columns"),
-    "the row's own focal token left out": Slip(
-        "DGA's cover", f"{DGA}rows.intervals", "kept = focal.cumsum(-1) ", "kept = focal.cumsum(-1) - focal.long() "),
-    "a group before its last token": Slip(
-        "DGA's cover", f"{DGA}rows.intervals", "(others - (~focal).long())", "(others + 1)"),
-    "raw tokens of two groups": Slip(
-        "DGA's intervals are accepted", f"{DGA}rows.intervals", "raw + rule.group * closed]",
-        "raw + rule.group * (closed + 1)]"),
-    "the next block, one row early": Slip(
-        "DGA's columns by blocks", f"{DGA}rows.intervals", "(row // span)", "((row + 1) // span)"),
-    "the last row's block divided": Slip(
-        "DGA's columns by blocks", f"{DGA}selection.FocalRule.spans", "(length - 1) // self.block",
-        "length // self.block"),
+        "phases of the kernels", f"{KERNELS}interval_forward.span_of_rows",
+        "inner_low = tl.load(BOUNDS + row_last)",
+        "inner_low = tl.load(BOUNDS + row_first)"), "an interior block that is not whole": Slip(
+            "phases of the kernels", f"{KERNELS}interval_forward.split_phases", ") // BLOCK",
+            ") // BLOCK + 1"), "a tile beyond the last column": Slip(
+                "widened tiles", "cca_lab.attention.plan._widen", "min(left + columns, limit)",
+                "left + columns"), "the row's own focal token left out": Slip(
+                    "DGA's cover", f"{INDICES}prompt_columns", "return (0, kept),",
+                    "return (0, kept - is_focal),"), "a group before its last token": Slip(
+                        "DGA's cover", f"{INDICES}prompt_columns", "(others - (1 - is_focal))",
+                        "(others + 1)"), "raw tokens of two groups": Slip(
+                            "DGA's intervals are accepted", f"{INDICES}prompt_columns",
+                            "(raw + group * closed,",
+                            "(raw + group * (closed + 1),"), "the next block, one row early": Slip(
+                                "DGA's columns by blocks", f"{INDICES}blocks_columns",
+                                "row // block,",
+                                "(row + 1) // block,"), "the last row's block divided": Slip(
+                                    "DGA's columns by blocks", f"{INDICES}blocks_before",
+                                    "(length - 1) // block", "length // block"),
     "a group in the row of its last token": Slip(
-        "DGA's specification", f"{DGA}rows.row_reads", "members[-1] < i]", "members[-1] <= i]"),
-    "leftovers that stay in no group": Slip(
-        "DGA's leftovers", f"{DGA}selection.FocalRule.focal_count", "return count + (span - count) % self.group",
-        "return count"),
-    "m' rounded down": Slip(
-        "DGA's m'", f"{DGA}rows.decode_span", "-(-11 * group // 10)", "11 * group // 10"),
-    "a stretch without its group": Slip(
-        "DGA's entries", f"{DGA}rows.cache_tokens", "- rule.group + 1)", "- rule.group)"),
-    "segments with a gap": Slip(
-        "LoCoCo's segments", f"{SEGMENTS}segments", "start = stop", "start = stop + 1"),
-    "two sizes of segments": Slip(
-        "LoCoCo's segments", f"{SEGMENTS}sizes_of", "else [segment]", "else [segment, segment + 1]"),
+        "DGA's specification", "cca_lab.mechanisms.dga.rows.row_reads", "members[-1] < i]",
+        "members[-1] <= i]"), "leftovers that stay in no group": Slip(
+            "DGA's leftovers", f"{INDICES}focal_count",
+            "return count + (span - count) % group", "return count"), "m' rounded down": Slip(
+                "DGA's m'", f"{INDICES}decode_span",
+                "-(-11 * group // 10)", "11 * group // 10"), "a stretch without its group": Slip(
+                    "DGA's entries", f"{INDICES}divided_tokens", "focal + (span - focal) // group",
+                    "focal"), "the open stretch divided too": Slip(
+                        "DGA's entries", f"{INDICES}dga_entries", "times * divided",
+                        "(times + 1) * divided"), "segments with a gap": Slip(
+                            "LoCoCo's segments", f"{INDICES}segment_end", "start + size",
+                            "start + size + 1"), "two sizes of segments": Slip(
+                                "LoCoCo's segments", "cca_lab.mechanisms.lococo.segments.sizes_of",
+                                "else [segment]",
+                                "else [segment, segment + 1]"), "the size before the last": Slip(
+                                    "LoCoCo's segments", f"{INDICES}segment_size",
+                                    "len(sizes) - 1)]", "len(sizes) - 1)] - 1"),
     "a compression one column early": Slip(
-        "LoCoCo's compressions", f"{SEGMENTS}compressions", "columns > settings.slots", "columns >= settings.slots"),
-    "a period without its first segment": Slip(
-        "LoCoCo's compressions", f"{SEGMENTS}held_columns", "(buffer // segment + 1)", "max(1, buffer // segment)"),
-    "the compression in the row after its border": Slip(
-        "LoCoCo's rows", f"{SEGMENTS}intervals", ">= borders)", "> borders)"),
-    "slots of the next compression": Slip(
-        "LoCoCo's intervals are accepted", f"{SEGMENTS}intervals", "torch.stack([n * settings.slots,",
-        "torch.stack([(n + 1) * settings.slots,"),
+        "LoCoCo's compressions", f"{INDICES}compresses",
+        "columns > slots", "columns >= slots"), "slots that are forgotten": Slip(
+            "LoCoCo's compressions",
+            f"{INDICES}segment_step",
+            "slots if full", "0 if full"), "a period without its first segment": Slip(
+                "LoCoCo's compressions", f"{INDICES}held_columns", "(buffer // segment + 1)",
+                "max(1, buffer // segment)"), "the compression in the row after its border": Slip(
+                    "LoCoCo's rows", f"{INDICES}has_passed", "row >= border",
+                    "row > border"), "slots of the next compression": Slip(
+                        "LoCoCo's intervals are accepted", f"{INDICES}memory_columns",
+                        "count * slots), (raw", "(count + 1) * slots), (raw"),
     "a lazy cache that compresses": Slip(
-        "LoCoCo's entries", f"{SEGMENTS}cache_tokens", "held_columns(count - 1, segment, slots, buffer) + segment",
-        "held_columns(count - 1, segment, slots, buffer)"),
-    "a peak without the slots": Slip(
-        "LoCoCo's entries", f"{SEGMENTS}peak_tokens", "max(fill, slots + buffer", "max(fill, buffer"),
-    "raw tokens kept for the last row, not the next": Slip(
-        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState.step", "core_count(stop + 1,", "core_count(stop + 2,"),
+        "LoCoCo's entries",
+        f"{INDICES}lococo_entries", "held_columns(count - 1, segment, slots, buffer) + segment",
+        "held_columns(count - 1, segment, slots, buffer)"), "a peak without the slots": Slip(
+            "LoCoCo's entries", f"{INDICES}lococo_peak", "max(full, slots + buffer",
+            "max(full, buffer"), "raw tokens kept for the last row, not the next": Slip(
+                "CCA's cache", f"{INDICES}cca_step", "first_raw(stop, group",
+                "first_raw(stop + 1, group"),
     "groups that end in the chunk, without their beginning": Slip(
-        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._close_groups", "start // self.group * self.group,", "start,"),
-    "tables of the wrong tokens": Slip(
-        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._close_groups", "slice(end - begin, None)",
-        "slice(end - start, None)"),
-    "one core too many for a single row": Slip(
-        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._attend", "core_count(stop, ", "core_count(stop + 1, "),
+        "CCA's cache", f"{INDICES}cca_step", "group * groups[0] - first,",
+        "start - first,"), "queries of the open group forgotten": Slip(
+            "CCA's cache", f"{INDICES}cca_step",
+            "start - group * groups[0]", "0"), "one core too many for a single row": Slip(
+                "CCA's cache", f"{INDICES}cca_step", "core_count(stop,", "core_count(stop + 1,"),
     "raw tokens evicted twice": Slip(
-        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._evict", "self.first = first", "self.first = first - 1"),
-    "values evicted otherwise than keys": Slip(
-        "CCA's cache", f"{MECHANISMS}cca.cache.CCAState._evict", "self.raw_value, 0, first - self.first)",
-        "self.raw_value, 0, first - self.first + 1)"),
-    "rows counted from the chunk": Slip(
-        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState.step",
-        "torch.arange(self.seen, self.seen + ",
-        "torch.arange(0, "),
-    "dropped tokens still counted": Slip(
-        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState._attend",
-        "max(0, self.seen - self.sinks - self.recent)", "max(0, self.seen - self.recent)"),
-    "a recent token too many": Slip(
-        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState._evict",
-        "self.key.shape[2] - self.recent",
-        "self.key.shape[2] - self.recent - 1"),
-    "a chunk that attends as a single row": Slip(
-        "StreamingLLM's cache", f"{MECHANISMS}streaming.cache.StreamingLLMState._attend", "len(row) == 1 and ", ""),
-    "a segment that attends as a single row": Slip(
-        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._attend", "if rows == 1:", "if rows:"),
-    "a window one token longer than it says": Slip(
-        "DeepSeek-V4's reads", f"{READING}intervals", "(row + 1 - window)", "(row - window)"),
-    "an entry for a group that is still open": Slip(
-        "DeepSeek-V4's reads", f"{READING}closed_groups", "row + 1, group", "row + group, group"),
-    "read twice, the open group too": Slip(
-        "DeepSeek-V4's reads", f"{READING}read_twice", "(row + 1) // group * group", "(row + 1)"),
-    "unread, counted from the row": Slip(
-        "DeepSeek-V4's reads", f"{READING}unread", "row + 1 - window", "row - window"),
+        "CCA's cache", f"{INDICES}cca_step",
+        "window) - first)", "window))"), "dropped tokens still counted": Slip(
+            "StreamingLLM's cache", f"{INDICES}sink_dropped", "sink_entries(length, sinks, recent)",
+            "sink_entries(length, 0, recent)"), "a recent token too many": Slip(
+                "StreamingLLM's cache", f"{INDICES}sink_eviction", "stored - recent",
+                "stored - recent - 1"), "entries without the sinks": Slip(
+                    "StreamingLLM's cache", f"{INDICES}sink_entries", "sinks + recent",
+                    "recent"), "a window one token longer than it says": Slip(
+                        "DeepSeek-V4's reads", f"{INDICES}entry_columns", "row + 1 - window",
+                        "row - window"), "an entry for a group that is still open": Slip(
+                            "DeepSeek-V4's reads", f"{INDICES}closed_groups", "row + 1",
+                            "row + group"), "read twice, the open group too": Slip(
+                                "DeepSeek-V4's reads", f"{INDICES}read_twice",
+                                "closed_groups(row, group) * group",
+                                "(row + 1)"), "unread, counted from the row": Slip(
+                                    "DeepSeek-V4's reads", f"{INDICES}unread", "row + 1 - window",
+                                    "row - window"),
     "entries of a chunk that begin after its own tokens alone": Slip(
-        "DeepSeek-V4's chunks", f"{READING}intervals", "full_like(row, kept + length)",
-        "full_like(row, length)"),
-    "a chunk that ends after its segment": Slip(
-        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState.step", "start + self.segment - self.open)",
-        "start + self.segment - self.open - 1 + (self.open == self.segment - 1))"),
-    "a segment that closes one token early": Slip(
-        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._read", "if self.open == self.segment:",
-        "if self.open >= self.segment - 1:"),
-    "lazy, and compressed nevertheless": Slip(
-        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._close", 'when == "eager":', 'when == "lazy":'),
-    "M + b columns are too many": Slip(
-        "LoCoCo's cache", f"{MECHANISMS}lococo.cache.LoCoCoState._compress_if_full", "self.key.shape[2] <= ",
-        "self.key.shape[2] < "),
-    "a block that is divided early": Slip(
-        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState.step", "if self.raw_key.shape[2] == size:",
-        "if self.raw_key.shape[2] >= size - 1:"),
-    "a row that does not see itself": Slip(
-        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._read", "causal_intervals(query.shape[2], keys.shape[2])",
-        "causal_intervals(query.shape[2], keys.shape[2]) - 1"),
+        "DeepSeek-V4's chunks", f"{INDICES}entry_columns",
+        "kept + length\n", "length\n"), "a chunk that ends after its segment": Slip(
+            "LoCoCo's cache", f"{INDICES}fill",
+            "min(left, size - filled)", "left"), "a segment that closes one token early": Slip(
+                "LoCoCo's cache", f"{INDICES}fill", "filled + taken == size",
+                "filled + taken >= size - 1"), "lazy, and compressed nevertheless": Slip(
+                    "LoCoCo's cache", f"{INDICES}compresses", 'when == "eager"',
+                    'when == "lazy"'), "M + b columns are too many": Slip(
+                        "LoCoCo's cache", f"{INDICES}compresses", "columns > slots",
+                        "columns >= slots"), "a block that is divided early": Slip(
+                            "DGA's cache", f"{INDICES}fill", "filled + taken == size",
+                            "filled + taken >= size - 1"), "a row that does not see itself": Slip(
+                                "DGA's cache", f"{INTERVALS}causal_end", "row + 1",
+                                "row"), "no focal token among those generated": Slip(
+                                    "DGA's cache", f"{INDICES}decode_focal", "- group",
+                                    "- group - 1"), "a group that is not kept": Slip(
+                                        "DGA's cache", f"{INDICES}divided_tokens", "// group",
+                                        "// group - 1"),
+}
+
+STATES = "cca_lab.mechanisms."
+TENSOR_SLIPS = {  # of a cache's tensors, which follow the integers: text in chunks must not equal the whole
+    "values evicted otherwise than keys": Slip(
+        "cca", f"{STATES}cca.cache.CCAState._evict", "self.raw_value, 0, count)", "self.raw_value, 0, count + 1)"),
+    "tables of the wrong tokens": Slip(
+        "cca", f"{STATES}cca.cache.CCAState._close_groups", "slice(count, None)", "slice(count - 1, None)"),
+    "rows counted from the chunk": Slip(
+        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState.step", "torch.arange(self.seen, self.seen + ",
+        "torch.arange(0, "),
+    "a chunk that attends as a single row": Slip(
+        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend", "len(row) == 1 and ", ""),
+    "a segment that attends as a single row": Slip(
+        "lococo", f"{STATES}lococo.cache.LoCoCoState._attend", "if rows == 1:", "if rows:"),
     "queries of the block without the newest": Slip(
-        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._read", "self.raw_query, query)",
-        "self.raw_query, query[:, :, 1:])"),
-    "no focal token among those generated": Slip(
-        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._divide", "queries.shape[2] - self.mechanism.group)",
-        "queries.shape[2] - self.mechanism.group - 1)"),
-    "a group that is not kept": Slip(
-        "DGA's cache", f"{MECHANISMS}dga.cache.DGAState._keep", "// rule.group", "// rule.group - 1"),
+        "dga", f"{STATES}dga.cache.DGAState._read", "self.raw_query, query)", "self.raw_query, query[:, :, 1:])"),
 }

@@ -23,7 +23,7 @@ def test_the_page_lists_every_statement_as_it_is():
 
 def run(monkeypatch, tmp_path, *rows: report.Row):
     (tmp_path / "docs" / "claims").mkdir(parents=True)
-    monkeypatch.setattr(prove, "rows", lambda: iter(rows))
+    monkeypatch.setattr(prove, "proofs", lambda: iter(rows))
     monkeypatch.setattr(prove, "repository", lambda: tmp_path)
     return CliRunner().invoke(app, ["prove"])
 

@@ -10,7 +10,7 @@ import triton
 from torch import Tensor
 
 from cca_lab.attention.derivatives import refuse_second_derivative
-from cca_lab.attention.intervals import TensorCache
+from cca_lab.attention.intervals import TensorCache, minimum
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded
 from cca_lab.attention.kernels.interval_backward import interval_backward_columns, interval_backward_rows
@@ -70,16 +70,20 @@ def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
     Returns:
         int32 (b, h, n, 4, blocks).
     """
-    first = torch.arange(0, columns, block, device=bounds.device, dtype=torch.int32)
-    last = (first + block - 1).clamp(max=columns - 1)
     starts, ends = bounds.unbind(dim=3)  # (b, h, n, L) each
-    first, last = (x.expand(*starts.shape[:-1], -1).contiguous() for x in (first, last))
+    first = torch.arange(0, columns, block, device=bounds.device, dtype=torch.int32)
+    limits = [x.expand(*starts.shape[:-1], -1).contiguous()
+              for x in limits_of_block(first, columns, block)]
+    return torch.stack([torch.searchsorted(values.contiguous(), limit, out_int32=True)  # how many are smaller
+                        for values in (ends, starts) for limit in limits], dim=3)
 
-    def rows_up_to(ends_or_starts: Tensor, column: Tensor) -> Tensor:
-        return torch.searchsorted(ends_or_starts.contiguous(), column, right=True, out_int32=True)
 
-    return torch.stack([rows_up_to(ends, first), rows_up_to(ends, last), rows_up_to(starts, first),
-                        rows_up_to(starts, last)], dim=3)
+def limits_of_block(first: Any, columns: int, block: int) -> tuple[Any, Any]:
+    """Return below which ends, or starts, rows are counted for a block of columns from `first` on.
+
+    Row i sees the first column c if its end is not below c + 1 and its start is; and so the last one.
+    """
+    return first + 1, minimum(first + block, columns)
 
 
 class _TritonAttention(torch.autograd.Function):

@@ -8,10 +8,7 @@ from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 
 def check_counts(answer: Answer, draw: Draw) -> None:
     """Rows before and after the window is full, windows longer and shorter than a group."""
-    from cca_lab.mechanisms.production.deepseek_v4 import (  # late: it imports Triton, which notebooks set up
-        read_twice,
-        unread,
-    )
+    from cca_lab.mechanisms.indices import read_twice, unread  # late: it imports torch
 
     for row, window, group in [(11, 5, 4), (12, 5, 4), (38, 3, 8), (39, 3, 8), (3, 5, 4), (6, 8, 3),
                                (draw.randrange(60, 90), draw.randrange(4, 9), draw.randrange(10, 20))]:

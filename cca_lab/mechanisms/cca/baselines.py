@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from cca_lab.mechanisms.base import Call
-from cca_lab.mechanisms.cca.groups import core_count, intervals
+from cca_lab.mechanisms.cca.groups import intervals
 from cca_lab.mechanisms.cca.mechanism import CCA, Grouped
 from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.indices import core_count
 from cca_lab.mechanisms.tokens import attend_loops
 from cca_lab.settings import check_integers
 

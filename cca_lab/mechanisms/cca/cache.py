@@ -29,7 +29,8 @@ from cca_lab.mechanisms.caching.state import (
     with_rows,
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
-from cca_lab.mechanisms.cca.groups import chunk_intervals, core_count
+from cca_lab.mechanisms.cca.groups import chunk_intervals
+from cca_lab.mechanisms.indices import CCAStep, cca_step, first_raw
 
 
 class CCAState:
@@ -37,10 +38,9 @@ class CCAState:
 
     Attributes:
         seen: tokens read so far.
-        first: index of the first raw token kept.
         core_key, core_value: (B, Hc, floor(seen / g), D); Hc is Hk, or H with one core per query
             head.
-        raw_key, raw_value: (B, Hk, seen - first, D).
+        raw_key, raw_value: (B, Hk, R, D), the raw tokens from g n(seen) on.
         rotation: cos and sin of the tokens of the open group, (1, seen mod g, D) each, or None.
     """
 
@@ -54,7 +54,7 @@ class CCAState:
 
     def forget(self) -> None:
         """Reset to the empty state."""
-        self.seen = self.first = 0
+        self.seen = 0
         self.rotation = None
         self.buffers: Copies = GrowingBuffers()
 
@@ -70,38 +70,37 @@ class CCAState:
             self.raw_key, self.raw_value = none_of(key), none_of(value)
         self.raw_key = self.buffers.append("raw_key", self.raw_key, key)
         self.raw_value = self.buffers.append("raw_value", self.raw_value, value)
-        self._close_groups(query, rotation, start, stop, scale)
-        output = self._attend(query, start, stop, scale)
-        self._evict(self.group *
-                    core_count(stop + 1, self.group, self.window))  # the first the next row reads
+        change = cca_step(start, stop, self.group, self.window)
+        self._close_groups(query, rotation, change, scale)
+        output = self._attend(query, start, stop, change.cores, scale)
+        self._evict(change.dropped)
         self.seen = stop
         return output
 
-    def _close_groups(self, query: Tensor, rotation: Rotation | None, start: int, stop: int,
+    def _close_groups(self, query: Tensor, rotation: Rotation | None, change: CCAStep,
                       scale: float) -> None:
-        """Pool the groups whose last token is in the chunk [start, stop)."""
-        begin, end = start // self.group * self.group, stop // self.group * self.group
+        """Pool the groups whose last token is in the chunk."""
+        members = slice(*change.members)
+        count = members.stop - members.start
         if rotation is not None:  # all batch rows re-rotate by the same angle, so the tables of one are enough
             rotation = append_tables(self.rotation, of_rows(rotation, slice(0, 1)))
-            self.rotation = append_tables(None, at(rotation, slice(end - begin, None)))
-        if end == begin:
+            self.rotation = append_tables(None, at(rotation, slice(count, None)))
+        if not count:
             return
         # only the last query of a group is read, and it is in the chunk: earlier ones may be zeros
-        pooling_query = F.pad(query, (0, 0, start - begin, 0))[:, :, :end - begin]
-        raw = slice(begin - self.first, end - self.first)
-        rotation = rotation and at(rotation, slice(0, end - begin))
+        pooling_query = F.pad(query, (0, 0, change.earlier, 0))[:, :, :count]
+        rotation = rotation and at(rotation, slice(0, count))
         backend = pooling_backend(self.backend, weights=self.weights,
                                   per_query_head=self.per_query_head)
-        core_key, core_value = pool_groups(pooling_query, self.raw_key[:, :, raw],
-                                           self.raw_value[:, :, raw], self.group, scale=scale,
+        core_key, core_value = pool_groups(pooling_query, self.raw_key[:, :, members],
+                                           self.raw_value[:, :, members], self.group, scale=scale,
                                            rotation=rotation, weights=self.weights,
                                            per_query_head=self.per_query_head, backend=backend)
         self.core_key = self.buffers.append("core_key", self.core_key, core_key)
         self.core_value = self.buffers.append("core_value", self.core_value, core_value)
 
-    def _attend(self, query: Tensor, start: int, stop: int, scale: float) -> Tensor:
+    def _attend(self, query: Tensor, start: int, stop: int, cores: int, scale: float) -> Tensor:
         """Attend to the visible cores and the raw tokens after them, in one softmax."""
-        cores = core_count(stop, self.group, self.window)
         key, value = self.raw_key, self.raw_value
         if cores and stop == start + 1:
             visible = self.core_key[:, :, :cores], self.core_value[:, :, :cores]
@@ -113,19 +112,19 @@ class CCAState:
         intervals = chunk_intervals(start, stop, self.group, self.window)
         return interval_attention(query, key, value, intervals, scale=scale, backend=self.backend)
 
-    def _evict(self, first: int) -> None:
-        """Drop the raw tokens before `first`."""
-        if first > self.first:
-            self.raw_key = self.buffers.drop("raw_key", self.raw_key, 0, first - self.first)
-            self.raw_value = self.buffers.drop("raw_value", self.raw_value, 0, first - self.first)
-            self.first = first
+    def _evict(self, count: int) -> None:
+        """Drop the raw tokens that no later row reads."""
+        if count:
+            self.raw_key = self.buffers.drop("raw_key", self.raw_key, 0, count)
+            self.raw_value = self.buffers.drop("raw_value", self.raw_value, 0, count)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens, see `State.fill`."""
-        self.seen, self.first = length, self.group * core_count(length + 1, self.group, self.window)
+        self.seen = length
         cores = draw.of(heads) if self.per_query_head else draw
         self.core_key, self.core_value = (cores(length // self.group) for _ in range(2))
-        self.raw_key, self.raw_value = (draw(length - self.first) for _ in range(2))
+        self.raw_key, self.raw_value = (draw(length - first_raw(length, self.group, self.window))
+                                        for _ in range(2))
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""
@@ -190,13 +189,14 @@ class RandomTokensState(CCAState):
         self.seed = mechanism.seed
         self.forget()
 
-    def _close_groups(self, query: Tensor, rotation: Rotation | None, start: int, stop: int,
+    def _close_groups(self, query: Tensor, rotation: Rotation | None, change: CCAStep,
                       scale: float) -> None:
-        """Keep the drawn token of each group whose last token is in the chunk [start, stop)."""
-        closed = slice(start // self.group, stop // self.group)
+        """Keep the drawn token of each group whose last token is in the chunk."""
+        closed = slice(*change.groups)
         kept = kept_tokens(closed.stop, self.group, self.seed)[closed]
         if kept:
-            entries = [token - self.first for token in kept]
+            first = closed.start * self.group - change.members[0]  # of the stored raw tokens
+            entries = [token - first for token in kept]
             self.core_key = self.buffers.append("core_key", self.core_key, self.raw_key[:, :,
                                                                                         entries])
             self.core_value = self.buffers.append("core_value", self.core_value,

@@ -39,8 +39,9 @@ from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import rotate, unrotate
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
-from cca_lab.mechanisms.cca.groups import cache_tokens, core_count, intervals
+from cca_lab.mechanisms.cca.groups import intervals
 from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.indices import cca_entries, cca_is_full, core_count
 from cca_lab.settings import check_integers
 
 POOLINGS = ("softmax", "mean", "max")
@@ -94,15 +95,12 @@ class Grouped(Mechanism):
         check_integers(1, group=self.group, window=self.window)
 
     def exact_when(self, length: int) -> bool:
-        """Return True if no row has an older group (CCA, Section 3.2.
-
-        L < g + s), or if every group is one token.
-        """
-        return length < self.group + self.window or self.group == 1
+        """Return True if no row has an older group (Section 3.2), or if a group is one token."""
+        return cca_is_full(length, self.group, self.window)
 
     def cache_entries(self, length: int) -> int:
-        """Return the number of closed groups plus raw tokens of the next row, see `groups.cache_tokens`."""
-        return cache_tokens(length, self.group, self.window)
+        """Return the number of closed groups plus raw tokens of the next row, see `indices`."""
+        return cca_entries(length, self.group, self.window)
 
     @classmethod
     def sized(cls, entries: int, length: int) -> Self:

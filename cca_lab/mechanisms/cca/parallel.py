@@ -26,7 +26,8 @@ from cca_lab.attention.parallel import Range, Ranges, Route, Shards, fetch, merg
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.cca.groups import chunk_intervals, core_count
+from cca_lab.mechanisms.cca.groups import chunk_intervals
+from cca_lab.mechanisms.indices import core_count, first_raw, pooled_groups
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,18 @@ class Plan:
 
     def cores_read(self, row: int) -> int:
         """Return n(i) (Eq. 3)."""
-        return max(0, (row + 1 - self.window) // self.group)
+        return core_count(row + 1, self.group, self.window)
 
     def raw(self, piece: Range) -> Range:
         """Return the raw tokens that the rows of a piece read: [g n(a), b)."""
-        return self.group * self.cores_read(piece[0]), piece[1]
+        return first_raw(piece[0], self.group, self.window), piece[1]
 
     def pooled(self, piece: Range) -> Range:
         """Return the groups that the process of a piece pools.
 
         Their last token is in it, and some row reads them.
         """
-        most = core_count(self.shards.length, self.group, self.window)
-        return min(piece[0] // self.group, most), min(piece[1] // self.group, most)
+        return pooled_groups(*piece, self.shards.length, self.group, self.window)
 
     def members(self, piece: Range) -> Range:
         """Return the tokens of the groups pooled by the process of a piece."""

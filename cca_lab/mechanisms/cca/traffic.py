@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from cca_lab.attention.parallel import Range
 from cca_lab.mechanisms.cca.groups import pairs
 from cca_lab.mechanisms.cca.parallel import Plan
+from cca_lab.mechanisms.indices import core_count, first_raw
 from cca_lab.settings import check_integers
 
 
@@ -49,13 +50,13 @@ class Shape:
 def raw_received(piece: Range, group: int, window: int) -> int:
     """Return how many raw tokens arrive for a contiguous piece [a, b): a - g n(a), fewer than s + g."""
     start, stop = piece
-    return start - group * max(0, (start + 1 - window) // group) if start < stop else 0
+    return start - first_raw(start, group, window) if start < stop else 0
 
 
 def cores_received(piece: Range, group: int, window: int) -> int:
     """Return how many cores arrive for a contiguous piece [a, b): min(floor(a / g), n(b - 1))."""
     start, stop = piece
-    return min(start // group, max(0, (stop - window) // group)) if start < stop else 0
+    return min(start // group, core_count(stop, group, window)) if start < stop else 0
 
 
 def entries_received(plan: Plan, rank: int) -> int:

@@ -1,8 +1,9 @@
 """Dynamic Group Attention (DGA) chooses focal tokens and pools all others in groups: start with `mechanism`."""
 
 from cca_lab.mechanisms.dga.mechanism import DGA, columns, divide, group_weights, pool
-from cca_lab.mechanisms.dga.rows import cache_tokens, decode_span, intervals, row_reads
+from cca_lab.mechanisms.dga.rows import cache_tokens, intervals, row_reads
 from cca_lab.mechanisms.dga.selection import FocalRule, focal_loops, highest, importance, importance_loops, select
+from cca_lab.mechanisms.indices import decode_span
 
 __all__ = ["DGA", "FocalRule", "cache_tokens", "columns", "decode_span", "divide", "focal_loops", "group_weights",
            "highest", "importance", "importance_loops", "intervals", "pool", "row_reads", "select"]

@@ -26,7 +26,8 @@ from cca_lab.mechanisms.caching.state import (
     none_of,
     with_rows,
 )
-from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, decode_span, highest, importance
+from cca_lab.mechanisms.dga import DGA, cache_tokens, columns, highest, importance
+from cca_lab.mechanisms.indices import decode_focal, decode_span, divided_tokens, fill
 from cca_lab.settings import check_integers
 
 
@@ -72,12 +73,13 @@ class DGAState:
         outputs, length = [], key.shape[2]
         start = 0
         while start < length:
-            now = slice(start, min(length, start + size - self.raw_key.shape[2]))
+            taken, full = fill(self.raw_key.shape[2], length - start, size)
+            now = slice(start, start + taken)
             tables = rotation and of_rows(rotation, slice(0, 1),
                                           now)  # all batch rows re-rotate alike
             outputs.append(
                 self._read(query[:, :, now], key[:, :, now], value[:, :, now], scale, tables))
-            if self.raw_key.shape[2] == size:
+            if full:
                 self._divide(query[:, :, now.stop - 1 : now.stop], scale)
             start = now.stop
         self.seen += length
@@ -123,7 +125,7 @@ class DGAState:
             heads = 1 if self.mechanism.shared else self.raw_key.shape[1]
             scores = importance(queries, self.raw_key, rows=last_row,
                                 scale=scale).unflatten(1, (heads, -1)).mean(2)
-            focal = highest(scores, queries.shape[2] - self.mechanism.group).expand(
+            focal = highest(scores, decode_focal(self.mechanism.group)).expand(
                 -1, self.raw_key.shape[1], -1)
         self._keep(queries, self.raw_key, self.raw_value, focal, one_block, scale, self.rotation)
         self._forget_raw()
@@ -133,8 +135,7 @@ class DGAState:
         """Append the focal tokens and the groups of a segment of text to the stored ones."""
         keys, values = columns(query, key, value, focal, rule, scale, rotation,
                                backend=rule.backend)
-        focal_tokens = int(focal[0, 0].sum())
-        kept = focal_tokens + (focal.shape[2] - focal_tokens) // rule.group
+        kept = divided_tokens(focal.shape[2], int(focal[0, 0].sum()), rule.group)
         self.kept_key = self.buffers.append("kept_key", self.kept_key, keys[:, :, :kept])
         self.kept_value = self.buffers.append("kept_value", self.kept_value, values[:, :, :kept])
 

@@ -7,7 +7,16 @@ focal tokens and K groups of m others; G_z is the z-th group. Every row sees one
 import torch
 from torch import Tensor
 
+from cca_lab.attention.intervals import table_of
 from cca_lab.mechanisms.dga.selection import FocalRule
+from cca_lab.mechanisms.indices import (
+    blocks_columns,
+    decode_focal,
+    decode_span,
+    dga_entries,
+    divided_tokens,
+    prompt_columns,
+)
 
 
 def row_reads(i: int, focal: list[int], groups: list[list[int]],
@@ -38,28 +47,13 @@ def intervals(focal: Tensor, rule: FocalRule) -> Tensor:
         int64 (B, Hk, L, 3, 2); (1, 1, L, 3, 2) for "blocks", where they are the same for all heads.
     """
     length = focal.shape[-1]
-    row = torch.arange(length, device=focal.device)
-    count, span = rule.spans(length)
+    row = torch.arange(length, device=focal.device)[None, None]
     total = int(focal[0, 0].sum())                                     # F
-    raw = total + (count * span - total) // rule.group                 # F + K, the column of the first raw token
-    if rule.choose == "prompt":
-        kept = focal.cumsum(-1)                                        # focal tokens up to row i, (B, Hk, L)
-        others = row + 1 - kept
-        closed = (others - (~focal).long()).div(rule.group, rounding_mode="floor")  # others before row i, over m
-        ends = [kept, total + closed, raw + others]
-        starts = [torch.zeros_like(kept), torch.full_like(kept, total), raw + rule.group * closed]
+    if rule.choose == "prompt":                                        # focal.cumsum: up to row i
+        seen = prompt_columns(row, focal.cumsum(-1), focal.long(), length, total, rule.group)
     else:
-        before = (row // span)[None, None]                             # blocks before the row's own, (1, 1, L)
-        per_block = total // max(count, 1)                             # focal tokens of a block
-        groups = (span - per_block) // rule.group
-        ends = [per_block * before, total + groups * before, raw + row[None, None] + 1]
-        starts = [torch.zeros_like(before), torch.full_like(before, total), raw + span * before]
-    return torch.stack([torch.stack(starts, -1), torch.stack(ends, -1)], dim=-1)
-
-
-def decode_span(group: int) -> int:
-    """Return m' = 1.1 m (Section 5.1), rounded up: generated tokens that become one group and m' - m focal tokens."""
-    return -(-11 * group // 10)
+        seen = blocks_columns(row, length, total, rule.group, rule.block)
+    return table_of(row, *seen)
 
 
 def cache_tokens(length: int, rule: FocalRule, *, prompt: int | None = None) -> tuple[int, int]:
@@ -76,12 +70,12 @@ def cache_tokens(length: int, rule: FocalRule, *, prompt: int | None = None) -> 
         m' generated tokens; or r_b + (B - r_b)/m for each complete block with r_b focal tokens.
     """
     def divided(span: int) -> int:
-        focal = rule.focal_count(span)
-        return focal + (span - focal) // rule.group
+        return divided_tokens(span, rule.focal_count(span), rule.group)
 
     if rule.choose == "blocks":
-        blocks, raw = divmod(length, rule.block)
-        return blocks * divided(rule.block), raw
+        return dga_entries(length, rule.block, divided(rule.block))
     prompt = length if prompt is None else prompt
-    times, raw = divmod(length - prompt, decode_span(rule.group))
-    return divided(prompt) + times * (decode_span(rule.group) - rule.group + 1), raw
+    span = decode_span(rule.group)
+    later, raw = dga_entries(length - prompt, span,
+                             divided_tokens(span, decode_focal(rule.group), rule.group))
+    return divided(prompt) + later, raw

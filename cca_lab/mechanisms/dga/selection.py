@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cca_lab.attention.arguments import check_qkv, check_tensors
 from cca_lab.attention.dense import accumulation_dtype
+from cca_lab.mechanisms.indices import blocks_before, focal_count
 from cca_lab.mechanisms.tokens import best, floor_of_share
 from cca_lab.settings import check_integers
 
@@ -60,12 +61,11 @@ class FocalRule:
 
     def spans(self, length: int) -> tuple[int, int]:
         """Return number and size of the segments to divide: the whole text, or the blocks before the last row's."""
-        return (1, length) if self.choose == "prompt" else ((length - 1) // self.block, self.block)
+        return (1, length) if self.choose == "prompt" else (blocks_before(length, self.block), self.block)
 
     def focal_count(self, span: int) -> int:
         """Return the focal tokens of a segment: max(floor(gamma L), floor), plus leftovers of groups (Section 5.1)."""
-        count = min(span, max(floor_of_share(self.gamma, span), self.floor))
-        return count + (span - count) % self.group
+        return focal_count(span, floor_of_share(self.gamma, span), self.floor, self.group)
 
     def rows(self, span: int) -> Tensor | None:
         """Return the rows that Eq. 17 samples from a segment, int64, ascending; None for all rows (Eq. 16)."""

@@ -16,6 +16,7 @@ from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, GrowingBuffers, attend_row, none_of, with_rows
+from cca_lab.mechanisms.indices import compresses, fill
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.memory import attention_received, compression_matrix, mix
 
@@ -63,10 +64,12 @@ class LoCoCoState:
             self.key, self.value = none_of(key), none_of(value)
         outputs, start, length = [], 0, key.shape[2]
         while start < length:
-            stop = min(length, start + self.segment - self.open)
-            part = slice(start, stop)
-            outputs.append(self._read(query[:, :, part], key[:, :, part], value[:, :, part], scale))
-            start = stop
+            taken, full = fill(self.open, length - start, self.segment)
+            now = slice(start, start + taken)
+            outputs.append(self._read(query[:, :, now], key[:, :, now], value[:, :, now], scale))
+            if full:
+                self._close()
+            start = now.stop
         if self.mechanism.borders == "calls" and self.open:
             self._close()
         return torch.cat(outputs, dim=2)
@@ -74,7 +77,7 @@ class LoCoCoState:
     def _read(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Process tokens of one segment."""
         if self.open == 0:
-            self._compress_if_full()  # for "lazy"; with "eager" it is done already
+            self._compress_if_due(closing=False)  # for "lazy"; with "eager" it is done already
             if self.mechanism.scores == "last" and self.received is not None:
                 self.received = torch.zeros_like(self.received)
         self.key = self.buffers.append("key", self.key, key)
@@ -88,8 +91,6 @@ class LoCoCoState:
         output = self._attend(query, scale)
         self.seen += rows
         self.open += rows
-        if self.open == self.segment:
-            self._close()
         return output
 
     def _attend(self, query: Tensor, scale: float) -> Tensor:
@@ -103,12 +104,12 @@ class LoCoCoState:
 
     def _close(self) -> None:
         self.open = 0
-        if self.mechanism.when == "eager":
-            self._compress_if_full()
+        self._compress_if_due(closing=True)
 
-    def _compress_if_full(self) -> None:
+    def _compress_if_due(self, *, closing: bool) -> None:
         """Mix all columns into the slots if there are more than M + buffer columns."""
-        if self.key.shape[2] <= self.mechanism.slots + self.mechanism.buffer:
+        slots, buffer, when = self.mechanism.slots, self.mechanism.buffer, self.mechanism.when
+        if not compresses(self.key.shape[2], slots, buffer, when=when, closing=closing):
             return
         weights = compression_matrix(self.key, self.value, self.received, self.mechanism,
                                      self.compressor.module)

@@ -46,8 +46,9 @@ from torch import Tensor, nn
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.base import Call, Keywords, Mechanism
 from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.indices import lococo_entries, lococo_peak
 from cca_lab.mechanisms.lococo.memory import Compressor, memories, pooling, share_of
-from cca_lab.mechanisms.lococo.segments import Settings, cache_tokens, compressions, intervals, peak_tokens, segments
+from cca_lab.mechanisms.lococo.segments import Settings, compressions, intervals, segments
 
 
 def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tensor, *,
@@ -163,20 +164,20 @@ class LoCoCo(Settings, Mechanism):
                           residual=self.residual) if mixed else None
 
     def cache_entries(self, length: int) -> int:
-        """Return the number of slots and raw tokens, see `cache_tokens`.
+        """Return the number of slots and raw tokens, see `indices`.
 
         ValueError if it depends on the calls.
         """
-        return cache_tokens(length, slots=self.slots, segment=self.one_segment(),
-                            buffer=self.buffer, when=self.when)
+        return lococo_entries(length, slots=self.slots, segment=self.one_segment(),
+                              buffer=self.buffer, when=self.when)
 
     def peak_entries(self, length: int) -> int:
-        """Return the most columns before a compression, see `peak_tokens`.
+        """Return the most columns before a compression, see `indices`.
 
         ValueError as `cache_entries`.
         """
         return min(length,
-                   peak_tokens(slots=self.slots, segment=self.one_segment(), buffer=self.buffer))
+                   lococo_peak(slots=self.slots, segment=self.one_segment(), buffer=self.buffer))
 
     def one_segment(self) -> int:
         """Return B; ValueError if segments have several sizes, or begin where calls do."""

@@ -11,6 +11,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cca_lab.attention.intervals import table_of
+from cca_lab.mechanisms.indices import (
+    has_passed,
+    memory_columns,
+    segment_end,
+    segment_size,
+    segment_step,
+)
 from cca_lab.settings import check_integers
 
 CHOICES = {"weights": ("softmax", "relu"), "scores": ("last", "sum"), "when": ("eager", "lazy"),
@@ -113,7 +121,7 @@ def segments(length: int, segment: int | list[int]) -> list[tuple[int, int]]:
     cuts: list[tuple[int, int]] = []
     start = 0
     while start < length:
-        stop = min(length, start + sizes[min(len(cuts), len(sizes) - 1)])
+        stop = segment_end(start, length, segment_size(len(cuts), sizes))
         cuts.append((start, stop))
         start = stop
     return cuts
@@ -124,10 +132,10 @@ def compressions(length: int, settings: Settings) -> list[Compression]:
     done: list[Compression] = []
     columns = first = last = 0
     for start, stop in segments(length, settings.segment):
-        if columns > settings.slots + settings.buffer:
+        full, columns = segment_step(columns, stop - start, settings.slots, settings.buffer)
+        if full:
             done.append(Compression(first, last, start))
-            columns, first = settings.slots, start
-        columns += stop - start
+            first = start
         last = start
     return done
 
@@ -147,47 +155,7 @@ def intervals(length: int, settings: Settings, device: torch.device | str | None
     borders = torch.tensor([step.border for step in compressions(length, settings)],
                            dtype=torch.int64, device=device)
     token = torch.arange(length, device=device)
-    n = (token[:, None] >= borders).sum(dim=1)  # (L,) compressions so far
-    first = torch.cat([borders.new_zeros(1), borders])[n]                    # (L,) first raw token
-    raw = len(borders) * settings.slots  # the column of raw token 0
-    starts = torch.stack([(n - 1).clamp(min=0) * settings.slots, raw + first], dim=-1)
-    ends = torch.stack([n * settings.slots, raw + token + 1], dim=-1)        # (L, 2)
-    return torch.stack([starts, ends], dim=-1)[None, None]
-
-
-def held_columns(count: int, segment: int, slots: int, buffer: int = 0) -> int:
-    """Return the number of columns after `count` complete segments, with a compression whenever they are too many.
-
-    It is count B until that exceeds M + buffer, first at segment floor((M + buffer) / B) + 1. From
-    then on it is M after each compression, and there is one every floor(buffer / B) + 1 segments.
-    """
-    first = (slots + buffer) // segment + 1
-    if count < first:
-        return count * segment
-    return slots + segment * ((count - first) % (buffer // segment + 1))
-
-
-def cache_tokens(length: int, *, slots: int, segment: int, buffer: int = 0,
-                 when: str = "eager") -> int:
-    """Return how many entries (a key and a value each) a decoder keeps for one KV head after `length` tokens.
-
-    Complete segments are compressed at once ("eager") or when the next token comes ("lazy"). So the
-    number rises from at most M + buffer and falls back: by up to B - 1 tokens of an open segment,
-    or B if lazy.
-    """
-    check_integers(1, slots=slots, segment=segment)
-    count, open_tokens = divmod(length, segment)
-    if when == "lazy" and count and not open_tokens:
-        return held_columns(count - 1, segment, slots, buffer) + segment
-    return held_columns(count, segment, slots, buffer) + open_tokens
-
-
-def peak_tokens(*, slots: int, segment: int, buffer: int = 0) -> int:
-    """Return the largest number of columns at any time in a long text: a segment, and the columns before it.
-
-    It is at most M + buffer + B. A lazy cache stores them until the next token, an eager one
-    compresses at once.
-    """
-    check_integers(1, slots=slots, segment=segment)
-    fill = (slots + buffer) // segment * segment
-    return segment + max(fill, slots + buffer // segment * segment)
+    n = has_passed(token[:, None], borders).sum(dim=1)     # (L,) compressions so far
+    first = torch.cat([borders.new_zeros(1), borders])[n]  # (L,) first raw token
+    columns = memory_columns(token, n, first, len(borders), settings.slots)
+    return table_of(token, *columns)[None, None]

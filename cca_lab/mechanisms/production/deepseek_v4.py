@@ -44,13 +44,9 @@ from torch import Tensor
 from cca_lab.attention import interval_attention, visible_mask
 from cca_lab.attention.arguments import scale_of
 from cca_lab.attention.dense import accumulation_dtype, masked_matrix, weigh
-from cca_lab.attention.intervals import memoised
+from cca_lab.attention.intervals import memoised, table_of
+from cca_lab.mechanisms.indices import closed_groups, entry_columns
 from cca_lab.settings import check_integers
-
-
-def closed_groups(row: Tensor, group: int) -> Tensor:
-    """Return how many entries exist for each of the given rows, int64, same shape."""
-    return torch.div(row + 1, group, rounding_mode="floor")
 
 
 @memoised
@@ -70,12 +66,7 @@ def intervals(length: int, window: int, group: int | None, first: int = 0, kept:
     """
     check_integers(1, length=length, window=window)
     row = torch.arange(first, first + length)
-    raw = torch.stack([(row + 1 - window).clamp(min=0), row + 1], dim=-1) - (first - kept)
-    if group is None:
-        return raw[None, None, :, None]
-    start = torch.full_like(row, kept + length)
-    return torch.stack([raw, torch.stack([start, start + closed_groups(row, group)], dim=-1)],
-                       dim=1)[None, None]
+    return table_of(row, *entry_columns(row, window, group, length, first, kept))[None, None]
 
 
 def chosen_entries(scores: Tensor, group: int, count: int, first: int = 0) -> Tensor:
@@ -126,22 +117,6 @@ def times_read(length: int, window: int, group: int | None, *, overlap: bool = F
             for p in range((i + 1) // group):
                 found[i, max(0, p - overlap) * group : (p + 1) * group] += 1
     return found
-
-
-def read_twice(row: int, window: int, group: int) -> int:
-    """Return how many tokens row i reads raw and inside an entry, without overlap.
-
-    Max(0, w - r), or fewer at first.
-    """
-    return max(0, (row + 1) // group * group - max(0, row + 1 - window))
-
-
-def unread(row: int, window: int, group: int) -> int:
-    """Return how many tokens of its past row i does not read at all.
-
-    Max(0, r - w), 0 before the window is full.
-    """
-    return max(0, max(0, row + 1 - window) - (row + 1) // group * group)
 
 
 def pool_by_loops(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,

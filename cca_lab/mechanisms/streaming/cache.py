@@ -25,6 +25,7 @@ from cca_lab.attention.rotary import Rotation, at, of_rows, turn
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rotary
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, GrowingBuffers, attend_row, with_rows
+from cca_lab.mechanisms.indices import sink_dropped, sink_entries, sink_eviction
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
 from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
 from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
@@ -88,7 +89,7 @@ class StreamingLLMState:
         """Attend to the stored tokens and the chunk's own past, with the far part at its own positions."""
         if len(row) == 1 and rotation is None:  # it sees all that is stored
             return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
-        dropped = max(0, self.seen - self.sinks - self.recent)
+        dropped = sink_dropped(self.seen, self.sinks, self.recent)
         visible = intervals(row, self.sinks, self.recent + 1, dropped)
         if self.prompt == "dense":  # every row sees all stored tokens: a separate far part only after drops
             visible[..., 0, 1], visible[..., 1, 0] = (self.sinks, self.sinks) if dropped else (0, 0)
@@ -129,15 +130,15 @@ class StreamingLLMState:
 
     def _evict(self) -> None:
         """Drop the oldest recent tokens."""
-        recent = self.key.shape[2] - self.recent
-        if recent > self.sinks:
-            self.key = self.buffers.drop("key", self.key, self.sinks, recent)
-            self.value = self.buffers.drop("value", self.value, self.sinks, recent)
+        begin, end = sink_eviction(self.key.shape[2], self.sinks, self.recent)
+        if begin < end:
+            self.key = self.buffers.drop("key", self.key, begin, end)
+            self.value = self.buffers.drop("value", self.value, begin, end)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens, see `State.fill`."""
         self.seen = length
-        self.key, self.value = (draw(min(length, self.sinks + self.recent)) for _ in range(2))
+        self.key, self.value = (draw(sink_entries(length, self.sinks, self.recent)) for _ in range(2))
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""

@@ -5,10 +5,11 @@ not among them, so that none is counted twice. Where the two parts of a row need
 positions, attention is computed separately for each part and merged by the log-sum-exp.
 """
 
-import torch
 from torch import Tensor
 
+from cca_lab.attention.intervals import table_of
 from cca_lab.mechanisms.columns import Columns
+from cca_lab.mechanisms.indices import sink_columns
 
 
 def intervals(rows: Tensor, sinks: int, near: int, dropped: int = 0) -> Tensor:
@@ -24,9 +25,7 @@ def intervals(rows: Tensor, sinks: int, near: int, dropped: int = 0) -> Tensor:
         int64 (1, 1, T, 2, 2): [0, min(sinks, a)) and [a, i + 1) with a = max(0, i + 1 - near), both ends of
         the second less `dropped`.
     """
-    start = (rows + 1 - near).clamp_min(0)
-    far = torch.stack([torch.zeros_like(start), start.clamp_max(sinks)], dim=-1)
-    return torch.stack([far, torch.stack([start, rows + 1], dim=-1) - dropped], dim=-2)[None, None]
+    return table_of(rows, *sink_columns(rows, sinks, near, dropped))[None, None]
 
 
 def far_and_near(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, far_q: Tensor, far_k: Tensor) -> list[Columns]:

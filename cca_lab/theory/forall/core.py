@@ -2,29 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
+from time import monotonic
+from typing import Any
 
-from cca_lab.settings import LARGEST
 from cca_lab.theory.claim import Outcome
-from cca_lab.theory.forall.calls import symbolic_torch
-from cca_lab.theory.forall.paths import current, paths
-from cca_lab.theory.forall.solving import divisors, implied, plainly_implied, smallest
-from cca_lab.theory.forall.terms import (
-    Symbol,
-    Truth,
-    every,
-    integers,
-    is_fresh,
-    least,
-    most,
-    number,
-    solver,
-    some,
-    truth,
-    where,
-)
+from cca_lab.theory.forall.terms import Truth, implied, integers, solver, truth, ways
 
-__all__ = ["Obligation", "Symbol", "Truth", "demand", "every", "integers", "least", "lemma", "most", "number", "prove",
-           "sizes", "solver", "some", "truth", "where"]
+LARGEST_SUM = 2**20  # where the search for a counterexample ends
+Goals = Truth | Mapping[str, Truth]
 
 
 @dataclass(frozen=True)
@@ -44,41 +30,71 @@ class Obligation:
     lemmas: Sequence[Truth] = field(default=())
 
 
-def sizes(least: int = 1, **values: Symbol) -> list[Truth]:
-    """Return the hypotheses that these are integers which the lab accepts: `least` to 2**62."""
-    return [bound for value in values.values() for bound in (value >= least, value <= LARGEST)]
-
-
 def demand(name: str, hypotheses: Sequence[Truth],
-           statement: Callable[[], Truth | Mapping[str, Truth]]) -> Iterator[Obligation]:
-    """Yield what has to be proved so that a statement computed by real functions holds on every path through them.
+           statement: Callable[[], Goals]) -> Iterator[Obligation]:
+    """Yield what has to be proved so that a statement holds on every path through real functions.
 
     Args:
         name: of the statement.
         hypotheses: on the symbolic integers that `statement` uses.
-        statement: computes a `Truth`, or several by name, calling the lab's functions. It may call `lemma`.
+        statement: computes a `Truth`, or several by name, calling the lab's functions. It may call
+            `assume` and `lemma`.
 
     Yields:
-        An obligation for each path and each truth. Where the lab refuses the arguments, that the path is impossible.
+        An obligation for each path and each truth. Where the functions refuse the arguments, that
+        the path is impossible.
     """
     def run() -> Mapping[str, Truth]:
-        with symbolic_torch():
-            try:
-                found = statement()
-            except (IndexError, ValueError, ZeroDivisionError) as error:
-                return {f"refused ({str(error).partition(';')[0]})": Truth(False)}
-            goals = found if isinstance(found, Mapping) else {"": found}
-            return {part: truth(goal) for part, goal in goals.items()}
+        try:
+            goals = statement()
+        except (IndexError, ValueError, ZeroDivisionError) as error:
+            return {f"refused ({str(error).partition(';')[0]})": Truth(False)}
+        return goals if isinstance(goals, Mapping) else {"": goals}
 
-    for way, goals in paths(run, hypotheses):
-        for part, goal in goals.items():
-            known = [Truth(fact) for fact in way.about(goal, *way.lemmas)]
-            yield Obligation(f"{name}: {part}" if part else name, known, goal, tuple(way.lemmas))
+    for way, goals in ways(run, hypotheses):
+        for aspect, goal in goals.items():
+            yield Obligation(f"{name}: {aspect}" if aspect else name, list(map(Truth, way.known)),
+                             truth(goal), tuple(way.lemmas))
 
 
-def lemma(*statements: Truth) -> None:
-    """Name statements, inside of `demand`, that are to be proved in this order before the goals, and then used."""
-    current().lemmas += statements
+@dataclass
+class Theorem:
+    """A statement about the lab's index arithmetic, for all integers.
+
+    Attributes:
+        name: short and unique.
+        says: what is proved, in one line.
+        runs: the functions that run on symbolic integers to state it, by their dotted names.
+        by_hand: what stands in the theorem by hand instead of coming from the code; "" for nothing.
+        statements: functions of the symbolic integers that their parameters name; they `assume`
+            hypotheses and return what follows.
+    """
+
+    name: str
+    says: str
+    runs: tuple[str, ...]
+    by_hand: str
+    statements: list[Callable[..., Goals]] = field(default_factory=list)
+
+    def obligations(self) -> Iterator[Obligation]:
+        """Yield what the solver has to prove."""
+        for statement in self.statements:
+            symbols = integers(" ".join(signature(statement).parameters))
+            yield from demand(self.name, [], lambda made=statement, given=symbols: made(*given))
+
+    def also(self, statement: Callable[..., Goals]) -> Callable[..., Goals]:
+        """Add a statement, as a decorator."""
+        self.statements.append(statement)
+        return statement
+
+
+def theorem(name: str, *runs: str, by_hand: str = "") -> Callable[[Callable[..., Goals]], Theorem]:
+    """Return a decorator that makes a `Theorem` of its first statement, whose docstring it says."""
+    def decorated(statement: Callable[..., Goals]) -> Theorem:
+        says = " ".join((statement.__doc__ or "").split()).removesuffix(".")
+        return Theorem(name, says, runs, by_hand, [statement])
+
+    return decorated
 
 
 def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
@@ -89,12 +105,12 @@ def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
         seconds: for each query to the solver.
 
     Returns:
-        `holds` if all are proved. The evidence counts them; if not all are, it names the one that fails at the
-        smallest numbers, and these, or says that the solver did not decide.
+        `holds` if all are proved. The evidence counts them; if not all are, it names the one that
+        fails at the smallest numbers, and these, or says that the solver did not decide.
 
     Raises:
         ModuleNotFoundError: without z3.
-        ValueError: for no obligations, or a divisor of which the hypotheses do not say that it is positive.
+        ValueError: for no obligations.
     """
     problems = [_failure(one, seconds) for one in obligations]
     failed, count = [problem for problem in problems if problem], len(problems)
@@ -102,27 +118,84 @@ def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
         raise ValueError("obligations: got none, wanted one or more; an empty list proves nothing")
     numbers: dict[str, float | int | str] = {"obligations": count, "proved": count - len(failed)}
     if not failed:
-        return Outcome(True, f"z3 finds no counterexample to any of {count} obligations, over all integers", numbers)
-    evidence, values = min(failed, key=lambda problem: (not problem[1], sum(map(abs, problem[1].values()))))
-    return Outcome(False, f"{evidence}; {count - len(failed)} of {count} obligations proved", numbers | values)
+        return Outcome(True, f"z3 finds no counterexample to any of {count} obligations, over all "
+                       "integers", numbers)
+    evidence, values = min(failed, key=lambda problem: (not problem[1],
+                                                        sum(map(abs, problem[1].values()))))
+    return Outcome(False, f"{evidence}; {count - len(failed)} of {count} obligations proved",
+                   numbers | values)
 
 
 def _failure(one: Obligation, seconds: float) -> tuple[str, dict[str, int]] | None:
     """Return why an obligation is not proved, and the counterexample; None if it is proved."""
-    known, goal = [truth(fact).term for fact in one.hypotheses], truth(one.goal).term
-    lemmas = [truth(lemma).term for lemma in one.lemmas]
-    given = {fact.get_id() for fact in known}
-    for divisor in divisors([*known, *lemmas, goal]):
-        positive = (Symbol(divisor) >= 1).term
-        if positive.get_id() not in given and not implied(known, positive, seconds):
-            raise ValueError(f"{one.name}: divides by {divisor}; add a hypothesis that says it is 1 or more")
-    for step in [*lemmas, goal]:
-        if not implied(known, step, seconds) and not plainly_implied(known, step, min(seconds, 1.0)):
-            found = smallest(known, step, seconds)
-            what = one.name if step is goal else f"{one.name} (a lemma of it)"
-            if found is None:
+    known = [fact.term for fact in one.hypotheses]
+    for step in [*one.lemmas, one.goal]:
+        if not implied(known, step.term, seconds):
+            values = smallest(known, step.term, seconds)
+            what = one.name if step is one.goal else f"{one.name} (a lemma of it)"
+            if values is None:
                 return f"undecided: {what}", {}
-            named = {name: value for name, value in found.items() if not is_fresh(name)}
-            return f"'{what}' fails at {', '.join(f'{name} = {value}' for name, value in named.items())}", named
-        known.append(step)
+            shown = ", ".join(f"{name} = {value}" for name, value in values.items())
+            return f"'{what}' fails at {shown}", values
+        known.append(step.term)
     return None
+
+
+def smallest(hypotheses: Sequence[Any], goal: Any, seconds: float) -> dict[str, int] | None:
+    """Return the counterexample with the least sum of absolute values; None if z3 cannot tell.
+
+    Of equal sums, the variables' values are the smallest in the order of their names.
+    """
+    z3 = solver()
+    search, end = z3.Solver(), monotonic() + seconds
+    search.set("random_seed", 0)
+    search.add(*hypotheses, z3.Not(goal))
+    names = sorted({str(x) for term in [*hypotheses, goal] for x in _variables(term)})
+    values = [z3.Int(name) for name in names]
+    sizes = [z3.If(x >= 0, x, -x) for x in values]
+
+    def succeeds(*assumed: Any) -> bool:
+        search.push()
+        search.set("timeout", max(1, int(1000 * (end - monotonic()))))
+        search.add(*assumed)
+        answer = search.check()
+        search.pop()
+        if answer == z3.unknown:
+            raise TimeoutError("the solver cannot tell")
+        return bool(answer == z3.sat)
+
+    def bounded(total: int) -> list[Any]:
+        return [z3.Sum(sizes) <= total, *(size <= total for size in sizes)]
+
+    def settled(x: Any, total: int) -> int:
+        ordered = (sign * size for size in range(total + 1) for sign in ((1, -1) if size else (1,)))
+        value = next(value for value in ordered if succeeds(x == value))
+        search.add(x == value)
+        return value
+
+    low, high = 0, 1
+    try:
+        while not succeeds(*bounded(high)):
+            low, high = high + 1, 2 * high
+            if high > LARGEST_SUM:
+                return None
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if succeeds(*bounded(middle)) else (middle + 1, high)
+        search.add(*bounded(high))
+        return {name: settled(x, high) for name, x in zip(names, values, strict=True)}
+    except TimeoutError:
+        return None
+
+
+def _variables(term: Any) -> Iterator[Any]:
+    """Yield the integer variables in a z3 term, with repetitions."""
+    z3 = solver()
+    seen, waiting = set[int](), [term]
+    while waiting:
+        inner = waiting.pop()
+        if inner.get_id() not in seen:
+            seen.add(inner.get_id())
+            waiting += inner.children()
+            if z3.is_const(inner) and z3.is_int(inner) and not z3.is_int_value(inner):
+                yield inner

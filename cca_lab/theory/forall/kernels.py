@@ -1,95 +1,86 @@
-"""What the kernels rely on: rows that see a column form an interval, and the phases of a block of rows."""
+"""What the kernels rely on: rows that see a column form an interval, and the phases of a block."""
 
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from cca_lab.attention import plan
-from cca_lab.theory.forall.core import Obligation, Symbol, Truth, demand, every, integers, most, sizes, where
-from cca_lab.theory.forall.grid import Grid
-from cca_lab.theory.forall.paths import unknown
-from cca_lab.theory.forall.theorem import Theorem, shadowed
+from cca_lab.theory.forall.core import Goals, theorem
+from cca_lab.theory.forall.rows import positive
+from cca_lab.theory.forall.terms import (
+    Truth,
+    assume,
+    every,
+    function,
+    most,
+    number,
+    rising,
+    some,
+    where,
+)
+
+KERNELS = "cca_lab.attention.kernels."
+BOUNDS = "the intervals are any that never move back, as `check_intervals` enforces"
 
 
-def start(row: Any) -> Symbol:
-    """Return the start of a row's interval: any that never moves back."""
-    return unknown("start", row)
+@theorem("rows of a column", f"{KERNELS}interval.limits_of_block",
+         by_hand=BOUNDS + "; `searchsorted` counts the rows whose start or end is below a limit")
+def rows_of_a_column(rows: Any, columns: Any, block: Any, j: Any, c: Any, i: Any, first: Any,
+                     all_from: Any, all_to: Any, last: Any) -> Goals:
+    """the rows that see a column form an interval, which the column kernel reads: no row is
+    missed, inner rows see every column of the block.
+    """
+    from cca_lab.attention.kernels.interval import limits_of_block
+
+    positive(rows, columns, block)
+    assume(0 <= j, j * block < columns, j * block <= c, c < j * block + block, c < columns, 0 <= i,
+           i < rows)
+    starts, ends = function("start"), function("end")
+    counts = [(ends, first), (ends, all_from), (starts, all_to), (starts, last)]
+    limits = limits_of_block(j * block, columns, block) * 2
+    for (values, count), limit in zip(counts, limits, strict=True):
+        assume(0 <= count, count <= rows, some(count == 0, values(count - 1) < limit),
+               some(count == rows, values(count) >= limit), rising(values, [i, count - 1, count]))
+    seen = every(starts(i) <= c, number(c) < ends(i))
+    return {"no row is missed": seen.implies(every(first <= i, i < last)),
+            "inner rows see all": every(all_from <= i, i < all_to).implies(seen),
+            "one column": (block == 1).implies(seen.iff(every(first <= i, i < last)))}
 
 
-def end(row: Any) -> Symbol:
-    """Return the end of a row's interval: any that never moves back."""
-    return unknown("end", row)
-
-
-def rows_of_a_column() -> Iterable[Obligation]:
-    """The rows that the column kernel reads are those that see the column."""
-    from cca_lab.attention.kernels import interval
-
-    rows, columns, block, j, c, i = integers("rows columns block j c i")
-    known = [*sizes(rows=rows, columns=columns, block=block), 0 <= j, j * block < columns, j * block <= c,
-             c < j * block + block, c < columns, 0 <= i, i < rows]
-
-    def statement() -> dict[str, Truth]:
-        bounds: Any = Grid((1, 1, 1, 2, rows), lambda b, h, n, which, row: end(row) if which else start(row))
-        found: Any = interval.rows_of_columns(bounds, columns, block)
-        first, all_from, all_to, last = (found.at(0, 0, 0, k, j) for k in range(4))
-        seen = (start(i) <= c) & (c < end(i))
-        return {"no row is missed": seen.implies((first <= i) & (i < last)),
-                "inner rows see all": ((all_from <= i) & (i < all_to)).implies(seen),
-                "one column": (block == 1).implies(seen.iff((first <= i) & (i < last))),
-                "rows exist": (0 <= first) & (last <= rows)}
-
-    return demand("rows of a column", known, statement)
-
-
-def phases() -> Iterable[Obligation]:
-    """The three phases of the kernels hold each column that some row of the block sees, the interior whole blocks."""
+@theorem("phases of the kernels", f"{KERNELS}interval_forward.span_of_rows",
+         f"{KERNELS}interval_forward.split_phases",
+         by_hand=BOUNDS + "; memory is a function of addresses")
+def phases(L: Any, first: Any, last: Any, i: Any, c: Any, block: Any) -> Goals:
+    """left boundary, interior and right boundary hold every column that some row of the block
+    sees; every row sees the interior, which is whole blocks.
+    """
     from cca_lab.attention.kernels import interval_forward as kernel
 
-    length, first, last, i, c, block = integers("L first last i c block")
-    known = [*sizes(L=length, block=block), 0 <= first, first <= i, i <= last, last < length]
-    language = SimpleNamespace(maximum=most, where=where,
-                               load=lambda address: where(address < length, start(address), end(address - length)))
-
-    def statement() -> dict[str, Truth]:
-        with shadowed(kernel, tl=language):
-            low, inner_low, inner_high, high = kernel.span_of_rows.fn(0, first, last, length)
-            left_end, inner_end = kernel.split_phases.fn(low, inner_low, inner_high, high, block)
-        seen = (start(i) <= c) & (c < end(i))
-        parts = [(low <= c) & (c < left_end), (left_end <= c) & (c < inner_end), (inner_end <= c) & (c < high)]
-        return {"every column is in a phase": seen.implies(parts[0] | parts[1] | parts[2]),
-                "phases follow each other": (low <= left_end) & (left_end <= inner_end)
-                & ((inner_end <= high) | (inner_end == low)),
-                "the interior needs no mask": parts[1].implies(seen),
-                "the interior is whole blocks": (inner_end - left_end) % block == 0}
-
-    return demand("phases of the kernels", known, statement)
-
-
-def widened() -> Iterable[Obligation]:
-    """A masked tile of the blocked backend, widened to full vectors, holds its columns and stays inside."""
-    left, right, limit = integers("left right limit")
-
-    def statement() -> Truth:
-        column, columns = plan._widen(left, right, limit)
-        return every(0 <= _symbol(column), column <= left, right <= column + columns, column + columns <= limit)
-
-    return demand("widened tiles", [0 <= left, left < right, right <= limit], statement)
+    positive(L, block)
+    assume(0 <= first, first <= i, i <= last, last < L)
+    starts, ends = function("start"), function("end")
+    assume(rising(starts, [first, i, last]), rising(ends, [first, i, last]))
+    language = SimpleNamespace(maximum=most, where=where, load=lambda address: where(
+        address < L, starts(address), ends(address - L)))
+    with patch.object(kernel, "tl", language):
+        low, inner_low, inner_high, high = kernel.span_of_rows.fn(0, first, last, L)
+        left_end, inner_end = kernel.split_phases.fn(low, inner_low, inner_high, high, block)
+    seen = every(starts(i) <= c, number(c) < ends(i))
+    left, inner, right = (every(start <= c, c < end) for start, end in (
+        (low, left_end), (left_end, inner_end), (inner_end, high)))
+    return {"every column is in a phase": seen.implies(some(left, inner, right)),
+            "phases follow each other": every(low <= left_end, left_end <= inner_end,
+                                              some(inner_end <= high, inner_end == low)),
+            "the interior needs no mask": inner.implies(seen),
+            "the interior is whole blocks": (inner_end - left_end) % block == 0}
 
 
-def _symbol(value: Any) -> Symbol:
-    return value + where(True, 0, 0)
-
-
-_BOUNDS = "the intervals are any that never move back, as `check_intervals` enforces; memory is a function of addresses"
-THEOREMS = (
-    Theorem("rows of a column", "the rows that see a column form an interval, which the column kernel reads: no row is "
-            "missed, inner rows see every column of the block",
-            ("cca_lab.attention.kernels.interval.rows_of_columns",), rows_of_a_column, _BOUNDS),
-    Theorem("phases of the kernels", "left boundary, interior and right boundary hold every column that some row of "
-            "the block sees; every row sees the interior, which is whole blocks",
-            ("cca_lab.attention.kernels.interval_forward.span_of_rows",
-             "cca_lab.attention.kernels.interval_forward.split_phases"), phases, _BOUNDS),
-    Theorem("widened tiles", "a masked tile of the blocked backend, widened to full vectors, holds its columns and "
-            "stays inside", ("cca_lab.attention.plan._widen",), widened),
-)
+@theorem("widened tiles", "cca_lab.attention.plan._widen")
+def widened(left: Any, right: Any, limit: Any) -> Truth:
+    """a masked tile of the blocked backend, widened to full vectors, holds its columns and
+    stays inside.
+    """
+    assume(0 <= left, left < right, right <= limit)
+    column, columns = plan._widen(left, right, limit)
+    return every(0 <= number(column), column <= left, right <= column + columns, column + columns
+                 <= limit)

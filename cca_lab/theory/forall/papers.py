@@ -1,27 +1,31 @@
-"""The index arithmetic of the papers, proved for all integers from the functions that the ledger judges.
+"""The papers' index arithmetic, proved for all integers from the functions that claims judge.
 
-Each program takes the function that a claim's check judges as well, printed or repaired, and proves what the check
-asks of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoCo, from 0 in DGA, as in the ledger.
+Each program takes the function that a claim's check judges as well, printed or repaired, and proves
+what the check asks of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoCo,
+from 0 in DGA, as in the ledger.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from cca_lab.theory.claim import Outcome
-from cca_lab.theory.forall.core import Truth, demand, every, integers, prove
+from cca_lab.theory.forall.core import demand, prove
+from cca_lab.theory.forall.terms import Truth, every, integers
 
 Cover = Callable[[Any, Any, Any], tuple[Any, Any]]
 Count = Callable[[Any, Any, Any], Any]
 
 
 def read_once(cover: Cover) -> Outcome:
-    """Prove that row i reads each token of its past once, in a core or raw, and no other token, for all i, g, s."""
-    return _each_token(cover, lambda times, past: (past.implies(times == 1)) & (~past).implies(times == 0))
+    """Prove that row i reads each token of its past once, in a core or raw, and no other token."""
+    return _each_token(cover, lambda times, past:
+                       (past.implies(times == 1)) & (~past).implies(times == 0))
 
 
 def reached(cover: Cover) -> Outcome:
-    """Prove that row i reads each token of its past, in a core or raw, and no other token, for all i, g, s."""
-    return _each_token(cover, lambda times, past: (past.implies(times >= 1)) & (~past).implies(times == 0))
+    """Prove that row i reads each token of its past, in a core or raw, and no other token."""
+    return _each_token(cover, lambda times, past:
+                       (past.implies(times >= 1)) & (~past).implies(times == 0))
 
 
 def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Outcome:
@@ -29,7 +33,8 @@ def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Outcome:
 
     i, g, s, t = integers("i g s t")
     known = [i >= 1, g >= 1, s >= 1, t >= 1]
-    return prove(demand("each token", known, lambda: wanted(reads(cover, i, g, s, t), t <= i)))  # type: ignore[arg-type]
+    return prove(demand("each token", known,
+                        lambda: wanted(reads(cover, i, g, s, t), t <= i)))  # type: ignore[arg-type]
 
 
 def window_left_over(window: Count) -> Outcome:
@@ -56,7 +61,7 @@ def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Outcome:
 
 
 def members_read_once(reads: Callable[..., Any], mask: Any) -> Outcome:
-    """Prove that a row reads a member of a group exactly if it is not after the row, and then once (DGA, Algorithm 2).
+    """Prove that a row reads a group's member once, if it is not after the row (DGA, Algorithm 2).
 
     Args:
         reads: (row, member, (first member, last member), mask) -> how often.
@@ -73,14 +78,15 @@ def members_read_once(reads: Callable[..., Any], mask: Any) -> Outcome:
 
 
 def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
-    """Prove that no row lies inside two groups that have these columns among the non-focal tokens (DGA, Eq. 15).
+    """Prove that no row lies inside two groups of these columns of non-focal tokens (DGA, Eq. 15).
 
     The token of a column is unknown, but later columns hold later tokens.
 
     Args:
         columns: (z, m) -> first and last column of group z.
     """
-    z, other, m, i, end, start = integers("z other m i end start")  # the last token of z, the first of the other
+    z, other, m, i, end, start = integers(
+        "z other m i end start")  # the last token of z, the first of the other
     known = [z >= 0, z < other, m >= 1]
 
     def statement() -> Mapping[str, Truth]:
@@ -93,7 +99,7 @@ def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
 
 
 def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
-    """Prove that N segments of B tokens cut x_1 .. x_NB: each token is in one of them, and in no other (LoCoCo).
+    """Prove that N segments of B tokens cut x_1 .. x_NB: each token is in just one (LoCoCo).
 
     Args:
         segment: (n, B) -> first and last token of segment n = 1 .. N.
@@ -116,6 +122,9 @@ def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
 
 
 def past_of_a_row(seen: Callable[[Any, Any], Any]) -> Outcome:
-    """Prove that row i, counted from 0, reads i + 1 columns of [cache ; own block], whatever the block (LoCoCo)."""
+    """Prove that row i, counted from 0, reads i + 1 columns of [cache .
+
+    Own block], whatever the block (LoCoCo).
+    """
     i, block = integers("i B")
     return prove(demand("columns of a row", [i >= 0, block >= 1], lambda: seen(i, block) == i + 1))

@@ -1,13 +1,15 @@
-"""Symbolic integers and truths: Python's operators on z3 terms."""
+"""Symbolic integers and truths: Python's operators on z3 terms, and the ways through a function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
-SINGLE = (0, 1)  # what a symbol that is used as an index may turn out to be
-BRANCH: list[Any] = []  # who decides `if truth:`; see `paths.py`
+Result = TypeVar("Result")
+MOST_PATHS, MOST_FORKS = 256, 32  # ways through a function, and open branches on one of them
+ENDLESS = ("too many ways through the function, as in a loop of symbolic length; prove one pass of "
+           "its loop instead")
+SECONDS = 2.0  # for one branch; one not excluded in that time is taken, which costs no truth
 
 
 @cache
@@ -20,19 +22,21 @@ def solver() -> Any:
     try:
         return import_module("z3")
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("z3: is not installed; run `pip install 'cca-lab[proofs]'`", name="z3") from error
+        message = "z3: is not installed; run `pip install 'cca-lab[proofs]'`"
+        raise ModuleNotFoundError(message, name="z3") from error
 
 
-class Symbolic:
-    """What torch's functions take inside of `demand`."""
+def implied(hypotheses: Sequence[Any], goal: Any, seconds: float) -> bool:
+    """Return whether it was shown that hypotheses (z3 terms) imply a goal for all integers."""
+    z3 = solver()
+    query = z3.Solver()
+    query.set("timeout", int(1000 * seconds), "random_seed", 0)
+    query.add(*hypotheses, z3.Not(goal))
+    return bool(query.check() == z3.unsat)
 
-    @classmethod
-    def __torch_function__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("a symbol: torch's functions take it inside of `demand` only")
 
-
-class Truth(Symbolic):
-    """A statement about symbolic integers; `term` is z3's. As a number it is 0 or 1, as in torch."""
+class Truth:
+    """A statement about symbolic integers; `term` is z3's. As a number it is 0 or 1."""
 
     def __init__(self, term: Any) -> None:
         self.term = solver().BoolVal(term) if isinstance(term, bool) else term
@@ -46,12 +50,10 @@ class Truth(Symbolic):
         return Truth(self.term == truth(other).term)
 
     def __and__(self, other: Any) -> "Truth":
-        return Truth(solver().And(self.term, truth(other).term))
+        return every(self, other)
 
     def __or__(self, other: Any) -> "Truth":
-        return Truth(solver().Or(self.term, truth(other).term))
-
-    __rand__, __ror__ = __and__, __or__
+        return some(self, other)
 
     def __invert__(self) -> "Truth":
         return Truth(solver().Not(self.term))
@@ -60,9 +62,10 @@ class Truth(Symbolic):
         plain = solver().simplify(self.term)
         if solver().is_true(plain) or solver().is_false(plain):
             return bool(solver().is_true(plain))
-        if not BRANCH:
-            raise TypeError(f"{self.term}: has no value outside of `demand`; join truths with &, | and ~")
-        return BRANCH[-1](self)
+        if not _RUNS:
+            raise TypeError(f"{self.term}: has no value outside of `demand`; join truths with &, | "
+                            "and ~")
+        return _RUNS[-1].branch(self)
 
     def __int__(self) -> int:
         return int(bool(self))
@@ -70,144 +73,141 @@ class Truth(Symbolic):
     def __add__(self, other: Any) -> "Symbol":
         return number(self) + other
 
-    __radd__ = __add__
-
     def __mul__(self, other: Any) -> "Symbol":
-        return where(self, other, 0) if _scalars(other) else NotImplemented
+        return where(self, other, 0)
 
-    __rmul__ = __mul__
+    __rand__, __ror__, __radd__, __rmul__ = __and__, __or__, __add__, __mul__
 
 
-class Symbol(Symbolic):
-    """A symbolic integer; `term` is z3's. The lab's checks of arguments take it for an int64."""
-
-    dtype = "int64"
+class Symbol:
+    """A symbolic integer; `term` is z3's."""
 
     def __init__(self, term: Any) -> None:
         self.term = term
 
     def __add__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x + y, self, other)
-
-    def __radd__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x + y, other, self)
+        return Symbol(self.term + number(other).term)
 
     def __sub__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x - y, self, other)
-
-    def __rsub__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x - y, other, self)
-
-    def __floordiv__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x / _divisor(y), self, other)
-
-    def __rfloordiv__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x / _divisor(y), other, self)
-
-    def __mod__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x % _divisor(y), self, other)
-
-    def __rmod__(self, other: Any) -> "Symbol":
-        return _number(lambda x, y: x % _divisor(y), other, self)
+        return Symbol(self.term - number(other).term)
 
     def __mul__(self, other: Any) -> "Symbol":
-        return where(other, self, 0) if isinstance(other, Truth) else _number(lambda x, y: x * y, self, other)
+        return Symbol(self.term * number(other).term)
 
-    __rmul__ = __mul__
+    def __floordiv__(self, other: Any) -> "Symbol":
+        return Symbol(self.term / _divisor(number(other).term))  # z3's `/` of integers is Euclid's
 
-    def __lt__(self, other: Any) -> Truth:
-        return _statement(lambda x, y: x < y, self, other)
-
-    def __le__(self, other: Any) -> Truth:
-        return _statement(lambda x, y: x <= y, self, other)
-
-    def __gt__(self, other: Any) -> Truth:
-        return _statement(lambda x, y: x > y, self, other)
-
-    def __ge__(self, other: Any) -> Truth:
-        return _statement(lambda x, y: x >= y, self, other)
-
-    def __eq__(self, other: object) -> Truth:  # type: ignore[override]
-        return _statement(lambda x, y: x == y, self, other)
-
-    def __ne__(self, other: object) -> Truth:  # type: ignore[override]
-        return _statement(lambda x, y: x != y, self, other)
-
-    def __neg__(self) -> "Symbol":
-        return Symbol(-self.term)
-
-    def __abs__(self) -> "Symbol":
-        return most(self, -self)
+    def __mod__(self, other: Any) -> "Symbol":
+        return Symbol(self.term % _divisor(number(other).term))
 
     def __divmod__(self, other: Any) -> tuple["Symbol", "Symbol"]:
         return self // other, self % other
 
+    def __rsub__(self, other: Any) -> "Symbol":
+        return number(other) - self
+
+    def __rfloordiv__(self, other: Any) -> "Symbol":
+        return number(other) // self
+
     def __rdivmod__(self, other: Any) -> tuple["Symbol", "Symbol"]:
         return number(other) // self, number(other) % self
 
-    __hash__ = None  # type: ignore[assignment]  # equality is a statement here, so a cache cannot look it up
+    def __rmod__(self, other: Any) -> "Symbol":
+        return number(other) % self
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> "Symbol":
+        return Symbol(-self.term)
+
+    def __lt__(self, other: Any) -> Truth:
+        return Truth(self.term < number(other).term)
+
+    def __le__(self, other: Any) -> Truth:
+        return Truth(self.term <= number(other).term)
+
+    def __gt__(self, other: Any) -> Truth:
+        return Truth(self.term > number(other).term)
+
+    def __ge__(self, other: Any) -> Truth:
+        return Truth(self.term >= number(other).term)
+
+    def __eq__(self, other: object) -> Truth:  # type: ignore[override]
+        return Truth(self.term == number(other).term)
+
+    def __ne__(self, other: object) -> Truth:  # type: ignore[override]
+        return Truth(self.term != number(other).term)
+
+    __hash__ = None  # type: ignore[assignment]  # equality is a statement: no cache can look it up
 
     def __bool__(self) -> bool:
         return bool(self != 0)
 
-    def __repr__(self) -> str:
-        return "?"  # in a message of the lab, where the term would be long
-
     def __index__(self) -> int:
-        plain = solver().simplify(self.term)
-        if solver().is_int_value(plain):
-            return int(plain.as_long())
-        for value in SINGLE if BRANCH else ():
-            if self == value:
-                return value
-        raise TypeError(f"{self.term}: is no single number; the function needs one here (an index, range or int())")
+        if _RUNS and self == 0:  # a list of one entry, say
+            return 0
+        raise TypeError(f"{self.term}: is no single number; the function needs one here (an index, "
+                        "range or int())")
 
 
-Integral.register(Symbol)
+def _divisor(term: Any) -> Any:
+    """Return a divisor; z3's division is Python's for positive ones only.
+
+    Raises:
+        ZeroDivisionError: if it is not known to be positive.
+    """
+    positive = Truth(term >= 1)
+    constant = solver().is_int_value(term)
+    if not (term.as_long() >= 1 if constant else _RUNS and _RUNS[-1].knows(positive)):
+        raise ZeroDivisionError(f"divisor {term}: wanted one that is known to be 1 or more; assume "
+                                "it, inside of `demand`")
+    return term
 
 
 def number(value: Any) -> Symbol:
-    """Return an int, a truth (0 or 1) or a z3 term as a `Symbol`.
-
-    Raises:
-        TypeError: for anything else, a float for example.
-    """
+    """Return an int or a truth (0 or 1) as a `Symbol`; TypeError for others, such as a float."""
     if isinstance(value, Symbol):
         return value
     if isinstance(value, bool | Truth):
         return where(value, 1, 0)
     if isinstance(value, int):
         return Symbol(solver().IntVal(value))
-    if isinstance(value, solver().ArithRef):
-        return Symbol(value)
-    raise TypeError(f"got {type(value).__name__}, wanted an integer: symbols stand for integers only")
+    raise TypeError(f"got {type(value).__name__}, wanted an integer: symbols stand for integers")
 
 
 def truth(value: Any) -> Truth:
-    """Return a bool or a z3 term as a `Truth`."""
+    """Return a bool as a `Truth`."""
     return value if isinstance(value, Truth) else Truth(value)
 
 
 def integers(names: str) -> tuple[Any, ...]:
-    """Return a `Symbol`, typed to go where an int goes, for each name; ValueError for one like "x_1", see `fresh`."""
-    if own := [name for name in names.split() if is_fresh(name)]:
-        raise ValueError(f"names: got {own[0]}, wanted one that does not end in a number")
+    """Return a symbol, typed to go where an int goes, for each name."""
     return tuple(Symbol(solver().Int(name)) for name in names.split())
 
 
-def is_fresh(name: str) -> bool:
-    """Return whether a variable's name is one that a run gives, see `paths.fresh`."""
-    return name.rpartition("_")[2].isdigit()
+def function(name: str) -> Callable[[Any], Any]:
+    """Return an unknown function from integers to integers; see `rising`."""
+    z3 = solver()
+    unknown = z3.Function(name, z3.IntSort(), z3.IntSort())
+    return lambda argument: Symbol(unknown(number(argument).term))
+
+
+def rising(values: Callable[[Any], Any], at: Sequence[Any], most: int | None = None) -> Truth:
+    """Return that an unknown function never falls between some arguments, in any order of them.
+
+    Args:
+        values: the function.
+        at: the arguments.
+        most: the most by which it rises from one integer to the next; None for any number.
+    """
+    return every(*((a <= b).implies(every(values(a) <= values(b), most is None
+                                          or values(b) <= values(a) + (number(b) - a) * most))
+                   for a in map(number, at) for b in map(number, at) if a is not b))
 
 
 def where(condition: Any, yes: Any, no: Any) -> Symbol:
     """Return `yes` where the condition holds and `no` elsewhere, without a branch."""
     return Symbol(solver().If(truth(condition).term, number(yes).term, number(no).term))
-
-
-def least(a: Any, b: Any) -> Symbol:
-    """Return the smaller of two numbers, without a branch."""
-    return where(number(a) <= number(b), a, b)
 
 
 def most(a: Any, b: Any) -> Symbol:
@@ -225,26 +225,100 @@ def some(*truths: Any) -> Truth:
     return Truth(solver().Or(*(truth(one).term for one in truths)))
 
 
-def _number(compute: Callable[[Any, Any], Any], x: Any, y: Any) -> Symbol:
-    return Symbol(compute(number(x).term, number(y).term)) if _scalars(x, y) else NotImplemented
+class Run:
+    """One way through the branches of a function, and what is known on it.
+
+    Answers are first those of `prefix`, then what follows from what is known, then True wherever
+    both are possible.
+
+    Args:
+        hypotheses: what is assumed.
+        prefix: the first answers.
+    """
+
+    def __init__(self, hypotheses: Sequence[Truth], prefix: Sequence[bool]) -> None:
+        self.known = [one.term for one in hypotheses]
+        self.prefix, self.answers = list(prefix), list[bool]()
+        self.lemmas: list[Truth] = []
+        self.others: list[tuple[bool, ...]] = []  # prefixes of runs that are still to be made
+
+    def branch(self, condition: Truth) -> bool:
+        """Return the answer to a branch."""
+        if self.knows(condition):
+            return True
+        if self.knows(~condition):
+            return False
+        if len(self.answers) < len(self.prefix):
+            answer = self.prefix[len(self.answers)]
+        else:
+            answer = True
+            self.others.append((*self.answers, False))
+            if len(self.others) > MOST_FORKS:
+                raise RuntimeError(ENDLESS)
+        self.known.append(condition.term if answer else (~condition).term)
+        self.answers.append(answer)
+        return answer
+
+    def knows(self, statement: Truth) -> bool:
+        """Return whether a statement follows from what is known."""
+        return implied(self.known, statement.term, SECONDS)
 
 
-def _statement(compute: Callable[[Any, Any], Any], x: Any, y: Any) -> Truth:
-    return Truth(compute(number(x).term, number(y).term)) if _scalars(x, y) else NotImplemented
+_RUNS: list[Run] = []  # the current one is the last
 
 
-def _scalars(*values: Any) -> bool:
-    """Return False for a symbolic tensor, whose own operators then answer."""
-    return all(isinstance(value, int | Symbol | Truth | solver().ArithRef) for value in values)
+def ways(function: Callable[[], Result], known: Sequence[Truth]) -> Iterator[tuple[Run, Result]]:
+    """Run a function once for each way through its branches.
 
-
-def _divisor(term: Any) -> Any:
-    """Return a divisor. z3's division is Python's only for positive ones; `prove` checks those outside of `demand`.
+    Yields:
+        The run, which says what is known on it, and the result.
 
     Raises:
-        ZeroDivisionError: if it is not known to be positive.
+        RuntimeError: if there are too many ways, such as in a loop of symbolic length.
     """
-    constant = solver().is_int_value(term)
-    if (constant and term.as_long() < 1) or (not constant and BRANCH and not BRANCH[-1].positive(term)):
-        raise ZeroDivisionError(f"divisor {term}: wanted one that is known to be 1 or more; add a hypothesis")
-    return term
+    waiting: list[tuple[bool, ...]] = [()]
+    for _ in range(MOST_PATHS):
+        if not waiting:
+            return
+        run = Run(known, waiting.pop())
+        _RUNS.append(run)
+        try:
+            result = function()
+        finally:
+            _RUNS.pop()
+        waiting += run.others
+        yield run, result
+    if waiting:
+        raise RuntimeError(ENDLESS)
+
+
+def assume(*facts: Any) -> None:
+    """Add hypotheses to what the current run knows."""
+    current().known += [truth(fact).term for fact in facts]
+
+
+def lemma(*statements: Any) -> None:
+    """Prove statements from what the current run knows, in this order, and add them to it.
+
+    What the solver cannot show in some seconds becomes something that the theorem has to prove.
+    """
+    for statement in map(truth, statements):
+        run = current()
+        (run.known.append(statement.term) if run.knows(statement) else run.lemmas.append(statement))
+
+
+def divided_by(value: Any, divisor: Any, quotient: Any, rest: Any) -> None:
+    """Use that value = divisor quotient + rest, 0 <= rest < divisor, is value's only division."""
+    assume(_only_division(number(value), number(divisor), number(quotient), number(rest)))
+
+
+def _only_division(x: Symbol, d: Symbol, q: Symbol, r: Symbol) -> Truth:
+    return every(x == d * q + r, 0 <= r, r < d).implies(
+        every(Symbol(x.term / d.term) == q, Symbol(x.term % d.term) == r))
+
+
+def current() -> Run:
+    """Return the current run; RuntimeError outside of `demand`."""
+    if not _RUNS:
+        raise RuntimeError("assume and lemma need `demand` around them")
+    return _RUNS[-1]

@@ -1,6 +1,6 @@
 """Wrong answers to the tasks of notebook 16."""
 
-from cca_lab.mechanisms.production.deepseek_v4 import read_twice, unread
+from cca_lab.mechanisms.indices import read_twice, unread
 
 
 def swapped(row, window, group):

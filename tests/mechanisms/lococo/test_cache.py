@@ -93,7 +93,7 @@ class CompressesBeforeReading(LoCoCoState):
 
     def _read(self, query, key, value, scale):
         output = super()._read(query, key, value, scale)
-        self._compress_if_full()
+        self._compress_if_due(closing=False)
         return output
 
 

@@ -10,6 +10,7 @@ from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4
 from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4Attention, DeepseekV4RotaryEmbedding
 
 from cca_lab.attention import visible_mask
+from cca_lab.mechanisms.indices import read_twice, unread
 from cca_lab.mechanisms.production import deepseek_v4
 from cca_lab.mechanisms.production.deepseek_v4 import (
     State,
@@ -21,9 +22,7 @@ from cca_lab.mechanisms.production.deepseek_v4 import (
     layer_output,
     pool,
     pool_by_loops,
-    read_twice,
     times_read,
-    unread,
 )
 from tests.mutants import deepseek_v4 as wrong
 
