@@ -67,7 +67,7 @@ class Result:
 
 
 def check(name: str, passed: Any, detail: Any = "") -> None:
-    """Show whether a statement holds, record it for the summary, and stop the notebook if it does not hold.
+    """Show and record whether a statement holds, and stop the notebook if it does not.
 
     Args:
         name: the statement, in words: "blocked equals dense".
@@ -141,8 +141,8 @@ def interpret_kernels() -> bool:
     """
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError(
-            "triton was imported already, to compile kernels; restart the notebook's kernel and run "
-            "its cells from the first, which calls interpret_kernels()")
+            "triton was imported already, to compile kernels; restart the notebook's kernel and "
+            "run its cells from the first, which calls interpret_kernels()")
     os.environ["TRITON_INTERPRET"] = "1"
     from cca_lab.attention.fused import installed
 

@@ -1,4 +1,4 @@
-"""What the reader of a notebook guessed and wrote: predictions before a run, and the work of the "your turn" cells.
+"""What a reader guessed and wrote: predictions before a run, and the work of "your turn" cells.
 
 `predict` asks before a run, `reveal` says afterwards how far off one was, and `my_work` prints a
 table at the end.
@@ -40,7 +40,8 @@ def predict(name: str, guess: Guess | EllipsisType, what: str) -> None:
     """
     if guess is not ... and not _is_guess(guess):
         raise ValueError(
-            f"guess: got {guess!r}, wanted a number, a word, or True or False; leave the dots if unsure"
+            f"guess: got {guess!r}, wanted a number, a word, or True or False; "
+            "leave the dots if unsure"
         )
     _entries[name] = _Entry(what, None if guess is ... else guess)
     print(f"{name} {what}: {NOT_YET if guess is ... else f'you say {_shown(guess)}'}")
@@ -63,7 +64,9 @@ def reveal(name: str, actual: Any) -> None:
     entry = _entries.setdefault(name, _Entry(
         f"(the cell with predict(\"{name}\", ...) was not run)"))
     entry.actual = actual
-    said = "" if entry.guess is None else f" (you said {_shown(entry.guess)}: {distance(entry.guess, actual)})"
+    said = ""
+    if entry.guess is not None:
+        said = f" (you said {_shown(entry.guess)}: {distance(entry.guess, actual)})"
     print(f"{name} {entry.what}: {_shown(actual)}{said}")
 
 

@@ -1,7 +1,4 @@
-"""JavaScript and data in one HTML file, without a bundler.
-
-Scripts share one scope and are joined as they are.
-"""
+"""JavaScript in one HTML file, without a bundler: scripts share a scope, joined as they are."""
 
 import base64
 import hashlib

@@ -31,7 +31,8 @@ def test_kernels_are_interpreted_after_the_call():
         "import torch\n"
         "from cca_lab.mechanisms import Full\n"
         "x = torch.randn(1, 1, 5, 4)\n"
-        "error = (Full(backend='triton').attention(x, x, x) - Full().attention(x, x, x)).abs().max()\n"
+        "kernel, dense = Full(backend='triton'), Full()\n"
+        "error = (kernel.attention(x, x, x) - dense.attention(x, x, x)).abs().max()\n"
         "assert error < 1e-6, error")
     assert done.returncode == 0, done.stderr
 
@@ -39,7 +40,8 @@ def test_kernels_are_interpreted_after_the_call():
 @pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 def test_a_call_that_comes_too_late_says_so():
     done = run(
-        "import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\ninterpret_kernels()"
+        "import triton\nfrom cca_lab.views.notebook_tools import interpret_kernels\n"
+        "interpret_kernels()"
     )
     assert done.returncode != 0 and "restart the notebook's kernel" in done.stderr
 
@@ -48,7 +50,8 @@ def test_without_triton_it_says_so_and_goes_on():
     done = run(
         "from importlib import util\nfind = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'triton' else find(name, *rest)\n"
-        "from cca_lab.views.notebook_tools import interpret_kernels\nassert interpret_kernels() is False"
+        "from cca_lab.views.notebook_tools import interpret_kernels\n"
+        "assert interpret_kernels() is False"
     )
     assert done.returncode == 0, done.stderr
     assert "Linux only" in done.stdout
@@ -65,7 +68,7 @@ $L__BB0_1:
 \t// begin inline asm
 \t@%p1 ld.global.b32 { %r5 }, [ %rd1 + 0 ];
 \t@%p2 ld.global.b32 { %r6 }, [ %rd1 + 4 ];
-\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, %rd4, %rd5, p, 1, 1, 0, 1;
+\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r1,%r2,%r3,%r4}, %rd4, %rd5, p, 1, 1, 0, 1;
 \tret;
 }
 \t.file\t1 "somewhere.py"
@@ -75,7 +78,8 @@ $L__BB0_1:
 def test_instructions_are_told_from_everything_else():
     lines = instructions_of(PTX)
     assert [line.split()[0] for line in lines] == \
-        ["setp.lt.s32", "@%p1", "@%p2", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "ret;"]
+        ["setp.lt.s32", "@%p1", "@%p2", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16",
+         "ret;"]
     assert "{%r1, ..., %r8}" in lines[3] and not any("somewhere" in line for line in lines)
     code = Compiled("kernel", "sm_90", "float32", 1, 0, 0, {}, tuple(lines))
     assert code.excerpt("ld.global", before=1) == "\n".join(lines[:2])
@@ -115,7 +119,7 @@ class Screen:
 
 
 def shown_while(monkeypatch, total, reports, progress=live_progress, seconds=2.0):
-    """Return what a bar shows, one text after the other, when each report comes so many seconds after the last."""
+    """Return the texts of a bar whose reports come so many seconds after each other."""
     screen, clock = Screen(), itertools.count(100.0, seconds)
     monkeypatch.setattr(notebook_tools, "display", screen.display)
     monkeypatch.setattr(notebook_tools, "time", SimpleNamespace(perf_counter=lambda: next(clock)))

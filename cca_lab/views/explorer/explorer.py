@@ -71,7 +71,7 @@ body {{ margin: 0; background: light-dark(#ffffff, #14171b); }}
 
 
 class Explorer:
-    """One head of one layer, and what its rows read under a mechanism. In a notebook it shows itself.
+    """One head of one layer, and what its rows read under a mechanism; notebooks show it.
 
     Args:
         source: where queries and keys come from.
@@ -141,7 +141,8 @@ class Explorer:
         check_sizes(**{what: (new[what], 0, count - 1) for what, (_, _, count) in chosen.items()})
         everywhere = self.everywhere if everywhere is None else bool(everywhere)
         reading = self._read(source, mechanism, new["layer"], everywhere)
-        self.source, self.mechanism, self.everywhere, self._reading = source, mechanism, everywhere, reading
+        self.source, self.mechanism, self.everywhere = source, mechanism, everywhere
+        self._reading = reading
         self.layer, self.head, self.query = new["layer"], new["head"], new["query"]
         self._options[name] = {option: getattr(mechanism, option)
                                for option in mechanism.option_names()}
@@ -208,7 +209,7 @@ class Explorer:
 
     @torch.no_grad()
     def overview(self) -> dict[str, Any]:
-        """Return thumbnails of every head, and each head's mean distance from full attention, as JSON values."""
+        """Return thumbnails and mean distances from full attention of all heads, as JSON values."""
         key = (self.source, repr(self.mechanism), self.everywhere)
         if self._overview is None or self._overview[0] != key:
             small, distances = [], []
@@ -266,12 +267,13 @@ class Explorer:
         return self._widget
 
     def __repr__(self) -> str:
-        where = f"{self.source.name}, layer {self.layer}, head {self.head}" if self.source.name else f"head {self.head}"
-        return f"Explorer({self.mechanism} on {len(self.source.words)} tokens; {where}; query {self.query})"
+        model = f"{self.source.name}, layer {self.layer}, " if self.source.name else ""
+        return (f"Explorer({self.mechanism} on {len(self.source.words)} tokens; "
+                f"{model}head {self.head}; query {self.query})")
 
     def _repr_mimebundle_(self, include: Any = None,
                           exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what a notebook stores: a text, a picture with its description, the widget if one runs.
+        """Return what a notebook stores: a text, a described picture, the widget if one runs.
 
         A program that knows no widgets, such as GitHub's page of a notebook, takes the picture.
         """
@@ -340,7 +342,7 @@ def explore_tensors(q: Tensor, k: Tensor, v: Tensor | None = None, *, words: Any
 
 
 def widgets_run() -> bool:
-    """Return whether this is a Jupyter kernel with anywidget in which widgets are not switched off."""
+    """Return whether this is a Jupyter kernel with anywidget, and widgets are not switched off."""
     if os.environ.get(SWITCH) == "0" or find_spec("anywidget") is None or find_spec(
             "IPython") is None:
         return False

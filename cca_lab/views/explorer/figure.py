@@ -1,7 +1,4 @@
-"""The explorer as a static picture, where no widget runs.
-
-The text, the columns and the numbers of one query.
-"""
+"""The explorer as a picture, where no widget runs: text, columns and numbers of one query."""
 
 from typing import Any
 
@@ -42,10 +39,7 @@ _WIDTH, _LINE, _DARK = 9.6, 0.25, 0.45  # inches; on darker shades the text is w
 
 @styled
 def figure(state: State) -> Figure:
-    """Draw what one query of one head reads.
-
-    Words by weight, columns that it sees, and what is lost.
-    """
+    """Draw what one query of one head reads: words by weight, the seen columns, what is lost."""
     lines = lines_of(state.words, _MOST)
     tall = _LINE * len(lines)
     numbered = list(enumerate(state.columns))
@@ -68,16 +62,14 @@ def figure(state: State) -> Figure:
 
 
 def _words(axes: Axes, state: State, lines: list[list[int]]) -> None:
-    """Draw the text.
-
-    A shade for the effective weight, a line for the kind of column, a frame for the query.
-    """
+    """Draw the text: shaded by weight, underlined by kind of column, the query in a frame."""
     row, through = state.row, _kind_of_each(state)
     most = max(row.effective.max(), row.full.max(), 1e-9)
     shades = PowerNorm(SHADE, 0, most)(row.effective)
     axes.set(xlim=(-0.2, _MOST + 0.2), ylim=(len(lines), 0))
     axes.set_axis_off()
-    place = f" in {state.place.model}, layer {state.place.layer}, head {state.place.head}" if state.place else ""
+    head = state.place
+    place = f" in {head.model}, layer {head.layer}, head {head.head}" if head else ""
     settings = state.attention["settings"]
     axes.set_title(f"{state.attention['title']}{', ' if settings else ''}{settings}{place}",
                    wrap=True)
@@ -101,10 +93,7 @@ def _words(axes: Axes, state: State, lines: list[list[int]]) -> None:
 
 
 def _kind_of_each(state: State) -> list[str]:
-    """Return through which kind of column each token gets most weight.
-
-    "" if it is in no seen column.
-    """
+    """Return the kind of column that gives each token most weight; "" if no seen one has it."""
     kinds, most = [""] * len(state.words), np.full(len(state.words), -1.0)
     for column, weight in zip(state.row.seen, state.row.weights, strict=True):
         own = state.columns[column]
@@ -116,10 +105,7 @@ def _kind_of_each(state: State) -> list[str]:
 
 def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]],
              seen: dict[int, float]) -> None:
-    """Draw each column as a bar over its tokens, as high as its weight.
-
-    Unseen ones as a grey strip below.
-    """
+    """Draw a bar over each column's tokens, as high as its weight; unseen ones are grey strips."""
     axes.set_xlim(-0.5, len(state.words) - 0.5)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
@@ -141,10 +127,12 @@ def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]],
 def _numbers(state: State) -> str:
     """Return the losses and the costs in two lines, and the remark in a third."""
     numbers, totals, row = state.row.numbers, state.totals, state.row
-    entries = f"{'no' if totals.entries is None else totals.entries} of {totals.entries_full} entries of a cache"
+    entries = "no" if totals.entries is None else totals.entries
     remark = f"\n{state.message}" if state.message else ""
     return (
-        f"lost {numbers.lost:.1%}, moved {numbers.distance:.1%}; 90 %: {numbers.k90} tokens, full attention "
-        f"{numbers.k90_full}; entropy {numbers.entropy:.2f}, full {numbers.entropy_full:.2f}\n"
-        f"{len(row.seen)} columns for {row.query + 1} tokens; {totals.pairs} of {totals.pairs_full} pairs; "
-        f"{entries}{remark}")
+        f"lost {numbers.lost:.1%}, moved {numbers.distance:.1%}; 90 %: {numbers.k90} tokens, "
+        f"full attention {numbers.k90_full}; entropy {numbers.entropy:.2f}, "
+        f"full {numbers.entropy_full:.2f}\n"
+        f"{len(row.seen)} columns for {row.query + 1} tokens; "
+        f"{totals.pairs} of {totals.pairs_full} pairs; "
+        f"{entries} of {totals.entries_full} entries of a cache{remark}")

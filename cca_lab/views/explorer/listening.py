@@ -70,7 +70,7 @@ class ModelText:
         self._kept: dict[str, list[Inputs]] = {}
 
     def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
-        """Return what a layer is given when the model attends as it does, or `everywhere` with the mechanism."""
+        """Return what a layer is given by the model as it attends, or `everywhere` with this."""
         attending = mechanism if everywhere else attention_of(self.model)
         key = repr(attending)
         if key not in self._kept:
@@ -93,10 +93,7 @@ class ModelText:
 
 
 def trained(model: PreTrainedModel, layer: int, mechanism: Mechanism) -> nn.Module | None:
-    """Return a copy of a layer's trained module in float64, if it is this mechanism's.
-
-    Else None.
-    """
+    """Return a copy in float64 of a layer's trained module of this mechanism, or None."""
     module = getattr(attention_modules(model)[layer], MODULE, None)
     own = module is not None and attention_of(model) == mechanism
     return copy.deepcopy(module).double() if own and module is not None else None
@@ -104,7 +101,7 @@ def trained(model: PreTrainedModel, layer: int, mechanism: Mechanism) -> nn.Modu
 
 @torch.no_grad()
 def heard(model: PreTrainedModel, ids: Tensor, mechanism: Mechanism) -> list[Inputs]:
-    """Return what each layer's attention is given, in float64, when all layers attend with a mechanism.
+    """Return what each layer's attention is given, in float64, if all attend with a mechanism.
 
     Args:
         model: its attention is restored afterwards.
@@ -154,7 +151,7 @@ AttentionMaskInterface.register(LISTENING, no_mask)
 
 
 class Library:
-    """Models by name, each loaded when it is first opened: the given one and those that are shipped.
+    """Models by name, loaded when first opened: the given one and those that are shipped.
 
     Args:
         model: a shipped model's name, a folder, or a model.

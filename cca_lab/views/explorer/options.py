@@ -1,7 +1,4 @@
-"""The controls of a mechanism's options.
-
-Their ranges are found by asking the mechanism's own checks.
-"""
+"""The controls of a mechanism's options, with the ranges that the mechanism's own checks allow."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +25,7 @@ STEP = 0.01  # of a share
 
 
 def starting_options(name: str, length: int) -> dict[str, Any]:
-    """Return the options with which a mechanism is shown first: its default sizes, in proportion to the text.
+    """Return the options with which a mechanism is shown first: defaults, scaled to the text.
 
     Args:
         name: of the mechanism.
@@ -73,10 +70,7 @@ def controls(mechanism: Mechanism, length: int) -> list[dict[str, Any]]:
 
 def _control(mechanism: Mechanism, name: str, value: Any, hint: Any,
              length: int) -> dict[str, Any] | None:
-    """Return kind and range of one control.
-
-    None for an option without one, such as a list of segments.
-    """
+    """Return kind and range of one control; None without, as for a list of segments."""
     if name == "patterns":
         listed = [[pattern] for pattern in CANDIDATES]
         return {"kind": "choice", "choices": [{"label": _label(one), "value": one}
@@ -115,10 +109,7 @@ def _validity(mechanism: Mechanism, name: str) -> Callable[[Any], bool]:
 
 
 def _last(valid: Callable[[int], bool], start: int, end: int) -> int:
-    """Return the last valid number on the way from a valid one to `end`, by bisection.
-
-    Valid numbers are neighbours.
-    """
+    """Return the last valid number from a valid one to `end`, by bisection: they are neighbours."""
     if valid(end):
         return end
     inside, outside = start, end

@@ -1,4 +1,4 @@
-"""What all rows of one layer read under a mechanism: computed once, so that another query is only looked up.
+"""What all rows of one layer read under a mechanism, computed once: a query is only looked up.
 
 Every number comes from the functions of `mechanisms.columns` and `attention.statistics`; nothing is
 computed a second way here.
@@ -60,17 +60,11 @@ class Source(Protocol):
     heads: int
 
     def inputs(self, layer: int, mechanism: Mechanism, everywhere: bool) -> Inputs:
-        """Return what a layer's attention is given; `everywhere`.
-
-        If all layers attend with the mechanism.
-        """
+        """Return what a layer is given; `everywhere`: if all layers attend with the mechanism."""
         ...
 
     def cache_bytes(self, mechanism: Mechanism) -> tuple[int | None, int | None]:
-        """Return the bytes of one layer's cache after the text, and of full attention's.
-
-        None if unknown.
-        """
+        """Return the bytes of one layer's cache and of full attention's; None if unknown."""
         ...
 
 
@@ -121,7 +115,7 @@ class Tensors:
 
 
 class Reading:
-    """The columns of one layer, and the weights of all its rows and heads; each is computed when first asked for.
+    """The columns of one layer and the weights of its rows and heads, computed when first used.
 
     Args:
         mechanism: with its options.

@@ -1,7 +1,4 @@
-"""The explorer as a Jupyter widget.
-
-Traits that the browser draws, and messages that change the explorer.
-"""
+"""The explorer as a Jupyter widget: traits that the browser draws, messages that change it."""
 
 from typing import Any, ClassVar
 
@@ -63,10 +60,7 @@ class ExplorerWidget(anywidget.AnyWidget):
         return {"reading": state, "row": row, "form": explorer.form()}
 
     def refresh(self) -> None:
-        """Show the explorer's present state.
-
-        First the head, then the thumbnails of all heads, which take longer.
-        """
+        """Show the present state: first the head, then all thumbnails, which take longer."""
         with self.hold_sync():
             for name, value in self._traits_now().items():
                 setattr(self, name, value)

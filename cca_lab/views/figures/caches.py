@@ -39,7 +39,7 @@ _APART = 0.055  # least distance between names at the ends of lines, as a share 
 
 @styled
 def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
-    """Draw what every row of some mechanisms holds: one panel each, a row for each query, a column for each token.
+    """Draw what every row of some mechanisms holds: a panel each, rows are queries.
 
     Args:
         held: (L, L) by the panel's title, the coverage: how row i reads token t, 1 raw, below 1
@@ -77,7 +77,7 @@ def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
 
 @styled
 def last_columns(pooling: Mapping[str, Any], *, tokens: Sequence[Any], title: str = "") -> Figure:
-    """Draw the columns that one row of some mechanisms reads: a line for each column, and the tokens that it holds.
+    """Draw the columns that one row of some mechanisms reads: a line each, with its tokens.
 
     Args:
         pooling: (N, L) by the panel's title, weights of the tokens in each of N columns; rows sum
@@ -110,7 +110,7 @@ def last_columns(pooling: Mapping[str, Any], *, tokens: Sequence[Any], title: st
 @styled
 def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequence[Any],
                        title: str = "") -> Figure:
-    """Draw the tokens that one row of each mechanism attends to, below the weights of full attention.
+    """Draw the tokens that one row of each mechanism reads, below full attention's weights.
 
     Args:
         rows: (L,) by mechanism, the coverage of the row: 1 raw, below 1 pooled, 0 forgotten.
@@ -126,8 +126,8 @@ def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequenc
                                                               dtype=float)
     if held.shape != (len(rows), len(tokens)) or weights.shape != (len(tokens),):
         raise ValueError(
-            f"rows, weights: got shapes {held.shape} and {weights.shape}, wanted ({len(rows)}, L) and "
-            f"(L,) for {len(tokens)} tokens")
+            f"rows, weights: got shapes {held.shape} and {weights.shape}, wanted ({len(rows)}, L) "
+            f"and (L,) for {len(tokens)} tokens")
     height = 0.25 * len(rows) + 0.5
     figure, (top, axes) = plt.subplots(2, 1, figsize=(8.6, height + 2.1),
                                        height_ratios=(1.0, height), sharex=True)
@@ -146,10 +146,7 @@ def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequenc
 
 
 def _legend(figure: Figure, matrices: Iterable[np.ndarray], nothing: str) -> None:
-    """Draw the legend below the figure.
-
-    What occurs of raw, pooled, and neither, for which a name is given.
-    """
+    """Draw the legend below the figure, of what occurs: raw, pooled, and `nothing` of both."""
     cells = np.concatenate([np.ma.compressed(matrix) for matrix in matrices])
     found = {"raw": (RAW, cells > _RAW_FROM), nothing: (EMPTY, cells == 0),
              "pooled, the darker the larger its share": (CORE, (cells > 0) & (cells <= _RAW_FROM))}
@@ -160,10 +157,7 @@ def _legend(figure: Figure, matrices: Iterable[np.ndarray], nothing: str) -> Non
 
 
 def _kinds(axes: Axes, held: np.ndarray, *, square: bool = True, lines: float = 0.4) -> None:
-    """Colour cells by how a token is read: blue raw, orange pooled, grey not at all.
-
-    Masked cells stay white.
-    """
+    """Colour cells by how a token is read: blue raw, orange pooled, grey not; masked ones white."""
     hidden, held = np.ma.getmaskarray(held), np.ma.getdata(held)
     raw, pooled = held > _RAW_FROM, (held > 0) & (held <= _RAW_FROM)
     two_colours = LinearSegmentedColormap.from_list("raw", [EMPTY, RAW])
@@ -184,7 +178,7 @@ def _cells(axes: Axes, matrix: Any, colours: Colormap, **look: Any) -> None:
 def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str, float]
                 | None = None, xlabel: str = "compressions since", ylabel: str = "weight left",
                 title: str = "") -> Figure:
-    """Draw the retention of a token: its weight on a logarithmic scale, where a constant rate is a straight line.
+    """Draw the retention of a token: its weight on a logarithmic scale.
 
     Args:
         curves: weight after 0, 1, 2 ... compressions, by name; zeros are left out.
@@ -215,7 +209,7 @@ def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str
 
 @styled
 def columns_held(counts: Mapping[str, Sequence[int]], *, title: str = "") -> Figure:
-    """Draw the number of columns of a cache after each token: a sawtooth if segments are compressed.
+    """Draw the columns of a cache after each token: a sawtooth if segments are compressed.
 
     Args:
         counts: columns after 1, 2, 3 ... tokens, by name.
@@ -334,7 +328,7 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
 
 
 def _name_ends(axes: Axes, ends: Mapping[str, float], colours: Mapping[str, ColorType]) -> None:
-    """Write each name to the right of the end of its line, and move names apart where they would overlap."""
+    """Write each name to the right of its line's end; move names apart where they overlap."""
     low, high = np.log(axes.get_ylim())
     order = sorted(ends, key=ends.get)
     places = spread([(np.log(ends[name]) - low) / (high - low) for name in order], _APART)
@@ -405,7 +399,8 @@ def _colours_of(series: Mapping[str, Any], colours: Mapping[str, ColorType]
         return colours
     if colours is not None:
         raise ValueError(
-            f"colours: got none for {sorted(set(series) - set(colours))}, wanted one for each series"
+            f"colours: got none for {sorted(set(series) - set(colours))}, "
+            "wanted one for each series"
         )
     if not 1 <= len(series) <= len(SERIES):
         raise ValueError(

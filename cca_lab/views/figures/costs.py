@@ -29,7 +29,7 @@ from cca_lab.views.figures.style import (
 @styled
 def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, ylabel: str,
             xlabel: str = "group size $g$", title: str = "") -> Figure:
-    """Draw a cost against the group size, both axes logarithmic, and mark the minimum of every curve.
+    """Draw a cost against the group size on logarithmic axes, with the minimum of every curve.
 
     Args:
         groups: group sizes, positive, increasing.
@@ -55,7 +55,7 @@ def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, yla
 
 @styled
 def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str = "") -> Figure:
-    """Draw one horizontal bar for each row, made of its parts side by side, each part in its own colour.
+    """Draw one horizontal bar for each row, made of its parts side by side, each in its colour.
 
     Args:
         rows: for each bar, its parts by name, not negative; all bars have the same parts.
@@ -132,8 +132,8 @@ def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: f
     for name, given in series.items():
         if any(value <= 0 for point in given for value in point):
             raise ValueError(
-                f"series {name!r}: got a number that is not positive, wanted pairs, flops, bytes and "
-                "seconds over 0")
+                f"series {name!r}: got a number that is not positive, wanted pairs, flops, bytes "
+                "and seconds over 0")
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.0))
     for (name, given), colour in coloured(series.items()):
         given = sorted(given)
@@ -196,7 +196,7 @@ class Rung:
 
 @styled
 def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
-    """Draw a box for each form of a mechanism, with its time at each length and its difference from the loops.
+    """Draw a box for each form of a mechanism: its times, and its difference from the loops.
 
     Args:
         forms: from the loops up, all with the same lengths.
@@ -208,7 +208,8 @@ def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
     lengths = list(forms[0].seconds) if forms else []
     if not forms or any(list(form.seconds) != lengths for form in forms):
         raise ValueError(
-            f"forms: got {len(forms)}, with different lengths or none, wanted one or more with the same"
+            f"forms: got {len(forms)}, with different lengths or none, wanted one or more with "
+            "the same"
         )
     rows = len(lengths) - 1 + any(form.note for form in forms)
     figure, axes = plt.subplots(figsize=(min(10.0, 2.05 * len(forms) + 0.4),
@@ -250,7 +251,7 @@ def duration(seconds: float | None) -> str:
 @styled
 def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
            xlabel: str = "tokens $L$", title: str = "") -> Figure:
-    """Draw how a quantity grows with the length, both axes in powers of two, each curve named at its end.
+    """Draw how a quantity grows with the length, in powers of two, each curve named at its end.
 
     Args:
         lengths: positive, increasing.

@@ -42,7 +42,7 @@ _IN_LINE, _SIDE = 5, 1.75  # panels in a line, and the side of each in inches
 @styled
 def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
            inputs: Sequence[Any] | None = None, numbers: bool = True, title: str = "") -> Figure:
-    """Draw a mixing matrix as lines from the inputs (below) to the outputs; width is proportional to weight.
+    """Draw a mixing matrix as lines from the inputs (below) to the outputs, as wide as weights.
 
     Args:
         weights: (M, L), output m is a mean of the inputs with weights[m]; such as the pooling
@@ -182,10 +182,7 @@ def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
 
 
 def _codes(layers: np.ndarray) -> np.ndarray:
-    """Turn layers needed (L, L) into colour codes.
-
-    A later token counts as future unless it is reached.
-    """
+    """Turn layers needed (L, L) into codes; a later token is future unless it is reached."""
     codes = np.select([layers == 0, layers == 1, layers == 2], [NEVER, ONE_LAYER, TWO_LAYERS],
                       MORE_LAYERS)
     return np.where(np.tri(len(codes), dtype=bool) | (layers > 0), codes, FUTURE)
@@ -194,7 +191,7 @@ def _codes(layers: np.ndarray) -> np.ndarray:
 @styled
 def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]], *,
                    title: str = "") -> Figure:
-    """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where the weight becomes 0.
+    """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where it is 0.
 
     Args:
         gaps: (n,) nats below the largest score, increasing.

@@ -36,7 +36,7 @@ _BOX = {"boxstyle": "round,pad=0.3", "edgecolor": "white", "linewidth": 1.5}
 @styled
 def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
              groups: Sequence[Sequence[int]], *, title: str = "") -> Figure:
-    """Draw where each token goes: importance scores above, the text in the middle, DGA's columns below.
+    """Draw where each token goes: importance above, the text in the middle, DGA's columns below.
 
     Args:
         tokens: (L,) texts.
@@ -50,8 +50,8 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
     """
     if sorted([*focal, *(t for members in groups for t in members)]) != list(range(len(tokens))):
         raise ValueError(
-            f"focal and groups: got {list(focal)} and {[list(g) for g in groups]}, wanted each of the "
-            f"{len(tokens)} tokens in exactly one of them")
+            f"focal and groups: got {list(focal)} and {[list(g) for g in groups]}, wanted each of "
+            f"the {len(tokens)} tokens in exactly one of them")
     figure, (bars, drawing) = plt.subplots(2, 1, sharex=True,
                                            figsize=(max(5.0, 0.95 * len(tokens)), 4.4),
                                            gridspec_kw={"height_ratios": [1.1, 1.5]})
@@ -133,7 +133,7 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
                            measured: Mapping[str, Sequence[tuple[float, float]]] | None = None, *,
                            xlabel: str, ylabel: str, reference: Mapping[str, Sequence[float]]
                            | None = None, title: str = "", base: int | None = 2) -> Figure:
-    """Draw predictions as lines and measurements as dots with their intervals, in the colour of their line.
+    """Draw predictions as lines, and measurements as dots with intervals in their colour.
 
     Args:
         x: (n,) horizontal position of each value.
@@ -166,7 +166,7 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
 
 @styled
 def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
-    """Draw the eigenvalues of H / m above those of Hbar, and shade the range of Poincare's separation theorem.
+    """Draw the eigenvalues of H / m above those of Hbar, and the range of Poincare's theorem.
 
     Args:
         spectra: (eigenvalues of H, eigenvalues of Hbar) by title, positive; one panel each.
@@ -220,7 +220,7 @@ def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
 def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
                    x: Sequence[float], *, xlabel: str, ylabel: str,
                    logarithmic: bool = False) -> Figure:
-    """Draw values with their intervals, one panel per title; a name has the same colour in every panel.
+    """Draw values with their intervals, one panel per title; a name has one colour in all.
 
     Args:
         panels: for each title, n triples (value, low, high) by name.

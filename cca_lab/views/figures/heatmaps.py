@@ -1,7 +1,4 @@
-"""Attention weights.
-
-Matrices whose rows are queries, words shaded by weight, steps of a softmax.
-"""
+"""Attention weights: matrices of queries and keys, shaded words, the steps of a softmax."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -120,7 +117,7 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
 
 @styled
 def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None) -> Figure:
-    """Draw how often each row reads each token; correct is once for the past and never for the future.
+    """Draw how often each row reads each token; right is once in the past, never in the future.
 
     Args:
         counts: integers (L, L) by title: how many times row i reads token t, raw or inside a core.
@@ -146,7 +143,7 @@ def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None
 
 def _panels(titles: Collection[str], shape: tuple[int, int],
             cell: float = _CELL) -> tuple[Figure, list[Axes]]:
-    """Make axes side by side, in several lines if needed, each sized for its title and a matrix of square cells."""
+    """Make axes side by side, in several lines if needed, for titles and square cells."""
     height, width = (min(max(cell * side, _LEAST_SIDE), _MOST_SIDE) for side in shape)
     width = max(width, _LETTER * max(map(len, titles)))
     count = len(titles)
@@ -189,7 +186,7 @@ def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None,
 
 
 def lines_of(tokens: Sequence[str], most: int) -> list[list[int]]:
-    """Break tokens into lines: after each token with a line end, and before a line becomes too long.
+    """Break tokens into lines: after line ends, and before a line becomes too long.
 
     Args:
         tokens: (L,) texts.
@@ -264,7 +261,7 @@ def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] 
 @styled
 def rows_by_group(rows: Mapping[str, Any], *, group: int, cores: int, marked: int | None = None,
                   most: float | None = None) -> Figure:
-    """Draw rows of attention over the same tokens as bars, one panel each, with the groups behind them.
+    """Draw rows of attention over the same tokens as bars, a panel each, over their groups.
 
     Args:
         rows: (L,) weights by title.

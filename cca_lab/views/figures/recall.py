@@ -45,8 +45,8 @@ def found_by_depth(shares: Any, *, depths: Sequence[float], lengths: Sequence[in
     shares = as_array(shares).astype(float)
     if shares.shape != (len(depths), len(lengths)) or not shares.size:
         raise ValueError(
-            f"shares: got shape {shares.shape}, wanted ({len(depths)}, {len(lengths)}), one for each "
-            "depth and length")
+            f"shares: got shape {shares.shape}, wanted ({len(depths)}, {len(lengths)}), one for "
+            "each depth and length")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"shares: got {shares.min():g} to {shares.max():g}, wanted 0 to 1")
     rows, columns = shares.shape
@@ -69,7 +69,7 @@ def found_by_depth(shares: Any, *, depths: Sequence[float], lengths: Sequence[in
 @styled
 def frontier(points: Mapping[str, Mapping[int, Sequence[float]]], titles: Mapping[str, str], *,
              published: float, guess: float, title: str = "") -> Figure:
-    """Draw queries answered against the bytes of the state: a line through the means, a small dot for each seed.
+    """Draw queries answered against the bytes of the state: means as a line, seeds as dots.
 
     Args:
         points: for each mechanism, state in bytes -> accuracy of each seed, 0 to 1. "full" is drawn

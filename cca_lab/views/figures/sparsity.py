@@ -179,7 +179,7 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
 
 @styled
 def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
-    """Draw the accumulated attention of each token, one line of bars for each layer (CCA, Appendix C.4).
+    """Draw the accumulated attention of each token, a line of bars a layer (CCA, Appendix C.4).
 
     Args:
         values: (layers, L) relative to equal weights, which give 1; NaN leaves a gap.
@@ -220,7 +220,7 @@ def _blocks(values: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 @styled
 def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) -> Figure:
-    """Draw a statistic of every head as a dot, one panel for each statistic and one row of dots for each model.
+    """Draw statistics of every head as dots: a panel for each statistic, a row for each model.
 
     Args:
         results: what `cca-lab experiments heads` writes, one for each model: a number for each
@@ -301,7 +301,7 @@ def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str,
 def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = None,
                 predicted_at: Any = None, predicted_rate: float | None = None,
                 title: str = "") -> Figure:
-    """Draw P_sparse against the length for every head, one colour per rate rho (DGA, Figures 2b and 7).
+    """Draw P_sparse against the length for every head, a colour a rate (DGA, Figures 2b and 7).
 
     Args:
         lengths: (n,).
@@ -319,7 +319,8 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
     for rate, array in arrays.items():
         if array.ndim != 3 or array.shape[-1] != len(lengths):
             raise ValueError(
-                f"shares of rate {rate}: got shape {array.shape}, wanted (layers, heads, {len(lengths)})"
+                f"shares of rate {rate}: got shape {array.shape}, "
+                f"wanted (layers, heads, {len(lengths)})"
             )
     colours = dict(coloured(arrays))
     layers, heads = next(iter(arrays.values())).shape[:2]
@@ -368,8 +369,8 @@ def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str],
     for theory, values in series.items():
         if not len(values) == len(measured) == len(names):
             raise ValueError(
-                f"names: got {len(names)} for {len(values)} points of {theory!r} and {len(measured)} "
-                "measured, wanted one for each")
+                f"names: got {len(names)} for {len(values)} points of {theory!r} and "
+                f"{len(measured)} measured, wanted one for each")
     figure, axes = plt.subplots(figsize=(6.4, 3.8))
     everything = np.concatenate([measured, *series.values()])
     ends = [everything.min(), everything.max()]

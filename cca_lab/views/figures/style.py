@@ -118,7 +118,7 @@ def as_array(data: Any) -> np.ndarray:
 
 
 def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
-    """Return one label for each tick: those given, or 0, 1, 2 ...; no labels if there are too many to read.
+    """Return one label for each tick: those given, or 0, 1, 2 ...; none if too many to read.
 
     Args:
         labels: one for each of `count` ticks, or None.

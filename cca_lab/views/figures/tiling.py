@@ -196,7 +196,7 @@ def _inches(size: int, other: int) -> float:
 
 
 def _number(axes: Axes, reads: Sequence[Read], place: float) -> None:
-    """Write each program's number into its widest tile, at the relative position `place` of its width."""
+    """Write each program's number into its widest tile, at the share `place` of its width."""
     largest: dict[int, Read] = {}
     for read in reads:
         size, best = read.columns[1] - read.columns[0], largest.get(read.program)

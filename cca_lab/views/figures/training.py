@@ -1,7 +1,4 @@
-"""Trained models.
-
-A run's convergence, what recipes and mechanisms reach, beside printed numbers.
-"""
+"""Trained models: convergence, what recipes and mechanisms reach, beside printed numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,7 +36,7 @@ COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": 
 @styled
 def convergence(curves: Mapping[str, Sequence[float]], reference: float | None = None, *,
                 smoothing: int = 5, ylabel: str = "loss") -> Figure:
-    """Draw loss against step: a thin line for each step's loss, a thick one for the running mean (CCA, Figure 6).
+    """Draw loss against step, thin, and its running mean, thick (CCA, Figure 6).
 
     Args:
         curves: the loss of each step, one list per run.
@@ -107,7 +104,7 @@ def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure
 @styled
 def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, float],
             swapped: tuple[float, float],) -> Figure:
-    """Draw the result of each recipe: answers against perplexity, with the control's perplexity at the top.
+    """Draw the result of each recipe: answers against perplexity, controls at the top.
 
     Args:
         points: for each recipe, (perplexity over the base's, share answered 0 to 1) of the trained
@@ -141,7 +138,7 @@ def _percent(point: tuple[float, float]) -> tuple[float, float]:
 
 @styled
 def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure:
-    """Draw the pooling weight phi of each token of a document, by offset of the documents: a matrix per model.
+    """Draw the pooling weight phi of each token of a document, by offset: a matrix per model.
 
     Args:
         kept: for each model, the mean phi, (offsets, tokens of a document).
@@ -161,7 +158,7 @@ def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure
 
 @styled
 def perplexity(result: Mapping[str, Any]) -> Figure:
-    """Draw the perplexity of the tokens in each bucket; a mechanism that leaves the axis is named in the caption.
+    """Draw the perplexity in each bucket; a mechanism that leaves the axis is named below.
 
     Args:
         result: what `cca-lab experiments lengths` writes.
@@ -191,7 +188,7 @@ def perplexity(result: Mapping[str, Any]) -> Figure:
 
 @styled
 def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Draw exact match by the answer's place as a matrix, and perplexity with its interval beside it.
+    """Draw exact match by the answer's place as a matrix, and perplexity with its interval.
 
     Args:
         rows: by mechanism: "title", "exact_match" (by place, "0.0" to "1.0", and "all") and
@@ -230,7 +227,7 @@ def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
 @styled
 def printed_and_ours(printed: Mapping[str, float], unit: str, ours: Mapping[str, Sequence[float]],
                      metric: str, title: str = "") -> Figure:
-    """Draw the printed number of each setting on the left, ours on the right with one dot for each seed.
+    """Draw the printed number of each setting on the left, ours on the right, a dot a seed.
 
     Args:
         printed: by setting.

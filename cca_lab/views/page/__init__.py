@@ -1,4 +1,1 @@
-"""The model in a page.
-
-One HTML file with weights, tokenizer and attention, which needs no server and no network.
-"""
+"""The model in a page: one HTML file with weights and tokenizer that needs no server or network."""

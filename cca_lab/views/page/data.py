@@ -1,7 +1,4 @@
-"""Everything that the page knows besides its program.
-
-Models, tokenizer, questions, mechanisms, the first setting.
-"""
+"""What the page knows besides its program: models, tokenizer, questions, mechanisms, settings."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +18,8 @@ from cca_lab.views.page.mechanisms import check_options, controls
 from cca_lab.views.page.weights import pack, sizes
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase | None]
-BEFORE = '"""Read the lines of a file, and return those that are not empty, in the order of the file."""\n\n\n'
+BEFORE = ('"""Read the lines of a file, and return those that are not empty, '
+          'in the order of the file."""\n\n\n')
 SPLIT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
@@ -77,13 +75,13 @@ def _words(loaded: Sequence[Loaded], sources: Sequence[str]) -> dict[str, Any]:
     for words, source in zip(all_words, sources, strict=True):
         if words != all_words[0]:
             raise ValueError(
-                f"tokenizer: that of {source} differs from that of {sources[0]}, wanted one tokenizer for "
-                "all models of a page; write two pages")
+                f"tokenizer: that of {source} differs from that of {sources[0]}, wanted one "
+                "tokenizer for all models of a page; write two pages")
     return all_words[0]
 
 
 def questions(tokenizer: Any) -> dict[str, Any]:
-    """Return names, phrases and the text before the documents, in the tokens of a transformers tokenizer.
+    """Return names, phrases and the text before the documents, as a tokenizer's tokens.
 
     Returns:
         "first" and "last": names, one token each; "kinds": for each kind of documents its title and
@@ -106,7 +104,7 @@ def questions(tokenizer: Any) -> dict[str, Any]:
 
 
 def vocabulary(tokenizer: PreTrainedTokenizerBase | None, name: str) -> dict[str, Any]:
-    """Return the tokens of a byte-level BPE tokenizer, one character of code 0 to 255 for each byte, and its merges.
+    """Return the tokens of a byte-level BPE, a character of code 0 to 255 a byte, and its merges.
 
     Args:
         tokenizer: as `load_pretrained` returns it.
@@ -122,8 +120,8 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase | None, name: str) -> dict[str
     if model.get("type") != "BPE" or settings["normalizer"] or {key: split.get(key)
                                                                 for key in SPLIT} != SPLIT:
         raise ValueError(
-            f"tokenizer: {name} has {kind}, wanted byte-level BPE as `cca-lab pretrain` trains it; take "
-            "data/models/gpt2-mini")
+            f"tokenizer: {name} has {kind}, wanted byte-level BPE as `cca-lab pretrain` trains it; "
+            "take data/models/gpt2-mini")
     special = [token["content"] for token in settings["added_tokens"]]
     byte_of = {character: chr(byte) for byte, character in bytes_to_unicode().items()}
     ids = model["vocab"]

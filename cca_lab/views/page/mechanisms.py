@@ -1,4 +1,4 @@
-"""The mechanisms that the page can compute: those of the package whose rows see intervals of columns.
+"""The mechanisms that the page can compute: those whose rows see intervals of columns.
 
 H2O, vertical-slash, block-sparse and MInference show a row scattered tokens, under a mask. LoCoCo's
 columns are made by a convolution that has to be trained, and no shipped model has one.
@@ -32,10 +32,7 @@ CONTROLS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def on_intervals(cls: type[Mechanism]) -> bool:
-    """Return whether rows see intervals of columns that need no trained module.
-
-    What the page can compute.
-    """
+    """Return whether the page can compute it: rows see intervals, and no module is trained."""
     mechanism = cls()
     heads, tokens, dim = 4, 8, 4
     q, k, v = torch.randn(3, 1, heads, tokens, dim, generator=torch.Generator().manual_seed(0))
@@ -45,7 +42,7 @@ def on_intervals(cls: type[Mechanism]) -> bool:
 
 
 def controls(positions: int) -> list[dict[str, Any]]:
-    """Return the mechanisms of the page: name, title, paper, options with their values at the start and their controls.
+    """Return the mechanisms of the page: name, title, paper, options with values and controls.
 
     Args:
         positions: the longest text, in tokens; up to there the draws of "random_tokens" are written
@@ -71,11 +68,11 @@ def kept(positions: int) -> dict[int, list[int]]:
 
 
 def check_options(name: str, options: dict[str, Any]) -> None:
-    """Raise ValueError unless the page has a mechanism of this name, with controls for these options and values."""
+    """Raise ValueError unless the page has this mechanism, with controls for these options."""
     if name not in CONTROLS:
         raise ValueError(
-            f"attention: got {name!r}, wanted one of {', '.join(CONTROLS)}; the rows of others see no "
-            "intervals, or need a trained module")
+            f"attention: got {name!r}, wanted one of {', '.join(CONTROLS)}; the rows of others see "
+            "no intervals, or need a trained module")
     for option, value in options.items():
         control = CONTROLS[name].get(option)
         if control is None:
@@ -87,5 +84,5 @@ def check_options(name: str, options: dict[str, Any]) -> None:
                     f"{option}: got {value!r}, wanted one of {', '.join(control)}; choose one")
         elif not control[0] <= value <= control[1]:
             raise ValueError(
-                f"{option}: got {value}, wanted {control[0]} to {control[1]}, the ends of its slider; "
-                "choose a number between them")
+                f"{option}: got {value}, wanted {control[0]} to {control[1]}, the ends of its "
+                "slider; choose a number between them")

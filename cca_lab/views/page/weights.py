@@ -1,4 +1,4 @@
-"""The weights of GPT-2 models as text: each model is a sum of parts, of 16 bits a weight, encoded in base64.
+"""The weights of GPT-2 models as text: each is a sum of parts of 16 bits a weight, in base64.
 
     half     a float16
     steps    a whole number from -32767 to 32767, times the step of its block of 128 weights
@@ -64,13 +64,14 @@ def pack(models: Sequence[PreTrainedModel], names: Sequence[str]) -> Packed:
     # 2 bytes each, and a third more as text
     if (least := count * len(models) * 8 / 3) > MOST_BYTES:
         raise ValueError(
-            f"model: {', '.join(names)} would take {least / 1e6:.1f} MB or more, wanted a page of at most "
-            f"{MOST_BYTES / 1e6:.0f} MB; give fewer models, or smaller ones")
+            f"model: {', '.join(names)} would take {least / 1e6:.1f} MB or more, wanted a page of "
+            f"at most {MOST_BYTES / 1e6:.0f} MB; give fewer models, or smaller ones")
     sums: list[tuple[list[int], Tensor]] = [([], torch.zeros(count))]
     for model, name in zip(models, names, strict=True):
         if (other := sizes(model, name)) != config:
             raise ValueError(
-                f"model: {name} has {other}, wanted the sizes of {names[0]}, {config}; write two pages"
+                f"model: {name} has {other}, wanted the sizes of {names[0]}, {config}; write two "
+                "pages"
             )
         sums.append(_add(packed, torch.cat([tensor.flatten()
                                             for tensor in tensors(model).values()]), sums))
@@ -79,10 +80,7 @@ def pack(models: Sequence[PreTrainedModel], names: Sequence[str]) -> Packed:
 
 def _add(packed: Packed, weights: Tensor,
          sums: list[tuple[list[int], Tensor]]) -> tuple[list[int], Tensor]:
-    """Add the parts that a model needs beside those of the nearest sum.
-
-    Return its parts and what they add up to.
-    """
+    """Add the parts that a model needs to the nearest sum; return its parts and their sum."""
     numbers, total = min(sums, key=lambda one: float((weights - one[1]).abs().sum()))
     numbers = list(numbers)
     while not numbers or float((weights - total).abs().max()) > MOST_ERROR and len(
@@ -117,10 +115,7 @@ def _text(x: Tensor) -> str:
 
 
 def tensors(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Return the weights of a GPT-2 in float32, by the page's names.
-
-    Matrices are (m, n), out = x w^T.
-    """
+    """Return a GPT-2's float32 weights, by the page's names; matrices are (m, n), out = x w^T."""
     state = {name.removeprefix("transformer."): tensor.detach().float()
              for name, tensor in model.state_dict().items()}
     weights = {"tokens": state["wte.weight"], "places": state["wpe.weight"]}
@@ -137,13 +132,13 @@ def sizes(model: PreTrainedModel, name: str) -> dict[str, Any]:
     config = model.config
     if not isinstance(config, GPT2Config):
         raise ValueError(
-            f"model: {name} is a {config.model_type!r}, wanted a GPT-2 as `cca-lab pretrain` makes it; "
-            "take data/models/gpt2-mini")
+            f"model: {name} is a {config.model_type!r}, wanted a GPT-2 as `cca-lab pretrain` makes "
+            "it; take data/models/gpt2-mini")
     for option, wanted in COMPUTED.items():
         if (got := getattr(config, option)) != wanted:
             raise ValueError(
-                f"model: {name} has {option} = {got!r}, wanted {wanted!r}, as in the models of `cca-lab "
-                "pretrain`; take data/models/gpt2-mini")
+                f"model: {name} has {option} = {got!r}, wanted {wanted!r}, as in the models of "
+                "`cca-lab pretrain`; take data/models/gpt2-mini")
     if (dim := config.n_embd // config.n_head) % 4:
         raise ValueError(
             f"model: {name} has heads of {dim} numbers, wanted a multiple of 4; train one of "

@@ -1,7 +1,4 @@
-"""Write the page.
-
-The program, the data and the style in one HTML file, which may not load anything else.
-"""
+"""Write the page: program, data and style in one HTML file, which may not load anything else."""
 
 import html
 from collections.abc import Sequence
@@ -41,8 +38,8 @@ def write_page(out: Path, models: Sequence[str], attention: str | None = None,
     size = len(page.encode())
     if size > MOST_BYTES:
         raise ValueError(
-            f"model: the page would have {size / 1e6:.1f} MB, wanted at most {MOST_BYTES / 1e6:.0f}; give "
-            "fewer models, or smaller ones")
+            f"model: the page would have {size / 1e6:.1f} MB, wanted at most "
+            f"{MOST_BYTES / 1e6:.0f}; give fewer models, or smaller ones")
     with replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     models = zip(data["models"], data["packed"]["models"], strict=True)

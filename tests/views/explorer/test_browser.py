@@ -49,7 +49,7 @@ def query(page):
 
 
 def check_every_row(page, shown):
-    """Raise AssertionError unless what is lit, and which words are unread, is what some queries see."""
+    """Raise AssertionError unless what is lit and which words are unread is what queries see."""
     for token in (LENGTH - 1, 17, 0):
         page.click(f"[data-token='{token}']")
         row = shown.reading.row(0, token)
@@ -204,11 +204,13 @@ def test_themes_and_widths(browser, tmp_path, scheme, width):
     page = opened(browser, tmp_path, explorer(), width=width, scheme=scheme)
     assert page.get_attribute(".ex", "data-theme") == scheme
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    faint = page.evaluate("""() => [...document.querySelectorAll('.ex-word:not(.future)')].filter(word => {
+    faint = page.evaluate("""() => [
+            ...document.querySelectorAll('.ex-word:not(.future)')].filter(word => {
         const light = colour => colour.match(/\\d+/g).map(x => x / 255).map(
             x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4).reduce(
             (sum, x, n) => sum + x * [.2126, .7152, .0722][n], 0);
-        const style = getComputedStyle(word), [a, b] = [light(style.color), light(style.backgroundColor)];
+        const style = getComputedStyle(word);
+        const a = light(style.color), b = light(style.backgroundColor);
         return (Math.max(a, b) + .05) / (Math.min(a, b) + .05) < 4.5;
     }).length""")
     page.emulate_media(color_scheme="dark" if scheme == "light" else "light")

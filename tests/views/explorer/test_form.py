@@ -23,11 +23,13 @@ MODEL = """traits => {
     window.model = {
         get: name => traits[name],
         on: (event, f) => listeners.set(event, [...(listeners.get(event) ?? []), f]),
-        off: (event, f) => listeners.set(event, (listeners.get(event) ?? []).filter(one => one !== f)),
+        off: (event, f) =>
+            listeners.set(event, (listeners.get(event) ?? []).filter(other => other !== f)),
         send: async message => {
             sent.push(message);
             const now = await window.answer(message);
-            const changed = Object.keys(now).filter(name => JSON.stringify(now[name]) !== JSON.stringify(traits[name]));
+            const differs = name => JSON.stringify(now[name]) !== JSON.stringify(traits[name]);
+            const changed = Object.keys(now).filter(differs);
             Object.assign(traits, now);
             changed.forEach(name => (listeners.get(`change:${name}`) ?? []).forEach(f => f()));
         },
@@ -69,7 +71,10 @@ def says(page, text):
 def slide(page, name, *values):
     page.evaluate("""([name, values]) => {
         const slider = document.querySelector(`[data-name=${name}] input`);
-        for (const value of values) { slider.value = value; slider.dispatchEvent(new Event('input')); }
+        for (const value of values) {
+            slider.value = value;
+            slider.dispatchEvent(new Event('input'));
+        }
     }""", [name, values])
 
 

@@ -1,4 +1,4 @@
-"""What the explorer hears of a model is what its attention computes, and the model stays as it was."""
+"""What the explorer hears is what a model's attention computes; the model stays as it was."""
 
 import pytest
 import torch

@@ -5,7 +5,13 @@ import json
 import pytest
 
 from cca_lab.mechanisms import MECHANISMS, MInference, mechanism_of
-from cca_lab.views.explorer.options import CHOICES, WITHOUT_EFFECT, controls, settings_of, starting_options
+from cca_lab.views.explorer.options import (
+    CHOICES,
+    WITHOUT_EFFECT,
+    controls,
+    settings_of,
+    starting_options,
+)
 from tests.mechanisms.options import OPTIONS
 
 LENGTH = 40

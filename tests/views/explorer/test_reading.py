@@ -1,4 +1,4 @@
-"""What the explorer shows equals what the mechanisms compute, to 1e-12, for every mechanism and every row."""
+"""What the explorer shows is what the mechanisms compute, to 1e-12, for every row of each."""
 
 import json
 
@@ -35,7 +35,7 @@ def rotation(dim):
 
 @torch.no_grad()
 def check(reading):
-    """Raise AssertionError unless all rows of a reading are those of its mechanism, computed by the package."""
+    """Raise AssertionError unless all rows of a reading are those that the package computes."""
     q, k, v, scale, rotated, module = reading.given
     mechanism, options = reading.mechanism, {"scale": scale, "rotation": rotated, "module": module}
     effective = mechanism.effective(q, k, v, **options)[0].numpy()

@@ -24,7 +24,7 @@ TABLES = {
 
 
 def covers_each_visible_pair_once(reads: list[Read], intervals: torch.Tensor) -> bool:
-    """Whether each visible pair lies in exactly one tile, and tiles without a mask show visible pairs only."""
+    """Whether each visible pair lies in one tile, and tiles without a mask show only such pairs."""
     visible = visible_mask(intervals, int(intervals.max()))[0, 0]
     times = torch.zeros(visible.shape, dtype=torch.long)
     for read in reads:

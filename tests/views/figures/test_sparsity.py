@@ -103,7 +103,8 @@ def test_rows_by_group_shades_the_groups_that_are_cores():
 
 @pytest.mark.parametrize("call, words", [
     (lambda: sparsity.head_maps(torch.ones(2, 3, 3)), "wanted (layers, heads, L, L)"),
-    (lambda: sparsity.sorted_weights({"a": torch.ones(1, 3), "b": torch.ones(1, 4)}), "lengths [3, 4]"),
+    (lambda: sparsity.sorted_weights({"a": torch.ones(1, 3), "b": torch.ones(1, 4)}),
+     "lengths [3, 4]"),
     (lambda: sparsity.received(torch.ones(2, 3), ["a"]), "got 1 for 3"),
     (lambda: heatmaps.shaded_text(["a", "b"], torch.ones(3)), "wanted one for each"),
 ])

@@ -14,7 +14,8 @@ from cca_lab.views.scripts import joined
 
 NODE = shutil.which("node")
 RUN = Path(__file__).parent / "run.mjs"
-NAMES = "HeadReading, LABELS, MECHANISMS, Reader, Tokenizer, draw, entries, numbersOf, question, unpack"
+NAMES = ("HeadReading, LABELS, MECHANISMS, Reader, Tokenizer, draw, entries, numbersOf, question, "
+         "unpack")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: apt install nodejs")
 
 

@@ -113,7 +113,7 @@ def test_logits_are_those_of_pytorch(data, prompts, wanted):
 
 
 def again_and_fresh(data, prompts, some: list[int], change=None) -> list[float]:
-    """Return how far logits are from each other if what was read is used again and if it is not, in some cases."""
+    """Return how far logits are apart in some cases if what was read is used again, and if not."""
     text = prompts[-2]
     texts = [text[:70], [*text[:70], 5, 6, 7], [*text[:69], 9], text[:40], text[:41],
              [*text[:41], *text[:20]]]

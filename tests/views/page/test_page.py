@@ -74,7 +74,7 @@ def test_the_command_refuses_at_the_door(arguments, words, tmp_path, monkeypatch
 
 @pytest.fixture(scope="module")
 def opened(page):
-    """The page in a browser that is offline, what it asked a network for, and what went wrong in it."""
+    """The page in a browser offline, what it asked a network for, and what went wrong in it."""
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: apt install chromium")
     api = pytest.importorskip("playwright.sync_api",
@@ -175,8 +175,10 @@ def test_the_policy_forbids_every_request(opened):
     assert tab.evaluate(
         "() => fetch('https://example.org/').then(() => 'loaded', () => 'refused')") == "refused"
     blocked = tab.evaluate("""() => new Promise(resolve => {
-        document.addEventListener("securitypolicyviolation", event => resolve(event.violatedDirective));
-        document.body.append(Object.assign(document.createElement("img"), { src: "https://example.org/x.png" }));
+        document.addEventListener("securitypolicyviolation",
+            event => resolve(event.violatedDirective));
+        const image = Object.assign(new Image(), { src: "https://example.org/x.png" });
+        document.body.append(image);
     })""")
     assert blocked == "img-src", "by the policy, not for want of a network"
 

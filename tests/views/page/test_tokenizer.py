@@ -38,7 +38,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """Texts by hand, programs, and characters at random, of those that every version of Unicode in use knows."""
+    """Texts by hand, programs, and random characters that every version of Unicode knows."""
     draw = random.Random(0)
     kind = unicodedata.ucd_3_2_0.category
     known = [one for one in map(chr, range(0x20000)) if kind(one) not in ("Cn", "Cs", "Co")]

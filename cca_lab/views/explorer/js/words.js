@@ -32,7 +32,7 @@ class Words {
   pressed(event) {
     const last = this.spans.length - 1;
     const next = { ArrowLeft: this.query - 1, ArrowRight: this.query + 1, Home: 0, End: last,
-      ArrowUp: this.beside(-1), ArrowDown: this.beside(1) }[event.key];
+      ArrowUp: this.aboveOrBelow(-1), ArrowDown: this.aboveOrBelow(1) }[event.key];
     if (next === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     event.stopPropagation();  // JupyterLab would move to another cell
@@ -40,7 +40,7 @@ class Words {
   }
 
   /** @returns {number} the word above (-1) or below (1) the query's. */
-  beside(direction) {
+  aboveOrBelow(direction) {
     const own = this.spans[this.query].getBoundingClientRect(), middle = own.left + own.width / 2;
     let best = this.query, least = Infinity;
     this.spans.forEach((span, token) => {
