@@ -4,14 +4,14 @@
 so that it names the mistake itself: `causes={"the window starts one token early": wrong_intervals}`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.tasks import Mistake
+from cca_lab.course.tasks import Answer, Check, Draw, Mistake, Share
 
 # Relative to the largest wanted value: far above rounding in any order of the sums, far below a real mistake.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
@@ -85,6 +85,59 @@ def need_same(got: Any, wanted: Tensor, what: str = "the result", *, causes: Map
         if isinstance(other, Tensor) and torch.equal(got.long(), other.long()):
             raise Mistake(f"{show(got, wanted, wrong, what)}. This is what comes out when {cause}")
     raise Mistake(show(got, wanted, wrong, what))
+
+
+def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
+    """Return `got` if it is a tuple or list of so many items; `wanted` says in words what they are."""
+    if not isinstance(got, (tuple, list)) or len(got) != count:
+        raise Mistake(f"the result is {describe(got)}, wanted {wanted}")
+    return got
+
+
+def need_keys(got: Any, keys: Collection[str]) -> dict[str, Any]:
+    """Return `got` if it is a dict with these keys and no others."""
+    if not isinstance(got, dict) or set(got) != set(keys):
+        raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {', '.join(keys)}")
+    return got
+
+
+def by_hand(wanted: Mapping[str, Any], near: float = 0.0, rounded: float = 0.0) -> Check:
+    """Return a check of values that were worked out by hand, each of which earns an equal share.
+
+    Args:
+        wanted: numbers, or lists of them, by their keys in the dict that the answer returns.
+        near: how far a number may be off; 0 for values that must be equal, such as lists of tokens.
+        rounded: a number that is off by less is right but for its digits, and the message says so.
+    """
+    def check(answer: Answer, draw: Draw) -> Share | None:
+        got = need_keys(answer(), wanted)
+        far = {key: distance(got[key], right) for key, right in wanted.items()}
+        short = [key for key in wanted if near < far[key] < rounded]
+        wrong = [key for key in wanted if far[key] > near and key not in short]
+        said = [f"not right yet: {', '.join(wrong)}"] * bool(wrong)
+        if short:
+            said.append(f"right to about 3 digits: {', '.join(short)}: write a fraction, do not round")
+        return Share(1 - len(wrong + short) / len(wanted), ". ".join(said)) if said else None
+
+    return check
+
+
+def distance(got: Any, wanted: Any) -> float:
+    """Return the largest difference of numbers or lists of them; infinity if they are of another kind or length."""
+    if plain(got) == plain(wanted):
+        return 0.0
+    try:
+        numbers, right = (torch.as_tensor(x, dtype=torch.float64).flatten() for x in (got, wanted))
+    except (TypeError, ValueError, RuntimeError):
+        return float("inf")
+    far = float((numbers - right).abs().max()) if numbers.shape == right.shape else float("inf")
+    return far if far == far else float("inf")
+
+
+def plain(value: Any) -> Any:
+    """Return a value with lists in the place of tensors and tuples."""
+    value = value.tolist() if isinstance(value, Tensor) else value
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def need_number(got: Any, what: str = "the result") -> float:

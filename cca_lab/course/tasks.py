@@ -63,6 +63,13 @@ class Draw(random.Random):
         generator = torch.Generator().manual_seed(self.getrandbits(62))
         return torch.randint(low, high, shape, generator=generator)
 
+    def sizes(self, count: int, *ranges: tuple[int, int]) -> list[tuple[int, ...]]:
+        """Return so many examples in ascending order, each with an integer of every range, its end included."""
+        return sorted(tuple(self.randint(*ends) for ends in ranges) for _ in range(count))
+
+
+Check = Callable[[Answer, Draw], Share | None]
+
 
 @dataclass(frozen=True)
 class Property:
@@ -77,7 +84,7 @@ class Property:
 
     name: str
     points: int
-    check: Callable[[Answer, Draw], Share | None]
+    check: Check
     hidden: bool = False
 
 

@@ -5,16 +5,333 @@ n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups; groups begin behi
 last token of its group comes, and its raw tokens go when no later row reads them.
 """
 
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments import a8_beam as beam
-from cca_lab.course.assignments import a8_steps as steps
-from cca_lab.course.assignments.a8_oracles import corners, held, many
-from cca_lab.course.compare import describe, need_equal, need_tensor
+from cca_lab.course.assignments.a8_oracles import (
+    Text,
+    core_reads,
+    corners,
+    dense,
+    forgetful,
+    held,
+    many,
+    need_state,
+    pooled,
+    rotated,
+    stepped,
+    texts,
+)
+from cca_lab.course.compare import describe, need_close, need_equal, need_items, need_same, need_tensor
 from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Share, Task, case
 
-SCALE = steps.SCALE
+# Checks of a8's decode steps: a full cache, StreamingLLM, and sinks with cores and a window.
+
+Mistaken = Callable[[], dict[str, Tensor]]  # outputs of known mistakes, computed only if one is looked for
+SCALE = 0.7
+NO_SCALE = "the dot products are not multiplied by scale"
+
+
+def turned(draw: Draw, single: bool, measure: bool) -> list[list[Text]]:
+    """Return texts, small ones first; if they come in chunks, each with another one of its shape, to take turns.
+
+    Bytes are measured in float32, and after chunks and single tokens in turn.
+    """
+    dtype, again = torch.float32 if measure else torch.float64, Draw(str(draw.getrandbits(60)))
+    return [[text] if single else
+            [text, Text(*(again.normal(*x.shape, dtype=dtype) for x in (text.q, text.k, text.v)), text.chunks[::-1])]
+            for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
+
+
+def need_output(got: Tensor, wanted: Tensor, text: Text, measure: bool, causes: Mistaken) -> None:
+    """Compare an output.
+
+    Where bytes are measured, only the rows that came as single tokens count: they show what the cache holds after a
+    chunk. The rows inside chunks have a property of their own, and a mistake shall not cost twice.
+    """
+    sizes = torch.tensor(text.chunks)
+    counted = (sizes.repeat_interleave(sizes) == 1)[:, None] if measure else torch.tensor(True)
+    need_close(torch.where(counted, got, wanted), wanted, "the output", tolerance=2e-4 if measure else 1e-5,
+               causes=lambda: {what: torch.where(counted, other, wanted) for what, other in causes().items()})
+
+
+def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
+    """Bytes after every step, token by token and in chunks, with right outputs."""
+    answer = forgetful(answer, draw)
+    for single in (True, False):
+        check(answer, draw, single=single, measure=True)
+
+
+# a8.2: full cache
+
+
+def full_wanted(text: Text) -> tuple[Tensor, Mistaken]:
+    """Return the output of full attention, and those of mistakes."""
+    row = torch.arange(text.q.shape[2])
+    past = row <= row[:, None]
+    whole = row < (text.starts + torch.tensor(text.chunks).repeat_interleave(torch.tensor(text.chunks)))[:, None]
+    parts = text.q, text.k, text.v
+    return dense(*parts, past, SCALE), lambda: {
+        "query head h reads KV head h mod Hk, instead of h // (H / Hk)": dense(*parts, past, SCALE, tiled=True),
+        NO_SCALE: dense(*parts, past, 1.0),
+        "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the cache":
+            dense(*parts, row <= (row - text.starts)[:, None], SCALE),
+        "every row reads its whole chunk, later tokens too": dense(*parts, whole, SCALE),
+        "the cache is not read, only the chunk": dense(*parts, past & (row >= text.starts[:, None]), SCALE)}
+
+
+def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
+    """Full attention, chunk by chunk."""
+    for pair in turned(draw, single, measure):
+        with case(str(pair[0])):
+            for text, got in zip(pair, stepped(answer, pair, (SCALE,), (lambda t: t) if measure else None),
+                                 strict=True):
+                wanted, causes = full_wanted(text)
+                need_output(got, wanted, text, measure, causes)
+
+
+full_single, full_chunks = partial(full_check, single=True), partial(full_check, single=False)
+full_bytes = partial(measured, full_check)
+
+
+# a8.3: repair
+
+SIZES, EDGES = [(1, 2), (2, 3), (4, 9)], [(2, 0), (0, 0), (0, 3)]  # sinks, recent
+
+
+def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, Mistaken]:
+    """Return StreamingLLM's output with the positions of the text, and those of mistakes."""
+    row = torch.arange(text.q.shape[2])
+    token, i, start = row[None], row[:, None], text.starts[:, None]
+    q, k, v = rotated(text.q, row), rotated(text.k, row), text.v
+    past, sink = token <= i, token < sinks
+    right = past & (sink | (i - token <= recent))
+    place = row.clamp(max=sinks + recent)
+    twice = right.int() + (right & sink & (i - token <= recent)).int()
+    return dense(q, k, v, right, SCALE), lambda: {
+        "a token is evicted before the new one has attended":
+            dense(q, k, v, past & (sink | (i - token < recent)), SCALE),
+        "positions count from the length of the cache, not of the text":
+            dense(rotated(text.q, place), rotated(text.k, place), v, right, SCALE),
+        NO_SCALE: dense(q, k, v, right, 1.0),
+        "nothing has a position: rotate queries and keys": dense(text.q, text.k, v, right, SCALE),
+        "a row of a chunk reads tokens that would be gone if the chunk had come token by token":
+            dense(q, k, v, past & (sink | (token >= start - recent)), SCALE),
+        "a sink that is also recent is read twice": dense(q, k, v, twice, SCALE),
+        "nothing is ever evicted": dense(q, k, v, past, SCALE)}
+
+
+def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]], single: bool, measure: bool = False
+                    ) -> None:
+    """StreamingLLM, chunk by chunk."""
+    for pair, (sinks, recent) in zip(turned(draw, single, measure), sizes, strict=True):
+        if draw.secret:
+            sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
+        with case(f"{pair[0]}, sinks {sinks}, recent {recent}"):
+            entries = (lambda t, most=sinks + recent: min(t, most)) if measure else None
+            for text, got in zip(pair, stepped(answer, pair, (SCALE, sinks, recent), entries), strict=True):
+                wanted, causes = streaming_wanted(text, sinks, recent)
+                need_output(got, wanted, text, measure, causes)
+
+
+def streaming_both(answer: Answer, draw: Draw, *, single: bool, measure: bool) -> None:
+    """StreamingLLM with sinks and recent tokens, and without."""
+    for sizes in ([(1, 2), (3, 2), (2, 5)], EDGES):
+        streaming_check(answer, draw, sizes=sizes, single=single, measure=measure)
+
+
+streaming_single = partial(streaming_check, sizes=SIZES, single=True)
+streaming_chunks = partial(streaming_check, sizes=SIZES, single=False)
+streaming_edges = partial(streaming_check, sizes=EDGES, single=True)
+streaming_bytes = partial(measured, streaming_both)
+
+
+# a8.4: cores
+
+
+def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tensor, Mistaken]:
+    """Return the output with sinks, cores and a window, and those of mistakes."""
+    sizes = text.q.shape[2], sinks, group, window
+    right = core_reads(*sizes)
+
+    def output(reads: Tensor = right, scale: float = SCALE, begin: int = sinks, judge: str = "mean",
+               judged: float = SCALE) -> Tensor:
+        return dense(text.q, *pooled(text, begin, group, judged, judge), reads, scale)
+
+    def from_zero(sinks_too: bool) -> Tensor:
+        reads = core_reads(sizes[0], 0, group, window)
+        groups = reads.shape[1] - sizes[0]
+        if sinks_too:
+            reads[:, groups : groups + sinks] = torch.ones(sizes[0], sizes[0]).tril()[:, :sinks]
+        return output(reads, begin=0)
+
+    return output(), lambda: {
+        "cores appear one row early": output(core_reads(*sizes, -1)),
+        "cores appear one row late": output(core_reads(*sizes, 1)),
+        "nothing is pooled": dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
+        "tokens that a row reads in a core are still read raw": output(core_reads(*sizes, twice=True)),
+        "a core is the plain mean of its group": output(judged=0.0),
+        "the judge's scores are not multiplied by scale": output(judged=1.0),
+        NO_SCALE: output(scale=1.0, judged=1.0),
+        "the judge is the query of the first head only, not the mean of the KV head's query heads":
+            output(judge="first head"),
+        "each query head judges for itself and the weights are averaged: average the queries, then one softmax":
+            output(judge="softmaxes"),
+        "there are no sinks: groups begin at token 0": from_zero(False),
+        "groups begin at token 0, and not behind the sinks": from_zero(True)}
+
+
+def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
+    """Sinks, cores and window, chunk by chunk."""
+    for pair, (sinks, group, window) in zip(turned(draw, single, measure), [(0, 2, 2), (1, 3, 1), (3, 4, 6)],
+                                            strict=True):
+        if draw.secret:
+            sinks, group, window = sinks + draw.randint(0, 2), group + draw.randint(0, 1), window + draw.randint(0, 2)
+        sizes = sinks, group, window
+        with case(f"{pair[0]}, sinks {sinks}, group {group}, window {window}"):
+            entries = (lambda t, sizes=sizes: held(t, *sizes)) if measure else None
+            for text, got in zip(pair, stepped(answer, pair, (SCALE, *sizes), entries), strict=True):
+                wanted, causes = cores_wanted(text, *sizes)
+                need_output(got, wanted, text, measure, causes)
+
+
+cores_single, cores_chunks = partial(cores_check, single=True), partial(cores_check, single=False)
+cores_bytes = partial(measured, cores_check)
+
+
+# Checks of a8's beam search: a tiny model with a cache, and beam search without one.
+
+class Writer:
+    """A tiny model with one attention layer and a cache, for beam search.
+
+    Attributes:
+        rows: of each call so far.
+    """
+
+    def __init__(self, draw: Draw, words: int, dim: int = 4) -> None:
+        self.tables = [2 * draw.normal(words, dim) for _ in range(4)]
+        self.rows: list[int] = []
+
+    def start(self) -> dict[str, Any]:
+        """Return the state of one row without tokens."""
+        return {"key": torch.zeros(1, 0, 4, dtype=torch.float64), "seen": 0,
+                "value": torch.zeros(1, 0, 4, dtype=torch.float64)}
+
+    def step(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
+        """Read a token for each row; return the next ones' log-probabilities (rows, words), and the state."""
+        q, k, v, out = self.tables
+        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point() or len(tokens) > 1000:
+            raise Mistake(f"step got {describe(tokens)} as tokens, wanted int64 of shape (rows,)")
+        if len(tokens) and (tokens.min() < 0 or tokens.max() >= len(q)):
+            raise Mistake(f"step got token {int(tokens.max())}; there are {len(q)} words, counted from 0")
+        state = need_state(state)
+        if set(state) != {"key", "value", "seen"}:
+            raise Mistake(f"step got a state with {', '.join(state) or 'nothing'}, wanted what the last call returned, "
+                          "with other rows: key, seen, value")
+        seen = state["seen"]
+        shape = (len(tokens), seen, 4)
+        for name in ("key", "value"):
+            need_tensor(state[name], shape, f"for {len(tokens)} new tokens and {seen} seen, {name!r} in the state")
+        self.rows.append(len(tokens))
+        key = torch.cat([state["key"], k[tokens.long()][:, None]], dim=1)
+        value = torch.cat([state["value"], v[tokens.long()][:, None]], dim=1)
+        weights = (key @ q[tokens.long()][..., None])[..., 0].softmax(-1)
+        scores = ((weights[:, None] @ value)[:, 0] @ out.T).log_softmax(-1)
+        return scores, {"key": key, "value": value, "seen": seen + 1}
+
+    def next_scores(self, text: Sequence[int]) -> Tensor:
+        """Return the log-probabilities (words,) of the token after a whole text, without a cache."""
+        q, k, v, out = self.tables
+        weights = (k[list(text)] @ q[text[-1]]).softmax(-1)
+        return (weights @ v[list(text)] @ out.T).log_softmax(-1)
+
+    def best(self, start: int, width: int, length: int) -> Tensor:
+        """Return the survivors of beam search, (width, length), reading every text anew."""
+        beams: list[tuple[float, list[int]]] = [(0.0, [start])]
+        for _ in range(length):
+            longer = [(total + score, [*text, word]) for total, text in beams
+                      for word, score in enumerate(self.next_scores(text).tolist())]
+            beams = sorted(longer, reverse=True)[:width]
+        return torch.tensor([text[1:] for _, text in beams])
+
+    def mistaken(self, start: int, width: int, length: int, moved: Collection[str], sums: bool) -> Tensor:
+        """Return what beam search with a cache finds if only some things move with their rows, or sums are forgotten.
+
+        Args:
+            start, width, length: as for `best`.
+            moved: which of "texts", "key" and "value" get the rows of the survivors after each word.
+            sums: log-probabilities are added up.
+        """
+        totals, tokens = torch.zeros(1, dtype=torch.float64), torch.tensor([start])
+        texts, state = torch.zeros(1, 0, dtype=torch.int64), self.start()
+        calls = len(self.rows)
+        for _ in range(length):
+            scores, state = self.step(state, tokens)
+            totals, places = (sums * totals[:, None] + scores).flatten().topk(width)
+            rows, tokens = places // scores.shape[1], places % scores.shape[1]
+            stay = torch.arange(width).clamp(max=len(scores) - 1)
+            texts = torch.cat([texts[rows if "texts" in moved else stay], tokens[:, None]], dim=1)
+            state |= {name: state[name][rows if name in moved else stay] for name in ("key", "value")}
+        del self.rows[calls:]
+        return texts
+
+
+def beams(draw: Draw) -> list[tuple[int, int, int]]:
+    """Return (words, width, length), small ones first."""
+    more = draw.sizes(8, (4, 9), (2, 4), (3, 9)) if draw.secret else [(5, 3, 4), (6, 4, 8), (7, 3, 9)]
+    return [(3, 1, 3), (3, 2, 3), *more]
+
+
+ALL = ("texts", "key", "value")
+MISTAKES: tuple[tuple[str, list[tuple[Collection[str], bool]]], ...] = (  # what moves, and whether sums are kept
+    ("the rows of the cache, or of some of its tensors, stay where they are: row r of the state must be the row of the "
+     "text that survivor r continues", [(("texts",), True), (("texts", "key"), True), (("texts", "value"), True)]),
+    ("the cache moves, but the texts so far stay where they are", [(("key", "value"), True)]),
+    ("neither the cache nor the texts so far move with their survivors", [((), True)]),
+    ("the sums are forgotten, and only the newest log-probability counts", [(ALL, False)]))
+
+
+def need_survivors(got: Any, writer: Writer, width: int, length: int) -> None:
+    """Compare the survivors; what comes out of known mistakes is computed only if they are wrong."""
+    wanted = writer.best(0, width, length)
+    try:
+        need_same(got, wanted, "the table of survivors")
+    except Mistake:
+        for cause, ways in MISTAKES:
+            for others in (writer.mistaken(0, width, length, *way) for way in ways):
+                if isinstance(got, Tensor) and torch.equal(got.long(), others):
+                    need_same(got, wanted, "the table of survivors", causes={cause: others})
+        raise
+
+
+def beam_tokens(answer: Answer, draw: Draw) -> None:
+    """The survivors, in order."""
+    for words, width, length in beams(draw):
+        writer = Writer(draw, words)
+        with case(f"{words} words, width {width}, length {length}"):
+            need_survivors(answer(writer.step, writer.start(), 0, width, length), writer, width, length)
+
+
+def beam_calls(answer: Answer, draw: Draw) -> None:
+    """Right survivors from one call for each new token, of the rows that survive."""
+    for words, width, length in beams(draw):
+        writer = Writer(draw, words)
+        with case(f"{words} words, width {width}, length {length}"):
+            got = answer(writer.step, writer.start(), 0, width, length)
+            wanted = [1] + [width] * (length - 1)
+            if len(writer.rows) != length:
+                raise Mistake(f"step was called {many(len(writer.rows), 'time')}, wanted {length}: once for each new "
+                              "token. What the last token would be followed by is not asked for")
+            if writer.rows != wanted:
+                raise Mistake(f"the calls of step had {writer.rows} rows, wanted {wanted}: first the one row that "
+                              "there is, then the survivors and no others")
+            need_survivors(got, writer, width, length)
+
+
 
 
 # a8.1: by hand
@@ -53,7 +370,7 @@ def small(draw: Draw) -> list[tuple[int, int, int, int]]:
     """Return (length, sinks, group, window), small ones first."""
     if not draw.secret:
         return [(0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2), (29, 4, 6, 3), (40, 0, 5, 9)]
-    return sorted((draw.randint(0, 50), draw.randint(0, 6), draw.randint(1, 7), draw.randint(1, 12)) for _ in range(25))
+    return draw.sizes(25, (0, 50), (0, 6), (1, 7), (1, 12))
 
 
 def bytes_after(answer: Answer, draw: Draw) -> None:
@@ -94,8 +411,7 @@ def quantised(answer: Answer, draw: Draw, dim: int, scale: float) -> list[Coded]
         name = many(tokens, "token")
         with case(name):
             got = answer(q, k, scale)
-            if not isinstance(got, (tuple, list)) or len(got) != 3:
-                raise Mistake(f"the result is {describe(got)}, wanted (codes, size, bound)")
+            need_items(got, 3, "(codes, size, bound)")
             size, bound = need_tensor(got[1], k.shape[:3], "size"), need_tensor(got[2], k.shape[:3], "bound")
             for where, largest in entries_of(k.abs().amax(-1)):
                 if largest > 0 and abs(float(size[where]) - largest / 127) > 1e-6 * largest:
@@ -148,26 +464,27 @@ def bound_check(answer: Answer, draw: Draw) -> None:
 ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and outputs are exact", ("13", "05"), (
     Task("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3, (Property("the numbers of the example", 2, by_hand),)),
     Task("a8.2", "full_step", "A full cache", 20, 2, 4, (
-        Property("full cache: single tokens equal one forward", 1, steps.full_single),
-        Property("full cache: chunks equal one forward", 1, steps.full_chunks),
-        Property("full cache: bytes are exact at right outputs", 1, steps.full_bytes))),
+        Property("full cache: single tokens equal one forward", 1, full_single),
+        Property("full cache: chunks equal one forward", 1, full_chunks),
+        Property("full cache: bytes are exact at right outputs", 1, full_bytes))),
     Task("a8.3", "streaming_step", "Repair a StreamingLLM step", 35, 4, 5, (
-        Property("StreamingLLM: single tokens equal one forward", 1, steps.streaming_single),
-        Property("StreamingLLM: chunks equal one forward", 1, steps.streaming_chunks),
-        Property("StreamingLLM: no sinks, or no recent tokens", 1, steps.streaming_edges),
-        Property("StreamingLLM: bytes are exact at right outputs", 1, steps.streaming_bytes))),
+        Property("StreamingLLM: single tokens equal one forward", 1, streaming_single),
+        Property("StreamingLLM: chunks equal one forward", 1, streaming_chunks),
+        Property("StreamingLLM: no sinks, or no recent tokens", 1, streaming_edges),
+        Property("StreamingLLM: bytes are exact at right outputs", 1, streaming_bytes))),
     Task("a8.4", "cores_step", "Sinks, cores and a window", 55, 5, 5, (
-        Property("cores: single tokens equal one forward", 2, steps.cores_single),
-        Property("cores: chunks equal one forward", 1, steps.cores_chunks),
-        Property("cores: bytes are exact at right outputs", 2, steps.cores_bytes))),
+        Property("cores: single tokens equal one forward", 2, cores_single),
+        Property("cores: chunks equal one forward", 1, cores_chunks),
+        Property("cores: bytes are exact at right outputs", 2, cores_bytes))),
     Task("a8.5", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
         Property("the bytes at the end equal counting", 1, bytes_after),
         Property("the peak equals counting", 1, bytes_peak),
         Property("exact for a trillion tokens", 1, bytes_large, hidden=True))),
     Task("a8.6", "beam", "Beam search: rows move with their cache", 20, 3, 3, (
-        Property("every survivor continues its own text", 2, beam.beam_tokens),
-        Property("one call for each token, of the survivors only", 1, beam.beam_calls))),
+        Property("every survivor continues its own text", 2, beam_tokens),
+        Property("one call for each token, of the survivors only", 1, beam_calls))),
     Task("a8.7", "int8_keys", "Keys in eight bits", 15, 3, 3, (
         Property("codes are the nearest ones", 1, codes_check),
         Property("the bound holds and is reached", 1, bound_check))),
 ))
+

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_tensor
+from cca_lab.course.compare import describe, need_items, need_tensor
 from cca_lab.course.tasks import Answer, Draw, Mistake, case
 
 SHAPES = [(1, 1, 1, 2), (1, 2, 1, 4), (2, 4, 2, 4)]  # batch, query heads, KV heads, head dim
@@ -137,8 +137,7 @@ def stepped(answer: Answer, pair: Sequence[Text], options: Sequence[Any],
             now = slice(at[i], at[i] + size)
             with case(f"row {now.start}" if size == 1 else f"rows {now.start} to {now.stop - 1}"):
                 got = answer(states[i], text.q[:, :, now], text.k[:, :, now], text.v[:, :, now], *options)
-                if not isinstance(got, (tuple, list)) or len(got) != 2:
-                    raise Mistake(f"the result is {describe(got)}, wanted (output, state)")
+                need_items(got, 2, "(output, state)")
                 outputs[i].append(need_tensor(got[0], text.q[:, :, now].shape, "the output").double())
                 states[i] = need_state(got[1])
             at[i] += size

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close
+from cca_lab.course.compare import describe, need_close, need_items
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v, (L, D) each -> (L, D)
@@ -150,8 +150,7 @@ def _causes(state: State, score: Tensor, value: Tensor) -> dict[str, tuple[Tenso
 
 
 def _need_state(got: object, wanted: State, causes: dict[str, tuple[Tensor, Tensor]]) -> None:
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise Mistake(f"the result is {describe(got)}, wanted three: the maximum, the sum, the weighted sum")
+    need_items(got, 3, "three: the maximum, the sum, the weighted sum")
     why = "is the first key's old maximum, -inf, subtracted from itself, or an exp taken without a maximum?"
     need_close(got[0], wanted[0], "the maximum", why=why)
     need_close(got[1], wanted[1], "the sum", why=why, causes={c: x[0] for c, x in causes.items()})

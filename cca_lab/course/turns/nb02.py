@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close, need_equal, need_number
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.compare import need_close, need_equal, need_items, need_number
+from cca_lab.course.tasks import Answer, Draw, Property, Task, case
 
 ROUNDING = 1e-6
 
@@ -166,8 +166,7 @@ def _need_token(got: Any, wanted: int, causes: dict[str, int]) -> None:
 def _two(got: Any) -> tuple[Any, Any]:
     if isinstance(got, Tensor) and got.numel() == 2:
         got = tuple(got.flatten())
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise Mistake(f"the result is {describe(got)}, wanted two: the chosen token and the share")
+    need_items(got, 2, "two: the chosen token and the share")
     return got[0], got[1]
 
 

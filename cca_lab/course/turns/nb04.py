@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_equal, need_number
+from cca_lab.course.compare import describe, need_equal, need_items, need_number
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 
 Pool = Callable[[Sequence[float]], float]  # the logits of a group -> its one logit
@@ -126,8 +126,7 @@ def check_kappas(answer: Answer, draw: Draw) -> None:
             got = answer(values, m)
             if isinstance(got, Tensor) and got.numel() == 2:
                 got = got.flatten().tolist()
-            if not isinstance(got, (tuple, list)) or len(got) != 2:
-                raise Mistake(f"the result is {describe(got)}, wanted two condition numbers: in full, in groups")
+            need_items(got, 2, "two condition numbers: in full, in groups")
             _need_kappa(got[0], before, "kappa in full", {"it is the one in groups": after})
             _need_kappa(got[1], after, "kappa in groups", {
                 "it is the one in full: group the rows of V first": before,

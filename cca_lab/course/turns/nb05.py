@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close, need_equal, need_number
+from cca_lab.course.compare import need_close, need_equal, need_items, need_number
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 
 Pair = tuple[Tensor, Tensor]
@@ -18,8 +18,7 @@ def _two(got: Any, what: str) -> tuple[Any, Any]:
     """Return both parts of an answer, or say that two were wanted."""
     if isinstance(got, Tensor) and got.dim() > 1 and len(got) == 2:  # stacked
         got = tuple(got)
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise Mistake(f"the result is {describe(got)}, wanted two: {what}")
+    need_items(got, 2, f"two: {what}")
     return got[0], got[1]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close
+from cca_lab.course.compare import describe, need_close, need_items
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 
 # 06.2: importance
@@ -80,8 +80,7 @@ def _three(got: Any) -> list[list[int]]:
     Raises:
         Mistake: if it is no such thing.
     """
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise Mistake(f"the result is {describe(got)}, wanted three lists: focal tokens, groups, raw tokens")
+    need_items(got, 3, "three lists: focal tokens, groups, raw tokens")
     lists = [part.tolist() if isinstance(part, Tensor) else part for part in got]
     if not all(isinstance(part, (list, tuple)) and all(type(item) is int for item in part) for part in lists):
         raise Mistake("one of the three is no list of integers")

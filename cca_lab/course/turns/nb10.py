@@ -1,7 +1,7 @@
 """What the reader writes in notebook 10_what_it_costs; rows count from 1 there, as in the CCA paper."""
 
-from cca_lab.course.compare import describe, need_equal
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.compare import need_equal, need_items
+from cca_lab.course.tasks import Answer, Draw, Property, Task, case
 
 
 def _without(causes: dict[str, int], wanted: int) -> dict[str, int]:
@@ -14,7 +14,7 @@ def _without(causes: dict[str, int], wanted: int) -> dict[str, int]:
 def count(answer: Answer, draw: Draw) -> None:
     """Against a list of rows; the first size tells the usual mistakes apart."""
     sizes = [(9, 3, 3), (9, 4, 2), (5, 2, 8), (1, 3, 1), (6, 1, 2)]
-    sizes += [(draw.randint(20, 60), draw.randint(2, 7), draw.randint(1, 12)) for _ in range(8)]
+    sizes += draw.sizes(8, (20, 60), (2, 7), (1, 12))
     for length, group, window in sizes:
         rows = [(row, max(0, row - window)) for row in range(1, length + 1)]
         wanted = sum(old // group + old % group + min(row, window) for row, old in rows)
@@ -42,12 +42,11 @@ def count(answer: Answer, draw: Draw) -> None:
 def kept(answer: Answer, draw: Draw) -> None:
     """Against counting up from an empty cache."""
     sizes = [(9, 4, 3), (10, 4, 3), (23, 5, 3), (3, 5, 4), (40, 8, 1), (200, 16, 32)]
-    sizes += [(draw.randint(30, 90), draw.randint(2, 9), draw.randint(1, 20)) for _ in range(10)]
+    sizes += draw.sizes(10, (30, 90), (2, 9), (1, 20))
     for tokens, group, window in sizes:
         with case(f"{tokens} tokens, group {group}, window {window}"):
             got = answer(tokens, group, window)
-            if not isinstance(got, (tuple, list)) or len(got) != 2:
-                raise Mistake(f"the result is {describe(got)}, wanted two numbers: cores and raw tokens")
+            need_items(got, 2, "two numbers: cores and raw tokens")
             visible = 0
             while group * (visible + 1) + window <= tokens + 1:
                 visible += 1

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close, need_equal
+from cca_lab.course.compare import describe, need_close, need_equal, need_items
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 
 # 12.2: the groups that hold a document
@@ -11,7 +11,7 @@ from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 def check_groups(answer: Answer, draw: Draw) -> None:
     """Against asking every token of the document."""
     places = [(6, 8, 4), (8, 8, 8), (9, 8, 8), (7, 2, 8), (0, 1, 5), (15, 1, 16)]
-    places += [(draw.randint(0, 60), draw.randint(1, 20), draw.randint(1, 16)) for _ in range(12)]
+    places += draw.sizes(12, (0, 60), (1, 20), (1, 16))
     for first, length, group in places:
         wanted = sorted({token // group for token in range(first, first + length)})
         with case(f"a document of {length} tokens from token {first} on, groups of {group}"):
@@ -52,9 +52,7 @@ def check_by_offset(answer: Answer, draw: Draw) -> None:
         overall = sum(right for _, right in answers) / len(answers)
         with case(f"{len(answers)} answers at {len(counts)} offsets"):
             got = answer(answers)
-            if not isinstance(got, (tuple, list)) or len(got) != 2:
-                raise Mistake(f"the result is {describe(got)}, wanted two numbers: the mean, and the share at the "
-                              "worst offset")
+            need_items(got, 2, "two numbers: the mean, and the share at the worst offset")
             need_equal(got[0], sum(shares) / len(shares), "the mean over the offsets", tolerance=1e-6, causes={
                 "all questions count the same; here all offsets do, however many questions each has": overall,
                 "the right answers are added up, and divided by nothing": float(sum(right for _, right in answers)),

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close, need_same, need_tensor
+from cca_lab.course.compare import need_close, need_items, need_same, need_tensor
 from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
 
 # 13.2: a step of StreamingLLM
@@ -25,9 +25,7 @@ def _tail(x: Tensor, count: int) -> Tensor:
 
 
 def _parts(got: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise Mistake(f"the result is {describe(got)}, wanted three things: the output, and the keys and "
-                      "values that stay")
+    need_items(got, 3, "three things: the output, and the keys and values that stay")
     return got[0], got[1], got[2]
 
 

@@ -56,7 +56,7 @@ def _sees(row: int, column: int, window: int) -> bool:
 def computed(answer: Answer, draw: Draw) -> None:
     """Against going through all tiles, pair by pair."""
     sizes = [(4, 2, 2), (11, 4, 3), (10, 7, 4), (5, 9, 5), (6, 1, 4), (13, 13, 5)]
-    sizes += [(draw.randint(14, 40), draw.randint(2, 20), draw.randint(2, 7)) for _ in range(8)]
+    sizes += draw.sizes(8, (14, 40), (2, 20), (2, 7))
     for length, window, block in sizes:
         tiles = _tiles(length, block)
         area = {(rows, columns): len(rows) * len(columns) for rows, columns in tiles}

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cca_lab.course.assignments import a10_models as models
-from cca_lab.course.assignments.a10_files import ROWS_OF_BASE
+from cca_lab.course.assignments.a10_finetune import ROWS_OF_BASE
 from cca_lab.files import models_folder, repository
 from tests.course.kinds import Right, Wrong
 
