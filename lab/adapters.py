@@ -1,8 +1,9 @@
-"""Your answers, if you prefer an editor to a notebook: `pytest lab -m a5_2` checks one of them.
+"""Your answers, if you prefer an editor: `pytest lab -m a5_2` checks one of them.
 
-`pytest lab -m a5` checks all of a5, `pytest lab` all there are. Call your own code from here, or write it here. What
-each function gets and returns stands in the notebook of the assignment, in lab/release/. A test of a function that is
-not written yet is skipped. Made by `cca-lab course release --adapters`; yours from then on.
+`pytest lab -m a5` checks all of a5, `pytest lab` all there are. Call your own code from here, or
+write it here. What each function gets and returns stands in the notebook of the assignment, in
+lab/release/. A test of a function that is not written yet is skipped. Made by
+`cca-lab course release --adapters`; yours from then on.
 """
 
 import json

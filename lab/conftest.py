@@ -1,8 +1,9 @@
-"""`pytest lab -m a5_2` checks one task of adapters.py, `-m a5` one assignment, `pytest lab` everything."""
+"""`pytest lab -m a5_2` checks one task of adapters.py, `-m a5` an assignment, `pytest lab` all."""
 
 import os
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton: kernels run without a GPU
+# Before anything imports Triton: kernels run without a GPU.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`check`, `points` and `your_turn` in a cell of the student's own notebook: quick, friendly, and trusted by nobody.
+"""`check`, `points` and `your_turn` in a cell of the student's notebook; nobody trusts them.
 
 Marks come from `cca_lab.course.grading`, which runs the submission in a process of its own.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from cca_lab.course import wire
 from cca_lab.course.registry import task_of
-from cca_lab.course.tasks import Answer, Finding, Task, findings
+from cca_lab.course.tasks import Answer, CourseTask, Mark, marks_of
 from cca_lab.views.reader import written
 
 PACKAGE = "cca_lab"
@@ -37,23 +37,24 @@ def check(task_id: str, answer: Answer | str | Path) -> None:
 
     Raises:
         NotImplementedError: if the answer is not written yet.
-        CheckFailed: if a property does not hold. In nbgrader's autograding nothing is raised: see `points`.
+        CheckFailed: if a property does not hold. In nbgrader's autograding nothing is raised: see
+            `points`.
         ValueError: if there is no such task, or the answer is none.
     """
     task = task_of(task_id)
-    found = list(findings(task, local(task, answer)))
-    print("\n".join(report(task, found)), flush=True)
+    marks = list(marks_of(task, local(task, answer)))
+    print("\n".join(report(task, marks)), flush=True)
     if os.environ.get("NBGRADER_EXECUTION") == "autograde":
         return
-    for finding in found:
-        if finding.error is not None:
-            raise finding.error.with_traceback(own(finding.error.__traceback__))
-    if wrong := [finding.property.name for finding in found if not finding.full]:
+    for mark in marks:
+        if mark.error is not None:
+            raise mark.error.with_traceback(own(mark.error.__traceback__))
+    if wrong := [mark.property.name for mark in marks if not mark.full]:
         raise CheckFailed(f"{task_id}: not yet: {'; '.join(wrong)}")
 
 
 def your_turn(task_id: str, answer: Answer) -> None:
-    """Check what the reader of a notebook wrote, and say what is wrong; nothing that is not written yet stops a run.
+    """Check what a reader wrote, and say what is wrong; nothing unwritten stops a run.
 
     Args:
         task_id: such as "05.2".
@@ -64,44 +65,47 @@ def your_turn(task_id: str, answer: Answer) -> None:
         ValueError: if there is no such task, or the answer is no function.
     """
     task = task_of(task_id)
-    found = list(findings(task, local(task, answer, note=False)))
-    if any(isinstance(finding.error, NotImplementedError) for finding in found):
+    marks = list(marks_of(task, local(task, answer, note=False)))
+    if any(isinstance(mark.error, NotImplementedError) for mark in marks):
         written(task_id, task.title, None)
         print(f"{task_id} {task.title}: not written yet; a hint and a solution are folded below")
         return
-    wrong = [finding for finding in found if not finding.full]
+    wrong = [mark for mark in marks if not mark.full]
     written(task_id, task.title, not wrong)
     lines, before = [f"{task_id} {task.title}{'' if wrong else ': done'}"], ""
-    for finding in found if wrong else ():
-        lines += told("no  " if finding in wrong else "ok  ", finding.property.name, finding.message, before)
-        before = finding.message
+    for mark in marks if wrong else ():
+        lines += told("no  " if mark in wrong else "ok  ", mark.property.name,
+                      mark.message, before)
+        before = mark.message
     print("\n".join(lines), flush=True)
-    for finding in wrong:
-        if finding.error is not None:
-            raise finding.error.with_traceback(own(finding.error.__traceback__))
+    for mark in wrong:
+        if mark.error is not None:
+            raise mark.error.with_traceback(own(mark.error.__traceback__))
     if wrong:
-        raise CheckFailed(f"{task_id}: not yet: {'; '.join(finding.property.name for finding in wrong)}")
+        raise CheckFailed(f"{task_id}: not yet: "
+                          f"{'; '.join(mark.property.name for mark in wrong)}")
 
 
 def points(task_id: str, answer: Answer | str | Path) -> float:
-    """Return the points of an answer, hidden properties included: the last line of a test cell for nbgrader.
+    """Return an answer's points, hidden properties included, in the last line of nbgrader's tests.
 
-    The seed of the inputs is the environment variable CCA_LAB_SEED, or a fixed one. nbgrader runs this in the
-    student's own process: use it for a look, and `cca-lab course grade` for marks.
+    The seed of the inputs is the environment variable CCA_LAB_SEED, or a fixed one. nbgrader runs
+    this in the student's own process: use it for a look, and `cca-lab course grade` for marks.
     """
     task = task_of(task_id)
     seed = os.environ.get("CCA_LAB_SEED", "nbgrader")
-    return round(sum(finding.earned for finding in findings(task, local(task, answer), seed)), 2)
+    return round(sum(mark.earned for mark in marks_of(task, local(task, answer), seed)), 2)
 
 
-def report(task: Task, found: list[Finding]) -> list[str]:
+def report(task: CourseTask, marks: list[Mark]) -> list[str]:
     """Return the lines that say what each property earned."""
     lines = [f"{task.id} {task.title}"]
     before = ""
-    for finding in found:
-        lines += lines_of(finding.property.name, finding.earned, finding.property.points, finding.message, before)
-        before = finding.message
-    earned = sum(finding.earned for finding in found)
+    for mark in marks:
+        lines += lines_of(mark.property.name, mark.earned, mark.property.points,
+                          mark.message, before)
+        before = mark.message
+    earned = sum(mark.earned for mark in marks)
     last = f"  {earned:g} of {task.points} points"
     if task.unseen:
         last += f"; {task.unseen} of the {task.points} behind tests that are not shown"
@@ -115,14 +119,14 @@ def lines_of(name: str, earned: float, points: float, message: str, before: str 
 
 
 def told(sign: str, what: str, message: str, before: str = "") -> list[str]:
-    """Return the line of a property, and its message below; "the same" for one that stood there just before."""
+    """Return a property's line with its message below; "the same" if it repeats the one before."""
     head = f"  {sign} {what}"
     if message and message == before:
         return [f"{head}: the same"]
     return [head, *textwrap.wrap(message, 100, initial_indent=" " * 7, subsequent_indent=" " * 7)]
 
 
-def local(task: Task, answer: Answer | str | Path, *, note: bool = True) -> Answer:
+def local(task: CourseTask, answer: Answer | str | Path, *, note: bool = True) -> Answer:
     """Return the answer, called with copies and returning a copy, as in another process.
 
     Args:
@@ -135,13 +139,16 @@ def local(task: Task, answer: Answer | str | Path, *, note: bool = True) -> Answ
     """
     if task.files:
         if callable(answer):
-            raise ValueError(f"answer: got a function, wanted the folder of {task.id}, such as {task.answer!r}")
+            raise ValueError(f"answer: got a function, wanted the folder of {task.id}, such as "
+                             f"{task.answer!r}")
         folder = Path(answer)
         return lambda: folder
     if not callable(answer):
-        raise ValueError(f"answer: got {type(answer).__name__}, wanted the function {task.answer} of {task.id}")
+        raise ValueError(f"answer: got {type(answer).__name__}, wanted the function {task.answer} "
+                         f"of {task.id}")
     if note and (used := of_the_package(answer)):
-        print(f"Note: {task.answer} uses {', '.join(used)}, and `{PACKAGE}` is not there when marks are given.")
+        print(f"Note: {task.answer} uses {', '.join(used)}, and `{PACKAGE}` is not there when "
+              "marks are given.")
     function: Callable[..., Any] = answer
 
     def call(*args: Any) -> Any:
@@ -152,8 +159,8 @@ def local(task: Task, answer: Answer | str | Path, *, note: bool = True) -> Answ
 
 def own(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the checker's frames at its beginning."""
-    while trace is not None and trace.tb_next is not None and Path(trace.tb_frame.f_code.co_filename).is_relative_to(
-            HERE):
+    while trace is not None and trace.tb_next is not None and Path(
+            trace.tb_frame.f_code.co_filename).is_relative_to(HERE):
         trace = trace.tb_next
     return trace
 
@@ -165,14 +172,17 @@ def of_the_package(function: Callable[..., Any]) -> list[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, ValueError, SyntaxError):
         return []
-    found = {f"{node.module}.{alias.name}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    names = {f"{node.module}.{alias.name}" for node in ast.walk(tree)
+             if isinstance(node, ast.ImportFrom)
              for alias in node.names if is_ours(node.module)}
-    found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import)
+              for alias in node.names
               if is_ours(alias.name)}
     for name, value in {**used.globals, **used.nonlocals}.items():
-        if is_ours(getattr(value, "__module__", None)) or (inspect.ismodule(value) and is_ours(value.__name__)):
-            found.add(name)
-    return sorted(found)
+        if is_ours(getattr(value, "__module__", None)) or (inspect.ismodule(value)
+                                                           and is_ours(value.__name__)):
+            names.add(name)
+    return sorted(names)
 
 
 def is_ours(name: str | None) -> bool:

@@ -1,7 +1,8 @@
-"""Run the cells of a submission and answer calls, in a process that trusts nobody and is trusted by nobody.
+"""Run the cells of a submission and answer calls, in a process that nobody trusts.
 
-Started as a script, `python -I -S child.py SETTINGS PATH...`, with a socket as standard input. It imports nothing of
-`cca_lab`; the submission finds only the names `check` and `points`, which do nothing. Whatever code does in here, it
+Started as a script, `python -I -S child.py SETTINGS PATH...`, with a socket as standard input. It
+imports nothing of `cca_lab`; the submission finds only the names `check` and `points`, which do
+nothing. Whatever code does in here, it
 can only send bytes: the other side compares.
 """
 
@@ -27,7 +28,8 @@ class Hidden(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Refuse every module of the package."""
         if name.partition(".")[0] == PACKAGE:
-            raise ModuleNotFoundError(f"{name}: the package is not there when marks are given", name=name)
+            raise ModuleNotFoundError(f"{name}: the package is not there when marks are given",
+                                      name=name)
 
 
 def hide_package() -> None:
@@ -41,7 +43,7 @@ def hide_package() -> None:
 
 
 def limit(limits: dict[str, int], user: int | None) -> None:
-    """Become another user, if one is given, and set limits such as {"AS": bytes}, named as in the module `resource`."""
+    """Become another user, if given, and set limits such as {"AS": bytes} of module `resource`."""
     import resource
 
     with contextlib.suppress(OSError):  # if memory runs out, the kernel ends this process first
@@ -132,6 +134,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path.cwd()))
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # what a submission prints is read by nobody; until here, errors are ours
+    # What a submission prints is read by nobody; until here, errors are ours.
+    for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     serve(link)

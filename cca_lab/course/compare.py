@@ -1,7 +1,9 @@
 """Comparisons for checks: what an answer returned against what is right, in a sentence.
 
-`causes` are wrong results with a sentence each. If the answer equals one of them, the message ends with the sentence,
-so that it names the mistake itself: `causes={"the window starts one token early": wrong_intervals}`.
+`causes` are wrong results with a sentence each. If the answer equals one of them, the message ends
+with the sentence,
+so that it names the mistake itself: `causes={"the window starts one token early":
+wrong_intervals}`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,9 +15,11 @@ from torch import Tensor
 
 from cca_lab.course.tasks import Answer, Check, Draw, Mistake, Share
 
-# Relative to the largest wanted value: far above rounding in any order of the sums, far below a real mistake.
+# Relative to the largest wanted value: far above rounding in any order of the sums, far below a
+# real mistake.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
-NOT_FINITE = "is it 0/0, -inf - (-inf) of a row that has seen nothing yet, or an exp without the maximum subtracted?"
+NOT_FINITE = ("is it 0/0, -inf - (-inf) of a row that has seen nothing yet, or an exp without the "
+              "maximum subtracted?")
 
 
 def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: str = "float", *,
@@ -36,17 +40,19 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
         raise Mistake(f"{what} is {describe(got)}, wanted a tensor of shape {tuple(shape)}")
     if tuple(got.shape) != tuple(shape):
         raise Mistake(f"{what} has shape {tuple(got.shape)}, wanted {tuple(shape)}")
-    found = "float" if got.is_floating_point() else "bool" if got.dtype == torch.bool else "int"
-    if found != kind or got.is_complex():
+    came = "float" if got.is_floating_point() else "bool" if got.dtype == torch.bool else "int"
+    if came != kind or got.is_complex():
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {kind}s")
     if kind == "float" and not got.isfinite().all():
-        place = first(~got.isfinite())
-        raise Mistake(f"{what}{list(place) if place else ''} is {got[place].item()}: {why}")
+        index = first(~got.isfinite())
+        raise Mistake(f"{what}{list(index) if index else ''} is {got[index].item()}: {why}")
     return got
 
 
-def need_close(got: Any, wanted: Tensor, what: str = "the result", *, tolerance: float | None = None,
-               causes: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None, why: str = NOT_FINITE
+def need_close(got: Any, wanted: Tensor, what: str = "the result", *,
+               tolerance: float | None = None,
+               causes: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
+               why: str = NOT_FINITE
                ) -> Tensor:
     """Return `got` if it is close to a floating tensor; arguments as for `need_tensor`.
 
@@ -54,9 +60,10 @@ def need_close(got: Any, wanted: Tensor, what: str = "the result", *, tolerance:
         got: what the answer returned.
         wanted: right values, floating.
         what: its name in messages.
-        tolerance: largest difference, relative to the largest wanted value (at least 1); by default `TOLERANCE` of
-            the dtype that came or was wanted, whichever is coarser.
-        causes: see the module; where they take long, a function that returns them, called if the result is wrong.
+        tolerance: largest difference, relative to the largest wanted value (at least 1); by default
+            `TOLERANCE` of the dtype that came or was wanted, whichever is coarser.
+        causes: see the module; where they take long, a function that returns them, called if the
+            result is wrong.
         why: as for `need_tensor`.
 
     Raises:
@@ -65,18 +72,21 @@ def need_close(got: Any, wanted: Tensor, what: str = "the result", *, tolerance:
     got = need_tensor(got, wanted.shape, what, why=why)
     if got.dtype not in (torch.float64, torch.float32, wanted.dtype):
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {wanted.dtype}")
-    bound = tolerance if tolerance is not None else max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype])
+    bound = tolerance if tolerance is not None else max(TOLERANCE[got.dtype],
+                                                        TOLERANCE[wanted.dtype])
     wrong = too_far(got, wanted, bound)
     if not wrong.any():
         return got
     for cause, other in ((causes() if callable(causes) else causes) or {}).items():
-        if isinstance(other, Tensor) and other.shape == got.shape and not too_far(got, other, bound).any():
+        if isinstance(other, Tensor) and other.shape == got.shape and not too_far(got, other,
+                                                                                  bound).any():
             raise Mistake(f"{show(got, wanted, wrong, what)}. This is what comes out when {cause}")
     raise Mistake(show(got, wanted, wrong, what))
 
 
-def need_same(got: Any, wanted: Tensor, what: str = "the result", *, causes: Mapping[str, Any] | None = None) -> Tensor:
-    """Return `got` if it equals a tensor of integers or booleans; arguments and errors as for `need_close`."""
+def need_same(got: Any, wanted: Tensor, what: str = "the result", *,
+              causes: Mapping[str, Any] | None = None) -> Tensor:
+    """Return `got` if it equals a tensor of integers or booleans; else as `need_close`."""
     got = need_tensor(got, wanted.shape, what, "bool" if wanted.dtype == torch.bool else "int")
     wrong = got != wanted
     if not wrong.any():
@@ -88,7 +98,7 @@ def need_same(got: Any, wanted: Tensor, what: str = "the result", *, causes: Map
 
 
 def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
-    """Return `got` if it is a tuple or list of so many items; `wanted` says in words what they are."""
+    """Return `got` if it is a tuple or list of `count` items; `wanted` names them."""
     if not isinstance(got, (tuple, list)) or len(got) != count:
         raise Mistake(f"the result is {describe(got)}, wanted {wanted}")
     return got
@@ -97,7 +107,8 @@ def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
 def need_keys(got: Any, keys: Collection[str]) -> dict[str, Any]:
     """Return `got` if it is a dict with these keys and no others."""
     if not isinstance(got, dict) or set(got) != set(keys):
-        raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {', '.join(keys)}")
+        raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys "
+                      f"{', '.join(keys)}")
     return got
 
 
@@ -116,14 +127,15 @@ def by_hand(wanted: Mapping[str, Any], near: float = 0.0, rounded: float = 0.0) 
         wrong = [key for key in wanted if far[key] > near and key not in short]
         said = [f"not right yet: {', '.join(wrong)}"] * bool(wrong)
         if short:
-            said.append(f"right to about 3 digits: {', '.join(short)}: write a fraction, do not round")
+            said.append(f"right to about 3 digits: {', '.join(short)}: write a fraction, do not "
+                        "round")
         return Share(1 - len(wrong + short) / len(wanted), ". ".join(said)) if said else None
 
     return check
 
 
 def distance(got: Any, wanted: Any) -> float:
-    """Return the largest difference of numbers or lists of them; infinity if they are of another kind or length."""
+    """Return the largest difference of numbers or lists; infinity for another kind or length."""
     if plain(got) == plain(wanted):
         return 0.0
     try:
@@ -155,9 +167,10 @@ def need_number(got: Any, what: str = "the result") -> float:
     return float(got)
 
 
-def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the result", *, tolerance: float = 0.0,
+def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the result", *,
+               tolerance: float = 0.0,
                causes: Mapping[str, Any] | None = None) -> None:
-    """Check a number (within a relative tolerance), a truth value or a word; `causes` as for `need_close`.
+    """Check a number (within a relative tolerance), a truth value or a word, as `need_close` does.
 
     Raises:
         Mistake: naming what came and what was wanted.
@@ -173,11 +186,12 @@ def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the resu
     if not right:
         ends = [f". This is what comes out when {cause}" for cause, other in (causes or {}).items()
                 if isinstance(got, Real) and abs(got - other) <= tolerance * max(1.0, abs(other))]
-        raise Mistake(f"{what} is {describe(got)}, wanted {describe(wanted)}{ends[0] if ends else ''}")
+        raise Mistake(f"{what} is {describe(got)}, wanted "
+                      f"{describe(wanted)}{ends[0] if ends else ''}")
 
 
 def too_far(got: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
-    """Return where two tensors differ by more than the tolerance times the largest wanted value, at least 1."""
+    """Return where two tensors differ by more than tolerance * max(1, largest wanted value)."""
     wanted = wanted.double()
     bound = tolerance * max(1.0, wanted.abs().max().item() if wanted.numel() else 0.0)
     return ~((got.double() - wanted).abs() <= bound)
@@ -190,13 +204,13 @@ def first(where: Tensor) -> tuple[int, ...]:
 
 def show(got: Tensor, wanted: Tensor, wrong: Tensor, what: str) -> str:
     """Return the first wrong entry beside the right one."""
-    place = first(wrong)
-    came, right = got[place].item(), wanted[place].item()
+    index = first(wrong)
+    came, right = got[index].item(), wanted[index].item()
     if describe(came) == describe(right):  # six digits agree
-        return (f"{what}{list(place) if place else ''} is {came:.12g}, wanted {right:.12g}: is something computed in "
-                "single precision on the way?")
+        return (f"{what}{list(index) if index else ''} is {came:.12g}, wanted {right:.12g}: is "
+                "something computed in single precision on the way?")
     more = f" ({int(wrong.sum())} of {wrong.numel()} entries are wrong)" if wrong.sum() > 1 else ""
-    index = list(place) if place else ""
+    index = list(index) if index else ""
     return f"{what}{index} is {describe(came)}, wanted {describe(right)}{more}"
 
 

@@ -18,7 +18,7 @@ console = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def check_file(path: Path, course: Path, only: str | None = None, task: str | None = None) -> bool:
-    """Check a notebook or `adapters.py` on the inputs that are shown, and print what each property earned.
+    """Check a notebook or `adapters.py` on the inputs that are shown, and print what was earned.
 
     Args:
         path: the file.
@@ -34,34 +34,39 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
     """
     need_posix()
     if not path.is_file():
-        raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or adapters.py")
+        raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or "
+                         "adapters.py")
     if path.name == grading.ADAPTERS:
-        parts = [assignment_of(only)] if only else list(ASSIGNMENTS.values())
+        assignments = [assignment_of(only)] if only else list(ASSIGNMENTS.values())
     else:
-        parts = [assignment_in(path)]
+        assignments = [assignment_in(path)]
     if task is not None:
         wanted = task_of(task)
-        parts = [replace(part, tasks=(wanted,)) for part in parts if wanted in part.tasks]
-        if not parts:
+        assignments = [replace(assignment, tasks=(wanted,)) for assignment in assignments
+                       if wanted in assignment.tasks]
+        if not assignments:
             raise ValueError(f"task: got {task}, which is no task of {path.name}")
     whole = True
-    for part in parts:
-        record = grading.grade(part, path.parent, released(course, part), None, path=path)
-        unwritten = all(finding["unwritten"] for task in record["tasks"] for finding in task["findings"])
-        if len(parts) > 1 and unwritten:
+    for assignment in assignments:
+        record = grading.grade(assignment, path.parent, released(course, assignment), None,
+                               path=path)
+        unwritten = all(finding["unwritten"] for task in record["tasks"]
+                        for finding in task["findings"])
+        if len(assignments) > 1 and unwritten:
             continue
-        for line in progress(part, record):
+        for line in progress(assignment, record):
             console.print(line)
         whole &= record["status"] == "graded" and all(finding["earned"] >= finding["points"]
-                                                      for task in record["tasks"] for finding in task["findings"])
+                                                      for task in record["tasks"]
+                                                      for finding in task["findings"])
     return whole
 
 
 def need_posix() -> None:
     """Raise ValueError where a submission cannot run in a process with limits."""
     if os.name != "posix":
-        raise ValueError(f"system: got {os.name}, wanted Linux or macOS (on Windows, its Linux subsystem); the cells "
-                         "of a notebook and `pytest lab` check everywhere")
+        raise ValueError(f"system: got {os.name}, wanted Linux or macOS (on Windows, its Linux "
+                         "subsystem); the cells of a notebook and `pytest lab` check everywhere")
 
 
 def assignment_in(path: Path) -> Assignment:
@@ -73,24 +78,27 @@ def assignment_in(path: Path) -> Assignment:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             text = ""
-        found = {part for part in re.findall(r"check\(\\?[\"'](a\d+)\.\d+", text) if part in ASSIGNMENTS}
-        if len(found) != 1:
-            raise ValueError(f"file: got {path.name}, wanted a notebook of one assignment, named such as "
-                             f"{next(iter(ASSIGNMENTS.values())).name}.ipynb") from None
-        return ASSIGNMENTS[found.pop()]
+        ids = {name for name in re.findall(r"check\(\\?[\"'](a\d+)\.\d+", text)
+                 if name in ASSIGNMENTS}
+        if len(ids) != 1:
+            raise ValueError(f"file: got {path.name}, wanted a notebook of one assignment, named "
+                             f"such as {next(iter(ASSIGNMENTS.values())).name}.ipynb") from None
+        return ASSIGNMENTS[ids.pop()]
 
 
-def released(course: Path, part: Assignment) -> Path:
+def released(course: Path, assignment: Assignment) -> Path:
     """Return the notebook that students got; ValueError if the course's folder has none."""
-    path = course / "release" / part.name / f"{part.name}.ipynb"
+    path = course / "release" / assignment.name / f"{assignment.name}.ipynb"
     if not path.is_file():
-        raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the folder lab/ of a clone")
+        raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the "
+                         "folder lab/ of a clone")
     return path
 
 
-def progress(part: Assignment, record: Record) -> list[str]:
+def progress(assignment: Assignment, record: Record) -> list[str]:
     """Return what a student reads in a terminal."""
-    lines = [f"{part.name}: {part.title}", *(f"note: {note}" for note in record["notes"])]
+    lines = [f"{assignment.name}: {assignment.title}",
+             *(f"note: {note}" for note in record["notes"])]
     for task in record["tasks"]:
         if not task["findings"]:
             continue
@@ -100,18 +108,21 @@ def progress(part: Assignment, record: Record) -> list[str]:
             continue
         before = ""
         for finding in task["findings"]:
-            lines += lines_of(finding["name"], finding["earned"], finding["points"], finding["message"], before)
+            lines += lines_of(finding["name"], finding["earned"], finding["points"],
+                              finding["message"], before)
             before = finding["message"]
         if unseen := task["points"] - sum(finding["points"] for finding in task["findings"]):
             lines.append(f"       not shown ({unseen})")
-    unseen = sum(task.unseen for task in part.tasks)
-    lines.append(f"{record['earned']:g} of {part.points} points; {unseen} of the {part.points} are behind tests that "
-                 f"are not shown{f', and a person gives {part.read} more' if part.read else ''}. Marks are given on "
-                 "other inputs.")
+    unseen = sum(task.unseen for task in assignment.tasks)
+    more = f", and a person gives {assignment.read} more" if assignment.read else ""
+    lines.append(f"{record['earned']:g} of {assignment.points} points; {unseen} of the "
+                 f"{assignment.points} are behind tests that are not shown{more}. Marks are given "
+                 "on other inputs.")
     return lines
 
 
-def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None, jobs: int | None = None,
+def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None,
+                jobs: int | None = None,
                 gradebook: Path | None = None) -> bool:
     """Grade a folder of submissions, print a line each, and write the reports.
 
@@ -132,31 +143,35 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
     need_posix()
     if only:
         only = assignment_of(only).name
-    for _, part, _ in (entries := grading.submissions(submitted, only)):
-        released(course, part)
+    for _, assignment, _ in (entries := grading.submissions(submitted, only)):
+        released(course, assignment)
     kind = sandbox.best()
-    console.print(f"{len(entries)} submissions, sandbox: {kind}" + ("" if kind == "bubblewrap" else (
-        "; submissions can read files of this account: install bubblewrap (Linux) to keep them from it")))
+    console.print(f"{len(entries)} submissions, sandbox: {kind}"
+                  + ("" if kind == "bubblewrap" else (
+"; submissions can read files of this account: install bubblewrap (Linux) to keep them "
+"from it")))
     begun, count = time.monotonic(), 0
 
     def done(student: str, record: Record) -> None:
         nonlocal count
         count += 1
         note = f"; {'; '.join(record['notes'])}" if record["notes"] else ""
-        console.print(f"{count:4} {student} {record['assignment']}: {record['status']}, {record['earned']:g} of "
-                      f"{record['points']}{note[:200]}")
+        console.print(f"{count:4} {student} {record['assignment']}: {record['status']}, "
+                      f"{record['earned']:g} of {record['points']}{note[:200]}")
 
-    found = grading.grade_folder(submitted, out, course, only=only, jobs=jobs or max(1, (os.cpu_count() or 2) // 2),
+    records = grading.grade_folder(submitted, out, course, only=only,
+                                 jobs=jobs or max(1, (os.cpu_count() or 2) // 2),
                                  done=done)
     seconds = time.monotonic() - begun
-    console.print(f"{len(found)} submissions in {seconds:.0f} s, {seconds / len(found):.1f} s each")
+    console.print(f"{len(records)} submissions in {seconds:.0f} s, {seconds / len(records):.1f} s "
+                  "each")
     if gradebook is not None:
         from cca_lab.course.reports import export
 
-        export(found, course, gradebook, submitted)
+        export(records, course, gradebook, submitted)
         console.print(f"marks written into {gradebook}")
     write_reports(out)
-    return all(record["status"] != "failed" for record in found)
+    return all(record["status"] != "failed" for record in records)
 
 
 def write_reports(out: Path) -> None:
@@ -166,14 +181,16 @@ def write_reports(out: Path) -> None:
         ValueError: if nothing was graded there.
     """
     if not (records := grading.records(out)):
-        raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` first")
+        raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` "
+                         "first")
     paths = reports.write(records, out)
-    console.print(f"{out / 'marks.csv'}, {out / 'tasks.csv'}, {out / 'class.html'} and {len(paths) - 3} pages "
-                  "feedback.html, one in each student's folder")
+    console.print(f"{out / 'marks.csv'}, {out / 'tasks.csv'}, {out / 'class.html'} and "
+                  f"{len(paths) - 3} pages feedback.html, one in each student's folder")
 
 
-def make_release(course: Path, only: str | None = None, *, check: bool = False, adapters: bool = False) -> bool:
-    """Make `release/`, or only say what is not current; True if nothing had to be changed, or something was written."""
+def make_release(course: Path, only: str | None = None, *, check: bool = False,
+                 adapters: bool = False) -> bool:
+    """Make `release/`, or say what is not current; True if nothing is left to be done."""
     texts = release.files(course, only=only)
     if adapters:
         texts[course / grading.ADAPTERS] = release.adapters(course)

@@ -1,7 +1,8 @@
 """Marks for submissions: each in a process of its own, every value made and compared here.
 
-A folder of submissions is that of nbgrader: STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb. Each result is written as soon as it
-is known, so that a grading that was interrupted goes on, and one that is repeated changes nothing.
+A folder of submissions is that of nbgrader: STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb. Each result is
+written as soon as it is known, so that a grading that was interrupted goes on, and one that is
+repeated changes nothing.
 """
 
 import hashlib
@@ -20,10 +21,11 @@ from typing import Any
 from cca_lab.course import sandbox
 from cca_lab.course.registry import ASSIGNMENTS
 from cca_lab.course.sandbox import Limits, Session
-from cca_lab.course.tasks import Answer, Assignment, Finding, Mistake, Task, clean, shown, unseen
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Mark, Mistake, clean, shown, unseen
 from cca_lab.files import replacing
 
-# What a student handed in, read without trusting it: the cells that are run, and what is remarkable about them.
+# What a student handed in, read without trusting it: the cells that are run, and what is remarkable
+# about them.
 
 LARGEST = 20 * 2**20  # bytes of a notebook
 ADAPTERS = "adapters.py"
@@ -44,7 +46,8 @@ class Submission:
     Attributes:
         cells: name and source, in the order in which they are run.
         notes: what the grader did about oddities, for the reports.
-        functions: the task's answers are named by their ids, as in `adapters.py`, not as in the notebook.
+        functions: the task's answers are named by their ids, as in `adapters.py`, not as in the
+            notebook.
     """
 
     cells: list[tuple[str, str]]
@@ -52,31 +55,34 @@ class Submission:
     functions: bool = False
 
 
-def read_submission(part: Assignment, folder: Path, release: Path, path: Path | None = None) -> Submission:
+def read_submission(assignment: Assignment, folder: Path, release: Path,
+                    path: Path | None = None) -> Submission:
     """Return what a folder holds for an assignment.
 
     Args:
-        part: the assignment.
+        assignment: the assignment.
         folder: the submission's.
-        release: the notebook that students got; its locked cells are run in place of the submission's.
+        release: the notebook that students got; its locked cells are run in place of the
+            submission's.
         path: the file in it, if that is known.
 
     Raises:
         Refused: saying why.
     """
-    path, notes = (path, []) if path else find_work(part, folder)
-    modules = [(file.stem, plain_text(file)) for file in sorted(folder.glob("*.py"))[:MODULES] if file != path]
+    path, notes = (path, []) if path else find_work(assignment, folder)
+    modules = [(file.stem, plain_text(file)) for file in sorted(folder.glob("*.py"))[:MODULES]
+               if file != path]
     if path.name == ADAPTERS:
         return Submission([*files(modules), ("adapters", plain_text(path))], notes, functions=True)
     cells, more = arranged(notebook(path), notebook(release))
     return Submission([*files(modules), *cells], [*notes, *more])
 
 
-def find_work(part: Assignment, folder: Path) -> tuple[Path, list[str]]:
+def find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
     """Return the file to grade, and notes."""
     if folder.is_symlink() or not folder.is_dir():
         raise Refused("nothing was handed in")
-    wanted = folder / f"{part.name}.ipynb"
+    wanted = folder / f"{assignment.name}.ipynb"
     if wanted.exists() or wanted.is_symlink():
         return wanted, []
     others = sorted(folder.glob("*.ipynb"))
@@ -84,7 +90,8 @@ def find_work(part: Assignment, folder: Path) -> tuple[Path, list[str]]:
         return others[0], [f"the notebook is called {others[0].name}, wanted {wanted.name}"]
     if (folder / ADAPTERS).exists():
         return folder / ADAPTERS, []
-    raise Refused(f"there is no {wanted.name}" + (f", but {len(others)} other notebooks" if others else ""))
+    raise Refused(f"there is no {wanted.name}" + (f", but {len(others)} other notebooks" if others
+                                                  else ""))
 
 
 def plain_text(path: Path) -> str:
@@ -101,12 +108,13 @@ def plain_text(path: Path) -> str:
 
 def files(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return cells that write further modules, which the others may import."""
-    return [(f"file_{name}", f"import pathlib; pathlib.Path({name + '.py'!r}).write_text({source!r})")
+    return [(f"file_{name}", "import pathlib; "
+                             f"pathlib.Path({name + '.py'!r}).write_text({source!r})")
             for name, source in modules]
 
 
 def notebook(path: Path) -> list[dict[str, Any]]:
-    """Return the code cells of a notebook, each as {"name", "source"}; name is None for one without a grade id.
+    """Return a notebook's code cells as {"name", "source"}; without a grade id the name is None.
 
     Raises:
         Refused: if it is no notebook.
@@ -118,25 +126,30 @@ def notebook(path: Path) -> list[dict[str, Any]]:
         cells = json.loads(content)["cells"]
         if len(cells) > CELLS:
             raise Refused(f"{path.name} has more than {CELLS} cells")
-        found = []
+        code = []
         for cell in cells:
             if cell["cell_type"] == "code":
                 source = cell["source"]
                 source = "".join(source) if isinstance(source, list) else source
-                name = cell.get("metadata", {}).get("nbgrader", {}).get("grade_id") or cell.get("id")
-                found.append({"name": name if isinstance(name, str) else None, "source": source + ""})
-        return found
+                name = cell.get("metadata", {}).get("nbgrader",
+                                                    {}).get("grade_id") or cell.get("id")
+                code.append({"name": name if isinstance(name, str) else None, "source":
+                                  source + ""})
+        return code
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{path.name} is no notebook ({type(error).__name__})") from None
 
 
-def arranged(cells: list[dict[str, Any]], release: list[dict[str, Any]]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the cells to run and notes: given ones as released, checks left out, everything else as handed in."""
+def arranged(cells: list[dict[str, Any]],
+             release: list[dict[str, Any]]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the cells to run and notes: given cells as released, checks left out."""
     original = {cell["name"]: cell["source"] for cell in release}
     seen = [cell["name"] for cell in cells]
-    locked = [name for name in original if not name.endswith("-answer") and not name.startswith("scratch-")]
+    locked = [name for name in original if not name.endswith("-answer")
+              and not name.startswith("scratch-")]
     edited = [cell["name"] for cell in cells
-              if cell["name"] in locked and cell["source"].strip() != original[cell["name"]].strip()]
+              if cell["name"] in locked
+              and cell["source"].strip() != original[cell["name"]].strip()]
     gone = [name for name in original if name not in seen]
     notes = []
     if edited:
@@ -162,14 +175,15 @@ def without_magics(source: str) -> str:
 
 
 def digest(folder: Path) -> str:
-    """Return a hash of what is in a submission, names included; links are not followed, large files only measured."""
+    """Return a hash of a submission's files and names; links are not followed."""
     total, files = hashlib.sha256(), 0
-    for place, below, names in os.walk(folder if folder.is_dir() and not folder.is_symlink() else os.devnull):
+    for root, below, names in os.walk(folder if folder.is_dir() and not folder.is_symlink()
+                                       else os.devnull):
         below.sort()
-        if len(Path(place).parts) - len(folder.parts) > 10:
+        if len(Path(root).parts) - len(folder.parts) > 10:
             below.clear()
         for name in sorted(names)[:FILES]:
-            path = Path(place, name)
+            path = Path(root, name)
             about = path.lstat()
             total.update(b"\0".join([os.fsencode(path), str(about.st_size).encode()]))
             if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST:
@@ -189,12 +203,13 @@ SEED = ".seed"  # in the folder of marks
 NOTES = 20  # of one submission
 
 
-def grade(part: Assignment, folder: Path, release: Path, seed: str | None, limits: Limits | None = None,
+def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
+          limits: Limits | None = None,
           kind: str | None = None, path: Path | None = None) -> Record:
     """Return what a submission earned.
 
     Args:
-        part: the assignment.
+        assignment: the assignment.
         folder: the submission's.
         release: the notebook that students got.
         seed: the instructor's; None for the inputs that are shown only.
@@ -203,29 +218,37 @@ def grade(part: Assignment, folder: Path, release: Path, seed: str | None, limit
         path: the file in the folder, if that is known.
 
     Returns:
-        "assignment", "status" ("graded" or "refused"), "notes", "earned", "points", "read" (points that a person
-        gives), "sandbox", "seconds", and "tasks": each with its id, points and findings.
+        "assignment", "status" ("graded" or "refused"), "notes", "earned", "points", "read" (points
+        that a person gives), "sandbox", "seconds", and "tasks": each with its id, points and
+        findings.
     """
     begun = time.monotonic()
     kind = kind or sandbox.best()
-    record: Record = {"assignment": part.name, "status": "graded", "notes": [], "sandbox": kind, "points": part.points,
-                      "read": part.read}
+    record: Record = {"assignment": assignment.name, "status": "graded", "notes": [], "sandbox":
+                          kind,
+                      "points": assignment.points,
+                      "read": assignment.read}
     try:
-        handed_in = read_submission(part, folder, release, path)
+        handed_in = read_submission(assignment, folder, release, path)
     except Refused as refused:
         record |= {"status": "refused", "notes": [clean(str(refused))], "earned": 0.0,
-                   "tasks": [task_record(task, []) for task in part.tasks]}
+                   "tasks": [task_record(task, []) for task in assignment.tasks]}
     else:
-        limits = limits or Limits(seconds=part.seconds, total=max(180.0, 8 * part.seconds))
+        limits = limits or Limits(seconds=assignment.seconds,
+                                  total=max(180.0, 8 * assignment.seconds))
         with Session(handed_in.cells, limits, kind) as session:
-            answers = {task.id: answer_of(task, session, folder, handed_in.functions) for task in part.tasks}
-            found = {task.id: shown(task, answers[task.id]) for task in part.tasks}
+            answers = {task.id: answer_of(task, session, folder, handed_in.functions)
+                       for task in assignment.tasks}
+            marks = {task.id: shown(task, answers[task.id]) for task in assignment.tasks}
             if seed is None:
-                tasks = [task_record(task, list(found[task.id].values())) for task in part.tasks]
-            else:  # after all that is shown: no message that a student reads can carry an input that is not
+                tasks = [task_record(task, list(marks[task.id].values()))
+                         for task in assignment.tasks]
+            else:
+                # After all that is shown, so that no message carries an input that is not.
                 session.stop()
-                tasks = [task_record(task, list(unseen(task, answers[task.id], seed, found[task.id])))
-                         for task in part.tasks]
+                tasks = [task_record(task,
+                                     list(unseen(task, answers[task.id], seed, marks[task.id])))
+                         for task in assignment.tasks]
             notes = handed_in.notes + [f"{name}: {text}" for name, text in session.errors.items()]
             record["notes"] = [clean(note) for note in notes[:NOTES]]
         record |= {"tasks": tasks, "earned": round(sum(task["earned"] for task in tasks), 2)}
@@ -233,12 +256,12 @@ def grade(part: Assignment, folder: Path, release: Path, seed: str | None, limit
     return record
 
 
-def answer_of(task: Task, session: Session, folder: Path, functions: bool) -> Answer:
+def answer_of(task: CourseTask, session: Session, folder: Path, functions: bool) -> Answer:
     """Return the answer of a task as its checks call it."""
     if not task.files:
         return session.answer(task.id.replace(".", "_") if functions else task.answer)
 
-    def place() -> Path:
+    def answer_folder() -> Path:
         path = folder / task.answer
         if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()):
             raise Mistake(f"{task.answer} is a link, wanted the files themselves")
@@ -246,20 +269,23 @@ def answer_of(task: Task, session: Session, folder: Path, functions: bool) -> An
             raise NotImplementedError(task.answer)
         return path
 
-    return place
+    return answer_folder
 
 
-def task_record(task: Task, found: list[Finding]) -> Record:
+def task_record(task: CourseTask, marks: list[Mark]) -> Record:
     """Return a task's findings as JSON has them."""
     return {"id": task.id, "title": task.title, "points": task.points, "read": task.read,
-            "earned": round(sum(finding.earned for finding in found), 2),
-            "findings": [{"name": finding.property.name, "points": finding.property.points, "earned": finding.earned,
-                          "shown": finding.shown and not finding.property.hidden, "message": finding.message,
-                          "unwritten": isinstance(finding.error, NotImplementedError)} for finding in found]}
+            "earned": round(sum(mark.earned for mark in marks), 2),
+            "findings": [{"name": mark.property.name, "points": mark.property.points,
+                          "earned": mark.earned,
+                          "shown": mark.shown and not mark.property.hidden, "message":
+                              mark.message,
+                          "unwritten": isinstance(mark.error, NotImplementedError)}
+                         for mark in marks]}
 
 
 def submissions(folder: Path, only: str | None = None) -> list[tuple[str, Assignment, Path]]:
-    """Return (student, assignment, folder) of everybody for every assignment that anybody handed in.
+    """Return (student, assignment, folder) of everybody for all that anybody handed in.
 
     Args:
         folder: of all submissions.
@@ -269,14 +295,19 @@ def submissions(folder: Path, only: str | None = None) -> list[tuple[str, Assign
         ValueError: if there is none.
     """
     if not folder.is_dir():
-        raise ValueError(f"folder: got {folder}, which is no folder, wanted STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb in it")
-    students = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    wanted = [part for part in ASSIGNMENTS.values() if only in (None, part.id, part.name)
-              and any((student / part.name).exists() for student in students)]
+        raise ValueError(f"folder: got {folder}, which is no folder, wanted "
+                         "STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb in it")
+    students = sorted(path for path in folder.iterdir() if path.is_dir()
+                      and not path.name.startswith("."))
+    wanted = [assignment for assignment in ASSIGNMENTS.values()
+              if only in (None, assignment.id, assignment.name)
+              and any((student / assignment.name).exists() for student in students)]
     if not wanted:
-        raise ValueError(f"folder: got {folder}, which holds no submission of {only or 'any assignment'}, wanted "
-                         "STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb, such as alice/a5_cca/a5_cca.ipynb")
-    return [(student.name, part, student / part.name) for part in wanted for student in students]
+        raise ValueError(f"folder: got {folder}, which holds no submission of "
+                         f"{only or 'any assignment'}, wanted STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb, "
+                         "such as alice/a5_cca/a5_cca.ipynb")
+    return [(student.name, assignment, student / assignment.name) for assignment in wanted
+            for student in students]
 
 
 def secret(out: Path) -> str:
@@ -291,7 +322,8 @@ def secret(out: Path) -> str:
 
 def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = None, jobs: int = 1,
                  limits: Limits | None = None, kind: str | None = None,
-                 done: Callable[[str, Record], None] = lambda student, record: None) -> list[Record]:
+                 done: Callable[[str,
+                                 Record], None] = lambda student, record: None) -> list[Record]:
     """Grade every submission of a folder, and keep each record in `out`/STUDENT/ASSIGNMENT.json.
 
     Args:
@@ -304,24 +336,27 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
         done: called after each.
 
     Returns:
-        The records, each with "student"; a submission whose grading failed for a reason of ours has the status
-        "failed" and is graded again the next time.
+        The records, each with "student"; a submission whose grading failed for a reason of ours has
+        the status "failed" and is graded again the next time.
     """
     seed = secret(out)
     version = fingerprint()
 
-    def one(student: str, part: Assignment, place: Path) -> Record:
-        release = course / "release" / part.name / f"{part.name}.ipynb"
-        path = out / student / f"{part.name}.json"
+    def grade_one(student: str, assignment: Assignment, folder_of: Path) -> Record:
+        release = course / "release" / assignment.name / f"{assignment.name}.ipynb"
+        path = out / student / f"{assignment.name}.json"
         try:
-            inputs = [digest(place), version, seed, plain_text(release)]
+            inputs = [digest(folder_of), version, seed, plain_text(release)]
             key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()
             if (known := read_record(path)) and known.get("key") == key:
                 return known
-            record = grade(part, place, release, seed, limits, kind)
+            record = grade(assignment, folder_of, release, seed, limits, kind)
         except Exception as error:  # ours, not the submission's: the others are graded all the same
-            record = {"assignment": part.name, "status": "failed", "notes": [clean(f"{type(error).__name__}: {error}")],
-                      "points": part.points, "read": part.read, "earned": 0.0, "tasks": [], "sandbox": "", "seconds": 0}
+            record = {"assignment": assignment.name, "status": "failed", "notes":
+                          [clean(f"{type(error).__name__}: {error}")],
+                      "points": assignment.points, "read": assignment.read, "earned": 0.0, "tasks":
+                          [],
+                      "sandbox": "", "seconds": 0}
         record = {"student": student, **record}
         if record["status"] != "failed":
             record["key"] = key
@@ -329,20 +364,22 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
             temporary.write_text(json.dumps(record, indent=1))
         return record
 
-    found: dict[int, Record] = {}
+    graded: dict[int, Record] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(one, *entry): number for number, entry in enumerate(submissions(folder, only))}
+        running = {pool.submit(grade_one, *entry): number
+                   for number, entry in enumerate(submissions(folder, only))}
         for future in as_completed(running):
-            found[running[future]] = future.result()
+            graded[running[future]] = future.result()
             done(future.result()["student"], future.result())
-    return [found[number] for number in sorted(found)]
+    return [graded[number] for number in sorted(graded)]
 
 
 def records(out: Path) -> list[Record]:
     """Return all records of a folder of marks, by assignment and student."""
-    order = {part.name: number for number, part in enumerate(ASSIGNMENTS.values())}
-    found = [record for path in sorted(out.glob("*/*.json")) if (record := read_record(path))]
-    return sorted(found, key=lambda record: (order.get(record["assignment"], len(order)), record["student"]))
+    order = {assignment.name: number for number, assignment in enumerate(ASSIGNMENTS.values())}
+    whole = [record for path in sorted(out.glob("*/*.json")) if (record := read_record(path))]
+    return sorted(whole, key=lambda record: (order.get(record["assignment"], len(order)),
+                                             record["student"]))
 
 
 def read_record(path: Path) -> Record | None:
@@ -355,7 +392,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def fingerprint() -> str:
-    """Return a hash of the whole package, by which records know that they are old: checks use other parts of it too."""
+    """Return a hash of the package, from all of which checks take parts: records grow old."""
     total = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         about = path.relative_to(PACKAGE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()

@@ -2,15 +2,17 @@
 
 from importlib import import_module
 
-from cca_lab.course.tasks import Assignment, Task
+from cca_lab.course.tasks import Assignment, CourseTask
 
-MODULES = ("a1_tiles", "a2_sparsity", "a3_coding", "a4_pooling", "a5_cca", "a6_dga", "a7_kernels", "a8_caches",
+MODULES = ("a1_tiles", "a2_sparsity", "a3_coding", "a4_pooling", "a5_cca", "a6_dga", "a7_kernels",
+           "a8_caches",
            "a9_mutants", "a10_finetune")
 NOTEBOOKS = 17
 
 ASSIGNMENTS: dict[str, Assignment] = {
-    name.partition("_")[0]: import_module(f"cca_lab.course.assignments.{name}").ASSIGNMENT for name in MODULES}
-TURNS: dict[str, Task] = {task.id: task for number in range(NOTEBOOKS)
+    name.partition("_")[0]: import_module(f"cca_lab.course.assignments.{name}").ASSIGNMENT
+    for name in MODULES}
+TURNS: dict[str, CourseTask] = {task.id: task for number in range(NOTEBOOKS)
                           for task in import_module(f"cca_lab.course.turns.nb{number:02}").TURNS}
 
 
@@ -26,13 +28,14 @@ def assignment_of(name: str) -> Assignment:
     return assignment
 
 
-def task_of(task_id: str) -> Task:
+def task_of(task_id: str) -> CourseTask:
     """Return a task by its id, such as "a5.2" of an assignment or "05.2" of a notebook.
 
     Raises:
         ValueError: if there is none.
     """
-    tasks = {task.id: task for assignment in ASSIGNMENTS.values() for task in assignment.tasks} | TURNS
+    tasks = {task.id: task for assignment in ASSIGNMENTS.values()
+             for task in assignment.tasks} | TURNS
     if task_id not in tasks:
         raise ValueError(f"task: got {task_id!r}, wanted one of {', '.join(tasks)}")
     return tasks[task_id]

@@ -1,4 +1,4 @@
-"""What is made from the solved notebooks: those that students open, solutions for learners, and `adapters.py`."""
+"""What is made from solved notebooks: students' notebooks, solutions, and `adapters.py`."""
 
 import ast
 import contextlib
@@ -14,36 +14,38 @@ import nbformat
 from nbformat import NotebookNode
 
 from cca_lab.course.registry import ASSIGNMENTS
-from cca_lab.course.tasks import Assignment, Task
+from cca_lab.course.tasks import Assignment, CourseTask
 from cca_lab.extras import need
 from cca_lab.files import check_folder, replacing
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-ADAPTERS = '''"""Your answers, if you prefer an editor to a notebook: `pytest lab -m a5_2` checks one of them.
+ADAPTERS = '''"""Your answers, if you prefer an editor: `pytest lab -m a5_2` checks one of them.
 
-`pytest lab -m a5` checks all of a5, `pytest lab` all there are. Call your own code from here, or write it here. What
-each function gets and returns stands in the notebook of the assignment, in lab/release/. A test of a function that is
-not written yet is skipped. Made by `cca-lab course release --adapters`; yours from then on.
+`pytest lab -m a5` checks all of a5, `pytest lab` all there are. Call your own code from here, or
+write it here. What each function gets and returns stands in the notebook of the assignment, in
+lab/release/. A test of a function that is not written yet is skipped. Made by
+`cca-lab course release --adapters`; yours from then on.
 """
 
 import torch
 '''
 
 
-def read(course: Path, part: Assignment) -> NotebookNode:
+def read(course: Path, assignment: Assignment) -> NotebookNode:
     """Return the solved notebook of an assignment.
 
     Raises:
         ValueError: if it is not there.
     """
-    path = course / "source" / part.name / f"{part.name}.ipynb"
+    path = course / "source" / assignment.name / f"{assignment.name}.ipynb"
     if not path.is_file():
-        raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the folder lab/ of a clone")
+        raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the "
+                         "folder lab/ of a clone")
     return nbformat.read(path, 4)
 
 
 def released(source: NotebookNode) -> NotebookNode:
-    """Return the notebook that students get: nbgrader's own steps, in this process and without its database."""
+    """Return the notebook that students get, by nbgrader's own steps and without its database."""
     need("nbgrader")
     with contextlib.redirect_stderr(io.StringIO()):  # importing its database layer warns
         from nbgrader.preprocessors import (
@@ -57,40 +59,43 @@ def released(source: NotebookNode) -> NotebookNode:
     notebook = deepcopy(source)
     resources: dict[str, Any] = {}
     logging.getLogger("traitlets").setLevel(logging.ERROR)
-    for step in (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ClearHiddenTests, ComputeChecksums):
+    for step in (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ClearHiddenTests,
+                 ComputeChecksums):
         notebook, resources = step().preprocess(notebook, resources)
     return notebook
 
 
-def solutions(source: NotebookNode, part: Assignment) -> NotebookNode:
-    """Return a notebook with the stubs of the release, and a folded hint and solution below each."""
-    found = []
+def solutions(source: NotebookNode, assignment: Assignment) -> NotebookNode:
+    """Return a notebook with the release's stubs, a folded hint and solution below each."""
+    cells = []
     originals = {cell.id: cell for cell in source.cells}
     for cell in released(source).cells:
-        found.append(cell)
+        cells.append(cell)
         if cell.cell_type == "code" and cell.id.endswith("-answer"):
-            found.append(nbformat.v4.new_markdown_cell(folded(originals[cell.id].source), id=f"{cell.id}-folded"))
-    notebook = nbformat.v4.new_notebook(cells=found, metadata=source.metadata)
+            cells.append(nbformat.v4.new_markdown_cell(folded(originals[cell.id].source),
+                                                       id=f"{cell.id}-folded"))
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=source.metadata)
     for cell in notebook.cells:
         cell.metadata.pop("nbgrader", None)
     return notebook
 
 
 def folded(source: str) -> str:
-    """Return the Markdown of a solved cell's hint, if it has one, and of its solution, both folded."""
+    """Return the Markdown of a solved cell's hint, if it has one, and solution, both folded."""
     hint, code = solution_of(source)
     shown = f"<details><summary>A hint</summary>\n\n{hint}\n\n</details>\n\n" if hint else ""
     return shown + f"<details><summary>A solution</summary>\n\n```python\n{code}\n```\n\n</details>"
 
 
 def solution_of(source: str) -> tuple[str, str]:
-    """Return the hints (comments at the top of each solution region) and the cell without them and the markers."""
+    """Return the hints (comments that begin a solution), and the cell without them and markers."""
     hints, code, inside = [], [], ""
     for line in source.split("\n"):
         text = line.strip()
         if text in (BEGIN, END):
             inside = "start" if text == BEGIN else ""
-        elif inside in ("start", "hint") and text.startswith("#") and (inside == "hint" or "Hint:" in text):
+        elif inside in ("start",
+                        "hint") and text.startswith("#") and (inside == "hint" or "Hint:" in text):
             inside = "hint"
             hints.append(text.lstrip("# ").removeprefix("Hint:").strip())
         else:
@@ -101,14 +106,16 @@ def solution_of(source: str) -> tuple[str, str]:
 
 def adapters(course: Path) -> str:
     """Return the text of `adapters.py`: for each task a function that is not written yet."""
-    notebooks = {part.id: {cell.id: cell.source for cell in read(course, part).cells} for part in ASSIGNMENTS.values()}
-    imports = {line for cells in notebooks.values() for name, source in cells.items() if name.startswith("given-")
+    notebooks = {assignment.id: {cell.id: cell.source for cell in read(course, assignment).cells}
+                 for assignment in ASSIGNMENTS.values()}
+    imports = {line for cells in notebooks.values() for name, source in cells.items()
+               if name.startswith("given-")
                if "triton" not in source for line in source.split("\n") if is_import(line)}
     text = ADAPTERS.replace("import torch\n", "\n".join([*sorted(imports), "", "import torch", ""]))
-    for part in ASSIGNMENTS.values():
-        cells = notebooks[part.id]
-        text += f"\n# {part.id}: {part.title}\n{given(cells)}"
-        for task in part.tasks:
+    for assignment in ASSIGNMENTS.values():
+        cells = notebooks[assignment.id]
+        text += f"\n# {assignment.id}: {assignment.title}\n{given(cells)}"
+        for task in assignment.tasks:
             if task.properties:
                 text += "\n\n" + adapter(task, cells.get(f"{task.id.replace('.', '-')}-answer", ""))
     return text
@@ -116,36 +123,42 @@ def adapters(course: Path) -> str:
 
 def is_import(line: str) -> bool:
     """Return True for an import of something else than the checker and torch."""
-    return line.startswith(("import ", "from ")) and not line.startswith(("from cca_lab", "import torch"))
+    return line.startswith(("import ",
+                            "from ")) and not line.startswith(("from cca_lab", "import torch"))
 
 
 def given(cells: dict[str, str]) -> str:
-    """Return what the given cells of a notebook define, without the checker; Triton may be missing."""
+    """Return what the given cells of a notebook define, without the checker."""
     sources = [source for name, source in cells.items() if name.startswith("given-")]
     triton = any("triton" in source for source in sources)
     lines = [line for source in sources for line in source.split("\n")
-             if not line.startswith(("from cca_lab", "import torch")) and (triton or not is_import(line))]
+             if not line.startswith(("from cca_lab", "import torch"))
+             and (triton or not is_import(line))]
     text = "\n".join(lines).strip("\n")
     if not text:
         return ""
     if not triton:
         return f"\n{text}\n"
     guarded = "\n".join(f"    {line}" if line else line for line in lines).strip("\n")
-    return f"\ntry:\n{guarded}\nexcept ImportError:\n    pass  # there is no Triton for this system\n"
+    return (f"\ntry:\n{guarded}\nexcept ImportError:\n"
+            "    pass  # there is no Triton for this system\n")
 
 
-def adapter(task: Task, source: str) -> str:
+def adapter(task: CourseTask, source: str) -> str:
     """Return the function of one task."""
     name = task.id.replace(".", "_")
     if task.files:
         return (f'def {name}():\n    """Return the path of {task.answer}: {task.title}."""\n'
                 "    raise NotImplementedError\n")
-    tree = ast.parse(re.sub(f"^[ \t]*{BEGIN}.*?{END}", "    pass", source, flags=re.DOTALL | re.MULTILINE))
-    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == task.answer)
+    tree = ast.parse(re.sub(f"^[ \t]*{BEGIN}.*?{END}", "    pass", source,
+                            flags=re.DOTALL | re.MULTILINE))
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef)
+                    and node.name == task.answer)
     returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
     lines = [f"def {name}({ast.unparse(function.args)}){returns}:"]
     about = (ast.get_docstring(function) or "").split("\n")[0]
-    return "\n".join([*lines, f'    """{task.answer}: {about}"""', "    raise NotImplementedError", ""])
+    return "\n".join([*lines, f'    """{task.answer}: {about}"""', "    raise NotImplementedError",
+                      ""])
 
 
 def files(course: Path, *, solved: bool = False, only: str | None = None) -> dict[Path, str]:
@@ -156,14 +169,15 @@ def files(course: Path, *, solved: bool = False, only: str | None = None) -> dic
         solved: those with folded solutions, in `solutions/`, instead of `release/`.
         only: id or name of one assignment.
     """
-    found = {}
-    for part in ASSIGNMENTS.values():
-        if only in (None, part.id, part.name):
-            source = read(course, part)
-            notebook = solutions(source, part) if solved else released(source)
+    texts = {}
+    for assignment in ASSIGNMENTS.values():
+        if only in (None, assignment.id, assignment.name):
+            source = read(course, assignment)
+            notebook = solutions(source, assignment) if solved else released(source)
             folder = course / ("solutions" if solved else "release")
-            found[folder / part.name / f"{part.name}.ipynb"] = nbformat.writes(notebook) + "\n"
-    return found
+            texts[folder / assignment.name
+                  / f"{assignment.name}.ipynb"] = nbformat.writes(notebook) + "\n"
+    return texts
 
 
 def write(texts: dict[Path, str]) -> list[Path]:
@@ -177,10 +191,12 @@ def write(texts: dict[Path, str]) -> list[Path]:
 
 def stale(texts: dict[Path, str]) -> list[Path]:
     """Return the files that are missing or have another text."""
-    return [path for path, text in texts.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    return [path for path, text in texts.items() if not path.is_file()
+            or path.read_text(encoding="utf-8") != text]
 
 
-# The notebooks for a reader who works: without outputs, and with stubs in the place of what is to be written.
+# The notebooks for a reader who works: without outputs, and with stubs in the place of what is to
+# be written.
 
 STUB = "raise NotImplementedError  # your turn"
 REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}$", flags=re.DOTALL | re.MULTILINE)
@@ -192,7 +208,8 @@ def to_work_in(notebook: NotebookNode, *, up: str = "..") -> NotebookNode:
 
     Args:
         notebook: as committed.
-        up: the way from the folder of the new notebook to that above the committed ones, in the place of "..".
+        up: the way from the folder of the new notebook to that above the committed ones, in the
+            place of "..".
     """
     made = deepcopy(notebook)
     made.cells = []
@@ -203,13 +220,14 @@ def to_work_in(notebook: NotebookNode, *, up: str = "..") -> NotebookNode:
         else:
             cell.outputs, cell.execution_count = [], None
             if BEGIN in cell.source:
-                made.cells.append(nbformat.v4.new_markdown_cell(folded(cell.source), id=f"{cell.id}-folded"[:64]))
+                made.cells.append(nbformat.v4.new_markdown_cell(folded(cell.source),
+                                                                id=f"{cell.id}-folded"[:64]))
                 cell.source = REGION.sub(rf"\1{STUB}", cell.source)
     return made
 
 
 def build(notebooks: Path, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write the notebooks to work in; those that are there already are the reader's, and stay as they are.
+    """Write the notebooks to work in; those that are there already stay as they are.
 
     Args:
         notebooks: folder of the committed ones.
@@ -222,7 +240,8 @@ def build(notebooks: Path, out: Path) -> tuple[list[Path], list[Path]]:
         ValueError: if `out` is the committed notebooks' folder, or cannot be written.
     """
     if out.resolve() == notebooks.resolve():
-        raise ValueError(f"out: got {out}, where the committed notebooks are; choose another folder")
+        raise ValueError(f"out: got {out}, where the committed notebooks are; choose another "
+                         "folder")
     check_folder(out).mkdir(parents=True, exist_ok=True)
     up = Path(os.path.relpath(notebooks.parent.resolve(), out.resolve())).as_posix()
     new, left = [], []
@@ -235,4 +254,3 @@ def build(notebooks: Path, out: Path) -> tuple[list[Path], list[Path]]:
             nbformat.write(to_work_in(nbformat.read(path, as_version=4), up=up), temporary)
         new.append(target)
     return new, left
-

@@ -1,7 +1,7 @@
-"""Reports from the records of a grading: two tables (CSV), a page for each student, one for the class.
+"""Reports from a grading: tables (CSV), pages for students and the class, nbgrader's database.
 
-Pages for students say which properties failed, and why only on inputs that a cell shows too. Whatever came from a
-submission is escaped.
+Pages for students say which properties failed, and why only on inputs that a cell shows too.
+Whatever came from a submission is escaped.
 """
 
 import contextlib
@@ -37,10 +37,12 @@ def write(records: list[Record], out: Path) -> list[Path]:
         out: the folder.
     """
     texts = {out / "marks.csv": marks(records), out / "tasks.csv": tasks(records),
-             out / "class.html": page("class.html", rows=class_rows(records), assignments=totals(records))}
+             out / "class.html":
+                 page("class.html", rows=class_rows(records), assignments=totals(records))}
     for student in sorted({record["student"] for record in records}):
-        own = [shown(record) for record in records if record["student"] == student]
-        texts[out / student / "feedback.html"] = page("student.html", student=student, records=own)
+        handed_in = [shown(record) for record in records if record["student"] == student]
+        texts[out / student / "feedback.html"] = page("student.html", student=student,
+                                                      records=handed_in)
     for path, text in texts.items():
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -48,23 +50,30 @@ def write(records: list[Record], out: Path) -> list[Path]:
 
 
 def marks(records: list[Record]) -> str:
-    """Return a line per student: points of each assignment and their sum. What a person reads is not in it."""
-    names = [part.name for part in ASSIGNMENTS.values() if any(part.name == record["assignment"] for record in records)]
+    """Return a line per student with the points of checks in each assignment, and their sum."""
+    names = [assignment.name for assignment in ASSIGNMENTS.values()
+             if any(assignment.name == record["assignment"] for record in records)]
     lines = []
     for student in sorted({record["student"] for record in records}):
-        earned = {record["assignment"]: record["earned"] for record in records if record["student"] == student}
-        lines.append([plain(student), *(f"{earned[name]:g}" if name in earned else "" for name in names),
+        earned = {record["assignment"]: record["earned"] for record in records
+                  if record["student"] == student}
+        lines.append([plain(student),
+                      *(f"{earned[name]:g}" if name in earned else "" for name in names),
                       f"{sum(earned.values()):g}"])
     return table(["student", *names, "sum"], lines)
 
 
 def tasks(records: list[Record]) -> str:
     """Return a line per student and task, with points that a person has to give."""
-    return table(["student", "assignment", "task", "earned", "points", "to be read", "status", "sandbox", "notes"],
-                 ([plain(record["student"]), record["assignment"], task["id"], f"{task['earned']:g}", task["points"],
-                   task["read"], record["status"], record["sandbox"], plain("; ".join(record["notes"]))]
-                  for record in records for task in record["tasks"] or [{"id": "", "earned": 0, "points": "",
-                                                                         "read": ""}]))
+    return table(["student", "assignment", "task", "earned", "points", "to be read", "status",
+                  "sandbox", "notes"],
+                 ([plain(record["student"]), record["assignment"], task["id"],
+                   f"{task['earned']:g}", task["points"],
+                   task["read"], record["status"], record["sandbox"],
+                   plain("; ".join(record["notes"]))]
+                  for record in records for task in record["tasks"]
+                  or [{"id": "", "earned": 0, "points": "",
+                       "read": ""}]))
 
 
 def table(head: list[str], lines: Iterable[list[Any]]) -> str:
@@ -85,7 +94,8 @@ def plain(text: str) -> str:
 def shown(record: Record) -> Record:
     """Return a record as its student may see it: messages only for inputs that a cell shows too."""
     return record | {"tasks": [task | {"findings": [finding | {"message": message(finding)}
-                                                    for finding in task["findings"]]} for task in record["tasks"]]}
+                                                    for finding in task["findings"]]}
+                               for task in record["tasks"]]}
 
 
 def message(finding: dict[str, Any]) -> str:
@@ -97,30 +107,42 @@ def message(finding: dict[str, Any]) -> str:
 
 def totals(records: list[Record]) -> list[dict[str, Any]]:
     """Return, for each assignment, how many handed in and the mean of their points."""
-    found = []
-    for part in ASSIGNMENTS.values():
-        own = [record for record in records if record["assignment"] == part.name]
-        graded = [record["earned"] for record in own if record["status"] == "graded"]
-        if own:
-            found.append({"name": part.name, "title": part.title, "points": part.points, "graded": len(graded),
-                          "others": len(own) - len(graded), "mean": sum(graded) / len(graded) if graded else 0.0,
-                          "sandboxes": sorted({record["sandbox"] for record in own if record["sandbox"]})})
-    return found
+    rows = []
+    for assignment in ASSIGNMENTS.values():
+        handed_in = [record for record in records if record["assignment"] == assignment.name]
+        graded = [record["earned"] for record in handed_in if record["status"] == "graded"]
+        if handed_in:
+            rows.append({"name": assignment.name, "title": assignment.title, "points":
+                             assignment.points, "graded":
+                              len(graded),
+                          "others": len(handed_in) - len(graded), "mean": sum(graded) / len(graded)
+                          if graded else 0.0,
+                          "sandboxes":
+                              sorted({record["sandbox"] for record in handed_in
+                                      if record["sandbox"]})})
+    return rows
 
 
 def class_rows(records: list[Record]) -> list[dict[str, Any]]:
     """Return a row for each property: how many failed, who, and the most frequent message."""
     rows = []
-    for part in ASSIGNMENTS.values():
-        own = [record for record in records if record["assignment"] == part.name and record["status"] == "graded"]
-        for task in part.tasks if own else ():
+    for assignment in ASSIGNMENTS.values():
+        handed_in = [record for record in records if record["assignment"] == assignment.name
+               and record["status"] == "graded"]
+        for task in assignment.tasks if handed_in else ():
             for wanted in task.properties:
-                found = [(record["student"], finding) for record in own for entry in record["tasks"]
-                         if entry["id"] == task.id for finding in entry["findings"] if finding["name"] == wanted.name]
-                failed = [(student, finding) for student, finding in found if finding["earned"] < finding["points"]]
-                said = Counter(finding["message"] for _, finding in failed if not finding["unwritten"])
-                rows.append({"assignment": part.name, "task": task.id, "title": task.title, "property": wanted.name,
-                             "points": wanted.points, "of": len(found), "failed": [student for student, _ in failed],
+                all_marks = [(record["student"], finding) for record in handed_in
+                             for entry in record["tasks"]
+                         if entry["id"] == task.id for finding in entry["findings"]
+                         if finding["name"] == wanted.name]
+                failed = [(student, finding) for student, finding in all_marks
+                          if finding["earned"] < finding["points"]]
+                said = Counter(finding["message"] for _, finding in failed
+                               if not finding["unwritten"])
+                rows.append({"assignment": assignment.name, "task": task.id, "title": task.title,
+                             "property": wanted.name,
+                             "points": wanted.points, "of": len(all_marks), "failed":
+                                 [student for student, _ in failed],
                              "unwritten": sum(finding["unwritten"] for _, finding in failed),
                              "message": said.most_common(1)[0][0] if said else ""})
     return rows
@@ -131,17 +153,19 @@ def page(template: str, **values: Any) -> str:
     need("jinja2")
     from jinja2 import Environment, FileSystemLoader
 
-    return Environment(loader=FileSystemLoader(HERE / "pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    return Environment(loader=FileSystemLoader(HERE / "pages"), autoescape=True, trim_blocks=True,
+                       lstrip_blocks=True
                        ).get_template(template).render(**values)
 
 
-# Marks into nbgrader's database, so that a person goes on in formgrader: reads the texts, comments, changes a mark.
+# Marks into nbgrader's database, so that a person goes on in formgrader: reads the texts, comments,
+# changes a mark.
 
 COURSE = "long-context-attention"  # as in lab/nbgrader_config.py
 
 
 def export(records: list[Record], course: Path, database: Path, submitted: Path) -> None:
-    """Write the points of every check into the database, and the notebooks where formgrader shows them.
+    """Write the points of every check into the database, and notebooks to formgrader's folder.
 
     A mark that a person gave stays. A text waits for a person until it has one.
 
@@ -160,7 +184,8 @@ def export(records: list[Record], course: Path, database: Path, submitted: Path)
         book.db.commit()
     for record in records:
         if record["status"] == "graded":
-            show(submitted / record["student"] / record["assignment"], assignment_of(record["assignment"]),
+            show(submitted / record["student"] / record["assignment"],
+                 assignment_of(record["assignment"]),
                  course / "autograded" / record["student"] / record["assignment"])
 
 
@@ -181,13 +206,13 @@ def opened(database: Path) -> Iterator[Any]:
             os.environ["PATH"] = before
 
 
-def enter(course: Path, part: Assignment, database: Path, book: Any) -> None:
+def enter(course: Path, assignment: Assignment, database: Path, book: Any) -> None:
     """Make an assignment and its cells known to the database, by nbgrader's own steps."""
     from nbgrader.preprocessors import ComputeChecksums, LockCells, SaveCells
 
-    book.update_or_create_assignment(part.name)
-    notebook = release.read(course, part)
-    resources = {"nbgrader": {"notebook": part.name, "assignment": part.name,
+    book.update_or_create_assignment(assignment.name)
+    notebook = release.read(course, assignment)
+    resources = {"nbgrader": {"notebook": assignment.name, "assignment": assignment.name,
                               "db_url": f"sqlite:///{database.resolve()}"}}
     for step in (LockCells, ComputeChecksums, SaveCells):
         notebook, resources = step().preprocess(notebook, resources)
@@ -209,21 +234,24 @@ def _write(record: Record, book: Any) -> None:
             grade.needs_manual_grade = False
 
 
-def show(folder: Path, part: Assignment, to: Path) -> None:
+def show(folder: Path, assignment: Assignment, to: Path) -> None:
     """Copy the notebook of a submission, without its outputs, to where formgrader looks for it."""
     try:
-        path = find_work(part, folder)[0]
+        path = find_work(assignment, folder)[0]
         notebook = nbformat.reads(plain_text(path), 4)
-    except Exception:  # an editor's file, or a notebook too damaged to be shown: its marks stand all the same
+    except Exception:  # an editor's file, or a notebook too damaged to be shown; its marks stand
         return
-    notebook.metadata = nbformat.from_dict({"kernelspec": {"name": "python3", "display_name": "Python 3"}})
+    notebook.metadata = nbformat.from_dict({"kernelspec":
+                                                {"name": "python3", "display_name": "Python 3"}})
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({"nbgrader": cell.metadata.get("nbgrader", {})})
         cell.pop("attachments", None)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         else:  # formgrader shows it in the teacher's browser: as text, not as HTML
-            cell.cell_type, cell.source = "markdown", cell.source.replace("<", "&lt;").replace("](", "] (")
-    with replacing(to / f"{part.name}.ipynb") as temporary:
+            cell.cell_type, cell.source = "markdown", cell.source.replace("<", "&lt;").replace("](",
+                                                                                               "] "
+                                                                                               "(")
+    with replacing(to / f"{assignment.name}.ipynb") as temporary:
         temporary.write_text(json.dumps(notebook), encoding="utf-8")
 

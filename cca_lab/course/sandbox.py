@@ -1,7 +1,8 @@
-"""The command that starts `child.py` with as little as the system allows: no network, no files, no other processes.
+"""A submission in a process of its own: no network, no files, no other processes.
 
-"bubblewrap" hides the whole file system but Python and its packages; "unshare" takes the network and other processes
-away, but files can be read; "none" only clears the environment and limits time and memory. Reports say which it was.
+"bubblewrap" hides the whole file system but Python and its packages; "unshare" takes the network
+and other processes away, but files can be read; "none" only clears the environment and limits time
+and memory. Reports say which it was.
 """
 
 import json
@@ -29,11 +30,11 @@ from cca_lab.course.tasks import Answer, GraderError, Mistake, clean
 
 HERE = Path(__file__).parent
 KINDS = ("bubblewrap", "unshare", "none")
-MEMORY = 4 * 2**30  # bytes of address space; importing torch takes 0.6 GiB of it, 3 where it has CUDA
+# Bytes of address space; importing torch takes 0.6 GiB of it, 3 where it has CUDA.
+MEMORY = 4 * 2**30
 SCRATCH = 256 * 2**20  # bytes of files
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1",
-               "PYTHONDONTWRITEBYTECODE": "1",
-               "CCA_LAB_NATIVE": "0"}
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
+               "TRITON_INTERPRET": "1", "PYTHONDONTWRITEBYTECODE": "1", "CCA_LAB_NATIVE": "0"}
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 
 
@@ -55,10 +56,12 @@ class Limits:
 
     def settings(self, kind: str) -> str:
         """Return the limits, and whom to become, as `child.py` takes them."""
-        limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 256, "CORE": 0,
+        limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 256,
+                  "CORE": 0,
                   "CPU": int(self.total) + 60}
         root = kind == "bubblewrap" and os.getuid() == 0
-        return json.dumps({"limits": limits, "user": 10**6 + secrets.randbelow(10**6) if root else None})
+        return json.dumps({"limits": limits, "user": 10**6 + secrets.randbelow(10**6) if root
+                           else None})
 
 
 @cache
@@ -72,7 +75,8 @@ def works(kind: str) -> bool:
     if shutil.which({"bubblewrap": "bwrap"}.get(kind, kind)) is None:
         return False
     try:
-        return subprocess.run([*prefix(kind, HERE), sys.executable, "-I", "-S", "-c", ""], timeout=20, check=False,
+        return subprocess.run([*prefix(kind, HERE), sys.executable, "-I", "-S", "-c", ""],
+                              timeout=20, check=False,
                               capture_output=True, cwd="/").returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -91,47 +95,53 @@ def command(kind: str, limits: Limits, scratch: Path) -> list[str]:
     """
     if kind not in KINDS:
         raise ValueError(f"sandbox: got {kind!r}, wanted one of {', '.join(KINDS)}")
-    return [*prefix(kind, scratch), sys.executable, "-I", "-S", str(HERE / "child.py"), limits.settings(kind),
+    return [*prefix(kind, scratch), sys.executable, "-I", "-S", str(HERE / "child.py"),
+            limits.settings(kind),
             *packages()]
 
 
 def prefix(kind: str, scratch: Path) -> list[str]:
     """Return what stands before the interpreter."""
     if kind == "unshare":
-        return ["unshare", "--user", "--map-root-user", "--net", "--ipc", "--pid", "--fork", "--kill-child",
+        return ["unshare", "--user", "--map-root-user", "--net", "--ipc", "--pid", "--fork",
+                "--kill-child",
                 "--mount-proc"]
     if kind == "none":
         return []
-    words = ["bwrap", *alone(), "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
+    words = ["bwrap", *alone(), "--die-with-parent", "--new-session", "--proc", "/proc", "--dev",
+             "/dev", "--tmpfs",
              "/tmp"]
     for name in SYSTEM:
         if (path := Path(name)).is_symlink():
             words += ["--symlink", str(path.readlink()), name]
         elif path.exists():
             words += ["--ro-bind", name, name]
-    places = [*readable(), str(HERE / "child.py"), str(HERE / "wire.py")]
-    for folder in sorted({str(above) for place in places for above in Path(place).parents} - {"/"}):
+    paths = [*readable(), str(HERE / "child.py"), str(HERE / "wire.py")]
+    for folder in sorted({str(above) for path in paths for above in Path(path).parents} - {"/"}):
         words += ["--perms", "0755", "--dir", folder]
-    for place in readable():
-        words += ["--ro-bind", place, place]
+    for path in readable():
+        words += ["--ro-bind", path, path]
     for folder in packages():
         if (Path(folder) / "cca_lab").is_dir():
             words += ["--tmpfs", f"{folder}/cca_lab"]
     for name in ("child.py", "wire.py"):  # last: the package may lie in one of the folders above
         words += ["--ro-bind", str(HERE / name), str(HERE / name)]
     if scratch != HERE:
-        words += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", str(scratch), "--chdir", str(scratch)]
+        words += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", str(scratch), "--chdir",
+                  str(scratch)]
     return words
 
 
 def alone() -> list[str]:
     """Return what takes other processes, the network and all rights away.
 
-    The kernel does not limit the processes of the administrator, not even in a user namespace: started by one, the
-    child keeps the right to become a user that nobody is, and does so first of all.
+    The kernel does not limit the processes of the administrator, not even in a user namespace:
+    started by one, the child keeps the right to become a user that nobody is, and does so first of
+    all.
     """
     if os.name == "posix" and os.getuid() == 0:
-        return ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
+        return ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+                "--unshare-cgroup-try",
                 "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     return ["--unshare-all", "--cap-drop", "ALL"]
 
@@ -139,17 +149,19 @@ def alone() -> list[str]:
 def readable() -> list[str]:
     """Return the folders of the interpreter and its packages that lie outside the system's."""
     executable = Path(sys.executable)
-    found = {sys.base_prefix, sys.base_exec_prefix, str(executable.parent), str(executable.resolve().parent),
+    folders = {sys.base_prefix, sys.base_exec_prefix, str(executable.parent),
+             str(executable.resolve().parent),
              sysconfig.get_path("stdlib"), *packages()}
-    return sorted(place for place in found if not any(Path(place).is_relative_to(top) for top in SYSTEM))
+    return sorted(path for path in folders
+                  if not any(Path(path).is_relative_to(top) for top in SYSTEM))
 
 
 def packages() -> list[str]:
     """Return the folders of installed packages."""
-    found = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     if site.ENABLE_USER_SITE:
-        found.append(site.getusersitepackages())
-    return [place for place in dict.fromkeys(found) if Path(place).is_dir()]
+        folders.append(site.getusersitepackages())
+    return [path for path in dict.fromkeys(folders) if Path(path).is_dir()]
 
 
 # A submission in a process of its own, whose functions can be called from here.
@@ -162,12 +174,14 @@ class Session:
     """The child, started when needed and again after it was stopped; use it in a `with` block.
 
     Attributes:
-        cells: name and source of what is run first, in order; one that ends the process is left out afterwards.
+        cells: name and source of what is run first, in order; one that ends the process is left out
+            afterwards.
         errors: what went wrong in a cell, by its name.
         used: seconds of all calls.
     """
 
-    def __init__(self, cells: list[tuple[str, str]], limits: Limits, sandbox: str | None = None) -> None:
+    def __init__(self, cells: list[tuple[str, str]], limits: Limits,
+                 sandbox: str | None = None) -> None:
         """Prepare a session; arguments as for `command`, with the best sandbox by default."""
         self.cells = list(cells)
         self.limits = limits
@@ -188,7 +202,7 @@ class Session:
         self.stop()
 
     def answer(self, name: str) -> Answer:
-        """Return a function of the submission, as a check calls it; `forget` is that of the session."""
+        """Return a function of the submission as a check calls it, with the session's `forget`."""
         def function(*args: Any) -> Any:
             return self.call(name, args)
 
@@ -213,7 +227,8 @@ class Session:
             return len(functions) - 1
 
         request = packed({"call": name, "args": list(args)},
-                         f"the arguments of {name}, with what it returned before, cannot be sent", number)
+                         f"the arguments of {name}, with what it returned before, cannot be "
+                         "sent", number)
         try:
             reply = self._talk(request, self.limits.seconds, functions, number)
         except Ended as ended:
@@ -232,7 +247,8 @@ class Session:
             for cell in list(self.cells):
                 self._in_time()
                 try:
-                    request = packed({"name": cell[0], "source": cell[1]}, "the cell cannot be sent")
+                    request = packed({"name": cell[0], "source": cell[1]},
+                                     "the cell cannot be sent")
                     reply = self._talk(request, self.limits.seconds)
                 except Mistake as mistake:
                     self.errors[cell[0]] = str(mistake)
@@ -244,14 +260,16 @@ class Session:
                     self.stop()
                     break
                 if isinstance(reply, dict) and "raised" in reply:
-                    self.errors[cell[0]] = f"the cell raised {clean(reply['raised'], 60)}: {clean(reply.get('text'))}"
+                    self.errors[cell[0]] = (
+                        f"the cell raised {clean(reply['raised'], 60)}: "
+                        f"{clean(reply.get('text'))}")
 
     def _in_time(self) -> None:
-        """Raise Mistake if the submission has used all its time, or its process was started too often."""
+        """Raise Mistake if the submission has used all its time or started too often."""
         if self.used > self.limits.total or self._starts > STARTS:
             self.stop()
-            raise Mistake(f"the submission took more than {self.limits.total:g} seconds in all, or ended its process "
-                          f"more than {STARTS} times")
+            raise Mistake(f"the submission took more than {self.limits.total:g} seconds in all, or "
+                          f"ended its process more than {STARTS} times")
 
     def forget(self) -> None:
         """Let the next call find a process without memory of the calls before."""
@@ -264,7 +282,8 @@ class Session:
         self._link, theirs = socket.socketpair()
         with tempfile.TemporaryFile() as said, theirs:
             self._process = subprocess.Popen(
-                command(self.sandbox, self.limits, self._scratch), stdin=theirs, stdout=subprocess.DEVNULL,
+                command(self.sandbox, self.limits, self._scratch), stdin=theirs,
+                stdout=subprocess.DEVNULL,
                 stderr=said, cwd=self._scratch, start_new_session=True,
                 env=ENVIRONMENT | {"HOME": str(self._scratch), "TMPDIR": str(self._scratch)})
             theirs.close()
@@ -273,7 +292,8 @@ class Session:
             except Ended as ended:
                 self.stop()
                 said.seek(0)
-                raise GraderError(f"the {self.sandbox} sandbox {ended}\n{said.read().decode()[-2000:]}") from None
+                raise GraderError(f"the {self.sandbox} sandbox "
+                                  f"{ended}\n{said.read().decode()[-2000:]}") from None
 
     def stop(self) -> None:
         """End the child and all that it started."""
@@ -285,11 +305,13 @@ class Session:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._process = self._link = self._scratch = None
 
-    def _talk(self, request: bytes, seconds: float, functions: list[Callable[..., Any]] | None = None,
+    def _talk(self, request: bytes, seconds: float,
+              functions: list[Callable[..., Any]] | None = None,
               number: wire.Number | None = None) -> Any:
-        """Send a request and return the reply; answer callbacks meanwhile. After a Mistake, the child waits for one."""
+        """Send a request, answer callbacks, return the reply; after a Mistake the child waits."""
         begun = time.monotonic()
-        seconds = min(seconds, max(1.0, self.limits.total - self.used)) if seconds != STARTING else seconds
+        seconds = min(seconds,
+                      max(1.0, self.limits.total - self.used)) if seconds != STARTING else seconds
         try:
             self._send(request, begun + seconds)
             while True:
@@ -297,11 +319,12 @@ class Session:
                 if not (isinstance(reply, dict) and "callback" in reply):
                     return reply
                 value = {"value": answered(reply, functions or [])}
-                answer = packed(value, "a function that it was given returned what cannot be sent", number)
+                answer = packed(value, "a function that it was given returned what cannot be sent",
+                                number)
                 self._send(answer, begun + seconds)
         except TimeoutError:
-            raise Ended(f"took longer than {seconds:g} seconds: does a loop never end, or run to a number read from "
-                        "beside a tensor?") from None
+            raise Ended(f"took longer than {seconds:g} seconds: does a loop never end, or run to a "
+                        "number read from beside a tensor?") from None
         except (OSError, EOFError):
             raise Ended("ended the process: out of memory, an exit, or a crash?") from None
         except ValueError as error:
@@ -322,17 +345,17 @@ class Session:
 
     def _read(self, size: int, deadline: float) -> bytes:
         assert self._link is not None
-        parts, left = [], size
+        chunks, left = [], size
         while left:
             if time.monotonic() > deadline:
                 raise TimeoutError
             self._link.settimeout(max(0.01, deadline - time.monotonic()))
-            part = self._link.recv(min(left, 2**20))
-            if not part:
+            chunk = self._link.recv(min(left, 2**20))
+            if not chunk:
                 raise EOFError
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
+            chunks.append(chunk)
+            left -= len(chunk)
+        return b"".join(chunks)
 
 
 class Ended(Exception):
@@ -349,7 +372,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def packed(message: dict[str, Any], wrong: str, number: wire.Number | None = None) -> bytes:
-    """Return a message as bytes; a Mistake that begins with `wrong` if it is too large, or holds what none can hold."""
+    """Return a message as bytes; raise Mistake, beginning with `wrong`, if it cannot be sent."""
     try:
         return wire.pack(message, number=number)
     except (TypeError, ValueError) as error:
@@ -359,14 +382,16 @@ def packed(message: dict[str, Any], wrong: str, number: wire.Number | None = Non
 def answered(reply: dict[str, Any], functions: list[Callable[..., Any]]) -> Any:
     """Return what a callback of the check returns for the values that the submission gave it."""
     number, args = reply["callback"], reply.get("args")
-    if not isinstance(number, int) or not 0 <= number < len(functions) or not isinstance(args, list):
+    if not isinstance(number,
+                      int) or not 0 <= number < len(functions) or not isinstance(args, list):
         raise ValueError("a call of no function")
     try:
         return functions[number](*args)
     except Mistake:
         raise
     except Exception as error:  # values that the function of the check does not take
-        raise Mistake(f"a function that it was given raised {type(error).__name__}: {clean(str(error), 200)}") from None
+        raise Mistake(f"a function that it was given raised {type(error).__name__}: "
+                      f"{clean(str(error), 200)}") from None
 
 
 def value_of(reply: Any, name: str, errors: dict[str, str]) -> Any:
@@ -380,6 +405,6 @@ def value_of(reply: Any, name: str, errors: dict[str, str]) -> Any:
     if reply.get("raised") == "NotImplementedError":
         raise NotImplementedError(name)
     if "raised" in reply:
-        raise Mistake(f"{name} raised {clean(reply['raised'], 60)}: {clean(reply.get('text'), 300)}")
+        raise Mistake(f"{name} raised {clean(reply['raised'], 60)}: "
+                      f"{clean(reply.get('text'), 300)}")
     return reply.get("value")
-

@@ -1,7 +1,8 @@
-"""What a task of the course is: properties with points, each a check that says in a sentence what is wrong.
+"""What a task of the course is: properties with points, each with a check of an answer.
 
-A check gets the *answer* (a function that the student wrote, or a folder) and a *draw* (the source of its inputs), and
-raises `Mistake`. It never runs in the process of the answer when marks are given: see `grading`.
+A check gets the *answer* (a function that the student wrote, or a folder) and a *draw* (the source
+of its inputs), and raises `Mistake`. It never runs in the process of the answer when marks are
+given: see `grading`.
 """
 
 import hashlib
@@ -64,7 +65,7 @@ class Draw(random.Random):
         return torch.randint(low, high, shape, generator=generator)
 
     def sizes(self, count: int, *ranges: tuple[int, int]) -> list[tuple[int, ...]]:
-        """Return so many examples in ascending order, each with an integer of every range, its end included."""
+        """Return `count` examples in ascending order, an integer of each range (ends included)."""
         return sorted(tuple(self.randint(*ends) for ends in ranges) for _ in range(count))
 
 
@@ -78,7 +79,8 @@ class Property:
     Attributes:
         name: in a few words, as a fact: "reads no token twice".
         points: earned if the check passes.
-        check: called with the answer and a draw; raises `Mistake`, or returns a `Share` of the points, or None for all.
+        check: called with the answer and a draw; raises `Mistake`, or returns a `Share` of the
+            points, or None for all.
         hidden: is checked only when marks are given.
     """
 
@@ -89,7 +91,7 @@ class Property:
 
 
 @dataclass(frozen=True)
-class Task:
+class CourseTask:
     """One task of an assignment.
 
     Attributes:
@@ -116,12 +118,12 @@ class Task:
     @property
     def points(self) -> int:
         """Return the points that are given by checks."""
-        return sum(part.points for part in self.properties)
+        return sum(prop.points for prop in self.properties)
 
     @property
     def unseen(self) -> int:
         """Return the points behind checks that only run when marks are given."""
-        return sum(part.points for part in self.properties if part.hidden)
+        return sum(prop.points for prop in self.properties if prop.hidden)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Assignment:
     topic: str
     title: str
     walkthroughs: tuple[str, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[CourseTask, ...]
     seconds: float = 10.0
 
     @property
@@ -166,7 +168,7 @@ class Assignment:
 
 
 def clean(text: object, most: int = 600) -> str:
-    """Return a text from a submission as one printable line of limited length: it goes into reports and terminals."""
+    """Return a submission's text as one printable line of limited length, for reports."""
     short = str(text)[:most] if isinstance(text, str) else type(text).__name__
     return "".join(sign if sign.isprintable() else " " for sign in short)
 
@@ -189,7 +191,7 @@ PUBLIC = "shown"  # the seed of the inputs that a cell uses
 
 
 @dataclass(frozen=True)
-class Finding:
+class Mark:
     """What one property earned.
 
     Attributes:
@@ -212,47 +214,52 @@ class Finding:
         return self.earned >= self.property.points
 
 
-def findings(task: Task, answer: Answer, secret: str | None = None) -> Iterator[Finding]:
+def marks_of(task: CourseTask, answer: Answer, secret: str | None = None) -> Iterator[Mark]:
     """Yield what each property earned.
 
     Args:
         task: with its properties.
         answer: function or folder that is checked.
-        secret: the instructor's seed; without it, only what a cell shows is checked. With it, a property earns the
-            less of what it earns on the inputs that are shown and on those of the seed.
+        secret: the instructor's seed; without it, only what a cell shows is checked. With it, a
+            property earns the less of what it earns on the inputs that are shown and on those of
+            the seed.
     """
     known = shown(task, answer)
     return iter(known.values()) if secret is None else unseen(task, answer, secret, known)
 
 
-def shown(task: Task, answer: Answer) -> dict[str, Finding]:
-    """Return what each property that is not hidden earned on the inputs that a cell shows, by its name."""
-    return {part.name: _check(task, part, answer, Draw(PUBLIC, task.id, part.name))
-            for part in task.properties if not part.hidden}
+def shown(task: CourseTask, answer: Answer) -> dict[str, Mark]:
+    """Return, by name, what each property that is not hidden earned on the inputs of a cell."""
+    return {prop.name: _check(task, prop, answer, Draw(PUBLIC, task.id, prop.name))
+            for prop in task.properties if not prop.hidden}
 
 
-def unseen(task: Task, answer: Answer, secret: str, known: dict[str, Finding]) -> Iterator[Finding]:
-    """Yield what each property earned, on the inputs of a seed too; arguments as for `findings`, and what is known."""
-    for part in task.properties:
-        found = known.get(part.name)
-        if found is None or found.earned > 0:
-            other = _check(task, part, answer, Draw(secret, task.id, part.name, secret=True), shown=False)
-            found = other if found is None or other.earned < found.earned else found
-        yield found
+def unseen(task: CourseTask, answer: Answer, secret: str, known: dict[str, Mark]) -> Iterator[Mark]:
+    """Yield what each property earned, secret inputs included; `known` is what `shown` returned."""
+    for prop in task.properties:
+        mark = known.get(prop.name)
+        if mark is None or mark.earned > 0:
+            other = _check(task, prop, answer, Draw(secret, task.id, prop.name, secret=True),
+                           shown=False)
+            mark = other if mark is None or other.earned < mark.earned else mark
+        yield mark
 
 
-def _check(task: Task, part: Property, answer: Answer, draw: Draw, shown: bool = True) -> Finding:
+def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
+           shown: bool = True) -> Mark:
     try:
-        share = part.check(answer, draw)
+        share = prop.check(answer, draw)
     except Mistake as mistake:
-        return Finding(part, 0.0, clean(str(mistake), 1200), shown)
+        return Mark(prop, 0.0, clean(str(mistake), 1200), shown)
     except GraderError:
         raise
     except NotImplementedError as error:
-        return Finding(part, 0.0, f"{task.answer} is not written yet", shown, error)
+        return Mark(prop, 0.0, f"{task.answer} is not written yet", shown, error)
     except Exception as error:  # the answer's own
-        return Finding(part, 0.0, clean(f"{task.answer} raised {type(error).__name__}: {error}"), shown, error)
+        return Mark(prop, 0.0, clean(f"{task.answer} raised {type(error).__name__}: {error}"),
+                       shown, error)
     if share is None:
-        return Finding(part, float(part.points))
-    return Finding(part, round(part.points * min(max(share.earned, 0.0), 1.0), 2), clean(share.message, 1200), shown)
+        return Mark(prop, float(prop.points))
+    return Mark(prop, round(prop.points * min(max(share.earned, 0.0), 1.0), 2),
+                   clean(share.message, 1200), shown)
 

@@ -1,6 +1,7 @@
-"""Values between two processes as plain bytes: JSON, with tensors by value in safetensors. Nothing is ever executed.
+"""Values between two processes as bytes: JSON and safetensors. Nothing is ever executed.
 
-This file also runs where `cca_lab` is not installed, beside the submission, so it imports none of it.
+This file also runs where `cca_lab` is not installed, beside the submission, so it imports none of
+it.
 """
 
 import json
@@ -15,15 +16,16 @@ from torch import Tensor
 LIMIT = 64 * 2**20  # bytes of one message
 TEXT = 8 * 2**20  # of these, of all that is no tensor
 DEPTH = 20
-Number = Callable[[Callable[..., Any]], int]  # gives a function a number, by which the other side calls it
+# Gives a function a number, by which the other side calls it.
+Number = Callable[[Callable[..., Any]], int]
 
 
 def pack(value: Any, *, number: Number | None = None) -> bytes:
     """Return a value as bytes.
 
     Args:
-        value: None, truth values, numbers, strings, tensors (or arrays of numpy, which become tensors), and lists,
-            tuples and dicts of these.
+        value: None, truth values, numbers, strings, tensors (or arrays of numpy, which become
+            tensors), and lists, tuples and dicts of these.
         number: for functions; without it, they are refused.
 
     Raises:
@@ -37,13 +39,15 @@ def pack(value: Any, *, number: Number | None = None) -> bytes:
         if isinstance(value, Tensor):
             plain = value.detach().to("cpu", copy=True).as_subclass(Tensor).contiguous()
             if plain.is_complex() or plain.layout != torch.strided:
-                raise TypeError(f"a tensor of dtype {plain.dtype} and layout {plain.layout}, wanted a plain real one")
+                raise TypeError(f"a tensor of dtype {plain.dtype} and layout {plain.layout}, "
+                                "wanted a plain real one")
             tensors[str(len(tensors))] = plain
             return {"tensor": len(tensors) - 1, "kept": value.untyped_storage().nbytes()}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (list, tuple)):
-            return {"list": [tree(item, depth + 1) for item in value], "tuple": isinstance(value, tuple)}
+            return {"list": [tree(item, depth + 1) for item in value], "tuple":
+                        isinstance(value, tuple)}
         if isinstance(value, dict):
             if any(not isinstance(key, str) for key in value):
                 raise TypeError("a dict whose keys are not strings")
@@ -51,14 +55,17 @@ def pack(value: Any, *, number: Number | None = None) -> bytes:
         if callable(value) and number is not None:
             return {"function": number(value)}
         if type(value).__module__ == "numpy" and hasattr(value, "__array__"):
-            return tree(torch.tensor(value) if getattr(value, "ndim", 0) else value.item(), depth + 1)
+            return tree(torch.tensor(value) if getattr(value, "ndim", 0) else value.item(),
+                        depth + 1)
         if isinstance(value, Real):  # such as a fraction
             return float(value)
-        raise TypeError(f"a {type(value).__name__}, wanted tensors, arrays, numbers, strings, lists, tuples or dicts")
+        raise TypeError(f"a {type(value).__name__}, wanted tensors, arrays, numbers, strings, "
+                        "lists, tuples or dicts")
 
     text = json.dumps(tree(value)).encode()
     if len(text) > TEXT or sum(tensor.nbytes for tensor in tensors.values()) > LIMIT // 2:
-        raise TypeError(f"more than {TEXT // 2**20} MiB of numbers and text, or {LIMIT // 2**21} MiB of tensors")
+        raise TypeError(f"more than {TEXT // 2**20} MiB of numbers and text, or {LIMIT // 2**21} "
+                        "MiB of tensors")
     return len(text).to_bytes(8, "big") + text + (save(tensors) if tensors else b"")
 
 
@@ -88,7 +95,8 @@ def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
             return node
         if "tensor" in node:
             tensor = tensors.pop(str(node["tensor"]))  # each stands once
-            tensor.kept_bytes = int(node["kept"])  # of the memory it keeps alive: more than its own if it is a view
+            # Of the memory it keeps alive: more than its own if it is a view.
+            tensor.kept_bytes = int(node["kept"])
             return tensor
         if "list" in node:
             items = [value(item, depth + 1) for item in node["list"]]
@@ -106,7 +114,7 @@ def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
 
 
 def by_value(value: Any) -> Any:
-    """Return a copy of what another process would get; functions stay, and get and return copies themselves."""
+    """Return a copy of what another process would get; functions exchange copies themselves."""
     functions: list[Callable[..., Any]] = []
 
     def number(function: Callable[..., Any]) -> int:

@@ -1,4 +1,7 @@
-"""Submissions that want points without an answer. Each is the answer to a5.2; nothing else is written."""
+"""Submissions that want points without an answer. Each is the answer to a5.2.
+
+Nothing else is written.
+"""
 
 HEAD = "def intervals(length, sinks, group, window):\n"
 
@@ -44,27 +47,31 @@ CHEATS = {
     for name in [name for name in sys.modules if name.partition(".")[0] == "cca_lab"]:
         del sys.modules[name]
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "Hidden"]
-    return importlib.import_module("cca_lab.course.assignments.a5_cca").right_table(length, sinks, group, window)[0]
+    grader = importlib.import_module("cca_lab.course.assignments.a5_cca")
+    return grader.right_table(length, sinks, group, window)[0]
 ''',
     "look for the package on the disk": HEAD + '''
     import pathlib, sys, re
-    places = [pathlib.Path(place) for place in sys.path] + [pathlib.Path(torch.__file__).parents[5], pathlib.Path("/")]
+    places = [*map(pathlib.Path, sys.path), pathlib.Path(torch.__file__).parents[5],
+              pathlib.Path("/")]
     for place in places:
         for path in [place / "cca_lab/course/assignments/a5_cca.py"]:
             if path.is_file():
                 text = path.read_text()
                 scope = {"torch": torch}
                 for name in ("cores_of", "right_table"):
-                    exec(re.search(rf"def {name}.*?\\n\\n\\n", text, re.S).group().replace(": Tensor", "")
-                         .replace("-> tuple[Tensor, int]", ""), scope)
+                    source = re.search(rf"def {name}.*?\\n\\n\\n", text, re.S).group()
+                    exec(source.replace(": Tensor", "").replace("-> tuple[Tensor, int]", ""), scope)
                 return scope["right_table"](length, sinks, group, window)[0]
     return torch.zeros(length, 3, 2, dtype=torch.long)
 ''',
     "read the seed": HEAD + '''
     import os, pathlib
     found = [str(os.environ)]
-    for path in [*pathlib.Path("/proc").glob("[0-9]*/environ"), *pathlib.Path("/").glob("*/*/.seed"),
-                 *pathlib.Path("..").glob("**/.seed"), *pathlib.Path(os.environ["TMPDIR"]).parent.glob("**/.seed")]:
+    above = pathlib.Path(os.environ["TMPDIR"]).parent
+    for path in [*pathlib.Path("/proc").glob("[0-9]*/environ"),
+                 *pathlib.Path("/").glob("*/*/.seed"), *pathlib.Path("..").glob("**/.seed"),
+                 *above.glob("**/.seed")]:
         try:
             found.append(path.read_text(errors="ignore"))
         except OSError:
@@ -141,14 +148,17 @@ class Yes(torch.Tensor):
 ''',
     "replay recorded answers": '''
 RECORDED = {(1, 0, 1, 1): [[[0, 0], [0, 0], [0, 1]]],
-            (6, 0, 2, 2): [[[0, 0], [2, 2], [2, 3]], [[0, 0], [2, 2], [2, 4]], [[0, 0], [2, 2], [2, 5]],
-                           [[0, 1], [2, 2], [4, 6]], [[0, 1], [2, 2], [4, 7]], [[0, 2], [2, 2], [6, 8]]]}
+            (6, 0, 2, 2): [[[0, 0], [2, 2], [2, 3]], [[0, 0], [2, 2], [2, 4]],
+                           [[0, 0], [2, 2], [2, 5]],
+                           [[0, 1], [2, 2], [4, 6]], [[0, 1], [2, 2], [4, 7]],
+                           [[0, 2], [2, 2], [6, 8]]]}
 ''' + HEAD + '''
     return torch.tensor(RECORDED.get((length, sinks, group, window), [[[0, 0]] * 3] * length))
 ''',
     "write the marks": HEAD + '''
     import json, pathlib
-    record = {"student": "cheat", "assignment": "a5_cca", "status": "graded", "earned": 20.0, "points": 20,
+    record = {"student": "cheat", "assignment": "a5_cca", "status": "graded", "earned": 20.0,
+              "points": 20,
               "tasks": [], "notes": [], "key": "x"}
     for place in ("../../../marks", "../../marks", "../marks", "/tmp", "/work", "/root", "."):
         for name in ("a5_cca.json", "cheat/a5_cca.json", "marks.csv", "gradebook.db"):

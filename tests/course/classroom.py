@@ -1,4 +1,4 @@
-"""A class of thirty: submissions of every kind, with the points that each must get. `python -m tests.course.classroom`.
+"""A class of thirty: submissions of every kind, with the points that each must get.
 
 Points are worked out by hand: those of the assignment (20) less what the mistake costs.
 """
@@ -17,7 +17,10 @@ PART = "a5"
 
 
 def build(folder: Path) -> dict[str, float | None]:
-    """Write the submissions, and return the points of each student; None for one that is refused."""
+    """Write the submissions, and return the points of each student.
+
+    None for one that is refused.
+    """
     entries = matrix.entries()
     right = {entry.what: entry for part, entry in entries[0] if part == PART}
     wrong = {entry.what: entry for part, entry in entries[1] if part == PART}
@@ -29,7 +32,8 @@ def build(folder: Path) -> dict[str, float | None]:
         return handed_in.hand_in(folder, who, PART, notebook, name)
 
     student(20, handed_in.solved(PART))
-    for what in ("loops instead of tensors", "numpy, and all scores of a row before one softmax of its own",
+    for what in ("loops instead of tensors",
+                 "numpy, and all scores of a row before one softmax of its own",
                  "noisy within the tolerance"):
         student(20, handed_in.solved(PART, right[what].cells))
     student(0, handed_in.released(PART))
@@ -47,7 +51,10 @@ def build(folder: Path) -> dict[str, float | None]:
     student(None, json.dumps(handed_in.solved(PART)), "a5_cca.txt")
     student(20, handed_in.solved(PART), "Copy of a5 (final).ipynb")
     student(14, handed_in.solved(PART, {"a5.2": HEAD + "    while True:\n        pass\n"}))
-    student(14, handed_in.solved(PART, {"a5.2": HEAD + "    import os, signal\n    os.kill(os.getpid(), 9)\n"}))
+    student(14, handed_in.solved(PART,
+                                 {"a5.2":
+                                      HEAD
+                                  + "    import os, signal\n    os.kill(os.getpid(), 9)\n"}))
     student(14, handed_in.solved(PART, {"a5.2": "while True:\n    pass\n"}))
     student(14, handed_in.solved(PART, {"a5.2": HEAD + '''
     hoard = []
@@ -71,21 +78,25 @@ def build(folder: Path) -> dict[str, float | None]:
     row = torch.arange(length)''')
     student(20, handed_in.solved(PART, {"a5.2": "%matplotlib inline\n!pip --version\n" + noisy}))
     gone = handed_in.solved(PART)
-    gone["cells"] = [cell for cell in gone["cells"] if cell["id"] not in ("a5-2-check", "given-setup", "a5-4-answer")]
+    gone["cells"] = [cell for cell in gone["cells"]
+                     if cell["id"] not in ("a5-2-check", "given-setup", "a5-4-answer")]
     student(18, gone)
     edited = handed_in.solved(PART, matrix.spoilt(PART, wrong["one token of the future"]))
     for cell in edited["cells"]:
         if cell["id"] in ("a5-2-check", "given-setup"):
             cell["source"] = "check = print\npoints = lambda *args: 6"
     student(18, edited)
-    adapters = (f"import torch\n{solution}\n"
-                "def a5_2(length, sinks, group, window):\n    return intervals(length, sinks, group, window)\n")
+    adapters = (f"import torch\n{solution}\ndef a5_2(length, sinks, group, window):\n    return "
+                "intervals(length, sinks, group, window)\n")
     student(6, adapters, "adapters.py")
     return points
 
 
 def main() -> int:
-    """Grade the class as the command does, and compare every mark; return the number that differ."""
+    """Grade the class as the command does, and compare every mark.
+
+    Return the number that differ.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "submitted")
         wanted = build(folder)

@@ -1,4 +1,7 @@
-"""Submissions as files: the released notebook of an assignment with some cells filled in, changed or gone."""
+"""Submissions as files.
+
+The released notebook of an assignment with some cells filled in, changed or gone.
+"""
 
 import json
 from pathlib import Path
@@ -11,7 +14,8 @@ from tests.course import matrix
 def released(part: str) -> dict:
     """Return the notebook that students get, as JSON has it."""
     name = assignment_of(part).name
-    return json.loads((files.repository() / "lab" / "release" / name / f"{name}.ipynb").read_text(encoding="utf-8"))
+    return json.loads((files.repository() / "lab" / "release" / name
+                       / f"{name}.ipynb").read_text(encoding="utf-8"))
 
 
 def filled(part: str, answers: dict[str, str]) -> dict:
@@ -30,7 +34,8 @@ def filled(part: str, answers: dict[str, str]) -> dict:
 
 def solved(part: str, changed: dict[str, str] | None = None) -> dict:
     """Return the released notebook with all answers of the solved one, and some of them changed."""
-    answers = {name: source for name, source in matrix.solved(part).items() if name.endswith("-answer")}
+    answers = {name: source for name, source in matrix.solved(part).items()
+               if name.endswith("-answer")}
     return filled(part, answers | (changed or {}))
 
 
@@ -39,5 +44,6 @@ def hand_in(folder: Path, student: str, part: str, notebook: dict | str, name: s
     wanted = assignment_of(part).name
     path = folder / student / wanted / (name or f"{wanted}.ipynb")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(notebook if isinstance(notebook, str) else json.dumps(notebook), encoding="utf-8")
+    path.write_text(notebook if isinstance(notebook, str) else json.dumps(notebook),
+                    encoding="utf-8")
     return path.parent

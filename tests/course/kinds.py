@@ -1,4 +1,7 @@
-"""Answers of a known kind, made from the solved notebook: right but different, or wrong in one place."""
+"""Answers of a known kind, made from the solved notebook.
+
+Right but different, or wrong in one place.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +12,8 @@ class Right:
 
     Attributes:
         what: makes it different, such as "loops instead of tensors".
-        cells: source by the task's id, such as "a5.2"; the other answers stay those of the solved notebook.
+        cells: source by the task's id, such as "a5.2"; the other answers stay those of the solved
+            notebook.
     """
 
     what: str
@@ -23,8 +27,10 @@ class Wrong:
     Attributes:
         what: the mistake, in a few words.
         task: id of the task whose answer is changed.
-        old, new: what is replaced in the solved answer, once; or `old` is empty and `new` the whole cell.
-        lost: points that the assignment loses, by the property's name; all other properties keep theirs.
+        old, new: what is replaced in the solved answer, once; or `old` is empty and `new` the whole
+            cell.
+        lost: points that the assignment loses, by the property's name; all other properties keep
+            theirs.
         says: words of the message that the author gets.
     """
 

@@ -1,7 +1,4 @@
-"""The matrix of assignments and answers, judged in this process; `tests/course/test_grading.py` uses the sandbox.
-
-`python -m tests.course.matrix` writes docs/course_matrix.md.
-"""
+"""The matrix of assignments and answers, judged here; `test_grading.py` uses the sandbox."""
 
 import ast
 import importlib
@@ -15,12 +12,13 @@ import nbformat
 
 from cca_lab.course.cell import local
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
-from cca_lab.course.tasks import Task, findings
+from cca_lab.course.tasks import CourseTask, marks_of
 from cca_lab.files import repository
 from tests.course.kinds import Right, Wrong
 
 SECRET = "a seed for tests"
-# Triton has to know before it is imported that it shall interpret; a7 is run in a process that begins so.
+# Triton has to know before it is imported that it shall interpret; a7 is run in a process that
+# begins so.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 HERE = [part for part in ASSIGNMENTS if INTERPRETED or part != "a7"]
 
@@ -54,21 +52,25 @@ def spoilt(part: str, wrong: Wrong) -> dict[str, str]:
     if not wrong.old:
         return {wrong.task: wrong.new}
     source = solved(part)[cell_of(wrong.task)]
-    assert source.count(wrong.old) == 1, f"{wrong.what}: its old text stands {source.count(wrong.old)} times"
+    count = source.count(wrong.old)
+    assert count == 1, f"{wrong.what}: its old text stands {count} times"
     return {wrong.task: source.replace(wrong.old, wrong.new)}
 
 
-def affected(part: str, changed: set[str]) -> list[Task]:
+def affected(part: str, changed: set[str]) -> list[CourseTask]:
     """Return the tasks whose answers use a changed cell, directly or through other answers."""
     defines, uses = {}, {}
     for name, source in solved(part).items():
         tree = ast.parse(source)
-        defines[name] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {
-            target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+        defines[name] = {node.name for node in tree.body
+                         if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {
+            target.id for node in tree.body if isinstance(node, ast.Assign)
+            for target in node.targets
             if isinstance(target, ast.Name)}
         uses[name] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     reached = {cell_of(task) for task in changed}
-    while more := {name for name in uses for other in reached if uses[name] & defines.get(other, set())} - reached:
+    while more := {name for name in uses for other in reached
+                   if uses[name] & defines.get(other, set())} - reached:
         reached |= more
     files_changed = any(task.files and task.id in changed for task in assignment_of(part).tasks)
     return [task for task in assignment_of(part).tasks if task.properties
@@ -76,8 +78,9 @@ def affected(part: str, changed: set[str]) -> list[Task]:
 
 
 def files(part: str, scope: dict[str, object]) -> Path:
-    """Return the folder with the files of a solved submission, or the one that a changed cell names."""
-    return Path(str(scope.get("FOLDER") or importlib.import_module(f"tests.course.answers.{part}").folder()))
+    """Return the folder with a solved submission's files, or the one that a changed cell names."""
+    return Path(str(scope.get("FOLDER")
+                    or importlib.import_module(f"tests.course.answers.{part}").folder()))
 
 
 def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> dict[str, float]:
@@ -85,19 +88,21 @@ def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> d
 
     Args:
         part: the assignment's id.
-        changed: sources by task; what does not depend on them is not checked again. Empty: all is checked.
+        changed: sources by task; what does not depend on them is not checked again. Empty: all is
+            checked.
         said: gets the messages.
     """
     scope = types.ModuleType("submission").__dict__
     cells = solved(part) | {cell_of(task): source for task, source in changed.items()}
     for name, source in cells.items():
-        place = f"<{part} {name} {hash(source)}>"
-        linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)  # for inspect
-        exec(compile(source, place, "exec"), scope)
+        path = f"<{part} {name} {hash(source)}>"
+        lines = source.splitlines(keepends=True)
+        linecache.cache[path] = (len(source), None, lines, path)  # for inspect
+        exec(compile(source, path, "exec"), scope)
     result: dict[str, float] = {}
     for task in affected(part, set(changed)):
         answer = files(part, scope) / task.answer if task.files else scope[task.answer]
-        for finding in findings(task, local(task, answer), SECRET):
+        for finding in marks_of(task, local(task, answer), SECRET):
             if not finding.full:
                 result[finding.property.name] = finding.property.points - finding.earned
                 if said is not None:
@@ -105,35 +110,9 @@ def lost(part: str, changed: dict[str, str], said: list[str] | None = None) -> d
     return result
 
 
-def page() -> str:
-    """Return the matrix as a page; `tests/course/test_answers.py` measures what it says."""
-    right, wrong = entries()
-    text = ["# Answers and what they get", "",
-            f"{len(right)} right answers that differ from the model solution, and {len(wrong)} plausible mistakes, "
-            "each in one task of an otherwise solved notebook. `tests/course/test_answers.py` measures that every "
-            "right answer has all points and that every mistake loses exactly what stands here. Written by "
-            "`python -m tests.course.matrix`.", ""]
-    for part in ASSIGNMENTS.values():
-        text += [f"## {part.name}: {part.title}", "", "| answer | task | points | loses |", "|---|---|---|---|"]
-        text += [f"| {entry.what} | {', '.join(entry.cells)} | {part.points} of {part.points} | |"
-                 for of, entry in right if of == part.id]
-        for of, entry in wrong:
-            if of == part.id:
-                kept = part.points - sum(entry.lost.values())
-                text.append(f"| {entry.what} | {entry.task} | {kept:g} of {part.points} | "
-                            + "; ".join(f"{name} ({points:g})" for name, points in entry.lost.items()) + " |")
-        text.append("")
-    return "\n".join(text)
-
-
 def table() -> str:
     """Return the table of assignments in lab/README.md."""
     return "\n".join(f"| {part.id} | [{part.title}](release/{part.name}/{part.name}.ipynb) | "
-                     f"{', '.join(part.walkthroughs)} | {part.minutes} | {part.points} | {part.read or ''} |"
+                     f"{', '.join(part.walkthroughs)} | {part.minutes} | {part.points} | "
+                     f"{part.read or ''} |"
                      for part in ASSIGNMENTS.values())
-
-
-PAGE = repository() / "docs" / "course_matrix.md"
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,7 @@
-"""Every assignment: the solved notebook, other right answers, and wrong ones that lose exactly what they should."""
+"""Every assignment.
+
+The solved notebook, other right answers, and wrong ones that lose exactly what they should.
+"""
 
 import os
 import re
@@ -13,7 +16,8 @@ from cca_lab import files
 from cca_lab.course.registry import assignment_of
 from tests.course import matrix
 
-RIGHT, WRONG = ([entry for entry in entries if entry[0] in matrix.HERE] for entries in matrix.entries())
+RIGHT, WRONG = ([entry for entry in entries if entry[0] in matrix.HERE]
+                for entries in matrix.entries())
 
 
 @pytest.mark.parametrize("part", matrix.HERE)
@@ -37,14 +41,18 @@ def test_a_wrong_answer_loses_what_it_should(part, wrong):
 def test_there_are_enough_of_both(part):
     assert sum(of == part for of, _ in RIGHT) >= 2 and sum(of == part for of, _ in WRONG) >= 8
     checked = {prop.name for task in assignment_of(part).tasks for prop in task.properties}
-    assert checked == {name for of, wrong in WRONG if of == part for name in wrong.lost}, "nothing fails it"
+    assert checked == {name for of, wrong in WRONG if of == part
+                       for name in wrong.lost}, "nothing fails it"
 
 
-@pytest.mark.skipif(matrix.INTERPRETED or not find_spec("triton"), reason="no Triton here, or this is that process")
+@pytest.mark.skipif(matrix.INTERPRETED or not find_spec("triton"),
+                    reason="no Triton here, or this is that process")
 def test_a7_in_a_process_that_interprets():
     tests = [str(Path(__file__).with_name(name)) for name in ("test_answers.py", "test_release.py")]
-    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "a7 and not process",
-                          *tests], capture_output=True, text=True, check=False, cwd=files.repository(),
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k",
+                          "a7 and not process",
+                          *tests], capture_output=True, text=True, check=False,
+                         cwd=files.repository(),
                          env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"})
     assert run.returncode == 0, run.stdout[-3000:]
     wanted = sum(part == "a7" for entries in matrix.entries() for part, _ in entries)
@@ -52,6 +60,5 @@ def test_a7_in_a_process_that_interprets():
     assert "skipped" not in run.stdout
 
 
-def test_the_pages_say_what_is_measured():
-    assert matrix.PAGE.read_text(encoding="utf-8") == matrix.page()
+def test_the_readme_lists_the_assignments():
     assert matrix.table() in (files.course_folder() / "README.md").read_text(encoding="utf-8")

@@ -39,10 +39,12 @@ def test_a_wrong_answer_names_the_mistake_on_the_smallest_example(capsys):
         table[:, 2, 0] = (table[:, 2, 0] - 1).clamp(min=int(table[0, 2, 0]))
         return table
 
-    with pytest.raises(CheckFailed, match="a5.2: not yet: every earlier token is read exactly once"):
+    with pytest.raises(CheckFailed,
+                       match="a5.2: not yet: every earlier token is read exactly once"):
         check("a5.2", early)
     said = " ".join(capsys.readouterr().out.split())
-    assert "length 6, sinks 0, group 2, window 2: row 3 reads token 1 2 times, inside a core and raw" in said
+    assert ("length 6, sinks 0, group 2, window 2: row 3 reads token 1 2 times, inside a core and "
+            "raw") in said
     assert "does the window start before" in said
 
 
@@ -117,11 +119,13 @@ def test_what_is_asked_wrongly_is_named(call, wanted):
 
 
 def test_a_notebook_in_a_terminal(tmp_path, capsys):
-    answers = {"a5.2": matrix.solved("a5")["a5-2-answer"], "a5.4": 'def printed_formula():\n    return {"group": 1}\n'}
+    answers = {"a5.2": matrix.solved("a5")["a5-2-answer"], "a5.4":
+                   'def printed_formula():\n    return {"group": 1}\n'}
     folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.filled("a5", answers))
     assert not front.check_file(folder / "a5_cca.ipynb", COURSE)
     said = capsys.readouterr().out
-    assert "a5.2 Which columns a row reads: 6 of 6" in said and "wanted a dict of the integers group" in said
+    assert "a5.2 Which columns a row reads: 6 of 6" in said
+    assert "wanted a dict of the integers group" in said
     assert "a5.5 One softmax over tiles: 0 of 5\n  not written yet" in said
     assert "2 of the 20 are behind tests that are not shown" in said
 
@@ -130,7 +134,8 @@ def test_one_task_in_a_terminal(tmp_path, capsys):
     folder = handed_in.hand_in(tmp_path, "me", "a5", handed_in.solved("a5"))
     assert front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2")
     said = capsys.readouterr().out
-    assert "a5.2 Which columns a row reads: 6 of 6" in said and "a5.3" not in said and "6 of 6 points; 0" in said
+    assert "a5.2 Which columns a row reads: 6 of 6" in said and "a5.3" not in said
+    assert "6 of 6 points; 0" in said
     with pytest.raises(ValueError, match="task: got a6.2, which is no task of a5_cca.ipynb"):
         front.check_file(folder / "a5_cca.ipynb", COURSE, task="a6.2")
 
@@ -141,7 +146,8 @@ def test_a_terminal_of_windows_is_refused_at_the_door(tmp_path, monkeypatch):
     calls = (lambda: front.check_file(folder / "a5_cca.ipynb", COURSE, task="a5.2"),
              lambda: front.grade_class(tmp_path, tmp_path / "marks", COURSE))
     for call in calls:
-        with monkeypatch.context() as patch, pytest.raises(ValueError, match="system: got nt, wanted Linux or macOS"):
+        with monkeypatch.context() as patch, pytest.raises(
+                ValueError, match="system: got nt, wanted Linux or macOS"):
             patch.setattr("os.name", "nt")
             call()
     assert not (tmp_path / "marks").exists()
@@ -156,8 +162,10 @@ def test_an_editor_instead_of_a_notebook(tmp_path, capsys):
     head = text[text.index("def a5_2("):].split("\n")[0]
     (tmp_path / "adapters.py").write_text(text.replace(
         head, f"{answer}\n\n\n{head}\n    return intervals(length, sinks, group, window)\n\n    "))
-    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null",
-                          f"--rootdir={tmp_path}", str(tmp_path), "-m", "a5_2 or a5_4"], capture_output=True,
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c",
+                          "/dev/null",
+                          f"--rootdir={tmp_path}", str(tmp_path), "-m", "a5_2 or a5_4"],
+                         capture_output=True,
                          text=True, check=False)
     assert "3 passed, 1 skipped" in run.stdout, run.stdout
     front.check_file(tmp_path / "adapters.py", COURSE)
@@ -172,4 +180,5 @@ def test_every_task_has_what_its_readers_need():
         for number, task in enumerate(part.tasks, start=1):
             assert task.id == f"{part.id}.{number}" and task_of(task.id) is task
             assert 1 <= task.difficulty <= 5 and 1 <= task.importance <= 5
-            assert (task.points > 0) != (task.read > 0), f"{task.id}: points by a check or by a person"
+            assert (task.points > 0) != (task.read
+                                         > 0), f"{task.id}: points by a check or by a person"

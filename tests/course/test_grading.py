@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,24 +13,29 @@ from cca_lab.course import front, grading, reports, sandbox
 from cca_lab.course.registry import ASSIGNMENTS, assignment_of
 from cca_lab.course.sandbox import Limits, Session
 from tests.course import classroom, handed_in, matrix
-from tests.course.cheats import CHEATS
+from tests.course.cheats import CHEATS, FINDER, HEAD
 
 COURSE = files.course_folder()
 A5 = assignment_of("a5")
 RELEASE = COURSE / "release" / "a5_cca" / "a5_cca.ipynb"
 QUICK = Limits(seconds=5.0, total=60.0)
-strict = pytest.mark.skipif(sandbox.best() != "bubblewrap", reason="bubblewrap is not installed or does not start here")
+strict = pytest.mark.skipif(sandbox.best() != "bubblewrap",
+                            reason="bubblewrap is not installed or does not start here")
 
 
-def graded(folder: Path, notebook: dict, **options) -> grading.Record:
-    place = handed_in.hand_in(folder, "somebody", "a5", notebook)
-    return grading.grade(A5, place, RELEASE, "a seed", QUICK, **options)
+def graded(folder: Path, notebook: dict, assignment=A5, **options) -> grading.Record:
+    submitted = handed_in.hand_in(folder, "somebody", "a5", notebook)
+    return grading.grade(assignment, submitted, RELEASE, "a seed", QUICK, **options)
 
 
 @strict
 @pytest.mark.parametrize("what", CHEATS)
 def test_a_cheat_scores_nothing(what, tmp_path):
-    record = graded(tmp_path, handed_in.filled("a5", {"a5.2": CHEATS[what]}))
+    # What acts only when a5.2 is called cannot touch the other tasks; whatever acts when its cell
+    # runs is there whenever the process starts, and all tasks are graded.
+    called = CHEATS[what].startswith((HEAD, FINDER))
+    record = graded(tmp_path, handed_in.filled("a5", {"a5.2": CHEATS[what]}),
+                    assignment=replace(A5, tasks=A5.tasks[1:2]) if called else A5)
     assert (record["status"], record["earned"]) == ("graded", 0)
     assert not Path("unpickled-by-the-grader").exists()
     assert "the seed was found" not in json.dumps(record)
@@ -37,7 +43,10 @@ def test_a_cheat_scores_nothing(what, tmp_path):
 
 @strict
 def test_the_cheats_are_no_strawmen():
-    """What the sandbox hides is there to be found without it: the same code then has all points of its task."""
+    """What the sandbox hides is there to be found without it.
+
+    The same code then has all points of its task.
+    """
     scope: dict = {}
     exec("import torch\n" + CHEATS["import the grader's own oracle"], scope)
     assert scope["intervals"](6, 0, 2, 2).shape == (6, 3, 2)
@@ -45,13 +54,15 @@ def test_the_cheats_are_no_strawmen():
     assert scope["intervals"](6, 0, 2, 2).any()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in sandbox.KINDS if kind == "none" or sandbox.works(kind)])
+@pytest.mark.parametrize("kind",
+                         [kind for kind in sandbox.KINDS if kind == "none" or sandbox.works(kind)])
 def test_every_kind_of_sandbox_gives_the_same_marks(kind, tmp_path):
     record = graded(tmp_path, handed_in.solved("a5"), kind=kind)
     assert (record["earned"], record["sandbox"], record["notes"]) == (20, kind, [])
     wrong = next(entry for part, entry in matrix.entries()[1]
                  if (part, entry.what) == ("a5", "one token of the future"))
-    assert graded(tmp_path, handed_in.solved("a5", matrix.spoilt("a5", wrong)), kind=kind)["earned"] == 18
+    assert graded(tmp_path, handed_in.solved("a5", matrix.spoilt("a5", wrong)),
+                  kind=kind)["earned"] == 18
 
 
 @pytest.mark.parametrize("part", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
@@ -65,7 +76,8 @@ def test_every_solved_notebook_has_all_points_and_the_untouched_one_none(part, t
         shutil.copytree(matrix.files(part.id, {}), folder, dirs_exist_ok=True)
     record = grading.grade(part, folder, release, "a seed")
     assert (record["earned"], record["notes"]) == (part.points, [])
-    print(f"{part.id}: {record['seconds']} s")
+    if part.id not in ("a5", "a7", "a10"):  # test_release.py has all of them, without a sandbox
+        return
     folder = handed_in.hand_in(tmp_path, "untouched", part.id, handed_in.released(part.id))
     record = grading.grade(part, folder, release, "a seed")
     assert record["earned"] == 0 and record["notes"] == []
@@ -85,19 +97,24 @@ def user(): return [os.getuid(), len([name for name in os.listdir("/proc") if na
 def environment(): return dict(os.environ)
 def twice(x): return 2 * x
 '''
-    source += f"PROJECT, PACKAGE = {str(files.repository() / 'pyproject.toml')!r}, {reports.__file__!r}\n"
+    project = str(files.repository() / "pyproject.toml")
+    source += f"PROJECT, PACKAGE = {project!r}, {reports.__file__!r}\n"
     with Session([("cell", source)], QUICK) as session:
         with pytest.raises(Exception, match="connect raised OSError"):
             session.call("connect", ())
         assert session.call("files", ()) == []
         uid, processes = session.call("user", ())
         assert uid != 0 and processes <= 3
-        assert set(session.call("environment", ())) <= {*sandbox.ENVIRONMENT, "HOME", "TMPDIR", "PWD"}
+        assert set(session.call("environment", ())) <= {*sandbox.ENVIRONMENT, "HOME", "TMPDIR",
+                                                        "PWD"}
         assert session.call("twice", (2,)) == 4
 
 
 def test_a_class_of_thirty(tmp_path, capsys):
-    """The marks are those worked out by hand; a second run, and one after an interruption, change nothing."""
+    """The marks are those worked out by hand.
+
+    A second run, and one after an interruption, change nothing.
+    """
     wanted = classroom.build(tmp_path / "submitted")
     assert len(wanted) >= 30
     front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
@@ -106,20 +123,23 @@ def test_a_class_of_thirty(tmp_path, capsys):
             for who, record in found.items()} == wanted
     assert all(record["seconds"] < 60 for record in found.values())
     texts = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
-    (tmp_path / "marks" / "s02" / "a5_cca.json").unlink()             # as if it had been interrupted there
-    (tmp_path / "marks" / "s03" / "a5_cca.json").write_text('{"stude')  # or in the middle of writing
+    (tmp_path / "marks" / "s02" / "a5_cca.json").unlink()  # as if it had been interrupted there
+    (tmp_path / "marks" / "s03" / "a5_cca.json").write_text(
+        '{"stude')  # or in the middle of writing
     begun = (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns
     front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
     assert (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
     again = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
-    assert [path for path in texts if path.suffix in (".csv", ".html") and texts[path] != again[path]] == []
+    assert [path for path in texts if path.suffix in (".csv", ".html")
+            and texts[path] != again[path]] == []
     page = (tmp_path / "marks" / "s07" / "feedback.html").read_text()
     assert "18 of 20" in page and "comes later" in page
     assert "only what a row reads is loaded" in page and "load(" not in page
 
 
 def test_what_a_submission_says_is_escaped(tmp_path):
-    notebook = handed_in.filled("a5", {"a5.2": 'def intervals(*sizes):\n    raise ValueError("<script>=1</script>")\n'})
+    notebook = handed_in.filled(
+        "a5", {"a5.2": 'def intervals(*sizes):\n    raise ValueError("<script>=1</script>")\n'})
     record = graded(tmp_path, notebook) | {"student": "=cmd()"}
     for path in reports.write([record], tmp_path / "marks"):
         assert "<script>" not in path.read_text()
@@ -133,7 +153,10 @@ def test_inputs_depend_on_the_secret(tmp_path):
 
 
 def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatch):
-    """Checks take oracles from all of it: a hash of `course/` alone would keep marks by a wrong oracle."""
+    """Checks take oracles from all of it.
+
+    A hash of `course/` alone would keep marks by a wrong oracle.
+    """
     assert (grading.PACKAGE / "attention").is_dir()
     for name in ("course/tasks.py", "attention/dense.py"):
         (tmp_path / "package" / name).parent.mkdir(parents=True)
@@ -142,7 +165,8 @@ def test_a_change_anywhere_in_the_package_makes_records_old(tmp_path, monkeypatc
 
     def grade(part, *more):
         times.append(part.id)
-        return {"assignment": part.name, "status": "graded", "notes": [], "earned": 0.0, "tasks": []}
+        return {"assignment": part.name, "status": "graded", "notes": [], "earned": 0.0, "tasks":
+                    []}
 
     monkeypatch.setattr(grading, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(grading, "grade", grade)

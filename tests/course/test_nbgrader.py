@@ -1,4 +1,7 @@
-"""With nbgrader itself: its own release is ours, its autograding agrees on honest work, formgrader gets our marks."""
+"""With nbgrader itself.
+
+Its own release is ours, its autograding agrees on honest work, formgrader gets our marks.
+"""
 
 import os
 import shutil
@@ -25,8 +28,11 @@ def course(tmp_path):
 
 
 def nbgrader(folder: Path, *words: str) -> str:
-    run = subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder, capture_output=True, text=True,
-                         check=False, env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
+    run = subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder,
+                         capture_output=True, text=True,
+                         check=False,
+                         env=os.environ
+                         | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout + run.stderr
 

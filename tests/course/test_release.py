@@ -1,4 +1,7 @@
-"""The notebooks that students open: made from the solved ones, current, and without a trace of a solution."""
+"""The notebooks that students open.
+
+Made from the solved ones, current, and without a trace of a solution.
+"""
 
 import json
 import re
@@ -12,7 +15,7 @@ from cca_lab import files
 from cca_lab.course import release
 from cca_lab.course.cell import local
 from cca_lab.course.registry import ASSIGNMENTS
-from cca_lab.course.tasks import findings
+from cca_lab.course.tasks import marks_of
 from tests.course import matrix
 
 COURSE = files.course_folder()
@@ -42,7 +45,8 @@ def test_every_adapter_is_there():
     assert text == release.adapters(COURSE)
     names = re.findall(r"^(?:    )?def (\w+)\(|^(\w+) = ", text, re.M)
     assert len(set(names)) == len(names), "two assignments give the same name"
-    assert len(re.findall(r"^def a\d+_\d+\(", text, re.M)) == sum(bool(task.properties) for part in ASSIGNMENTS.values()
+    assert len(re.findall(r"^def a\d+_\d+\(", text, re.M)) == sum(bool(task.properties)
+                                                                  for part in ASSIGNMENTS.values()
                                                                for task in part.tasks)
 
 
@@ -75,7 +79,7 @@ def test_cells_and_tasks_agree(part):
 @every
 def test_no_solution_is_released(part):
     solved, given = release.read(COURSE, part), json.dumps(student(part))
-    assert "SOLUTION" not in given and "HIDDEN" not in given and "points(\\\"" not in given and "Hint:" not in given
+    assert not [word for word in ("SOLUTION", "HIDDEN", "points(\\\"", "Hint:") if word in given]
     shown = "\n".join(cell.source for cell in solved.cells if release.BEGIN not in cell.source)
     for cell in solved.cells:
         if cell.cell_type == "code" and release.BEGIN in cell.source:
@@ -89,11 +93,12 @@ def test_the_untouched_release_scores_nothing(part):
     """And every failure is a NotImplementedError, not a mistake that a reader has to understand."""
     scope: dict = {}
     for cell in student(part).cells:
-        if cell.cell_type == "code" and (cell.id.startswith("given-") or cell.id.endswith("-answer")):
+        if cell.cell_type == "code" and (cell.id.startswith("given-")
+                                         or cell.id.endswith("-answer")):
             exec(cell.source, scope)
     for task in part.tasks:
         if task.properties and not task.files:
-            found = list(findings(task, local(task, scope[task.answer]), matrix.SECRET))
+            found = list(marks_of(task, local(task, scope[task.answer]), matrix.SECRET))
             assert sum(finding.earned for finding in found) == 0
             assert all(isinstance(finding.error, NotImplementedError) for finding in found), task.id
 
@@ -105,25 +110,33 @@ def test_solutions_for_learners_hold_hint_and_solution_folded(part):
     folded = [cell.source for cell in made.cells if cell.id.endswith("-folded")]
     written = sum(not task.properties or task.files for task in part.tasks)
     assert len(folded) >= len(part.tasks) - written
-    assert all("<summary>A solution</summary>" in text and release.BEGIN not in text for text in folded)
+    assert all("<summary>A solution</summary>" in text and release.BEGIN not in text
+               for text in folded)
 
 
 @every
 def test_links_lead_somewhere(part):
     folder = COURSE / "release" / part.name
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", "".join(cell.source for cell in student(part).cells
-                                                            if cell.cell_type == "markdown")):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)",
+                             "".join(cell.source for cell in student(part).cells
+                                    if cell.cell_type == "markdown")):
         assert target.startswith("http") or (folder / target).exists(), target
 
 
-@pytest.mark.parametrize("part", [part for part in ASSIGNMENTS.values() if not any(task.files for task in part.tasks)],
+@pytest.mark.parametrize("part",
+                         [part for part in ASSIGNMENTS.values()
+                          if not any(task.files for task in part.tasks)],
                          ids=lambda part: part.id)
 def test_every_cell_of_a_solved_notebook_runs(part, tmp_path):
-    """In a kernel, as a teacher would: checks, hidden tests and pictures; a10 needs a model that was trained."""
+    """In a kernel, as a teacher would: checks, hidden tests and pictures.
+
+    A10 needs a model that was trained.
+    """
     if part.id == "a7" and not find_spec("triton"):
         pytest.skip("there is no Triton for this system")
     notebook = release.read(COURSE, part)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell in notebook.cells:
         if cell.id.endswith("-check"):
-            assert cell.outputs[-1]["data"]["text/plain"] == str(float(cell.metadata.nbgrader.points)), cell.id
+            assert cell.outputs[-1]["data"]["text/plain"] == str(
+                float(cell.metadata.nbgrader.points)), cell.id

@@ -1,4 +1,7 @@
-"""The notebooks to work in: made from the committed ones, without what spoils, and never over a reader's own."""
+"""The notebooks to work in.
+
+Made from the committed ones, without what spoils, and never over a reader's own.
+"""
 
 import ast
 import copy
@@ -39,21 +42,26 @@ def test_the_solution_is_folded_below_its_stub():
     assert [cell.cell_type for cell in made.cells] == ["markdown", "code", "markdown"]
     code, folded = made.cells[1].source, made.cells[2].source
     assert f"    {STUB}\n\nyour_turn" in code and "x + x" not in code and BEGIN not in code
-    assert "A hint</summary>\n\nadd it to itself." in folded and "return x + x" in folded and BEGIN not in folded
+    assert "A hint</summary>\n\nadd it to itself." in folded
+    assert "return x + x" in folded and BEGIN not in folded
     ast.parse(code)
 
 
 def test_outputs_go_and_the_committed_notebook_stays():
     source = written("# T", "1 + 1")
-    source.cells[1].outputs, source.cells[1].execution_count = [nbformat.v4.new_output("stream", text="2")], 1
+    source.cells[1].outputs, source.cells[1].execution_count = [nbformat.v4.new_output("stream",
+                                                                                       text="2")], 1
     before = copy.deepcopy(source)
     made = to_work_in(source)
-    assert made.cells[1].outputs == [] and made.cells[1].execution_count is None and source == before
+    assert made.cells[1].outputs == [] and made.cells[1].execution_count is None
+    assert source == before
 
 
 def test_links_to_other_folders_are_kept():
-    made = to_work_in(written("# T\n[a](../docs/claims.md) [b](01_x.ipynb) [c](https://example.org/../x)"), up="../..")
-    assert made.cells[0].source == "# T\n[a](../../docs/claims.md) [b](01_x.ipynb) [c](https://example.org/../x)"
+    made = to_work_in(written("# T\n[a](../docs/claims.md) [b](01_x.ipynb) "
+                              "[c](https://example.org/../x)"), up="../..")
+    assert made.cells[
+        0].source == "# T\n[a](../../docs/claims.md) [b](01_x.ipynb) [c](https://example.org/../x)"
 
 
 def test_a_file_of_the_reader_is_never_replaced(tmp_path):
@@ -94,16 +102,19 @@ def test_each_turn_of_a_notebook_is_in_one_cell_with_its_solution(path):
     calls, cells = used_turns(path)
     assert sorted(calls) == sorted(name for name in TURNS if name.startswith(path.stem[:2]))
     for cell in cells:
-        assert cell.source.count(BEGIN) == cell.source.count(END) == cell.source.count("your_turn(\""), cell.source
+        assert cell.source.count(BEGIN) == cell.source.count(END) == cell.source.count(
+            "your_turn(\""), cell.source
         assert "Hint:" in cell.source or BEGIN not in cell.source, f"no hint in {cell.source}"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_other_cell_needs_what_the_reader_writes(path):
     _, cells = used_turns(path)
-    own = {node.name for cell in cells if BEGIN in cell.source for node in ast.parse(cell.source).body
+    own = {node.name for cell in cells if BEGIN in cell.source
+           for node in ast.parse(cell.source).body
            if isinstance(node, ast.FunctionDef)}
-    names = {node.id for cell in cells if BEGIN not in cell.source for node in ast.walk(ast.parse(cell.source))
+    names = {node.id for cell in cells if BEGIN not in cell.source
+             for node in ast.walk(ast.parse(cell.source))
              if isinstance(node, ast.Name)}
     assert not own & names
 
@@ -117,4 +128,5 @@ def test_a_notebook_with_nothing_written_runs_to_its_end(number):
     assert failure is None, f"{failure.line}\n{failure.traceback}"
     printed = "".join(output.get("text", "") for cell in made.cells if cell.cell_type == "code"
                       for output in cell.outputs)
-    assert printed.count("not written yet") == len([name for name in TURNS if name.startswith(number)])
+    assert printed.count("not written yet") == len([name for name in TURNS
+                                                    if name.startswith(number)])

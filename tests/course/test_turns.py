@@ -1,7 +1,8 @@
-"""Every "your turn" cell: wrong answers that readers give are told what is wrong, each in words of its own.
+"""Every "your turn" cell: each wrong answer that readers give is told what is wrong with it.
 
-The right answers are in the notebooks, whose committed outputs say "done". Wrong ones are in tests/course/turns/: a
-module nbNN for each notebook with WRONG = {"05.1": {"what is wrong": (function, "words of the message")}}.
+The right answers are in the notebooks, whose committed outputs say "done". Wrong ones are in
+tests/course/turns/: a module nbNN for each notebook with WRONG = {"05.1": {"what is wrong":
+(function, "words of the message")}}.
 """
 
 from importlib import import_module
@@ -9,14 +10,16 @@ from importlib import import_module
 import pytest
 
 from cca_lab.course.registry import ASSIGNMENTS, TURNS
-from cca_lab.course.tasks import findings
+from cca_lab.course.tasks import marks_of
 
 MODULES = {name[:2]: import_module(f"tests.course.turns.nb{name[:2]}") for name in TURNS}
-WRONG = [(name, what, *found) for name in TURNS for what, found in MODULES[name[:2]].WRONG[name].items()]
+WRONG = [(name, what, *found) for name in TURNS
+         for what, found in MODULES[name[:2]].WRONG[name].items()]
 
 
 def test_ids_name_their_notebook_and_differ_from_the_assignments():
-    assert all(len(name) == 4 and name[2] == "." and name[:2].isdigit() and name[3].isdigit() for name in TURNS)
+    assert all(len(name) == 4 and name[2] == "." and name[:2].isdigit() and name[3].isdigit()
+               for name in TURNS)
     assert not set(TURNS) & {task.id for part in ASSIGNMENTS.values() for task in part.tasks}
 
 
@@ -27,9 +30,10 @@ def test_a_turn_takes_minutes_and_has_two_wrong_answers(task):
     assert len(MODULES[task.id[:2]].WRONG[task.id]) >= 2
 
 
-@pytest.mark.parametrize("name, what, answer, words", WRONG, ids=[f"{row[0]} {row[1]}" for row in WRONG])
+@pytest.mark.parametrize("name, what, answer, words", WRONG,
+                         ids=[f"{row[0]} {row[1]}" for row in WRONG])
 def test_a_wrong_answer_is_told_what_is_wrong(name, what, answer, words):
-    found = list(findings(TURNS[name], answer))
+    found = list(marks_of(TURNS[name], answer))
     messages = [finding.message for finding in found if not finding.full]
     assert messages, f"{what} passes"
     assert any(words in message for message in messages), messages

@@ -8,7 +8,7 @@ import torch
 
 from cca_lab.course import cell
 from cca_lab.course.registry import TURNS
-from cca_lab.course.tasks import Mistake, Property, Task
+from cca_lab.course.tasks import CourseTask, Mistake, Property
 from cca_lab.views import reader
 from cca_lab.views.reader import distance, my_work, predict, reveal
 
@@ -91,8 +91,8 @@ def doubled(answer, draw):
 @pytest.fixture
 def turn(monkeypatch):
     """One task in the registry."""
-    monkeypatch.setitem(TURNS, "99.1", Task("99.1", "double", "Twice", 1, 1, 1,
-                                            (Property("doubles", 1, doubled),)))
+    monkeypatch.setitem(TURNS, "99.1", CourseTask(
+        "99.1", "double", "Twice", 1, 1, 1, (Property("doubles", 1, doubled),)))
 
 
 def test_a_right_answer_is_done(turn, capsys):

@@ -1,1 +1,1 @@
-"""The tasks of each assignment, one module each: what is checked, against what, and what is said."""
+"""The tasks of each assignment: what is checked, against what, and what is said."""

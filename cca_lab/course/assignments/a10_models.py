@@ -1,7 +1,7 @@
-"""Checkpoints of a10, read without trusting them, and what models lose on held-out text and questions.
+"""Checkpoints of a10, read without trusting them, and their losses on held-out rows.
 
-Only bytes are read from a checkpoint: its config as JSON names the base, and its weights are put into a model that is
-built here, with the attention that the task demands.
+Only bytes are read from a checkpoint: its config as JSON names the base, and its weights are put
+into a model that is built here, with the attention that the task demands.
 """
 
 import copy
@@ -25,11 +25,15 @@ from cca_lab.course.tasks import GraderError, Mistake
 GROUP, WINDOW, LENGTH, ROWS = 12, 48, 512, 24  # ROWS of each kind
 KINDS = ("text", "answers")
 BASES = {"gpt2": "gpt2-mini", "opt": "opt-mini"}  # by the "model_type" of config.json
-SHIPPED = {"gpt2-mini": ("gpt2-mini-cca",), "opt-mini": ()}  # trained models of the package, by their base
-ALIKE = 0.85  # cosine of what training changed, median over tensors; another run of one recipe on the same data has 0.7
-# Correlation, over tokens of text, of what training changed in their losses. Default runs of 300 and 100 steps have
-# 0.83 and less with the shipped model; that model in another basis has 1. With noise of 3 % it has 0.92 to 0.96 and is
-# not refused: an honest run must never be, and who reads the report asks for the log.
+# Trained models of the package, by their base.
+SHIPPED = {"gpt2-mini": ("gpt2-mini-cca",), "opt-mini": ()}
+# Cosine of what training changed, median over tensors; another run of one recipe on the same data
+# has 0.7.
+ALIKE = 0.85
+# Correlation, over tokens of text, of what training changed in their losses. Default runs of 300
+# and 100 steps have 0.83 and less with the shipped model; that model in another basis has 1. With
+# noise of 3 % it has 0.92 to 0.96 and is not refused: an honest run must never be, and who reads
+# the report asks for the log.
 LIKE = 0.97
 CHOICE, WEIGHTS = "cca_lab_attention", "model.safetensors"
 LARGEST = {WEIGHTS: 8 * 2**20}
@@ -55,12 +59,13 @@ class Checkpoint:
 
 @contextmanager
 def ours() -> Iterator[None]:
-    """Blame the grader's machine for any error within the context; one thread at a time, as loading a model asks."""
+    """Blame the grader's machine for errors within the context; one thread at a time."""
     with LOCK:
         try:
             yield
         except Exception as error:
-            raise GraderError(f"the base models cannot be measured here: {type(error).__name__}: {error}") from error
+            raise GraderError(f"the base models cannot be measured here: {type(error).__name__}: "
+                              f"{error}") from error
 
 
 def content(folder: Path, name: str) -> bytes:
@@ -70,12 +75,13 @@ def content(folder: Path, name: str) -> bytes:
         raise Mistake(f"{name} or its folder is a link, wanted the files themselves")
     if not path.is_file():
         pickles = " (pickles, such as pytorch_model.bin, are not read)" if name == WEIGHTS else ""
-        raise Mistake(f"there is no {name} in {folder.name or 'the folder'}{pickles}: write the folder with "
-                      "save_pretrained of cca_lab")
+        raise Mistake(f"there is no {name} in {folder.name or 'the folder'}{pickles}: write the "
+                      "folder with save_pretrained of cca_lab")
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise Mistake(f"{name} has more than {most} bytes, wanted at most that many: nothing but one mini model")
+        raise Mistake(f"{name} has more than {most} bytes, wanted at most that many: nothing but "
+                      "one mini model")
     return data
 
 
@@ -85,14 +91,16 @@ def parsed(data: bytes, name: str) -> dict[str, Any]:
         raise Mistake(f"{name} holds {word}, which is no number: did the training diverge?")
 
     try:
-        found = json.loads(data.decode("utf-8"), parse_constant=refuse)
+        content_of = json.loads(data.decode("utf-8"), parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise Mistake(f"{name} is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+        raise Mistake(f"{name} is no JSON: {error.msg} in line {error.lineno}, column "
+                      f"{error.colno}") from None
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise Mistake(f"{name} is no JSON ({type(error).__name__}): write it with json.dump") from None
-    if not isinstance(found, dict):
-        raise Mistake(f"{name} holds {describe(found)}, wanted an object, {{...}}")
-    return found
+        raise Mistake(f"{name} is no JSON ({type(error).__name__}): write it with "
+                      "json.dump") from None
+    if not isinstance(content_of, dict):
+        raise Mistake(f"{name} holds {describe(content_of)}, wanted an object, {{...}}")
+    return content_of
 
 
 def read(folder: Path) -> Checkpoint:
@@ -107,11 +115,12 @@ def read(folder: Path) -> Checkpoint:
     kind = config.get("model_type")
     base = BASES.get(kind) if isinstance(kind, str) else None
     if base is None:
-        raise Mistake(f"config.json says model_type {describe(kind)}, wanted 'gpt2' (gpt2-mini) or 'opt' (opt-mini)")
+        raise Mistake(f"config.json says model_type {describe(kind)}, wanted 'gpt2' (gpt2-mini) or "
+                      "'opt' (opt-mini)")
     wanted = {"name": "cca", "group": GROUP, "window": WINDOW}
     if config.get(CHOICE) != wanted:
-        raise Mistake(f"config.json says {CHOICE}: {describe(config.get(CHOICE))}, wanted {wanted}: swap before you "
-                      "train, and save with cca_lab.save_pretrained")
+        raise Mistake(f"config.json says {CHOICE}: {describe(config.get(CHOICE))}, wanted "
+                      f"{wanted}: swap before you train, and save with cca_lab.save_pretrained")
     data = content(folder, WEIGHTS)
     weights = fitting(data, base)
     _check_own(weights, base)
@@ -127,18 +136,21 @@ def fitting(data: bytes, base: str) -> dict[str, Tensor]:
     try:
         weights = load(data)
     except Exception as error:  # safetensors raises its own, and whatever a broken header leads to
-        raise Mistake(f"{WEIGHTS} cannot be read ({type(error).__name__}): save the model again") from None
+        raise Mistake(f"{WEIGHTS} cannot be read ({type(error).__name__}): save the model "
+                      "again") from None
     wanted = stored(base)
     if set(weights) != set(wanted):
         name = min(set(weights) ^ set(wanted))
-        raise Mistake(f"{WEIGHTS} {'lacks' if name in wanted else 'holds'} {describe(name)}, unlike {base}: is it "
-                      "another model, or was it not saved by save_pretrained?")
+        raise Mistake(f"{WEIGHTS} {'lacks' if name in wanted else 'holds'} {describe(name)}, "
+                      f"unlike {base}: is it another model, or was it not saved by "
+                      "save_pretrained?")
     for name, tensor in weights.items():
         if tensor.shape != wanted[name].shape or tensor.dtype not in FLOATS:
-            raise Mistake(f"{name} has shape {tuple(tensor.shape)} and dtype {tensor.dtype}, wanted "
-                          f"{tuple(wanted[name].shape)} in float32, float16 or bfloat16")
+            raise Mistake(f"{name} has shape {tuple(tensor.shape)} and dtype {tensor.dtype}, "
+                          f"wanted {tuple(wanted[name].shape)} in float32, float16 or bfloat16")
         if not tensor.isfinite().all():
-            raise Mistake(f"{name} holds numbers that are not finite: the training diverged, lower its learning rate")
+            raise Mistake(f"{name} holds numbers that are not finite: the training diverged, lower "
+                          "its learning rate")
     return {name: tensor.float() for name, tensor in weights.items()}
 
 
@@ -146,23 +158,26 @@ def _check_own(weights: dict[str, Tensor], base: str) -> None:
     """Refuse weights that nobody trained, or that the package ships."""
     start = stored(base)
     if all(torch.equal(tensor, start[name]) for name, tensor in weights.items()):
-        raise Mistake(f"these are the weights of {base} as it is shipped: nothing was trained. Did you save the model "
-                      "that was finetuned?")
+        raise Mistake(f"these are the weights of {base} as it is shipped: nothing was trained. Did "
+                      "you save the model that was finetuned?")
     for other in SHIPPED[base]:
-        cosines = [torch.cosine_similarity((tensor - start[name]).flatten(), (stored(other)[name] - start[name])
+        cosines = [torch.cosine_similarity((tensor - start[name]).flatten(),
+                                           (stored(other)[name] - start[name])
                                            .flatten(), dim=0) for name, tensor in weights.items()]
         if torch.stack(cosines).median() > ALIKE:
-            raise Mistake(f"these are the weights of {other}, which the package ships, or nearly: train {base} "
-                          "yourself")
+            raise Mistake(f"these are the weights of {other}, which the package ships, or nearly: "
+                          f"train {base} yourself")
 
 
 def check_behaviour(checkpoint: Checkpoint) -> None:
-    """Refuse a model whose losses, token by token, are nearly those of a model that the package ships."""
+    """Refuse a model whose losses, token by token, are nearly those of a shipped model."""
     for other in SHIPPED[checkpoint.base]:
         shipped = Checkpoint(checkpoint.base, other, stored(other))
-        start, own, theirs = (token_losses(model, "text", 0) for model in (checkpoint.base, checkpoint, shipped))
-        if torch.corrcoef(torch.stack([own - start, theirs - start]))[0, 1] > LIKE:
-            raise Mistake(f"this behaves like the shipped model {other}, token by token: train your own")
+        start, mine, theirs = (token_losses(model, "text", 0)
+                              for model in (checkpoint.base, checkpoint, shipped))
+        if torch.corrcoef(torch.stack([mine - start, theirs - start]))[0, 1] > LIKE:
+            raise Mistake(f"this behaves like the shipped model {other}, token by token: train "
+                          "your own")
 
 
 @lru_cache
@@ -173,7 +188,8 @@ def stored(name: str) -> dict[str, Tensor]:
 
         from cca_lab.files import models_folder
 
-        return {key: tensor.float() for key, tensor in load_file(models_folder() / name / WEIGHTS).items()}
+        return {key: tensor.float()
+                for key, tensor in load_file(models_folder() / name / WEIGHTS).items()}
 
 
 @lru_cache
@@ -190,7 +206,7 @@ def _shipped(name: str) -> Any:
 
 @lru_cache
 def held_out() -> tuple[Tensor, tuple[Any, ...], str]:
-    """Return the tokens of the held-out text, the two kinds of questions, and the fingerprint of the corpus."""
+    """Return the held-out text's tokens, both kinds of questions, the corpus's fingerprint."""
     tokenizer = _shipped("gpt2-mini")[1]
     with ours():
         from cca_lab.models.pretrain import tokenize
@@ -213,7 +229,7 @@ def rows(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def loss(model: str | Checkpoint, kind: str, seed: int, swapped: bool = True) -> float:
-    """Return the mean loss of a model on held-out rows, in nats a token; the arguments are those of token_losses."""
+    """Return the mean loss of a model on held-out rows, in nats a token; see `token_losses`."""
     return token_losses(model, kind, seed, swapped).mean().item()
 
 
@@ -238,11 +254,11 @@ def token_losses(model: str | Checkpoint, kind: str, seed: int, swapped: bool = 
         if swapped:
             swap_attention(both, "cca", group=GROUP, window=WINDOW)
     mine = slice(0, ROWS) if kind == "text" else slice(ROWS, 2 * ROWS)
-    found = []
-    for ids, known in zip(*(part[mine].split(8) for part in rows(seed)), strict=True):
+    batches = []
+    for ids, known in zip(*(half[mine].split(8) for half in rows(seed)), strict=True):
         logits = both(input_ids=ids, use_cache=False).logits[:, :-1].float()
         losses = F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-        found.append(losses[known[:, 1:].bool()].double())
-    if not torch.cat(found).isfinite().all():
+        batches.append(losses[known[:, 1:].bool()].double())
+    if not torch.cat(batches).isfinite().all():
         raise Mistake(f"the loss on {kind} is not finite: the weights are far too large")
-    return torch.cat(found)
+    return torch.cat(batches)

@@ -1,4 +1,4 @@
-"""a1: attention from loops to tiles, with a slope for each head and a sink that takes weight but has no value."""
+"""a1: attention from loops to tiles, with a slope for each head and a sink without a value."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from cca_lab.course.compare import (
     need_tensor,
     show,
 )
-from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # The one matrix behind the checks of a1, and what usual mistakes give.
 
@@ -29,12 +29,13 @@ def number(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def need_double(got: Any, wanted: Tensor, what: str, causes: Mapping[str, Any] | None = None) -> Tensor:
-    """Return a result if it is right and float64, as every task of a1 asks for; `causes` as for `need_close`."""
+def need_double(got: Any, wanted: Tensor, what: str,
+                causes: Mapping[str, Any] | None = None) -> Tensor:
+    """Return a result if it is right and float64; `causes` as for `need_close`."""
     got = need_tensor(got, wanted.shape, what)
     if got.dtype != torch.float64:
-        raise Mistake(f"{what} has dtype {got.dtype}, wanted torch.float64: torch.zeros, torch.full and torch.tensor "
-                      "make float32 if they get no dtype")
+        raise Mistake(f"{what} has dtype {got.dtype}, wanted torch.float64: torch.zeros, "
+                      "torch.full and torch.tensor make float32 if they get no dtype")
     return need_close(got, wanted, what, causes=causes)
 
 
@@ -46,7 +47,7 @@ def with_sink(scores: Tensor, sink: Tensor) -> Tensor:
 def dense(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor, scale: float, *,
           kv_of: Callable[[int], int] | None = None, past: int = 0, mask: float = -INF,
           weigh: Callable[[Tensor, Tensor], Tensor] = with_sink) -> Tensor:
-    """Return the outputs (B, H, L, E) by one matrix for each head; the options are for wrong results.
+    """Return the outputs (B, H, L, E) by one matrix for each head; options make them wrong.
 
     Args:
         q, k, v: (B, H, L, D), (B, Hk, L, D), (B, Hk, L, E).
@@ -63,12 +64,14 @@ def dense(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor, scale:
     for head in range(q.shape[1]):
         source = kv_of(head) if kv_of else head // share
         scores = scale * q[:, head] @ k[:, source].mT - slopes[head] * (row - column)
-        heads.append(weigh(scores.masked_fill(column > row + past, mask), sinks[head]) @ v[:, source])
+        heads.append(weigh(scores.masked_fill(column > row + past, mask),
+                           sinks[head]) @ v[:, source])
     return torch.stack(heads, dim=1)
 
 
-def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor, scale: float) -> dict[str, Tensor]:
-    """Return what usual mistakes give, by what they are; nothing for length 1, where many of them are alike."""
+def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
+                 scale: float) -> dict[str, Tensor]:
+    """Return what usual mistakes give, by name; nothing for length 1, where many are alike."""
     heads, kv, length = q.shape[1], k.shape[1], q.shape[2]
     if length == 1:
         return {}
@@ -86,14 +89,16 @@ def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
               "the slope is forgotten": wrong(0 * slopes),
               "the slope is added instead of subtracted": wrong(-slopes),
               "the slope is multiplied by the scale too": wrong(scale * slopes),
-              "the mask is applied after the softmax: masked tokens then still stand in the denominator":
+              "the mask is applied after the softmax: masked tokens then still stand in the "
+              "denominator":
               wrong(past=length, weigh=lambda scores, sink: with_sink(scores, sink).tril()),
               "the future is not masked": wrong(past=length),
               "a row sees one token of the future": wrong(past=1),
               "query head h reads KV head h % Hk": wrong(kv_of=lambda head: head % kv),
               "query head h takes the slope of its KV head's number": wrong(slopes[of_kv]),
               "query head h takes the sink of its KV head's number": wrong(z=sinks[of_kv]),
-              "query head h takes slope and sink of its KV head's number": wrong(slopes[of_kv], sinks[of_kv])}
+              "query head h takes slope and sink of its KV head's "
+              "number": wrong(slopes[of_kv], sinks[of_kv])}
     if length == 2:  # where all of the future is one token
         causes["a row sees a later token"] = causes.pop("the future is not masked")
         del causes["a row sees one token of the future"]
@@ -101,7 +106,7 @@ def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
 
 
 def uncorrected(scores: Tensor, values: Tensor, tile: int, sink: float = -INF) -> Tensor:
-    """Return the outputs (R, E) of tiles of keys whose accumulator never shrinks when the maximum grows.
+    """Return the outputs (R, E) of tiles whose accumulator never shrinks with a new maximum.
 
     Args:
         scores: masked, (R, N); the first key of each row is not masked.
@@ -120,10 +125,12 @@ def uncorrected(scores: Tensor, values: Tensor, tile: int, sink: float = -INF) -
 
 
 
-def inputs(draw: Draw, batch: int, kv: int, share: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def inputs(draw: Draw, batch: int, kv: int, share: int,
+           length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return q, k, v, slopes and sinks with 4 features and values of 3."""
     heads = kv * share
-    return (draw.normal(batch, heads, length, 4), draw.normal(batch, kv, length, 4), draw.normal(batch, kv, length, 3),
+    return (draw.normal(batch, heads, length, 4), draw.normal(batch, kv, length, 4),
+            draw.normal(batch, kv, length, 3),
             draw.normal(heads).abs(), draw.normal(heads))
 
 
@@ -135,20 +142,24 @@ def compared(answer: Answer, draw: Draw, sizes: Sequence[tuple[int, int, int, in
     """Compare the loops with one matrix, for (batch, KV heads, query heads for each, length)."""
     for batch, kv, share, length in sizes:
         given, scale = inputs(draw, batch, kv, share, length), 0.25 + draw.random() / 2
-        with case(f"batch {batch}, {number(kv * share, 'query head')}, {number(kv, 'KV head')}, length {length}"):
-            need_double(answer(*given, scale), dense(*given, scale), "the output", usual_causes(*given, scale))
+        with case(f"batch {batch}, {number(kv * share, 'query head')}, {number(kv, 'KV head')}, "
+                  f"length {length}"):
+            need_double(answer(*given, scale), dense(*given, scale), "the output",
+                        usual_causes(*given, scale))
 
 
 def one_head(answer: Answer, draw: Draw) -> None:
     """The formula, for one head."""
     lengths = sorted(draw.randint(2, 9) for _ in range(3)) if draw.secret else [2, 3, 5]
-    compared(answer, draw, [(1, 1, 1, length) for length in [*lengths, 1]])  # at length 1 mistakes look alike
+    # At length 1 mistakes look alike.
+    compared(answer, draw, [(1, 1, 1, length) for length in [*lengths, 1]])
 
 
 def many_heads(answer: Answer, draw: Draw) -> None:
     """Heads that share, and a batch."""
     drawn = draw.sizes(2, (1, 2), (2, 3), (2, 3), (2, 5))
-    compared(answer, draw, [(1, 2, 1, 2), (1, 1, 3, 2), (1, 2, 2, 3), (2, 2, 3, 4), *(drawn if draw.secret else [])])
+    compared(answer, draw, [(1, 2, 1, 2), (1, 1, 3, 2), (1, 2, 2, 3), (2, 2, 3, 4),
+                            *(drawn if draw.secret else [])])
 
 
 def need_output(got: Any, length: int) -> Tensor:
@@ -172,20 +183,20 @@ def no_future(answer: Answer, draw: Draw) -> None:
                 moved = (after - before).abs().amax(dim=-1)[0, 0]
                 if (moved[:token] > 1e-9).any():
                     row = int((moved[:token] > 1e-9).nonzero()[0])
-                    raise Mistake(f"row {row} moved when the {what} of token {token} changed, which comes later: is "
-                                  "the range of t one too long, the mask on the wrong side, or is the mask applied "
-                                  "after the softmax?")
+                    raise Mistake(f"row {row} moved when the {what} of token {token} changed, "
+                                  "which comes later: is the range of t one too long, the mask on "
+                                  "the wrong side, or is the mask applied after the softmax?")
                 if (moved[token:] < 1e-9).any():
                     row = token + int((moved[token:] < 1e-9).nonzero()[0])
-                    raise Mistake(f"row {row} did not move when the {what} of token {token} changed: it must read all "
-                                  "tokens up to its own")
+                    raise Mistake(f"row {row} did not move when the {what} of token {token} "
+                                  "changed: it must read all tokens up to its own")
 
 
 # a1.3: merge
 
 
 def part_of(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return maximum (R,), sum (R,) and accumulator (R, E) of scores (R, N) and values (N, E); N may be 0."""
+    """Return maximum, sum (R,) and accumulator (R, E) of scores (R, N), where N may be 0."""
     if not scores.shape[1]:
         return torch.full((len(scores),), -INF, dtype=scores.dtype), scores.sum(-1), scores @ values
     top = scores.amax(-1)
@@ -195,25 +206,27 @@ def part_of(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def need_part(got: Any, wanted: tuple[Tensor, Tensor, Tensor],
               causes: Mapping[str, tuple[Tensor, Tensor]] | None = None) -> None:
-    """Compare the three tensors of a part; `causes` have a wrong sum and a wrong accumulator each."""
+    """Compare the three tensors of a part; `causes` have a wrong sum and accumulator each."""
     need_items(got, 3, "a tuple of maximum, sum and accumulator")
     top, right = got[0], wanted[0]
     if not isinstance(top, Tensor) or top.shape != right.shape or top.dtype != right.dtype:
         kind = f" of {top.dtype}" if isinstance(top, Tensor) else ""
-        raise Mistake(f"the maximum is {describe(top)}{kind}, wanted float64 of shape {tuple(right.shape)}")
+        raise Mistake(f"the maximum is {describe(top)}{kind}, wanted float64 of shape "
+                      f"{tuple(right.shape)}")
     wrong = ~((top == right) | ((top - right).abs() < 1e-9))
     if wrong.any():
         raise Mistake(show(top, right, wrong, "the maximum"))
     for at, what in ((1, "the sum"), (2, "the accumulator")):
-        need_double(got[at], wanted[at], what, {cause: both[at - 1] for cause, both in (causes or {}).items()})
+        need_double(got[at], wanted[at], what,
+                    {cause: both[at - 1] for cause, both in (causes or {}).items()})
 
 
 def merged(answer: Answer, draw: Draw, size: tuple[int, int, int], scale: float = 1.0) -> None:
     """Cut rows of scores in two and merge the parts."""
     rows, first, second = size
     scores, values = draw.normal(rows, first + second, scale=scale), draw.normal(first + second, 2)
-    parts = part_of(scores[:, :first], values[:first]), part_of(scores[:, first:], values[first:])
-    (m1, s1, a1), (m2, s2, a2) = parts
+    halves = part_of(scores[:, :first], values[:first]), part_of(scores[:, first:], values[first:])
+    (m1, s1, a1), (m2, s2, a2) = halves
     top = torch.maximum(m1, m2)
     e1, e2 = ((m - top).exp() for m in (m1, m2))
     b1, b2 = ((m - top).exp2() for m in (m1, m2))
@@ -222,9 +235,11 @@ def merged(answer: Answer, draw: Draw, size: tuple[int, int, int], scale: float 
         return f1 * s1 + f2 * s2, f1[:, None] * a1 + f2[:, None] * a2
 
     right, added = both(e1, e2), both(torch.ones_like(e1), torch.ones_like(e2))
-    with case(f"{number(rows, 'row')}, parts of {number(first, 'key')} and {number(second, 'key')}"):
-        need_part(answer(*parts), part_of(scores, values),
-                  {"the two factors are swapped": both(e2, e1), "powers of 2 are taken instead of e": both(b1, b2),
+    with case(f"{number(rows, 'row')}, parts of {number(first, 'key')} and "
+              f"{number(second, 'key')}"):
+        need_part(answer(*halves), part_of(scores, values),
+                  {"the two factors are swapped": both(e2, e1),
+                   "powers of 2 are taken instead of e": both(b1, b2),
                    "the accumulators are only added": (right[0], added[1]),
                    "sums and accumulators are only added": added})
 
@@ -249,17 +264,19 @@ def merge_empty(answer: Answer, draw: Draw) -> None:
 
 def merge_any(answer: Answer, draw: Draw) -> None:
     """Three parts of large scores, in both bracketings and another order."""
-    for what, size, shift in (("of about 1", 1.0, 0.0), ("of about 10000, of either sign", 1e4, 0.0),
+    for what, size, shift in (("of about 1", 1.0, 0.0),
+                              ("of about 10000, of either sign", 1e4, 0.0),
                               ("of about -30000", 1.0, -3e4), ("of about -900000", 1.0, -9e5)):
         scores, values = (draw.normal(4, 9, scale=size) + shift).clamp(max=1e4), draw.normal(9, 2)
         scores[0], scores[1] = scores[0].sort().values, scores[1].sort(descending=True).values
-        one, two, three = (part_of(scores[:, at : at + 3], values[at : at + 3]) for at in (0, 3, 6))
+        first, second, third = (part_of(scores[:, at : at + 3], values[at : at + 3])
+                                for at in (0, 3, 6))
         whole = part_of(scores, values)
         for order, got in (("(one, two), three", lambda a, b, c: answer(tuple(answer(a, b)), c)),
                            ("one, (two, three)", lambda a, b, c: answer(a, tuple(answer(b, c)))),
                            ("(three, one), two", lambda a, b, c: answer(tuple(answer(c, a)), b))):
             with case(f"scores {what}, merged as {order}"):
-                need_part(got(one, two, three), whole)
+                need_part(got(first, second, third), whole)
 
 
 # Checks of a1.6 and a1.7: what tiles cost, and the softmax backwards.
@@ -272,8 +289,10 @@ def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int
     length, dim, tile = size
     causes = {"flops": {"a multiplication and an addition count as one": wanted["flops"] // 2,
                         "only the causal pairs are counted": 2 * dim * length * (length + 1),
-                        "tiles that lie wholly in the future are counted too": 4 * dim * length * length},
-              "bytes": {"the keys and values are read once, not once for each tile of rows": 8 * dim * length,
+                        "tiles that lie wholly in the future are counted "
+                        "too": 4 * dim * length * length},
+              "bytes": {"the keys and values are read once, not once for each tile of "
+                        "rows": 8 * dim * length,
                         "a number has one byte, not two": wanted["bytes"] // 2},
               "scores": {"the tile is larger than the text, and not cut off": tile * tile}}
     with case(f"length {length}, {number(dim, 'feature')}, tiles of {tile}"):
@@ -292,8 +311,9 @@ def costs_small(answer: Answer, draw: Draw) -> None:
         lasts = [(first, min(first + tile, length)) for first in range(0, length, tile)]
         pairs = sum((last - first) * last for first, last in lasts)
         keys = sum(last for _, last in lasts)
-        need_costs(answer, (length, dim, tile), {"flops": 4 * dim * pairs, "bytes": 4 * dim * (keys + length),
-                                                 "scores": min(tile, length) ** 2})
+        need_costs(answer, (length, dim, tile),
+                   {"flops": 4 * dim * pairs, "bytes": 4 * dim * (keys + length),
+                    "scores": min(tile, length) ** 2})
 
 
 def costs_large(answer: Answer, draw: Draw) -> None:
@@ -304,13 +324,15 @@ def costs_large(answer: Answer, draw: Draw) -> None:
         keys = tile * (whole * whole + whole) // 2
         need_costs(answer, (length, dim, tile),
                    {"flops": 4 * dim * (tile * keys + rest * length),
-                    "bytes": 4 * dim * (keys + (length if rest else 0) + length), "scores": tile * tile})
+                    "bytes": 4 * dim * (keys + (length if rest else 0) + length), "scores":
+                        tile * tile})
 
 
 # a1.7: backward
 
 
-def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, which: int, what: str) -> None:
+def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, which: int,
+              what: str) -> None:
     """Compare one of the two gradients with autograd's."""
     x, z = scores.clone().requires_grad_(), sink.clone().requires_grad_()
     weights = torch.cat([x, z[:, None]], dim=-1).softmax(-1)[:, :-1]
@@ -323,10 +345,11 @@ def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, wh
         got = answer(weights, upstream)
         need_items(got, 2, "a tuple of two tensors")
         if isinstance(got[which], Tensor) and got[which].isnan().any():
-            raise Mistake(f"{name} has a NaN: is it the logarithm of the sink's weight, which may be 0 or rounded to "
-                          "less than 0, or a division by a weight that is 0?")
+            raise Mistake(f"{name} has a NaN: is it the logarithm of the sink's weight, which may "
+                          "be 0 or rounded to less than 0, or a division by a weight that is 0?")
         causes = {"the mean of the upstream gradient is not subtracted": weights * upstream,
-                  "the plain sum of the upstream gradient is subtracted, not its sum with the weights":
+                  "the plain sum of the upstream gradient is subtracted, not its sum with the "
+                  "weights":
                   weights * (upstream - total),
                   "the mean is taken as if the weights added up to 1":
                   weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
@@ -337,7 +360,7 @@ def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, wh
 
 
 def run_backward(answer: Answer, draw: Draw, which: int) -> None:
-    """Check one gradient on ordinary rows, on rows with masked keys, and where a sum of weights is rounded up."""
+    """Check one gradient: ordinary rows, masked keys, and a sum of weights that is rounded up."""
     more = draw.sizes(4, (1, 6), (2, 9)) if draw.secret else []
     for rows, keys in [(1, 2), (1, 1), (1, 3), (4, 4), (3, 6), *more]:
         scores, sink, upstream = draw.normal(rows, keys), draw.normal(rows), draw.normal(rows, keys)
@@ -347,12 +370,14 @@ def run_backward(answer: Answer, draw: Draw, which: int) -> None:
         gradients(answer, masked, sink, upstream, which, f"{what}, a causal mask")
     scores = draw.normal(400, 4)
     over = scores[scores.softmax(-1).sum(-1) > 1][:8]
-    gradients(answer, over, torch.full((len(over),), -60.0).double(), draw.normal(len(over), 4), which,
-              f"{number(len(over), 'row')}, 4 keys, weights that add up to a little more than 1 by rounding")
+    gradients(answer, over, torch.full((len(over),), -60.0).double(), draw.normal(len(over), 4),
+              which,
+              f"{number(len(over), 'row')}, 4 keys, weights that add up to a little more than 1 by "
+              "rounding")
 
 
 def backward_extreme(answer: Answer, draw: Draw) -> None:
-    """Rows whose weight lies in one place, or whose sink has none: 1 - sum is 0 or rounds below it."""
+    """Rows with all weight in one key, or none in the sink: 1 - sum is 0 or rounds below."""
     keys, rest = draw.normal(40, 4), draw.normal(40)
     first = torch.tensor([1e4, 0, 0, 0], dtype=torch.float64)
     for scores, sink, what in ((keys + first, rest, "all weight lies in key 0"),
@@ -376,7 +401,7 @@ def tile_sizes(draw: Draw) -> list[tuple[int, int, int]]:
 
 
 def given_for(draw: Draw, length: int, large: float = 0.0) -> Given:
-    """Return inputs; if `large` is given, products and sink up to it, of either sign, and a slope up to it."""
+    """Return inputs; `large` bounds products and sink, of either sign, and the slope."""
     q, k, v = draw.normal(length, 4), draw.normal(length, 4), draw.normal(length, 3)
     scale = 0.25 + draw.random() / 2
     slope, sink = draw.random(), draw.gauss(0, 1)
@@ -392,14 +417,15 @@ def causes_of(given: Given, heads: tuple, keys: int) -> dict[str, Tensor]:
     (q, k, v, scale, slope, sink), length = given, len(given[0])
     step = torch.arange(length)[:, None] - torch.arange(length)
     scores = (scale * q @ k.T - slope * step).masked_fill(step < 0, -INF)
-    wrong = {"the accumulator does not shrink when the maximum grows": uncorrected(scores, v, keys, sink)[None, None],
+    wrong = {"the accumulator does not shrink when the maximum grows":
+                 uncorrected(scores, v, keys, sink)[None, None],
              "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
              dense(*heads[:4], 2 * heads[4], scale)}
     return wrong | usual_causes(*heads) if length > 1 else {}
 
 
 def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = "") -> int:
-    """Compare the answer with one matrix; return how many keys it loaded. Inputs that `what` names are large."""
+    """Compare with one matrix; return how many keys were loaded. `what` names large inputs."""
     (q, k, v, scale, slope, sink), length = given, len(given[0])
     loaded = 0
 
@@ -407,20 +433,23 @@ def run_tiled(answer: Answer, given: Given, rows: int, keys: int, what: str = ""
         nonlocal loaded
         start, stop = int(start), int(stop)
         if not 0 <= start < stop <= length or stop - start > keys:
-            raise Mistake(f"load({start}, {stop}): wanted 1 to {keys} of the {length} tokens that exist")
+            raise Mistake(f"load({start}, {stop}): wanted 1 to {keys} of the {length} tokens that "
+                          "exist")
         if start % keys or stop - start < keys and stop % rows and stop < length:
-            raise Mistake(f"load({start}, {stop}): tiles of keys start at multiples of {keys} and have {keys} keys; "
-                          "only the last one of a tile of rows may have fewer")
+            raise Mistake(f"load({start}, {stop}): tiles of keys start at multiples of {keys} and "
+                          f"have {keys} keys; only the last one of a tile of rows may have fewer")
         loaded += stop - start
         return k[start:stop], v[start:stop]
 
     with case(f"length {length}, tiles of {number(rows, 'row')} and {number(keys, 'key')}{what}"):
         got = answer(q, load, rows, keys, scale, slope, sink)
-        heads = (q[None, None], k[None, None], v[None, None], torch.tensor([slope], dtype=torch.float64),
+        heads = (q[None, None], k[None, None], v[None, None],
+                 torch.tensor([slope], dtype=torch.float64),
                  torch.tensor([sink], dtype=torch.float64), scale)
         causes = causes_of(given, heads, keys) if not what else {
             "masked scores are -10000 instead of minus infinity": dense(*heads, mask=-1e4)}
-        need_double(got, dense(*heads)[0, 0], "the output", {cause: wrong[0, 0] for cause, wrong in causes.items()})
+        need_double(got, dense(*heads)[0, 0], "the output",
+                    {cause: wrong[0, 0] for cause, wrong in causes.items()})
     return loaded
 
 
@@ -431,14 +460,15 @@ def tiled_right(answer: Answer, draw: Draw) -> None:
 
 
 def tiled_large(answer: Answer, draw: Draw) -> None:
-    """Scores of ten thousand: the running maximum is needed, from the first tile on, and a mask below all scores."""
+    """Scores of ten thousand need the running maximum from the first tile on."""
     for length, rows, keys in [(2, 1, 1), (3, 2, 2), (12, 5, 7)]:
         for _ in range(3):
             run_tiled(answer, given_for(draw, length, 1e4), rows, keys, ", large numbers")
     for length, rows, keys in [(3, 3, 3), (5, 2, 3)]:
         q, k = torch.full((length, 4), -5000.0).double(), torch.ones(length, 4).double()
         v = torch.arange(1, length + 1).double()[:, None]
-        run_tiled(answer, (q, k, v, 0.5, 0.0, -1e4), rows, keys, ", all products and the sink -10000, slope 0")
+        run_tiled(answer, (q, k, v, 0.5, 0.0, -1e4), rows, keys,
+                  ", all products and the sink -10000, slope 0")
 
 
 def tiled_reads(answer: Answer, draw: Draw) -> None:
@@ -450,11 +480,11 @@ def tiled_reads(answer: Answer, draw: Draw) -> None:
         most = sum(min(length, -(-last // keys) * keys) for last in lasts)
         with case(f"length {length}, tiles of {number(rows, 'row')} and {number(keys, 'key')}"):
             if loaded > most:
-                raise Mistake(f"{loaded} keys were loaded, {most} are enough: are tiles loaded that lie wholly in the "
-                              "future, or again for each row of a tile?")
+                raise Mistake(f"{loaded} keys were loaded, {most} are enough: are tiles loaded "
+                              "that lie wholly in the future, or again for each row of a tile?")
             if loaded < sum(lasts):
-                raise Mistake(f"{loaded} keys were loaded, though all tiles of rows together need {sum(lasts)}: is a "
-                              "tile of keys kept for the next tile of rows?")
+                raise Mistake(f"{loaded} keys were loaded, though all tiles of rows together need "
+                              f"{sum(lasts)}: is a tile of keys kept for the next tile of rows?")
 
 
 # a1.5: repair
@@ -464,7 +494,8 @@ def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
     """Compare with one matrix: the queries are the last of the text."""
     more = [(draw.randint(2, 12), 2) for _ in range(2)] if draw.secret else []
     for length, rows in [(1, 1), (3, 3), (5, 2), (9, 5), *more]:
-        q, k, v = draw.normal(rows, 4, scale=2.0), draw.normal(length, 4, scale=2.0), draw.normal(length, 3)
+        q, k, v = draw.normal(rows, 4, scale=2.0), draw.normal(length, 4,
+                                                               scale=2.0), draw.normal(length, 3)
         row, column = torch.arange(length - rows, length)[:, None], torch.arange(length)
         scores = q @ k.T / 2
         masked = scores.masked_fill(column > row, -INF)
@@ -472,35 +503,39 @@ def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
                   "the rows are counted from 0: query 0 is token L - N":
                   scores.masked_fill(column > torch.arange(rows)[:, None], -INF).softmax(-1) @ v}
         for tile in tiles or (length, length + 3):
-            stuck = {"the accumulator does not shrink when the maximum grows": uncorrected(masked, v, tile)}
-            with case(f"{rows} {'query' if rows == 1 else 'queries'}, {number(length, 'key')}, tiles of {tile}"):
+            stuck = {"the accumulator does not shrink when the maximum "
+                     "grows": uncorrected(masked, v, tile)}
+            with case(f"{rows} {'query' if rows == 1 else 'queries'}, {number(length, 'key')}, "
+                      f"tiles of {tile}"):
                 need_double(answer(q, k, v, tile), masked.softmax(-1) @ v, "the output",
                             causes | stuck if length > 1 else {})
 
 
-ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a slope and a sink", ("01",), (
-    Task("a1.1", "by_hand", "One row by hand", 10, 1, 3, (
+ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a slope and a sink",
+                        ("01",), (
+    CourseTask("a1.1", "by_hand", "One row by hand", 10, 1, 3, (
         Property("the numbers of the row", 2, by_hand(
-            {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}, 1e-6, rounded=5e-3)),)),
-    Task("a1.2", "loops", "Attention by loops", 25, 2, 5, (
+            {"powers": [1, 0.5, 0.5, 4], "sink": 0.25, "output": 4, "without": 16 / 3}, 1e-6,
+            rounded=5e-3)),)),
+    CourseTask("a1.2", "loops", "Attention by loops", 25, 2, 5, (
         Property("one head equals the formula", 1, one_head),
         Property("each query head reads its own KV head", 2, many_heads),
         Property("no row reads a later token", 1, no_future))),
-    Task("a1.3", "merge", "Two parts of one softmax", 20, 3, 5, (
+    CourseTask("a1.3", "merge", "Two parts of one softmax", 20, 3, 5, (
         Property("two parts give the whole", 1, merge_two),
         Property("empty parts change nothing", 1, merge_empty),
         Property("any order, and large scores", 1, merge_any, hidden=True))),
-    Task("a1.4", "tiled", "Attention in tiles", 40, 4, 5, (
+    CourseTask("a1.4", "tiled", "Attention in tiles", 40, 4, 5, (
         Property("the output equals one matrix", 2, tiled_right),
         Property("scores of ten thousand do no harm", 1, tiled_large),
         Property("only tiles of the past are loaded", 1, tiled_reads, hidden=True))),
-    Task("a1.5", "repaired", "Two bugs to repair", 15, 2, 4, (
+    CourseTask("a1.5", "repaired", "Two bugs to repair", 15, 2, 4, (
         Property("one tile for all keys", 1, partial(repaired, tiles=None)),
         Property("one key in each tile", 1, partial(repaired, tiles=(1,))))),
-    Task("a1.6", "costs", "What tiles cost, without counting", 20, 3, 3, (
+    CourseTask("a1.6", "costs", "What tiles cost, without counting", 20, 3, 3, (
         Property("equal to counting", 1, costs_small),
         Property("right for a trillion tokens", 1, costs_large, hidden=True))),
-    Task("a1.7", "backward", "The softmax backwards", 20, 4, 4, (
+    CourseTask("a1.7", "backward", "The softmax backwards", 20, 4, 4, (
         Property("the gradient of the scores", 1, partial(run_backward, which=0)),
         Property("the gradient of the sinks", 1, partial(run_backward, which=1)),
         Property("all of the weight in one place", 1, backward_extreme, hidden=True))),

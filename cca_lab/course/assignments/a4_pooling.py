@@ -1,8 +1,8 @@
-"""a4: core tokens. Who judges a group, ragged groups, grouped queries, learned judges, and what an affine map allows.
+"""a4: core tokens: judges of groups, ragged groups, grouped queries, what pooling allows.
 
-The variants are not in the package: a mean judge, a vote of all tokens, a learned judge with a temperature, a ragged
-last group that is pooled too. The checks of judges are in `a4_judges`, of gradients and edits in `a4_effects`, of what
-a core counts and loses in `a4_counts`.
+The variants are not in the package: a mean judge, a vote of all tokens, a learned judge with a
+temperature, a ragged last group that is pooled too. The checks of judges are in `a4_judges`, of
+gradients and edits in `a4_effects`, of what a core counts and loses in `a4_counts`.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,17 +13,18 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import by_hand, describe, first, need_close, need_items, need_tensor
-from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # a4, judges: the weights of a group when its last token, its mean query or every token judges.
 
 JUDGES = ("last", "mean", "all")
-Weigh = Callable[[Tensor, Tensor, str, float, int], Tensor]  # queries (r, n, D), keys (n, D), judge, scale, group
+# Queries (r, n, D), keys (n, D), judge, scale, group.
+Weigh = Callable[[Tensor, Tensor, str, float, int], Tensor]
 
 
 def vote(queries: Tensor, keys: Tensor, judge: str, scale: float, group: int) -> Tensor:
     """Return the weights (n,) of the n tokens that a group has."""
-    mean = queries.mean(dim=0)                                                    # over the query heads of a KV head
+    mean = queries.mean(dim=0)  # over the query heads of a KV head
     judges = {"last": mean[-1:], "mean": mean.mean(dim=0, keepdim=True), "all": mean}[judge]
     return torch.stack([(scale * keys @ query).softmax(dim=0) for query in judges]).mean(dim=0)
 
@@ -33,47 +34,49 @@ def filled(x: Tensor, group: int) -> Tensor:
     return torch.cat([x, x.new_zeros(*x.shape[:-2], group - x.shape[-2], x.shape[-1])], dim=-2)
 
 
-CAUSES: dict[str, Weigh] = {  # q: queries, k: keys, g: the group size
-    "the first token of the group judges": lambda q, k, judge, scale, g: vote(q[:, :1], k, "last", scale, g),
-    "the scores are not multiplied by the scale": lambda q, k, judge, scale, g: vote(q, k, judge, 1.0, g),
-    "each query head makes its own weights and these are averaged": lambda q, k, judge, scale, g: torch.stack(
-        [vote(head[None], k, judge, scale, g) for head in q]).mean(dim=0),
-    "only the first query head of a KV head judges": lambda q, k, judge, scale, g: vote(q[:1], k, judge, scale, g),
-    "missing tokens take part as keys of zeros": lambda q, k, judge, scale, g: vote(
-        q, filled(k, g), judge, scale, g),
-    "missing tokens take part in the softmax as keys of zeros, and their weights are cut off after it":
-        lambda q, k, judge, scale, g: vote(q, filled(k, g), judge, scale, g)[: len(k)],
-    "missing tokens take part as queries and keys of zeros": lambda q, k, judge, scale, g: vote(
-        filled(q, g), filled(k, g), judge, scale, g),
-    "missing tokens take part as queries and keys of zeros, and their weights are cut off after the softmax":
-        lambda q, k, judge, scale, g: vote(filled(q, g), filled(k, g), judge, scale, g)[: len(k)],
-    'queries or scores are averaged for "all", which makes it "mean": average the weights, after the softmax':
-        lambda q, k, judge, scale, g: vote(q, k, "mean" if judge == "all" else judge, scale, g),
+CAUSES: dict[str, Weigh] = {  # q: queries, k: keys, j: the judge, c: the scale, g: the group size
+    "the first token of the group judges": lambda q, k, j, c, g: vote(q[:, :1], k, "last", c, g),
+    "the scores are not multiplied by the scale": lambda q, k, j, c, g: vote(q, k, j, 1.0, g),
+    "each query head makes its own weights and these are averaged":
+        lambda q, k, j, c, g: torch.stack([vote(h[None], k, j, c, g) for h in q]).mean(dim=0),
+    "only the first query head of a KV head judges": lambda q, k, j, c, g: vote(q[:1], k, j, c, g),
+    "missing tokens take part as keys of zeros":
+        lambda q, k, j, c, g: vote(q, filled(k, g), j, c, g),
+    "missing tokens take part in the softmax as keys of zeros, and their weights are cut off after "
+    "it": lambda q, k, j, c, g: vote(q, filled(k, g), j, c, g)[: len(k)],
+    "missing tokens take part as queries and keys of zeros":
+        lambda q, k, j, c, g: vote(filled(q, g), filled(k, g), j, c, g),
+    "missing tokens take part as queries and keys of zeros, and their weights are cut off after "
+    "the softmax": lambda q, k, j, c, g: vote(filled(q, g), filled(k, g), j, c, g)[: len(k)],
+    'queries or scores are averaged for "all", which makes it "mean": average the weights, after '
+    "the softmax": lambda q, k, j, c, g: vote(q, k, "mean" if j == "all" else j, c, g),
     'weights are averaged for "mean", which makes it "all": average the queries':
-        lambda q, k, judge, scale, g: vote(q, k, "all" if judge == "mean" else judge, scale, g),
-    "the mean over a ragged group is divided by the group size": lambda q, k, judge, scale, g: vote(
-        q * (len(k) / g), k, judge, scale, g),
-    "missing tokens judge, as queries of zeros": lambda q, k, judge, scale, g: vote(
-        filled(q, g), k, judge, scale, g)}
+        lambda q, k, j, c, g: vote(q, k, "all" if j == "mean" else j, c, g),
+    "the mean over a ragged group is divided by the group size":
+        lambda q, k, j, c, g: vote(q * (len(k) / g), k, j, c, g),
+    "missing tokens judge, as queries of zeros":
+        lambda q, k, j, c, g: vote(filled(q, g), k, j, c, g)}
 
 
-def weights_of(q: Tensor, k: Tensor, group: int, judge: str, scale: float, weigh: Weigh = vote) -> Tensor:
+def weights_of(q: Tensor, k: Tensor, group: int, judge: str, scale: float,
+               weigh: Weigh = vote) -> Tensor:
     """Return phi (Hk, M, g) of all groups, the ragged one too, group after group."""
     heads, length = k.shape[:2]
     phi = k.new_zeros(heads, -(-length // group), group)
-    queries = q.unflatten(0, (heads, -1))                                         # (Hk, r, L, D)
+    queries = q.unflatten(0, (heads, -1))  # (Hk, r, L, D)
     for head in range(heads):
         for core in range(phi.shape[1]):
             members = slice(core * group, (core + 1) * group)
-            found = weigh(queries[head, :, members], k[head, members], judge, scale, group)
-            phi[head, core, : len(found)] = found
+            weights = weigh(queries[head, :, members], k[head, members], judge, scale, group)
+            phi[head, core, : len(weights)] = weights
     return phi
 
 
 def mistaken(q: Tensor, k: Tensor, group: int, judge: str, scale: float) -> dict[str, Tensor]:
     """Return phi as known mistakes make it."""
     mixed = q.unflatten(0, (-1, len(k))).transpose(0, 1).flatten(0, 1)
-    return {cause: weights_of(q, k, group, judge, scale, weigh) for cause, weigh in CAUSES.items()} | {
+    return {cause: weights_of(q, k, group, judge, scale, weigh)
+            for cause, weigh in CAUSES.items()} | {
         "query head h belongs to KV head h % Hk: neighbours belong together, h // r":
             weights_of(mixed, k, group, judge, scale)}
 
@@ -87,19 +90,20 @@ def pooled(phi: Tensor, x: Tensor) -> Tensor:
 
 
 def judged(answer: Answer, draw: Draw, sizes: list[tuple[int, int, int, int]]) -> None:
-    """Compare weights and cores for all judges; sizes are (query heads, KV heads, length, group)."""
+    """Compare weights and cores for all judges; sizes: query heads, KV heads, length, group."""
     for heads, kv_heads, length, group in sizes:
         q, k = draw.normal(heads, length, 3, scale=1.5), draw.normal(kv_heads, length, 3)
         v = draw.normal(kv_heads, length, 2)
         scale = draw.choice((0.5, 0.75, 1.5))
         for judge in JUDGES:
-            with case(f'{heads} query heads, {kv_heads} KV heads, length {length}, group {group}, judge "{judge}"'):
+            with case(f"{heads} query heads, {kv_heads} KV heads, length {length}, group {group}, "
+                      f'judge "{judge}"'):
                 got = answer(q, k, v, group, judge, scale)
                 need_items(got, 3, "three tensors: core keys, core values, phi")
                 phi = weights_of(q, k, group, judge, scale)
                 need_close(got[2], phi, "phi", causes=partial(mistaken, q, k, group, judge, scale))
-                for part, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
-                    need_close(part, pooled(phi, x), what, causes={
+                for core, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
+                    need_close(core, pooled(phi, x), what, causes={
                         "the plain mean is taken": pooled(torch.full_like(phi, 1 / group), x)})
 
 
@@ -117,7 +121,8 @@ def ragged(answer: Answer, draw: Draw) -> None:
     sizes = [(1, 1, 3, 2), (1, 1, 2, 5), (2, 2, 8, 3), (1, 1, 7, 4)]
     if draw.secret:
         drawn = draw.sizes(5, (0, 4), (3, 6))
-        sizes = sorted((1, 1, count * group + draw.randint(2, group - 1), group) for count, group in drawn)
+        sizes = sorted((1, 1, count * group + draw.randint(2, group - 1), group)
+                       for count, group in drawn)
     judged(answer, draw, sizes)
 
 
@@ -137,7 +142,8 @@ def grouped(answer: Answer, draw: Draw) -> None:
 PARTS = ("d_judge", "d_keys", "d_values")
 
 
-def wrong_gradients(inputs: tuple[Tensor, ...], scale: float) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+def wrong_gradients(inputs: tuple[Tensor, ...],
+                    scale: float) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     """Return what plausible mistakes give, for all three gradients."""
     judge, keys, values, d_key, d_value = inputs
     phi = (scale * keys @ judge).softmax(dim=0)
@@ -162,13 +168,14 @@ def wrong_gradients(inputs: tuple[Tensor, ...], scale: float) -> dict[str, tuple
                 (judge, scale * right[:, None] * judge, d_values)}
 
 
-def gradients(answer: Answer, draw: Draw, part: str) -> None:
+def gradients(answer: Answer, draw: Draw, which: str) -> None:
     """Compare one of the three gradients with automatic differentiation."""
     sizes = [(2, 1, 1), (1, 2, 2), (3, 2, 1), (5, 4, 3)]
     if draw.secret:
         sizes = [(2, 1, 1), *draw.sizes(6, (1, 7), (1, 5), (1, 5))]
     for group, dim, out in sizes:
-        inputs = tuple(draw.normal(*shape) for shape in ((dim,), (group, dim), (group, out), (dim,), (out,)))
+        inputs = tuple(draw.normal(*shape)
+                       for shape in ((dim,), (group, dim), (group, out), (dim,), (out,)))
         scale = draw.choice((0.5, 2.0))
         judge, keys, values = (x.clone().requires_grad_() for x in inputs[:3])
         phi = (scale * keys @ judge).softmax(dim=0)
@@ -177,24 +184,28 @@ def gradients(answer: Answer, draw: Draw, part: str) -> None:
         with case(f"group {group}, head dim {dim}, scale {scale}"):
             got = answer(*inputs, scale)
             need_items(got, 3, f"three tensors: {', '.join(PARTS)}")
-            index = PARTS.index(part)
-            need_close(got[index], wanted[part], part,
-                       causes={cause: other[index] for cause, other in wrong_gradients(inputs, scale).items()})
+            index = PARTS.index(which)
+            need_close(got[index], wanted[which], which,
+                       causes={cause: other[index]
+                               for cause, other in wrong_gradients(inputs, scale).items()})
 
 
 # a4.6: what an edit moves
 
 
-def outputs(tokens: dict[str, Tensor], vector: Tensor, group: int, window: int, judge: str) -> Tensor:
-    """Return CCA-Attention (N, L, E) of N texts (N, L, D), row after row; `vector` is the learned judge."""
+def outputs(tokens: dict[str, Tensor], vector: Tensor, group: int, window: int,
+            judge: str) -> Tensor:
+    """Return CCA-Attention (N, L, E) of N texts by rows; `vector` is the learned judge."""
     q, k, v = tokens["query"], tokens["key"], tokens["value"]
     core_k, core_v, out = k[:, :0], v[:, :0], []
     for start in range(0, q.shape[1] // group * group, group):
         members = slice(start, start + group)
-        judges = {"last": q[:, members][:, -1:], "mean": q[:, members].mean(1, keepdim=True), "all": q[:, members],
+        judges = {"last": q[:, members][:, -1:], "mean": q[:, members].mean(1, keepdim=True), "all":
+                      q[:, members],
                   "learned": vector.expand(len(q), 1, -1)}[judge]
         phi = (judges @ k[:, members].mT).softmax(dim=-1).mean(dim=1, keepdim=True)
-        core_k, core_v = torch.cat([core_k, phi @ k[:, members]], 1), torch.cat([core_v, phi @ v[:, members]], 1)
+        core_k, core_v = torch.cat([core_k, phi @ k[:, members]],
+                                   1), torch.cat([core_v, phi @ v[:, members]], 1)
     for row in range(q.shape[1]):
         cores = max(0, (row + 1 - window) // group)
         keys, values = (torch.cat([core[:, :cores], x[:, group * cores : row + 1]], dim=1)
@@ -203,34 +214,39 @@ def outputs(tokens: dict[str, Tensor], vector: Tensor, group: int, window: int, 
     return torch.cat(out, dim=1)
 
 
-def moves(answer: Answer, draw: Draw, parts: tuple[str, ...]) -> None:
+def moves(answer: Answer, draw: Draw, kinds: tuple[str, ...]) -> None:
     """Compare the prediction with edits: every token in turn, every row measured."""
     sizes = [(1, 1, 1), (2, 1, 1), (5, 2, 1), (7, 3, 1), (8, 2, 3)]
     if draw.secret:
         sizes = [(1, 1, 1), (4, 1, 2), *draw.sizes(4, (5, 12), (2, 4), (1, 4))]
     for length, group, window in sizes:
-        tokens = {part: draw.normal(length, 3).expand(length + 1, -1, -1) for part in ("query", "key", "value")}
+        tokens = {changed: draw.normal(length, 3).expand(length + 1, -1, -1)
+                  for changed in ("query", "key", "value")}
         vector, edits = draw.normal(3), torch.zeros(length + 1, length, 3, dtype=torch.float64)
         each = torch.arange(length)
-        edits[each, each] = draw.normal(length, 3)                                # text t edits token t, the last none
+        edits[each, each] = draw.normal(length, 3)  # text t edits token t, the last none
         for judge in ("last", "mean", "all", "learned"):
-            for part in parts:
-                out = outputs({**tokens, part: tokens[part] + edits}, vector, group, window, judge)
-                measured = (out[:-1] - out[-1]).abs().amax(dim=-1).T > 1e-12      # (rows, tokens)
+            for changed in kinds:
+                out = outputs({**tokens, changed: tokens[changed] + edits}, vector, group, window,
+                              judge)
+                measured = (out[:-1] - out[-1]).abs().amax(dim=-1).T > 1e-12  # (rows, tokens)
                 with case(f'length {length}, group {group}, window {window}, judge "{judge}"'):
-                    got = need_tensor(answer(length, group, window, judge, part), (length, length), "the table", "bool")
-                    compare_moves(got, measured, part)
+                    got = need_tensor(answer(length, group, window, judge, changed),
+                                      (length, length),
+                                      "the table", "bool")
+                    compare_moves(got, measured, changed)
 
 
-def compare_moves(got: Tensor, measured: Tensor, part: str) -> None:
+def compare_moves(got: Tensor, measured: Tensor, changed: str) -> None:
     """Raise a mistake for the first row and token that are predicted wrong."""
     if torch.equal(got, measured):
         return
     row, token = first(got != measured)
-    raise Mistake(f"an edit of the {part} of token {token} " + (
-        f"moves row {row}, and you say that it does not: through which core could it?" if measured[row, token] else
-        f"does not move row {row}, and you say that it does: does the row read more than one column, does that query "
-        "judge, and can a group of one be weighted differently?"))
+    raise Mistake(f"an edit of the {changed} of token {token} " + (
+        f"moves row {row}, and you say that it does not: through which core could "
+        "it?" if measured[row, token] else
+        f"does not move row {row}, and you say that it does: does the row read more than one "
+        "column, does that query judge, and can a group of one be weighted differently?"))
 
 
 # a4, counts: how much a core should count, a token that it loses, and weights that sum to 1.
@@ -243,19 +259,23 @@ def full(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     return (scale * q @ keys.T).softmax(dim=-1) @ values
 
 
-def sized(answer: Answer, draw: Draw, own_judge: bool) -> None:
+def sized(answer: Answer, draw: Draw, row_judges: bool) -> None:
     """Compare with full attention over the groups' tokens and the raw ones."""
     sizes = [(1, 2, 0, 1.0), (2, 3, 2, 1.0), (3, 4, 3, 1.0)]
     if draw.secret:
-        sizes = [(1, 2, 1, 1.0), *sorted((draw.randint(1, 5), draw.randint(2, 6), draw.randint(0, 4), 1.0)
-                                          for _ in range(5))]
-    for cores, group, raw, sharp in [*sizes, (2, 3, 1, 3000.0)] if own_judge else sizes:
-        counts = [group] * (cores - 1) + [draw.randint(1, group - (cores > 1))]   # the last of several is ragged
-        q = draw.normal(1 if own_judge else 3, 3)
+        sizes = [(1, 2, 1, 1.0),
+                 *sorted((draw.randint(1, 5), draw.randint(2, 6), draw.randint(0, 4), 1.0)
+                          for _ in range(5))]
+    for cores, group, raw, sharp in [*sizes, (2, 3, 1, 3000.0)] if row_judges else sizes:
+        # The last of several is ragged.
+        counts = [group] * (cores - 1) + [draw.randint(1, group - (cores > 1))]
+        q = draw.normal(1 if row_judges else 3, 3)
         scale = draw.choice((0.5, 0.75)) * sharp
-        members = [draw.normal(1, 3).expand(n, 3) if not own_judge else draw.normal(n, 3) for n in counts]
+        members = [draw.normal(1, 3).expand(n, 3) if not row_judges else draw.normal(n, 3)
+                   for n in counts]
         values = [draw.normal(n, 2) for n in counts]
-        # Equal keys have equal weights whatever the query; otherwise the only row judges all groups.
+        # Equal keys have equal weights whatever the query; otherwise the only row judges all
+        # groups.
         phi = [(scale * keys @ q[0]).softmax(dim=0) for keys in members]
         padded = torch.stack([torch.cat([x, x.new_zeros(group - len(x))]) for x in phi])
         raw_k, raw_v = draw.normal(raw, 3), draw.normal(raw, 2)
@@ -267,8 +287,9 @@ def sized(answer: Answer, draw: Draw, own_judge: bool) -> None:
         entropy = torch.special.entr(padded).sum(dim=-1)
         with case(f"{cores} cores of at most {group} tokens, {raw} raw tokens, scale {scale:g}"):
             top = float((scale * q @ both_k.T).abs().max())
-            why = (f"scores are as large as {top:.0f}, so exp needs the row's largest score subtracted first (or do "
-                   "other zeros than those of a ragged group give 0 times the logarithm of 0?)" if sharp > 1 else
+            why = (f"scores are as large as {top:.0f}, so exp needs the row's largest score "
+                   "subtracted first (or do other zeros than those of a ragged group give 0 times "
+                   "the logarithm of 0?)" if sharp > 1 else
                    "a weight can be 0, and 0 times the logarithm of 0 is not a number")
             got = answer(q, padded, core_k, core_v, raw_k, raw_v, scale)
             need_close(got, wanted, "the output", tolerance=1e-6, why=why, causes={
@@ -278,7 +299,8 @@ def sized(answer: Answer, draw: Draw, own_judge: bool) -> None:
                     "the bonus has the wrong sign": -entropy,
                     "the bonus is multiplied by the scale": scale * entropy,
                     "the bonus counts tokens, whatever their weights": log,
-                    "every core counts as a full group": 0 * log + float(torch.tensor(group).double().log()),
+                    "every core counts as a full group":
+                        0 * log + float(torch.tensor(group).double().log()),
                 }.items()})
 
 
@@ -300,29 +322,38 @@ def needle(answer: Answer, draw: Draw, through_core: bool) -> None:
             scale, cores = q.shape[1] ** -0.5, (length - window) // group
             weight = float((scale * k @ q[-1]).softmax(dim=0)[token])
             if weight < 0.9:
-                raise Mistake(f"full attention of the last row gives the token {weight:.3g}, wanted 0.9 or more")
-            phi = torch.stack([(scale * k[p * group : (p + 1) * group] @ q[(p + 1) * group - 1]).softmax(dim=0)
+                raise Mistake(f"full attention of the last row gives the token {weight:.3g}, "
+                              "wanted 0.9 or more")
+            phi = torch.stack([(scale
+                                * k[p * group : (p + 1) * group] @ q[(p + 1) * group
+                                                                     - 1]).softmax(dim=0)
                                for p in range(cores)])
-            core_k = torch.stack([x @ keys for x, keys in zip(phi, k.split(group)[:cores], strict=True)])
+            core_k = torch.stack([x @ keys
+                                  for x, keys in zip(phi, k.split(group)[:cores], strict=True)])
             row = (scale * torch.cat([core_k, k[group * cores :]]) @ q[-1]).softmax(dim=0)
-            core, place = divmod(token, group)
-            left = float(row[core] * phi[core, place])
+            core, member = divmod(token, group)
+            left = float(row[core] * phi[core, member])
             if left > 0.1:
-                raise Mistake(f"CCA-Attention still gives the token {left:.3g}: its core has {float(row[core]):.3g}, "
-                              f"phi is {float(phi[core, place]):.3g}; wanted 0.1 or less in all. Which query judges?")
+                raise Mistake(f"CCA-Attention still gives the token {left:.3g}: its core has "
+                              f"{float(row[core]):.3g}, phi is {float(phi[core, member]):.3g}; "
+                              "wanted 0.1 or less in all. Which query judges?")
             if through_core and row[core] < 0.9:
-                raise Mistake(f"the core of the token's group gets {float(row[core]):.3g} of the last row, wanted 0.9 "
-                              "or more: what do the other tokens of the group look like to the last row?")
+                raise Mistake(f"the core of the token's group gets {float(row[core]):.3g} of the "
+                              "last row, wanted 0.9 or more: what do the other tokens of the group "
+                              "look like to the last row?")
 
 
 def pair(got: Any, length: int) -> tuple[Tensor, Tensor]:
     """Return queries and keys of an example, in float64."""
-    if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(isinstance(x, Tensor) for x in got):
+    if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(isinstance(x, Tensor)
+                                                                      for x in got):
         raise Mistake(f"the result is {describe(got)}, wanted two tensors: queries and keys")
     dim = got[0].shape[-1] if got[0].dim() == 2 else 0
     if not 1 <= dim <= 64:
-        raise Mistake(f"the queries are {describe(got[0])}, wanted shape ({length}, D) with D from 1 to 64")
-    q, k = (need_tensor(x, (length, dim), what).double() for x, what in zip(got, ("queries", "keys"), strict=True))
+        raise Mistake(f"the queries are {describe(got[0])}, wanted shape ({length}, D) with D from "
+                      "1 to 64")
+    q, k = (need_tensor(x, (length, dim), what).double()
+            for x, what in zip(got, ("queries", "keys"), strict=True))
     if max(q.abs().max(), k.abs().max()) > 1000:
         raise Mistake("an entry is larger than 1000; much smaller ones are enough")
     return q, k
@@ -334,12 +365,12 @@ def pair(got: Any, length: int) -> tuple[Tensor, Tensor]:
 def shares(scores: Tensor, valid: Tensor) -> Tensor:
     """Return the right weights, row after row."""
     rows = torch.zeros_like(scores)
-    places = valid.nonzero()[:, 0].tolist()
+    columns = valid.nonzero()[:, 0].tolist()
     for row, given in enumerate(scores.tolist()):
-        positive = [max(given[place], 0.0) for place in places]
+        positive = [max(given[column], 0.0) for column in columns]
         total = sum(positive)
-        for place, share in zip(places, positive, strict=True):
-            rows[row, place] = share / total if total > 0 else 1 / len(places)
+        for column, share in zip(columns, positive, strict=True):
+            rows[row, column] = share / total if total > 0 else 1 / len(columns)
     return rows
 
 
@@ -349,33 +380,40 @@ def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
     total = positive.sum(dim=-1, keepdim=True)
     equal = (valid / valid.sum()).double().expand_as(positive)
     with case(what):
-        why = ("is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? NaN times 0 is NaN, and so "
-               "is infinity times 0")
+        why = ("is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? NaN "
+               "times 0 is NaN, and so is infinity times 0")
         # 1e-6, not 1e-9: shares in single precision are right too.
-        got = need_close(answer(scores, valid), shares(scores, valid), "the weights", tolerance=1e-6, why=why, causes={
+        got = need_close(answer(scores, valid), shares(scores, valid), "the weights",
+                         tolerance=1e-6, why=why, causes={
             "a row with small scores counts as a row without positive ones": torch.where(
                 total > 1e-6, positive / total, equal),
-            "a small number is added to the sum or bounds it from below, so that rows do not sum to 1":
+            "a small number is added to the sum or bounds it from below, so that rows do not sum "
+            "to 1":
                 positive / (total + 1e-6),
-            "softmax takes the place of the ratio": positive.masked_fill(~valid, float("-inf")).softmax(dim=-1),
-            "a row without positive scores becomes zeros": torch.where(total > 0, positive / total, 0 * positive),
+            "softmax takes the place of the ratio":
+                positive.masked_fill(~valid, float("-inf")).softmax(dim=-1),
+            "a row without positive scores becomes zeros":
+                torch.where(total > 0, positive / total, 0 * positive),
             "the mean runs over missing columns too":
-                torch.where(total > 0, positive / total, torch.full_like(positive, 1 / positive.shape[1]))})
+                torch.where(total > 0, positive / total,
+                            torch.full_like(positive, 1 / positive.shape[1]))})
         if got[:, ~valid].any():
             raise Mistake("a missing column has a weight that is nearly 0, wanted 0 exactly")
 
 
 def ratio_positive(answer: Answer, draw: Draw) -> None:
     """Rows with a positive score, of any size; missing columns hold ordinary numbers here."""
-    for rows, columns, missing, size in [(1, 2, 0, 1.0), (3, 4, 1, 1.0), (2, 5, 0, 1e-30), (2, 5, 2, 1e-9)]:
+    for rows, columns, missing, size in [(1, 2, 0, 1.0), (3, 4, 1, 1.0), (2, 5, 0, 1e-30),
+                                         (2, 5, 2, 1e-9)]:
         columns += draw.randint(0, 4) if draw.secret else 0
-        gone = draw.sample(range(columns), missing + 1)                           # the last one exists and is positive
+        gone = draw.sample(range(columns), missing + 1)  # the last one exists and is positive
         valid = torch.ones(columns, dtype=torch.bool)
         valid[gone[:-1]] = False
         scores = draw.normal(rows, columns)
         scores[:, gone[-1]] = 1.0
         ratio(answer, (scores * size).masked_fill(~valid, 5.0), valid,
-              f"{rows} rows of {columns} columns, {missing} of them missing, scores of about {size:g}")
+              f"{rows} rows of {columns} columns, {missing} of them missing, scores of about "
+              f"{size:g}")
 
 
 def ratio_dead(answer: Answer, draw: Draw) -> None:
@@ -389,35 +427,42 @@ def ratio_dead(answer: Answer, draw: Draw) -> None:
         scores[1] = 0.0
         for junk in (5.0, float("nan"), float("inf")) if missing else (0.0,):
             filled = scores.masked_fill(~valid, junk)
-            ratio(answer, filled, valid, f"{columns} columns, {missing} missing ones with {junk:g}; row 0 is negative, "
-                  "row 1 is zero")
+            ratio(answer, filled, valid, f"{columns} columns, {missing} missing ones with "
+                                         f"{junk:g}; row 0 is negative, row 1 is zero")
 
 
 
 # a4.3: a learned judge
 
 
-def learned_weights(k: Tensor, judge: Tensor, temperature: Tensor, group: int, share: bool = True) -> Tensor:
-    """Return phi (H, M, g); temperatures 0 and infinity are the limits. Without `share` the first of equals has all."""
-    scores = (k @ judge[:, :, None])[..., 0].unflatten(1, (-1, group))             # (H, M, g)
+def learned_weights(k: Tensor, judge: Tensor, temperature: Tensor, group: int,
+                    share: bool = True) -> Tensor:
+    """Return phi (H, M, g), limits included; without `share` the first of equal scores has all."""
+    scores = (k @ judge[:, :, None])[..., 0].unflatten(1, (-1, group))  # (H, M, g)
     phi = []
     for rows, tau in zip(scores, temperature.tolist(), strict=True):
-        behind = rows - rows.amax(dim=-1, keepdim=True)                           # 0 for the best: no overflow below
+        behind = rows - rows.amax(dim=-1, keepdim=True)  # 0 for the best: no overflow below
         best = (behind == 0).double()
         best = best if share else best * (best.cumsum(dim=-1) == 1)
-        phi.append(best / best.sum(dim=-1, keepdim=True) if tau == 0 else (behind / tau).softmax(dim=-1))
+        phi.append(best / best.sum(dim=-1, keepdim=True) if tau == 0
+                   else (behind / tau).softmax(dim=-1))
     return torch.stack(phi)
 
 
-def learned(answer: Answer, k: Tensor, v: Tensor, judge: Tensor, temperature: Tensor, group: int) -> None:
+def learned(answer: Answer, k: Tensor, v: Tensor, judge: Tensor, temperature: Tensor,
+            group: int) -> None:
     """Compare the cores of learned judges with right ones."""
     phi = learned_weights(k, judge, temperature, group)
     first_vector, first_temperature = judge[:1].expand_as(judge), temperature[:1].expand(len(k))
-    others = {"every head uses the temperature of the first": learned_weights(k, judge, first_temperature, group),
-              "every head uses the vector of the first": learned_weights(k, first_vector, temperature, group)}
+    others = {"every head uses the temperature of the first":
+                  learned_weights(k, judge, first_temperature, group),
+              "every head uses the vector of the first":
+                  learned_weights(k, first_vector, temperature, group)}
     if temperature.gt(0).all() and temperature.isfinite().all():
-        others["scores are multiplied by the temperature"] = learned_weights(k, judge, 1 / temperature, group)
-        others["the temperature is left out"] = learned_weights(k, judge, torch.ones_like(temperature), group)
+        others["scores are multiplied by the temperature"] = learned_weights(k, judge,
+                                                                             1 / temperature, group)
+        others["the temperature is left out"] = learned_weights(k, judge,
+                                                                torch.ones_like(temperature), group)
     if temperature.eq(0).any():
         others["only one of equal scores has all the weight at temperature 0"] = learned_weights(
             k, judge, temperature, group, share=False)
@@ -425,35 +470,40 @@ def learned(answer: Answer, k: Tensor, v: Tensor, judge: Tensor, temperature: Te
     with case(f"{len(k)} heads, length {k.shape[1]}, group {group}, temperatures {told}"):
         got = answer(k, v, judge, temperature, group)
         need_items(got, 2, "two tensors: core keys and core values")
-        for part, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
-            need_close(part, pooled(phi, x), what, causes={cause: pooled(other, x) for cause, other in others.items()},
+        for core, x, what in ((got[0], k, "core keys"), (got[1], v, "core values")):
+            need_close(core, pooled(phi, x), what,
+                       causes={cause: pooled(other, x) for cause, other in others.items()},
                        why="does a temperature of 0 divide, or is infinity multiplied by 0?")
 
 
 def learned_sizes(draw: Draw) -> Iterator[tuple[int, int, int]]:
     """Yield (heads, groups, group)."""
     yield from ([(1, 1, 2), (2, 2, 3), (3, 2, 4)] if not draw.secret else
-                [(1, 1, 2), (2, draw.randint(1, 4), draw.randint(2, 5)), (3, draw.randint(2, 4), draw.randint(2, 6))])
+                [(1, 1, 2), (2, draw.randint(1, 4), draw.randint(2, 5)),
+                 (3, draw.randint(2, 4), draw.randint(2, 6))])
 
 
 def learned_right(answer: Answer, draw: Draw) -> None:
     """Temperatures between 0 and infinity."""
     for heads, count, group in learned_sizes(draw):
-        temperature = torch.tensor([draw.uniform(0.2, 3) for _ in range(heads)], dtype=torch.float64)
+        temperature = torch.tensor([draw.uniform(0.2, 3) for _ in range(heads)],
+                                   dtype=torch.float64)
         k, v = draw.normal(heads, count * group, 3), draw.normal(heads, count * group, 2)
         learned(answer, k, v, draw.normal(heads, 3), temperature, group)
 
 
 def learned_limits(answer: Answer, draw: Draw) -> None:
-    """Temperatures 0 and infinity and near them; whole numbers, so that equal scores are exactly equal."""
+    """Temperatures 0 and infinity and near them; integer scores, so that ties are exact."""
     ends = ((0.0, float("inf"), 1.0), (float("inf"), 0.5, 0.0), (1e-300, 0.0, 1e300))
     for heads, count, group in learned_sizes(draw):
         for temperature in (torch.tensor(some[:heads], dtype=torch.float64) for some in ends):
-            k, v = draw.integers(-1, 2, heads, count * group, 3).double(), draw.normal(heads, count * group, 2)
+            k, v = draw.integers(-1, 2, heads, count * group,
+                                 3).double(), draw.normal(heads, count * group, 2)
             learned(answer, k, v, draw.integers(-1, 2, heads, 3).double(), temperature, group)
-    for above in (0.0, 2.0**-40):                                                 # a tie, and nearly one
+    for above in (0.0, 2.0**-40):  # a tie, and nearly one
         k = torch.tensor([[[1.0], [3.0], [3.0 + above], [2.0]]], dtype=torch.float64)
-        learned(answer, k, draw.normal(1, 4, 2), torch.ones(1, 1).double(), torch.zeros(1).double(), 4)
+        learned(answer, k, draw.normal(1, 4, 2), torch.ones(1, 1).double(), torch.zeros(1).double(),
+                4)
 
 
 # a4.4: pool, then project
@@ -461,69 +511,85 @@ def learned_limits(answer: Answer, draw: Draw) -> None:
 
 def projected(answer: Answer, draw: Draw, unit: bool) -> None:
     """Compare with the projection of every token, and count the projected rows."""
-    sizes = [(1, 2), (2, 3), (3, 4)] if not draw.secret else [(1, 2), (draw.randint(2, 5), draw.randint(2, 6)), (6, 5)]
+    sizes = [(1, 2), (2, 3), (3, 4)] if not draw.secret else [(1,
+                                                               2), (draw.randint(2, 5),
+                                                                    draw.randint(2, 6)), (6, 5)]
     for cores, group in sizes:
-        x, weight, bias = draw.normal(cores * group, 4), draw.normal(4, 3), draw.normal(3, scale=2.0)
+        x, weight, bias = draw.normal(cores * group, 4), draw.normal(4,
+                                                                     3), draw.normal(3, scale=2.0)
         phi = draw.normal(cores, group).softmax(dim=-1)
         if not unit:
-            phi = phi * torch.tensor([[draw.uniform(0.2, 1.8)] for _ in range(cores)], dtype=torch.float64)
-            if cores > 1:                                                         # one sum is 0 and one is negative
+            phi = phi * torch.tensor([[draw.uniform(0.2, 1.8)] for _ in range(cores)],
+                                     dtype=torch.float64)
+            if cores > 1:  # one sum is 0 and one is negative
                 phi[-1] = 0.0
                 phi[-1, :2] = torch.tensor([0.5, -0.5])
             if cores > 2:
                 phi[0] *= -1
         rows: list[int] = []
 
-        def project(some: Any, weight: Tensor = weight, bias: Tensor = bias, rows: list[int] = rows) -> Tensor:
-            if not isinstance(some, Tensor) or some.dim() != 2 or some.shape[1] != 4 or len(some) > 1000:
-                raise Mistake(f"project was called with {describe(some)}, wanted a tensor of shape (rows, 4)")
+        def project(some: Any, weight: Tensor = weight, bias: Tensor = bias,
+                    rows: list[int] = rows) -> Tensor:
+            if not isinstance(some,
+                              Tensor) or some.dim() != 2 or some.shape[1] != 4 or len(some) > 1000:
+                raise Mistake(f"project was called with {describe(some)}, wanted a tensor of shape "
+                              "(rows, 4)")
             rows.append(len(some))
             return some.double() @ weight + bias
 
         sums = phi.sum(dim=-1, keepdim=True)
         plain = torch.einsum("mg,mgc->mc", phi, x.unflatten(0, (cores, group))) @ weight
-        with case(f"{cores} groups of {group}, weights that sum to {'1' if unit else 'other numbers than 1'}"):
+        with case(f"{cores} groups of {group}, weights that sum to "
+                  f"{'1' if unit else 'other numbers than 1'}"):
             why = "are the weights divided by their sum? It can be 0"
-            need_close(answer(x, phi, project), plain + sums * bias, "the projected cores", why=why, causes={
+            need_close(answer(x, phi, project), plain + sums * bias, "the projected cores", why=why,
+                       causes={
                 "the bias is added once, whatever the weights sum to": plain + bias,
                 "the bias is added once for each token of the group": plain + group * bias,
                 "the bias is left out": plain,
                 "the weights are divided by their sum": plain / sums + bias})
             if sum(rows) > cores + 1:
-                raise Mistake(f"{sum(rows)} rows were projected, {cores + 1} are enough: pool before you project")
+                raise Mistake(f"{sum(rows)} rows were projected, {cores + 1} are enough: pool "
+                              "before you project")
 
 
 ASSIGNMENT = Assignment("a4", "pooling", "Core tokens: pooling, and who judges", ("05", "07"), (
-    Task("a4.1", "by_hand", "One group by hand", 10, 1, 3, (
+    CourseTask("a4.1", "by_hand", "One group by hand", 10, 1, 3, (
         Property("the numbers of the group", 2, by_hand(
             {"phi": [0.125, 0.25, 0.125, 0.5], "core key": [1.25, 0.125], "core value": 7.0,
              "phi of the mean query": [0.2, 0.2, 0.4, 0.2]}, 1e-4)),)),
-    Task("a4.2", "judged_cores", "Three ways to judge", 35, 3, 5, (
+    CourseTask("a4.2", "judged_cores", "Three ways to judge", 35, 3, 5, (
         Property("whole groups are pooled right by every judge", 2, whole_groups),
         Property("a ragged last group is pooled over the tokens that it has", 1, ragged),
         Property("query heads are averaged before they judge", 1, grouped))),
-    Task("a4.3", "learned_cores", "A learned judge with a temperature", 15, 2, 3, (
+    CourseTask("a4.3", "learned_cores", "A learned judge with a temperature", 15, 2, 3, (
         Property("each head has its vector and its temperature", 1, learned_right),
         Property("temperatures 0 and infinity are limits", 1, learned_limits, hidden=True))),
-    Task("a4.4", "projected_cores", "Pool first, project later", 10, 3, 4, (
+    CourseTask("a4.4", "projected_cores", "Pool first, project later", 10, 3, 4, (
         Property("one projected row for each core is enough", 1, partial(projected, unit=True)),
-        Property("the bias is right when weights do not sum to 1", 1, partial(projected, unit=False)))),
-    Task("a4.5", "core_gradients", "Backward through a core", 30, 4, 4, (
-        Property("the gradient of the judge's query", 1, partial(gradients, part='d_judge')),
-        Property("the gradient of the keys, along both paths", 1, partial(gradients, part='d_keys')),
-        Property("the gradient of the values", 1, partial(gradients, part='d_values')))),
-    Task("a4.6", "moved", "What an edit moves", 20, 3, 4, (
-        Property("edits of queries move the predicted rows", 1, partial(moves, parts=('query',))),
-        Property("edits of keys and values move the predicted rows", 1, partial(moves, parts=('key', 'value'))))),
-    Task("a4.7", "sized_attention", "How much a core should count", 20, 4, 4, (
-        Property("groups of equal keys count as all their tokens", 1, partial(sized, own_judge=False)),
-        Property("a row that judged the groups gets full attention", 1, partial(sized, own_judge=True)))),
-    Task("a4.8", "lost_needle", "A token that the core loses", 20, 3, 4, (
-        Property("full attention finds the token, CCA-Attention loses it", 1, partial(needle, through_core=False)),
+        Property("the bias is right when weights do not sum to 1", 1,
+                 partial(projected, unit=False)))),
+    CourseTask("a4.5", "core_gradients", "Backward through a core", 30, 4, 4, (
+        Property("the gradient of the judge's query", 1, partial(gradients, which='d_judge')),
+        Property("the gradient of the keys, along both paths", 1,
+                 partial(gradients, which='d_keys')),
+        Property("the gradient of the values", 1, partial(gradients, which='d_values')))),
+    CourseTask("a4.6", "moved", "What an edit moves", 20, 3, 4, (
+        Property("edits of queries move the predicted rows", 1, partial(moves, kinds=('query',))),
+        Property("edits of keys and values move the predicted rows", 1,
+                 partial(moves, kinds=('key', 'value'))))),
+    CourseTask("a4.7", "sized_attention", "How much a core should count", 20, 4, 4, (
+        Property("groups of equal keys count as all their tokens", 1,
+                 partial(sized, row_judges=False)),
+        Property("a row that judged the groups gets full attention", 1,
+                 partial(sized, row_judges=True)))),
+    CourseTask("a4.8", "lost_needle", "A token that the core loses", 20, 3, 4, (
+        Property("full attention finds the token, CCA-Attention loses "
+                 "it", 1, partial(needle, through_core=False)),
         Property("it is lost inside a core that is read", 1, partial(needle, through_core=True)))),
-    Task("a4.9", "normalised", "A ratio without 0/0", 10, 2, 3, (
-        Property("rows with a positive score are shares of the columns that exist", 1, ratio_positive),
+    CourseTask("a4.9", "normalised", "A ratio without 0/0", 10, 2, 3, (
+        Property("rows with a positive score are shares of the columns that "
+                 "exist", 1, ratio_positive),
         Property("rows without one are means over the columns that exist", 1, ratio_dead))),
-    Task("a4.10", "no_judge", "No judge for two rows", 10, 2, 4, (), read=2),
+    CourseTask("a4.10", "no_judge", "No judge for two rows", 10, 2, 4, (), read=2),
 ))
-

@@ -1,7 +1,7 @@
-"""a5: CCA-Attention with a third interval. Which columns each row reads, how often, in blocks, and at what cost.
+"""a5: CCA-Attention with a third interval: columns, read counts, blocks, costs.
 
-The variant: the first `sinks` tokens stay raw for every row, groups begin after them. Row i then reads the cores of
-n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups.
+The variant: the first `sinks` tokens stay raw for every row, groups begin after them. Row i then
+reads the cores of n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,10 @@ from cca_lab.course.compare import (
     need_same,
     need_tensor,
 )
-from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
-# a5: what a row reads, by intervals of columns: right tables, and checks of tables and of attention over them.
+# a5: what a row reads, by intervals of columns: right tables, and checks of tables and of attention
+# over them.
 
 SIZES = [(1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (13, 1, 3, 4), (20, 4, 5, 12)]
 
@@ -45,7 +46,8 @@ def right_table(length: int, sinks: int, group: int, window: int) -> tuple[Tenso
     cores = cores_of(length - 1, sinks, group, window)
     return torch.tensor([[[0, n], [cores, cores + min(sinks, row + 1)],
                           [cores + min(row + 1, sinks + group * n), cores + row + 1]]
-                         for row in range(length) for n in [cores_of(row, sinks, group, window)]]), cores
+                         for row in range(length)
+                         for n in [cores_of(row, sinks, group, window)]]), cores
 
 
 def table(answer: Answer, size: tuple[int, int, int, int]) -> tuple[Tensor, int]:
@@ -54,18 +56,20 @@ def table(answer: Answer, size: tuple[int, int, int, int]) -> tuple[Tensor, int]
     got = need_tensor(answer(*size), (length, 3, 2), "the table", "int")
     cores = cores_of(length - 1, sinks, group, window)
     full = got[..., 0] != got[..., 1]
-    if full[0].any() and (own := int(got[0, full[0]].min())) != cores:
-        raise Mistake(f"row 0 reads column {own}, but its own token is column C = {cores}: how many cores does the "
-                      "*last* row read, with the sinks in no group?")
+    if full[0].any() and (first := int(got[0, full[0]].min())) != cores:
+        raise Mistake(f"row 0 reads column {first}, but its own token is column C = {cores}: how "
+                      "many cores does the *last* row read, with the sinks in no group?")
     if (backwards := got[..., 0] > got[..., 1]).any():
-        row, part = backwards.nonzero()[0].tolist()
-        raise Mistake(f"row {row} has the interval {got[row, part].tolist()}: an empty one has start == stop")
-    low, high = torch.tensor([0, cores, cores]), torch.tensor([cores, cores + length, cores + length])
+        row, interval = backwards.nonzero()[0].tolist()
+        raise Mistake(f"row {row} has the interval {got[row, interval].tolist()}: an empty one has "
+                      "start == stop")
+    low, high = torch.tensor([0, cores, cores]), torch.tensor([cores, cores + length,
+                                                               cores + length])
     if (outside := full & ((got[..., 0] < low) | (got[..., 1] > high))).any():
-        row, part = outside.nonzero()[0].tolist()
-        raise Mistake(f"row {row} has the interval {got[row, part].tolist()} for its "
-                      f"{('cores', 'sinks', 'window')[part]}, but cores are the columns before {cores}, and raw tokens "
-                      f"those from {cores} to {cores + length - 1}")
+        row, interval = outside.nonzero()[0].tolist()
+        raise Mistake(f"row {row} has the interval {got[row, interval].tolist()} for its "
+                      f"{('cores', 'sinks', 'window')[interval]}, but cores are the columns before "
+                      f"{cores}, and raw tokens those from {cores} to {cores + length - 1}")
     return got, cores
 
 
@@ -74,7 +78,8 @@ def reads(intervals: Tensor, size: tuple[int, int, int, int]) -> tuple[Tensor, T
     length, sinks, group, window = size
     cores = cores_of(length - 1, sinks, group, window)
     column = torch.arange(cores + length)
-    counts = ((column >= intervals[..., :1]) & (column < intervals[..., 1:])).sum(dim=1)      # (L, C + L)
+    # (L, C + L).
+    counts = ((column >= intervals[..., :1]) & (column < intervals[..., 1:])).sum(dim=1)
     inside = torch.zeros(length, length, dtype=torch.int64)
     for core in range(cores):
         inside[:, sinks + core * group : sinks + (core + 1) * group] += counts[:, core, None]
@@ -92,9 +97,9 @@ def no_future(answer: Answer, draw: Draw) -> None:
             if early.any():
                 row, token = early.nonzero()[0].tolist()
                 how = "raw" if raw[row, token] else "inside a core"
-                raise Mistake(f"row {row} reads token {token}, which comes later, {how}: does the interval end one "
-                              "column late, do the sinks go beyond the row, or does a core appear before its group is "
-                              "complete?")
+                raise Mistake(f"row {row} reads token {token}, which comes later, {how}: does the "
+                              "interval end one column late, do the sinks go beyond the row, or "
+                              "does a core appear before its group is complete?")
 
 
 def once(answer: Answer, draw: Draw) -> None:
@@ -108,15 +113,18 @@ def once(answer: Answer, draw: Draw) -> None:
                 continue
             row, token = wrong.nonzero()[0].tolist()
             if total[row, token] == 0:
-                raise Mistake(f"row {row} never reads token {token}: does the window start after sinks + group * n, or "
-                              "did you forget the tokens between the last whole group and the window?")
-            how = "as a sink and in the window" if not inside[row, token] else "inside a core and raw"
-            raise Mistake(f"row {row} reads token {token} {total[row, token]} times, {how}: does the window start "
-                          "before sinks + group * n, or the sinks go beyond the row?")
+                raise Mistake(f"row {row} never reads token {token}: does the window start after "
+                              "sinks + group * n, or did you forget the tokens between the last "
+                              "whole group and the window?")
+            how = "as a sink and in the window" if not inside[row,
+                                                              token] else "inside a core and raw"
+            raise Mistake(f"row {row} reads token {token} {total[row, token]} times, {how}: does "
+                          "the window start before sinks + group * n, or the sinks go beyond the "
+                          "row?")
 
 
 def window_size(answer: Answer, draw: Draw) -> None:
-    """The nearest tokens are raw: at least the window, and fewer than window + group once there are cores."""
+    """At least the window is raw, and fewer than window + group tokens once there are cores."""
     for size in sizes(draw):
         length, sinks, group, window = size
         with case(name(*size)):
@@ -124,18 +132,19 @@ def window_size(answer: Answer, draw: Draw) -> None:
             for row in range(length):
                 near = raw[row, max(sinks, row + 1 - window) : row + 1]
                 if not near.all():
-                    raise Mistake(f"row {row} does not read all of its {window} nearest tokens raw: does a core "
-                                  "appear too early?")
+                    raise Mistake(f"row {row} does not read all of its {window} nearest tokens "
+                                  "raw: does a core appear too early?")
                 count = int(raw[row, sinks : row + 1].sum())
                 if count >= window + group:
-                    raise Mistake(f"row {row} keeps {count} raw tokens behind the sinks, though {group} of them fill a "
-                                  f"group behind the window of {window}: does a core appear too late?")
+                    raise Mistake(f"row {row} keeps {count} raw tokens behind the sinks, though "
+                                  f"{group} of them fill a group behind the window of {window}: "
+                                  "does a core appear too late?")
 
 
 def dense(q: Tensor, keys: Tensor, values: Tensor, intervals: Tensor, scale: float) -> Tensor:
     """Return attention over intervals of columns by one matrix, (L, D)."""
     column = torch.arange(len(keys))
-    seen = ((column >= intervals[..., :1]) & (column < intervals[..., 1:])).any(dim=1)        # (L, N)
+    seen = ((column >= intervals[..., :1]) & (column < intervals[..., 1:])).any(dim=1)  # (L, N)
     return (scale * q @ keys.T).masked_fill(~seen, float("-inf")).softmax(-1) @ values
 
 
@@ -145,7 +154,8 @@ def blocked_inputs(draw: Draw, scale_up: float, more: tuple[tuple[int, int, int,
     for size in [*sizes(draw, most=20)[:6], *more]:
         intervals, cores = right_table(*size)
         columns = cores + size[0]
-        yield (name(*size), draw.normal(size[0], 4, scale=scale_up), draw.normal(columns, 4), draw.normal(columns, 3),
+        yield (name(*size), draw.normal(size[0], 4, scale=scale_up), draw.normal(columns, 4),
+               draw.normal(columns, 3),
                intervals)
 
 
@@ -160,7 +170,8 @@ def run_blocked(answer: Answer, draw: Draw, scale_up: float, tile: int,
                  loaded: list[int] = loaded) -> tuple[Tensor, Tensor]:
             start, stop = int(start), int(stop)
             if not 0 <= start < stop <= len(keys) or stop - start > tile:
-                raise Mistake(f"load({start}, {stop}): wanted 1 to {tile} columns of the {len(keys)} that exist")
+                raise Mistake(f"load({start}, {stop}): wanted 1 to {tile} columns of the "
+                              f"{len(keys)} that exist")
             loaded.append(stop - start)
             return keys[start:stop], values[start:stop]
 
@@ -188,8 +199,9 @@ def blocked_reads(answer: Answer, draw: Draw) -> None:
     """Only columns near a row's intervals are loaded."""
     for what, loaded, allowed in run_blocked(answer, draw, 1.0, 2, ((40, 2, 4, 5),)):
         if loaded > allowed:
-            raise Mistake(f"{what}: {loaded} columns were loaded, {allowed} are enough with two tiles to spare for "
-                          "each interval: are tiles loaded that the row does not read?")
+            raise Mistake(f"{what}: {loaded} columns were loaded, {allowed} are enough with two "
+                          "tiles to spare for each interval: are tiles loaded that the row does "
+                          "not read?")
 
 
 # a5.3 and a5.4: read counts and a counterexample
@@ -201,29 +213,35 @@ def counted(answer: Answer, draw: Draw) -> None:
         good, cores = right_table(*size)
         shifted = good.clone()
         shifted[:, 2, 0] = (shifted[:, 2, 0] - 1).clamp(min=cores)
-        for intervals, what in ((good, "a right table"), (shifted, "windows that start one column early")):
+        for intervals, what in ((good, "a right table"),
+                                (shifted, "windows that start one column early")):
             with case(f"{name(*size)}, {what}"):
                 inside, raw = reads(intervals, size)
                 need_same(answer(intervals, *size), inside + raw, "counts",
-                          causes={"tokens inside cores are not counted": raw, "raw tokens are not counted": inside,
-                                  "a token is read or not, instead of how often": (inside + raw).clamp(max=1)})
+                          causes={"tokens inside cores are not counted": raw,
+                                  "raw tokens are not counted": inside,
+                                  "a token is read or not, instead of how "
+                                  "often": (inside + raw).clamp(max=1)})
 
 
 def printed(answer: Answer, draw: Draw) -> None:
     """The example must break Eq. 4 as printed: a token that is read twice or never."""
     got = answer()
     keys = ("group", "window", "row", "token")
-    if not isinstance(got, dict) or set(got) != set(keys) or not all(type(got[key]) is int for key in keys):
-        raise Mistake(f"the result is {describe(got)}, wanted a dict of the integers {', '.join(keys)}")
+    if not isinstance(got, dict) or set(got) != set(keys) or not all(type(got[key]) is int
+                                                                     for key in keys):
+        raise Mistake(f"the result is {describe(got)}, wanted a dict of the integers "
+                      f"{', '.join(keys)}")
     g, s, i, t = (got[key] for key in keys)
     if g < 3 or s < 1 or s % g == 0:
-        raise Mistake(f"group {g}, window {s}: wanted a group of 3 or more that does not divide the window")
+        raise Mistake(f"group {g}, window {s}: wanted a group of 3 or more that does not divide "
+                      "the window")
     if not 1 <= t <= i <= 10**6:
         raise Mistake("wanted 1 <= token <= row <= 1000000, counted from 1 as in the paper")
     times = int(t <= g * max(0, (i - s) // g)) + int(t >= max(1, i - s - (i - s) % g))
     if times == 1:
-        raise Mistake(f"with group {g} and window {s}, row {i} reads token {t} exactly once by the printed formulas; "
-                      "look near the border between the cores and the window")
+        raise Mistake(f"with group {g} and window {s}, row {i} reads token {t} exactly once by the "
+                      "printed formulas; look near the border between the cores and the window")
 
 
 # a5.6 and a5.7: cost
@@ -233,7 +251,7 @@ def pairs_of(length: int, sinks: int, group: int, window: int) -> int:
     """Return how many columns all rows read together, in closed form."""
     raw_only = min(length, sinks + window + group - 1)
     total = raw_only * (raw_only + 1) // 2
-    rows = length - raw_only                       # rows with cores; the k-th has 1 + k // group of them
+    rows = length - raw_only  # rows with cores; the k-th has 1 + k // group of them
     whole, rest = divmod(rows, group)
     cores = group * whole * (whole + 1) // 2 + rest * (whole + 1)
     near = whole * (group * (2 * window + group - 1) // 2) + rest * (2 * window + rest - 1) // 2
@@ -270,29 +288,31 @@ def best_group(answer: Answer, draw: Draw) -> None:
             got = int(need_number(answer(length, sinks, window), "the group size"))
             if got not in counts or counts[got] != min(counts.values()):
                 best = min(counts, key=counts.__getitem__)
-                raise Mistake(f"group {got} takes {counts.get(got, 'no')} pairs; group {best} takes {counts[best]}")
+                raise Mistake(f"group {got} takes {counts.get(got, 'no')} pairs; group {best} "
+                              f"takes {counts[best]}")
 
 
 ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("05", "10"), (
-    Task("a5.1", "by_hand", "One row by hand", 10, 1, 3, (
+    CourseTask("a5.1", "by_hand", "One row by hand", 10, 1, 3, (
         Property("the numbers of the example", 2, by_hand(
-            {"cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5, "most raw tokens": 5})),)),
-    Task("a5.2", "intervals", "Which columns a row reads", 30, 3, 5, (
+            {"cores": 2, "raw": [0, 7, 8, 9], "first row with a core": 5, "most raw tokens":
+                 5})),)),
+    CourseTask("a5.2", "intervals", "Which columns a row reads", 30, 3, 5, (
         Property("no row reads a later token", 2, no_future),
         Property("every earlier token is read exactly once", 2, once),
         Property("the window is as long as it should be", 2, window_size))),
-    Task("a5.3", "read_counts", "How often each token is read", 20, 2, 4, (
+    CourseTask("a5.3", "read_counts", "How often each token is read", 20, 2, 4, (
         Property("tokens are counted, inside cores and raw", 2, counted),)),
-    Task("a5.4", "printed_formula", "An example against the printed formula", 15, 2, 3, (
+    CourseTask("a5.4", "printed_formula", "An example against the printed formula", 15, 2, 3, (
         Property("the printed formulas read a token twice or never", 2, printed),)),
-    Task("a5.5", "blocked", "One softmax over tiles", 35, 4, 5, (
+    CourseTask("a5.5", "blocked", "One softmax over tiles", 35, 4, 5, (
         Property("the output equals one matrix", 3, blocked_right),
         Property("large scores do no harm", 1, blocked_large),
         Property("only what a row reads is loaded", 1, blocked_reads, hidden=True))),
-    Task("a5.6", "pairs", "What it costs, without counting", 25, 3, 3, (
+    CourseTask("a5.6", "pairs", "What it costs, without counting", 25, 3, 3, (
         Property("equal to counting", 1, pairs_small),
         Property("right for a trillion tokens", 1, pairs_large, hidden=True))),
-    Task("a5.7", "best_group", "The cheapest group", 10, 2, 2, (
+    CourseTask("a5.7", "best_group", "The cheapest group", 10, 2, 2, (
         Property("no other group takes fewer pairs", 1, best_group),)),
 ))
 

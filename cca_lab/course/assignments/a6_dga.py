@@ -1,7 +1,8 @@
 """a6: Dynamic groups with a span and a local window, and a detector of leaks from the future.
 
-The variant: token 0 is always focal and of equal scores the later token wins; a group stretches over at most `span`
-tokens; a row reads a group pooled once all members lie before its `window` nearest tokens, and raw until then.
+The variant: token 0 is always focal and of equal scores the later token wins; a group stretches
+over at most `span` tokens; a row reads a group pooled once all members lie before its `window`
+nearest tokens, and raw until then.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,16 @@ from cca_lab.course.assignments.a6_leaks import (
     importance,
 )
 from cca_lab.course.compare import by_hand, describe, need_close, need_keys, need_tensor
-from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Share, Task, case
+from cca_lab.course.tasks import (
+    Answer,
+    Assignment,
+    CourseTask,
+    Draw,
+    Mistake,
+    Property,
+    Share,
+    case,
+)
 
 # The rule of a6, once, in plain loops: focal tokens, groups, and which groups a row reads pooled.
 
@@ -34,9 +44,11 @@ def whole(got: Any, what: str) -> list[int]:
     Raises:
         Mistake: if they are none.
     """
-    values = got.tolist() if isinstance(got, Tensor) and got.dim() == 1 and not got.is_floating_point() else got
+    values = got.tolist() if isinstance(
+        got, Tensor) and got.dim() == 1 and not got.is_floating_point() else got
     if isinstance(values, (list, tuple)):
-        values = [item.item() if isinstance(item, Tensor) and item.numel() == 1 else item for item in values]
+        values = [item.item() if isinstance(item, Tensor) and item.numel() == 1 else item
+                  for item in values]
     if not isinstance(values, list) or not all(type(item) is int for item in values):
         raise Mistake(f"{what} is {describe(got)}, wanted a list of integers")
     return values
@@ -46,12 +58,13 @@ def choose(scores: list[float], every: int, later: bool = True, first: bool = Tr
            counted: bool = True) -> list[int]:
     """Return the focal tokens, ascending; each switch set to False makes a mistake."""
     count = -(-len(scores) // every) if up else max(1, len(scores) // every)
-    ranked = sorted(range(len(scores)), key=lambda t: (first and t == 0, scores[t], t if later else -t), reverse=True)
+    ranked = sorted(range(len(scores)),
+                    key=lambda t: (first and t == 0, scores[t], t if later else -t), reverse=True)
     return sorted(ranked[: count if counted else count + 1])
 
 
 def cut(focal: list[int], length: int, group: int, span: int, start: int = 0) -> list[list[int]]:
-    """Return the groups of the other tokens, in order; the span counts from the member `start`, right is 0."""
+    """Return the groups of the other tokens; the span counts from member `start`, right is 0."""
     groups: list[list[int]] = []
     for token in range(length):
         if token in focal:
@@ -65,7 +78,8 @@ def cut(focal: list[int], length: int, group: int, span: int, start: int = 0) ->
 
 def pooled_from(length: int, groups: list[list[int]], window: int) -> Tensor:
     """Return bool (L, K): the row reads the group pooled."""
-    return torch.tensor([[members[-1] <= row - window for members in groups] for row in range(length)],
+    return torch.tensor([[members[-1] <= row - window for members in groups]
+                         for row in range(length)],
                         dtype=torch.bool).view(length, len(groups))
 
 
@@ -75,20 +89,22 @@ def pooled_from(length: int, groups: list[list[int]], window: int) -> Tensor:
 
 
 def divisions(draw: Draw, length: int) -> list[tuple[int, list[list[int]], int]]:
-    """Return (length, groups, window) for every set of focal tokens of a short text, and some longer texts."""
-    found = []
+    """Return (length, groups, window) for all sets of focal tokens of short texts, and others."""
+    examples = []
     for bits in range(2**length):
         focal = [token for token in range(length) if bits >> token & 1]
         span = draw.randint(2, length) if draw.secret else length
-        found.append((length, cut(focal, length, 2 + bits % 2, span), draw.randint(1, 3) if draw.secret else 1))
+        examples.append((length, cut(focal, length, 2 + bits % 2, span), draw.randint(1, 3)
+                      if draw.secret else 1))
     for longer in (11, 16, 23):
         focal = sorted(draw.sample(range(longer), longer // 3))
-        found.append((longer, cut(focal, longer, draw.randint(1, 4), draw.randint(2, 6)), draw.randint(1, 6)))
-    return sorted(found, key=lambda division: (division[0], len(division[1])))
+        examples.append((longer, cut(focal, longer, draw.randint(1, 4), draw.randint(2, 6)),
+                      draw.randint(1, 6)))
+    return sorted(examples, key=lambda division: (division[0], len(division[1])))
 
 
 def table(answer: Answer, length: int, groups: list[list[int]], window: int) -> Tensor:
-    """Return the answer's table, bool (length, K + length); zeros and ones are taken for truth values.
+    """Return the answer's table, bool (length, K + length), from zeros and ones too.
 
     Raises:
         Mistake: if it is none.
@@ -99,21 +115,23 @@ def table(answer: Answer, length: int, groups: list[list[int]], window: int) -> 
     return need_tensor(got, (length, len(groups) + length), "the table", "bool")
 
 
-def all_counts(answer: Answer, found: list[tuple[int, list[list[int]], int]]) -> list[Tensor]:
+def all_counts(answer: Answer, examples: list[tuple[int, list[list[int]], int]]) -> list[Tensor]:
     """Return `read_counts` of the answer's table of each division.
 
     Raises:
         Mistake: if the tables together are those of full attention, or almost empty.
     """
     counts, pooled = [], False
-    for division in found:
+    for division in examples:
         with case(named(*division)):
             seen = table(answer, *division)
         pooled |= bool(seen[:, : len(division[1])].any())
         counts.append(read_counts(seen, division[1]))
     if not pooled:
-        raise Mistake(f"in {len(found)} examples no row reads a group pooled: that is full attention, not DGA")
-    if 2 * sum(int((each > 0).tril().sum()) for each in counts) < sum(int((each >= 0).tril().sum()) for each in counts):
+        raise Mistake(f"in {len(examples)} examples no row reads a group pooled: that is full "
+                      "attention, not DGA")
+    if 2 * sum(int((each > 0).tril().sum()) for each in counts) < sum(int((each >= 0).tril().sum())
+                                                                      for each in counts):
         raise Mistake("the rows read fewer than half of the tokens up to themselves")
     return counts
 
@@ -141,33 +159,37 @@ def behind_window(answer: Answer, draw: Draw) -> None:
             if wrong.any():
                 row, number = wrong.nonzero()[0].tolist()
                 member = f"its last member {groups[number][-1]}"
-                raise Mistake(f"row {row} must not read group {number} pooled yet: {member} is in the window or later"
+                raise Mistake(f"row {row} must not read group {number} pooled yet: {member} is in "
+                              "the window or later"
                               if got[row, number] else
-                              f"row {row} must read group {number} pooled: {member} lies before the window")
+                              f"row {row} must read group {number} pooled: {member} lies before "
+                              "the window")
 
 
 def no_future(answer: Answer, draw: Draw) -> None:
     """No row reads a later token."""
-    found = divisions(draw, 6)
-    for division, counts in zip(found, all_counts(answer, found), strict=True):
+    examples = divisions(draw, 6)
+    for division, counts in zip(examples, all_counts(answer, examples), strict=True):
         with case(named(*division)):
             if counts.triu(1).any():
                 row, token = counts.triu(1).nonzero()[0].tolist()
-                raise Mistake(f"row {row} reads token {token}, which comes later: is a group read before all of its "
-                              "members are past, or are its members not cut at the row?")
+                raise Mistake(f"row {row} reads token {token}, which comes later: is a group read "
+                              "before all of its members are past, or are its members not cut at "
+                              "the row?")
 
 
 def once(answer: Answer, draw: Draw) -> None:
     """Every token of the past is read exactly once, for every set of focal tokens."""
-    found = divisions(draw, 9 if draw.secret else 6)
-    for division, counts in zip(found, all_counts(answer, found), strict=True):
+    examples = divisions(draw, 9 if draw.secret else 6)
+    for division, counts in zip(examples, all_counts(answer, examples), strict=True):
         with case(named(*division)):
             wrong = (counts != 1).tril()
             if wrong.any():
                 row, token = wrong.nonzero()[0].tolist()
                 times = int(counts[row, token])
                 why = ("is it focal, or in a group that is not pooled yet?" if times == 0 else
-                       "both pooled and raw? A group that is pooled is not read through its members")
+                       "both pooled and raw? A group that is pooled is not read through its "
+                       "members")
                 raise Mistake(f"row {row} reads token {token} {times or 'no'} times: {why}")
 
 
@@ -179,39 +201,48 @@ def oracle(q: Tensor, k: Tensor, v: Tensor, groups: list[list[int]], window: int
     """Return the outputs by one masked matrix; `how` names a mistake to make."""
     keys, values = [], []
     for members in groups:
-        own = list(range(members[0], members[-1] + 1)) if how == "slice" else members
+        pooled = list(range(members[0], members[-1] + 1)) if how == "slice" else members
         judge = q[members[0 if how == "first" else -1]] * (1 if how == "unscaled" else scale)
-        weights = (k[own] @ judge).softmax(0)
-        keys.append(k[own].mean(0) if how in ("mean", "mean key") else weights @ k[own])
-        values.append(v[own].mean(0) if how in ("mean", "mean value") else weights @ v[own])
+        weights = (k[pooled] @ judge).softmax(0)
+        keys.append(k[pooled].mean(0) if how in ("mean", "mean key") else weights @ k[pooled])
+        values.append(v[pooled].mean(0) if how in ("mean", "mean value") else weights @ v[pooled])
     shown = pooled_from(len(q), groups, window + (how == "late") - (how == "early"))
     seen = torch.cat([shown, torch.ones(len(q), len(q), dtype=torch.bool).tril()], dim=1)
     for number, members in enumerate(groups):
-        seen[:, [len(groups) + t for t in members]] &= ~seen[:, number, None] | (how in ("twice", "raw"))
+        seen[:, [len(groups) + t for t in members]] &= ~seen[:, number,
+                                                             None] | (how in ("twice", "raw"))
     seen[:, : len(groups)] &= how not in ("unread", "raw")
     seen |= how == "open"
-    scores = ((1 if how == "bare" else scale) * q @ torch.stack([*keys, *k]).T).masked_fill(~seen, float("-inf"))
+    scores = ((1 if how == "bare" else scale) * q
+              @ torch.stack([*keys, *k]).T).masked_fill(~seen, float("-inf"))
     return scores.softmax(-1) @ torch.stack([*values, *v])
 
 
 def compared(answer: Answer, draw: Draw, large: float) -> None:
     """Compare outputs with the oracle."""
-    kinds = {"a group's first member judges, instead of its last": "first", "all members weigh the same": "mean",
+    kinds = {"a group's first member judges, instead of its last": "first",
+             "all members weigh the same": "mean",
              "the group's key is the plain mean of its members' keys": "mean key",
              "the group's value is the plain mean of its members' values": "mean value",
              "focal tokens between the members are pooled too": "slice",
-             "the judge's scores are not scaled": "unscaled", "the pooled columns are not read": "unread",
+             "the judge's scores are not scaled": "unscaled", "the pooled columns are not read":
+                 "unread",
              "the members of a pooled group are read raw too": "twice",
              "no row reads a group pooled, as in full attention": "raw",
-             "a group is pooled one row too late": "late", "a group is pooled one row too early": "early",
+             "a group is pooled one row too late": "late", "a group is pooled one row too early":
+                 "early",
              "no column is masked": "open", "the rows' scores are not scaled": "bare"}
-    kinds = kinds if large == 1 else {}  # with large scores one weight is 1, and many mistakes look alike
-    why = ("scores are small, so this is no overflow: does a row read no column at all, or is -inf multiplied by 0?"
-           if large == 1 else "scores are several thousand here, and exp of them is infinite: is the maximum "
-           "subtracted before each exp, in the groups' weights too?")
-    cases = [(1, [], 1), (5, [[1, 2]], 1), (5, [[1, 3]], 1), (8, [[1, 2, 5], [6]], 1), (9, [[0, 2], [3, 5], [7]], 2)]
+    # With large scores one weight is 1, and many mistakes look alike.
+    kinds = kinds if large == 1 else {}
+    why = ("scores are small, so this is no overflow: does a row read no column at all, or is -inf "
+           "multiplied by 0?"
+           if large == 1 else "scores are several thousand here, and exp of them is infinite: is "
+                              "the maximum subtracted before each exp, in the groups' weights too?")
+    cases = [(1, [], 1), (5, [[1, 2]], 1), (5, [[1, 3]], 1), (8, [[1, 2, 5], [6]], 1),
+             (9, [[0, 2], [3, 5], [7]], 2)]
     for length, groups, window in cases + divisions(draw, 4)[-3:]:
-        q, k, v = draw.normal(length, 4, scale=large), draw.normal(length, 4), draw.normal(length, 3)
+        q, k, v = draw.normal(length, 4, scale=large), draw.normal(length,
+                                                                   4), draw.normal(length, 3)
         with case(named(length, groups, window)):
             given = q, k, v, groups, window, 0.5
             need_close(answer(*given), oracle(*given), "the output", why=why, causes={
@@ -226,19 +257,20 @@ def attends_large(answer: Answer, draw: Draw) -> None:
         try:
             compared(answer, draw, 1.0)
         except Mistake:
-            raise Mistake("the output is wrong with ordinary scores too, so this is no overflow: mend that "
-                          "first") from None
+            raise Mistake("the output is wrong with ordinary scores too, so this is no overflow: "
+                          "mend that first") from None
         raise
 
 
-# Checks of a6 for what finds leaks: a detector, a place, and a counterexample against the choice of focal tokens.
+# Checks of a6 for what finds leaks: a detector, a place, and a counterexample against the choice of
+# focal tokens.
 
-CALLS = 300         # of an implementation, for one answer
-LARGEST = 1000.0    # number of a text
-WIDTH = 6           # numbers of a token
+CALLS = 300  # of an implementation, for one answer
+LARGEST = 1000.0  # number of a text
+WIDTH = 6  # numbers of a token
 
 
-class Counted:
+class CountedCalls:
     """An implementation that counts its calls and refuses what is no text."""
 
     def __init__(self, implementation: Implementation, length: int) -> None:
@@ -252,11 +284,13 @@ class Counted:
         """
         self.calls += 1
         self.check()
-        if not isinstance(text, Tensor) or tuple(text.shape) != (self.length, WIDTH) or not text.is_floating_point():
-            raise Mistake(f"implementation was called with {describe(text)}, wanted floats of shape "
-                          f"{(self.length, WIDTH)}")
+        if not isinstance(text, Tensor) or tuple(
+                text.shape) != (self.length, WIDTH) or not text.is_floating_point():
+            raise Mistake(f"implementation was called with {describe(text)}, wanted floats of "
+                          f"shape {(self.length, WIDTH)}")
         if not (text.abs() <= LARGEST).all():
-            raise Mistake(f"implementation was called with a number beyond +-{LARGEST:g}, or NaN: clamp large noise")
+            raise Mistake(f"implementation was called with a number beyond +-{LARGEST:g}, or NaN: "
+                          "clamp large noise")
         return self.implementation(text.detach().double())
 
     def check(self) -> None:
@@ -266,12 +300,13 @@ class Counted:
             Mistake: naming the limit.
         """
         if self.calls > CALLS:
-            raise Mistake(f"the implementation was called more than {CALLS} times: change several tokens, or several "
-                          "numbers of a token, in one edit")
+            raise Mistake(f"the implementation was called more than {CALLS} times: change several "
+                          "tokens, or several numbers of a token, in one edit")
 
 
-def caught(leaking: dict[str, Maker], causal: dict[str, Maker]) -> Callable[[Answer, Draw], Share | None]:
-    """Return a check: the share of leaking implementations that are found minus that of causal ones accused."""
+def caught(leaking: dict[str, Maker],
+           causal: dict[str, Maker]) -> Callable[[Answer, Draw], Share | None]:
+    """Return a check: the share of leaks that are found less that of causal ones accused."""
     def check(answer: Answer, draw: Draw) -> Share | None:
         missed, accused = [], []
         trials = [*leaking.items(), *causal.items()]
@@ -280,7 +315,7 @@ def caught(leaking: dict[str, Maker], causal: dict[str, Maker]) -> Callable[[Ans
             length = draw.randint(5, 8) if draw.secret else 6
             row = draw.randint(0, length - 3)  # the token is not the last one, which is edited most
             token, bound = draw.randint(row + 1, length - 2), draw.uniform(1, 2)
-            counted = Counted(maker(length, row, token, bound), length)
+            counted = CountedCalls(maker(length, row, token, bound), length)
             got = answer(counted, length)
             counted.check()
             got = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
@@ -291,8 +326,10 @@ def caught(leaking: dict[str, Maker], causal: dict[str, Maker]) -> Callable[[Ans
                 (missed if name in leaking else accused).append(name.format(high=30 * bound))
         if not missed and not accused:
             return None
-        said = ([f"missed {len(missed)} of {len(leaking)} leaks: {'; '.join(missed)}"] if missed else []) + (
-            [f"accused {len(accused)} of {len(causal)} causal ones: {'; '.join(accused)}"] if accused else [])
+        said = ([f"missed {len(missed)} of {len(leaking)} leaks: "
+                 f"{'; '.join(missed)}"] if missed else []) + (
+            [f"accused {len(accused)} of {len(causal)} causal ones: "
+             f"{'; '.join(accused)}"] if accused else [])
         return Share(1 - len(missed) / len(leaking) - len(accused) / len(causal), ". ".join(said))
     return check
 
@@ -308,9 +345,9 @@ def linked(links: list[tuple[int, int, str]]) -> Implementation:
     def implementation(text: Tensor) -> Tensor:
         out = attend(text).clone()
         for row, token, kind in links:
-            own = text[token]
-            out[row] += {VALUE: own[4:6], FAINT: 1e-9 * own[2:4], SIGN: own[0:2].sign(),
-                         LARGE: (own[4:6] - 50).relu(), ROOT: 0 * (20 + own[2:4]).sqrt()}[kind]
+            later = text[token]
+            out[row] += {VALUE: later[4:6], FAINT: 1e-9 * later[2:4], SIGN: later[0:2].sign(),
+                         LARGE: (later[4:6] - 50).relu(), ROOT: 0 * (20 + later[2:4]).sqrt()}[kind]
         return out
     return implementation
 
@@ -322,46 +359,50 @@ def alone(draw: Draw, length: int, kind: str) -> list[tuple[int, int, str]]:
 
 
 def crossed(draw: Draw, length: int, outer: str, inner: str) -> list[tuple[int, int, str]]:
-    """Return a link from a row to a late token, and one between them: the first token has not the first row."""
+    """Return two links: from a row to a late token, and between them from a later row."""
     row, later_row, token, later_token = sorted(draw.sample(range(length), 4))
     return [(row, later_token, outer), (later_row, token, inner)]
 
 
 def found_first(answer: Answer, draw: Draw) -> Share | None:
-    """The smallest row that leaks, and the smallest later token that alone changes it; None without a leak."""
+    """The first leaking row and the first later token that changes it; None without a leak."""
     length = draw.randint(7, 8) if draw.secret else 6
     examples = [[(1, 4, VALUE), (2, 3, VALUE), (2, 4, VALUE)]]
     examples += [alone(draw, length, kind) for kind in (VALUE, FAINT, ROOT, LARGE)]
-    examples += [crossed(draw, length, *kinds) for kinds in ((SIGN, VALUE), (FAINT, LARGE), (ROOT, SIGN))]
+    examples += [crossed(draw, length, *kinds)
+                 for kinds in ((SIGN, VALUE), (FAINT, LARGE), (ROOT, SIGN))]
     right, said, accused = 0, "", False
     for links in [[], *examples]:
-        counted = Counted(linked(links), length)
+        counted = CountedCalls(linked(links), length)
         got = answer(counted, length)
         counted.check()
         wanted = min((row, token) for row, token, _ in links) if links else None
-        place = None if got is None else tuple(whole(got, "the place (row, token)"))
-        right += place == wanted and bool(links)
-        if not links and place is not None:
+        where = None if got is None else tuple(whole(got, "the place (row, token)"))
+        right += where == wanted and bool(links)
+        if not links and where is not None:
             accused = True
-        if place != wanted and not said:
-            which = "; ".join(f"row {row} reads the {kind} of token {token}" for row, token, kind in sorted(links))
-            said = (f"{which}: the result is {place}, wanted {wanted}" if links else
-                    f"causal attention, which does not leak: the result is {place}, wanted None. One false accusation "
-                    "costs all points of this task")
+        if where != wanted and not said:
+            which = "; ".join(f"row {row} reads the {kind} of token {token}"
+                              for row, token, kind in sorted(links))
+            said = (f"{which}: the result is {where}, wanted {wanted}" if links else
+                    f"causal attention, which does not leak: the result is {where}, wanted None. "
+                    "One false accusation costs all points of this task")
     if right == len(examples) and not accused:
         return None
-    return Share(0.0 if accused else right / len(examples), f"{right} of {len(examples)} places are right. {said}")
+    return Share(0.0 if accused else right / len(examples),
+                 f"{right} of {len(examples)} places are right. {said}")
 
 
 # A vote from the future
 
 
 def row_weights(q: Tensor, k: Tensor, row: int) -> Tensor:
-    """Return a row's weight for each token, (L,): focal tokens by Eq. 16, every 2, group 2, no span, window 1."""
+    """Return a row's weights (L,): focal tokens by Eq. 16, every 2, group 2, no span, window 1."""
     groups = cut(choose(importance(q, k).tolist(), 2), len(q), 2, len(q))
     seen = pooled_from(len(q), groups, 1)[row].tolist()
     mixes = [[t] for t in range(row + 1) if not any(is_seen and t in members
-                                                    for members, is_seen in zip(groups, seen, strict=True))]
+                                                    for members, is_seen in zip(groups, seen,
+                                                                                strict=True))]
     mixes += [members for members, is_seen in zip(groups, seen, strict=True) if is_seen]
     phi = torch.zeros(len(mixes), len(q), dtype=torch.float64)
     for column, members in enumerate(mixes):
@@ -385,13 +426,16 @@ def example(answer: Answer) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
         except (TypeError, ValueError, RuntimeError):
             x = got[name]  # described below
         if not isinstance(x, Tensor) or x.is_complex() or x.dim() != dims or x.shape[-1] != 2:
-            raise Mistake(f"{name} is {describe(x)}, wanted a tensor of shape {'(L, 2)' if dims == 2 else '(2,)'}")
+            raise Mistake(f"{name} is {describe(x)}, wanted a tensor of shape "
+                          f"{'(L, 2)' if dims == 2 else '(2,)'}")
         if not (x.double().abs() <= 100).all():
             raise Mistake(f"{name} has a number beyond +-100, or NaN")
         tensors.append(x.double())
     q, k, new_q, new_k = tensors
-    row, token = (x.item() if isinstance(x, Tensor) and x.numel() == 1 else x for x in (got["row"], got["token"]))
-    if q.shape != k.shape or not 3 <= len(q) <= 32 or type(row) is not int or type(token) is not int:
+    row, token = (x.item() if isinstance(x, Tensor) and x.numel() == 1 else x
+                  for x in (got["row"], got["token"]))
+    if q.shape != k.shape or not 3 <= len(q) <= 32 or type(row) is not int or type(
+            token) is not int:
         raise Mistake("wanted q and k of one length, 3 to 32, and integers row and token")
     if not 0 <= row < token < len(q):
         raise Mistake(f"wanted 0 <= row < token < {len(q)}, got row {row} and token {token}")
@@ -406,8 +450,9 @@ def vote_seen(answer: Answer, draw: Draw) -> None:
     before, after = row_weights(q, k, row), row_weights(changed_q, changed_k, row)
     if (before - after).abs().max() < 0.01:
         focal = [choose(importance(*pair).tolist(), 2) for pair in ((q, k), (changed_q, changed_k))]
-        raise Mistake(f"row {row} weighs the tokens alike with both versions of token {token} (within 0.01); focal are "
-                      f"{focal[0]} before and {focal[1]} after. Is a group that row {row} reads pooled different?")
+        raise Mistake(f"row {row} weighs the tokens alike with both versions of token {token} "
+                      f"(within 0.01); focal are {focal[0]} before and {focal[1]} after. Is a "
+                      f"group that row {row} reads pooled different?")
 
 
 def no_tiny_edit(answer: Answer, draw: Draw) -> None:
@@ -421,8 +466,9 @@ def no_tiny_edit(answer: Answer, draw: Draw) -> None:
             for x in moved:
                 x[token] += draw.normal(2, scale=1e-4)
             if not torch.allclose(row_weights(*moved, row), still, rtol=0, atol=1e-9):
-                raise Mistake(f"an edit of token {token} by 0.0001 changes row {row}, {name} your edit: two scores are "
-                              "almost equal there. Keep the scores of focal and other tokens apart")
+                raise Mistake(f"an edit of token {token} by 0.0001 changes row {row}, {name} your "
+                              "edit: two scores are almost equal there. Keep the scores of focal "
+                              "and other tokens apart")
 
 
 # a6.2: choice
@@ -435,15 +481,19 @@ def chosen(answer: Answer, scores: Tensor, every: int) -> None:
         Mistake: naming the example.
     """
     with case(f"scores {[round(x, 2) for x in scores.tolist()]}, every {every}"):
-        got, wanted = whole(answer(scores, every), "the focal tokens"), choose(scores.tolist(), every)
+        got, wanted = whole(answer(scores, every),
+                            "the focal tokens"), choose(scores.tolist(), every)
         if got == wanted:
             return
-        causes = {"of equal scores the earlier token wins": choose(scores.tolist(), every, later=False),
+        causes = {"of equal scores the earlier token wins":
+                      choose(scores.tolist(), every, later=False),
                   "token 0 has no place of its own": choose(scores.tolist(), every, first=False),
-                  "token 0 is not counted in the number": choose(scores.tolist(), every, counted=False),
+                  "token 0 is not counted in the number":
+                      choose(scores.tolist(), every, counted=False),
                   "the number is rounded down": choose(scores.tolist(), every, up=False),
                   "the tokens are not in ascending order": got if sorted(got) == wanted else None}
-        ends = [f". This is what comes out when {cause}" for cause, other in causes.items() if got == other]
+        ends = [f". This is what comes out when {cause}" for cause, other in causes.items()
+                if got == other]
         raise Mistake(f"the focal tokens are {got}, wanted {wanted}{ends[0] if ends else ''}")
 
 
@@ -479,10 +529,12 @@ def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
         draw: of the inputs.
         most_span: the longest span; None for the length of the text, which closes no group.
     """
-    cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2), (9, 5, [0, 5, 6], 2),
+    cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2),
+             (9, 5, [0, 5, 6], 2),
              (9, 3, [0, 3, 4, 7], 4), (1, 2, [0], 1)]
     if draw.secret:
-        cases = [(length, draw.randint(1, 5), sorted({0, *draw.sample(range(length), length // 3)}), 0)
+        cases = [(length, draw.randint(1, 5), sorted({0, *draw.sample(range(length), length // 3)}),
+                  0)
                  for length in sorted(draw.randint(3, 30) for _ in range(12))]
     for length, group, focal, span in cases:
         span = length if most_span is None else span or draw.randint(1, most_span)
@@ -490,46 +542,49 @@ def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
             got = answer(focal, length, group, span)
             if not isinstance(got, (list, tuple)):
                 raise Mistake(f"the groups are {describe(got)}, wanted a list of lists")
-            found, wanted = [whole(members, "a group") for members in got], cut(focal, length, group, span)
-            if found == wanted:
+            groups, wanted = [whole(members, "a group")
+                             for members in got], cut(focal, length, group, span)
+            if groups == wanted:
                 continue
-            causes = {"the last group is lost when it is not full": [g for g in wanted if len(g) == group],
-                      "groups may stretch over span + 1 tokens": cut(focal, length, group, span + 1),
-                      "groups may stretch over span - 1 tokens only": cut(focal, length, group, max(1, span - 1)),
+            causes = {"the last group is lost when it is not full":
+                          [g for g in wanted if len(g) == group],
+                      "groups may stretch over span + 1 tokens":
+                          cut(focal, length, group, span + 1),
+                      "groups may stretch over span - 1 tokens only":
+                          cut(focal, length, group, max(1, span - 1)),
                       "the span counts from the last member of the group; it counts from the first":
                           cut(focal, length, group, span, start=-1),
                       "the span closes no group": cut(focal, length, group, length)}
-            ends = " or when ".join(cause for cause, other in causes.items() if found == other)
-            raise Mistake(f"the groups are {found}, wanted {wanted}"
+            ends = " or when ".join(cause for cause, other in causes.items() if groups == other)
+            raise Mistake(f"the groups are {groups}, wanted {wanted}"
                           + f". This is what comes out when {ends}" * bool(ends))
 
 
 ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and a leak detector", ("06", "09"), (
-    Task("a6.1", "by_hand", "Nine tokens by hand", 10, 1, 3, (
+    CourseTask("a6.1", "by_hand", "Nine tokens by hand", 10, 1, 3, (
         Property("the numbers of the example", 2, by_hand(
             {"groups": [[1, 2], [3], [6, 7], [8]], "pooled": [0, 1], "raw": [0, 4, 5, 6, 7, 8],
              "leaking rows": [1, 6]})),)),
-    Task("a6.2", "choose_focal", "Which tokens are focal", 10, 2, 3, (
+    CourseTask("a6.2", "choose_focal", "Which tokens are focal", 10, 2, 3, (
         Property("the highest scores are chosen", 1, choice_distinct),
         Property("of equal scores the later token wins", 1, choice_ties))),
-    Task("a6.3", "cut_groups", "Groups that do not stretch too far", 15, 2, 3, (
+    CourseTask("a6.3", "cut_groups", "Groups that do not stretch too far", 15, 2, 3, (
         Property("full groups, and a short one at the end", 1, partial(grouped, most_span=None)),
         Property("no group is longer than the span", 1, partial(grouped, most_span=7)))),
-    Task("a6.4", "reads", "What a row reads", 25, 3, 5, (
+    CourseTask("a6.4", "reads", "What a row reads", 25, 3, 5, (
         Property("a group is pooled when its last member is before the window", 1, behind_window),
         Property("no row reads a later token", 1, no_future),
         Property("every earlier token is read exactly once", 1, once))),
-    Task("a6.5", "attend", "One softmax over groups and tokens", 20, 3, 4, (
+    CourseTask("a6.5", "attend", "One softmax over groups and tokens", 20, 3, 4, (
         Property("the output equals one matrix", 1, partial(compared, large=1.0)),
         Property("large scores do no harm", 1, attends_large))),
-    Task("a6.6", "leaks", "A leak detector", 45, 4, 5, (
+    CourseTask("a6.6", "leaks", "A leak detector", 45, 4, 5, (
         Property("direct leaks are found", 2, caught(DIRECT, CAUSAL_DIRECT)),
         Property("leaks that appear at a step are found", 2, caught(STEPS, CAUSAL_STEPS)),
         Property("other leaks are found", 1, caught(OTHERS, CAUSAL_OTHERS), hidden=True))),
-    Task("a6.7", "first_leak", "Where does it leak?", 20, 3, 4, (
+    CourseTask("a6.7", "first_leak", "Where does it leak?", 20, 3, 4, (
         Property("the first leaking row and its token", 2, found_first),)),
-    Task("a6.8", "late_vote", "A vote from the future", 35, 4, 4, (
+    CourseTask("a6.8", "late_vote", "A vote from the future", 35, 4, 4, (
         Property("a later token changes what a row reads", 1, vote_seen),
         Property("no tiny edit shows it", 1, no_tiny_edit))),
 ))
-

@@ -1,7 +1,8 @@
-"""Implementations for a6's leak detector: texts (L, 6) to outputs (L, 2), some of which read later tokens.
+"""Implementations for a6's leak detector: texts (L, 6) to outputs (L, 2), some leaking.
 
-Columns 0 and 1 of a text are the queries, 2 and 3 the keys, 4 and 5 the values. All are deterministic. A *maker* gets
-the length, a row, a later token and a bound from 1 to 2, and returns an implementation; some need none of them.
+Columns 0 and 1 of a text are the queries, 2 and 3 the keys, 4 and 5 the values. All are
+deterministic. A *maker* gets the length, a row, a later token and a bound from 1 to 2, and returns
+an implementation; some need none of them.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,8 @@ def attend(text: Tensor, seen: Tensor | None = None, values: Tensor | None = Non
     """Return attention under a mask (L, L), by default causal, of the text's values or others."""
     q, k, v = parts(text)
     seen = tril(len(text)) if seen is None else seen
-    return (q @ k.T).masked_fill(~seen, float("-inf")).softmax(-1) @ (v if values is None else values)
+    return (q @ k.T).masked_fill(~seen, float("-inf")).softmax(-1) @ (v if values is None
+                                                                      else values)
 
 
 def tril(length: int) -> Tensor:
@@ -43,11 +45,11 @@ def put(change: Callable[[Tensor, int, float], Tensor], row_zero: bool = False) 
         row_zero: take row 0 and the last token instead of those drawn.
     """
     def maker(length: int, row: int, token: int, bound: float) -> Implementation:
-        place, source = (0, length - 1) if row_zero else (row, token)
+        target, source = (0, length - 1) if row_zero else (row, token)
 
         def implementation(text: Tensor) -> Tensor:
             out = attend(text).clone()
-            out[place] += change(text, source, bound)
+            out[target] += change(text, source, bound)
             return out
         return implementation
     return maker
@@ -95,9 +97,11 @@ def centred(text: Tensor) -> Tensor:
 
 DIRECT: dict[str, Maker] = {
     "no mask": plain(unmasked), "a group that is read too early": plain(early_group),
-    "the last token's value in row 0": put(lambda text, token, bound: text[token, 4:6], row_zero=True),
+    "the last token's value in row 0":
+        put(lambda text, token, bound: text[token, 4:6], row_zero=True),
     "a mask behind the softmax": plain(late_mask), "the query of the next row": plain(next_query),
-    "values minus the mean of the whole text": plain(whole_mean), "an average with both neighbours": plain(centred),
+    "values minus the mean of the whole text": plain(whole_mean), "an average with both neighbours":
+        plain(centred),
     "a later key times 1e-12": put(lambda text, token, bound: 1e-12 * text[token, 2:4]),
 }
 
@@ -105,7 +109,7 @@ DIRECT: dict[str, Maker] = {
 
 
 def importance(q: Tensor, k: Tensor) -> Tensor:
-    """Return the mean attention that each token gets from the rows that can see it (Eq. 16), (L,), with scale 1."""
+    """Return the mean attention of each token from rows that can see it (Eq. 16), (L,), scale 1."""
     seen = tril(len(q))
     return (q @ k.T).masked_fill(~seen, float("-inf")).softmax(-1).sum(0) / seen.sum(0)
 
@@ -137,7 +141,8 @@ def by_rank(text: Tensor) -> Tensor:
 
 
 STEPS: dict[str, Maker] = {
-    "a choice by the attention of all rows": plain(voted), "the longest key of the whole text": plain(strongest),
+    "a choice by the attention of all rows": plain(voted), "the longest key of the whole text":
+        plain(strongest),
     "rounding to 8 bits with one step size for the text": plain(eight_bits),
     "the place of a key among all keys": plain(by_rank),
     "a later value, if it is above {high:.3g}":
@@ -154,7 +159,7 @@ STEPS: dict[str, Maker] = {
 
 
 def padded(text: Tensor) -> Tensor:
-    """Tokens of zeros are taken for padding, and outputs are divided by the number of the others."""
+    """Tokens of zeros count as padding; outputs are divided by the number of the others."""
     return attend(text) / (text != 0).any(1).sum().clamp(min=1)
 
 
@@ -179,8 +184,10 @@ def overflow(text: Tensor) -> Tensor:
 
 
 OTHERS: dict[str, Maker] = {
-    "zeros are padding, and counted": plain(padded), "of equal tokens only the latest counts": plain(latest),
-    "half of all tokens pass": plain(capacity), "a scale that shrinks if any number is above 400": plain(overflow),
+    "zeros are padding, and counted": plain(padded), "of equal tokens only the latest counts":
+        plain(latest),
+    "half of all tokens pass": plain(capacity), "a scale that shrinks if any number is above 400":
+        plain(overflow),
 }
 
 # Causal implementations
@@ -232,7 +239,8 @@ def earliest(text: Tensor) -> Tensor:
 
 CAUSAL_DIRECT: dict[str, Maker] = {
     "plain causal attention": plain(attend), "the mean of the past": plain(running),
-    "pairs that are past": plain(closed_groups), "queries plus values": plain(lambda text: text[:, 0:2] + text[:, 4:6])}
+    "pairs that are past": plain(closed_groups), "queries plus values":
+        plain(lambda text: text[:, 0:2] + text[:, 4:6])}
 CAUSAL_STEPS: dict[str, Maker] = {
     "row 0 is always NaN": plain(strict), "outputs that become infinite": plain(huge),
     "the best token of the past": plain(best_of_past), "8 bits for each token": plain(own_bits)}

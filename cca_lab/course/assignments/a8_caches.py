@@ -1,8 +1,8 @@
-"""a8: caches for decoding. Outputs equal one forward over the whole text, however it comes, and bytes are exact.
+"""a8: caches for decoding: outputs equal one forward, however tokens come; bytes are exact.
 
 The variant: a cache of sinks, core tokens and a window. Row i reads the cores of the first
-n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups; groups begin behind the sinks. A core is made when the
-last token of its group comes, and its raw tokens go when no later row reads them.
+n(i) = max(0, floor((i + 1 - sinks - window) / group)) groups; groups begin behind the sinks. A core
+is made when the last token of its group comes, and its raw tokens go when no later row reads them.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.assignments.a8_oracles import (
-    Text,
+    ChunkedText,
     core_reads,
     corners,
     dense,
@@ -26,37 +26,60 @@ from cca_lab.course.assignments.a8_oracles import (
     stepped,
     texts,
 )
-from cca_lab.course.compare import describe, need_close, need_equal, need_items, need_same, need_tensor
-from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Share, Task, case
+from cca_lab.course.compare import (
+    describe,
+    need_close,
+    need_equal,
+    need_items,
+    need_same,
+    need_tensor,
+)
+from cca_lab.course.tasks import (
+    Answer,
+    Assignment,
+    CourseTask,
+    Draw,
+    Mistake,
+    Property,
+    Share,
+    case,
+)
 
 # Checks of a8's decode steps: a full cache, StreamingLLM, and sinks with cores and a window.
 
-Mistaken = Callable[[], dict[str, Tensor]]  # outputs of known mistakes, computed only if one is looked for
+# Outputs of known mistakes, computed only if one is looked for.
+Mistaken = Callable[[], dict[str, Tensor]]
 SCALE = 0.7
 NO_SCALE = "the dot products are not multiplied by scale"
 
 
-def turned(draw: Draw, single: bool, measure: bool) -> list[list[Text]]:
-    """Return texts, small ones first; if they come in chunks, each with another one of its shape, to take turns.
+def turned(draw: Draw, single: bool, measure: bool) -> list[list[ChunkedText]]:
+    """Return texts, small ones first; chunked ones with another of their shape, to take turns.
 
     Bytes are measured in float32, and after chunks and single tokens in turn.
     """
     dtype, again = torch.float32 if measure else torch.float64, Draw(str(draw.getrandbits(60)))
     return [[text] if single else
-            [text, Text(*(again.normal(*x.shape, dtype=dtype) for x in (text.q, text.k, text.v)), text.chunks[::-1])]
+            [text, ChunkedText(*(again.normal(*x.shape, dtype=dtype)
+                                 for x in (text.q, text.k, text.v)),
+                        text.chunks[::-1])]
             for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
 
 
-def need_output(got: Tensor, wanted: Tensor, text: Text, measure: bool, causes: Mistaken) -> None:
+def need_output(got: Tensor, wanted: Tensor, text: ChunkedText, measure: bool,
+                causes: Mistaken) -> None:
     """Compare an output.
 
-    Where bytes are measured, only the rows that came as single tokens count: they show what the cache holds after a
-    chunk. The rows inside chunks have a property of their own, and a mistake shall not cost twice.
+    Where bytes are measured, only the rows that came as single tokens count: they show what the
+    cache holds after a chunk. The rows inside chunks have a property of their own, and a mistake
+    shall not cost twice.
     """
     sizes = torch.tensor(text.chunks)
     counted = (sizes.repeat_interleave(sizes) == 1)[:, None] if measure else torch.tensor(True)
-    need_close(torch.where(counted, got, wanted), wanted, "the output", tolerance=2e-4 if measure else 1e-5,
-               causes=lambda: {what: torch.where(counted, other, wanted) for what, other in causes().items()})
+    need_close(torch.where(counted, got, wanted), wanted, "the output", tolerance=2e-4 if measure
+               else 1e-5,
+               causes=lambda: {what: torch.where(counted, other, wanted)
+                               for what, other in causes().items()})
 
 
 def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
@@ -69,26 +92,33 @@ def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
 # a8.2: full cache
 
 
-def full_wanted(text: Text) -> tuple[Tensor, Mistaken]:
+def full_wanted(text: ChunkedText) -> tuple[Tensor, Mistaken]:
     """Return the output of full attention, and those of mistakes."""
     row = torch.arange(text.q.shape[2])
     past = row <= row[:, None]
-    whole = row < (text.starts + torch.tensor(text.chunks).repeat_interleave(torch.tensor(text.chunks)))[:, None]
-    parts = text.q, text.k, text.v
-    return dense(*parts, past, SCALE), lambda: {
-        "query head h reads KV head h mod Hk, instead of h // (H / Hk)": dense(*parts, past, SCALE, tiled=True),
-        NO_SCALE: dense(*parts, past, 1.0),
-        "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the cache":
-            dense(*parts, row <= (row - text.starts)[:, None], SCALE),
-        "every row reads its whole chunk, later tokens too": dense(*parts, whole, SCALE),
-        "the cache is not read, only the chunk": dense(*parts, past & (row >= text.starts[:, None]), SCALE)}
+    whole = row < (text.starts
+                   + torch.tensor(text.chunks).repeat_interleave(torch.tensor(text.chunks)))[:,
+                                                                                             None]
+    qkv = text.q, text.k, text.v
+    return dense(*qkv, past, SCALE), lambda: {
+        "query head h reads KV head h mod Hk, instead of h // (H / "
+        "Hk)": dense(*qkv, past, SCALE, tiled=True),
+        NO_SCALE: dense(*qkv, past, 1.0),
+        "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the "
+        "cache":
+            dense(*qkv, row <= (row - text.starts)[:, None], SCALE),
+        "every row reads its whole chunk, later tokens too": dense(*qkv, whole, SCALE),
+        "the cache is not read, only the chunk":
+            dense(*qkv, past & (row >= text.starts[:, None]), SCALE)}
 
 
 def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Full attention, chunk by chunk."""
     for pair in turned(draw, single, measure):
         with case(str(pair[0])):
-            for text, got in zip(pair, stepped(answer, pair, (SCALE,), (lambda t: t) if measure else None),
+            for text, got in zip(pair,
+                                 stepped(answer, pair, (SCALE,), (lambda t: t) if measure
+                                         else None),
                                  strict=True):
                 wanted, causes = full_wanted(text)
                 need_output(got, wanted, text, measure, causes)
@@ -103,20 +133,20 @@ full_bytes = partial(measured, full_check)
 SIZES, EDGES = [(1, 2), (2, 3), (4, 9)], [(2, 0), (0, 0), (0, 3)]  # sinks, recent
 
 
-def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, Mistaken]:
+def streaming_wanted(text: ChunkedText, sinks: int, recent: int) -> tuple[Tensor, Mistaken]:
     """Return StreamingLLM's output with the positions of the text, and those of mistakes."""
     row = torch.arange(text.q.shape[2])
     token, i, start = row[None], row[:, None], text.starts[:, None]
     q, k, v = rotated(text.q, row), rotated(text.k, row), text.v
     past, sink = token <= i, token < sinks
     right = past & (sink | (i - token <= recent))
-    place = row.clamp(max=sinks + recent)
+    slot = row.clamp(max=sinks + recent)
     twice = right.int() + (right & sink & (i - token <= recent)).int()
     return dense(q, k, v, right, SCALE), lambda: {
         "a token is evicted before the new one has attended":
             dense(q, k, v, past & (sink | (i - token < recent)), SCALE),
         "positions count from the length of the cache, not of the text":
-            dense(rotated(text.q, place), rotated(text.k, place), v, right, SCALE),
+            dense(rotated(text.q, slot), rotated(text.k, slot), v, right, SCALE),
         NO_SCALE: dense(q, k, v, right, 1.0),
         "nothing has a position: rotate queries and keys": dense(text.q, text.k, v, right, SCALE),
         "a row of a chunk reads tokens that would be gone if the chunk had come token by token":
@@ -125,7 +155,8 @@ def streaming_wanted(text: Text, sinks: int, recent: int) -> tuple[Tensor, Mista
         "nothing is ever evicted": dense(q, k, v, past, SCALE)}
 
 
-def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]], single: bool, measure: bool = False
+def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]], single: bool,
+                    measure: bool = False
                     ) -> None:
     """StreamingLLM, chunk by chunk."""
     for pair, (sinks, recent) in zip(turned(draw, single, measure), sizes, strict=True):
@@ -133,7 +164,8 @@ def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]],
             sinks, recent = (n + draw.randint(0, 2) if n else 0 for n in (sinks, recent))
         with case(f"{pair[0]}, sinks {sinks}, recent {recent}"):
             entries = (lambda t, most=sinks + recent: min(t, most)) if measure else None
-            for text, got in zip(pair, stepped(answer, pair, (SCALE, sinks, recent), entries), strict=True):
+            for text, got in zip(pair, stepped(answer, pair, (SCALE, sinks, recent), entries),
+                                 strict=True):
                 wanted, causes = streaming_wanted(text, sinks, recent)
                 need_output(got, wanted, text, measure, causes)
 
@@ -153,7 +185,7 @@ streaming_bytes = partial(measured, streaming_both)
 # a8.4: cores
 
 
-def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tensor, Mistaken]:
+def cores_wanted(text: ChunkedText, sinks: int, group: int, window: int) -> tuple[Tensor, Mistaken]:
     """Return the output with sinks, cores and a window, and those of mistakes."""
     sizes = text.q.shape[2], sinks, group, window
     right = core_reads(*sizes)
@@ -172,14 +204,17 @@ def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tenso
     return output(), lambda: {
         "cores appear one row early": output(core_reads(*sizes, -1)),
         "cores appear one row late": output(core_reads(*sizes, 1)),
-        "nothing is pooled": dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(), SCALE),
-        "tokens that a row reads in a core are still read raw": output(core_reads(*sizes, twice=True)),
+        "nothing is pooled": dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(),
+                                   SCALE),
+        "tokens that a row reads in a core are still read raw":
+            output(core_reads(*sizes, twice=True)),
         "a core is the plain mean of its group": output(judged=0.0),
         "the judge's scores are not multiplied by scale": output(judged=1.0),
         NO_SCALE: output(scale=1.0, judged=1.0),
         "the judge is the query of the first head only, not the mean of the KV head's query heads":
             output(judge="first head"),
-        "each query head judges for itself and the weights are averaged: average the queries, then one softmax":
+        "each query head judges for itself and the weights are averaged: average the queries, then "
+        "one softmax":
             output(judge="softmaxes"),
         "there are no sinks: groups begin at token 0": from_zero(False),
         "groups begin at token 0, and not behind the sinks": from_zero(True)}
@@ -187,14 +222,17 @@ def cores_wanted(text: Text, sinks: int, group: int, window: int) -> tuple[Tenso
 
 def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Sinks, cores and window, chunk by chunk."""
-    for pair, (sinks, group, window) in zip(turned(draw, single, measure), [(0, 2, 2), (1, 3, 1), (3, 4, 6)],
+    for pair, (sinks, group, window) in zip(turned(draw, single, measure),
+                                            [(0, 2, 2), (1, 3, 1), (3, 4, 6)],
                                             strict=True):
         if draw.secret:
-            sinks, group, window = sinks + draw.randint(0, 2), group + draw.randint(0, 1), window + draw.randint(0, 2)
+            sinks, group, window = sinks + draw.randint(0, 2), group + draw.randint(
+                0, 1), window + draw.randint(0, 2)
         sizes = sinks, group, window
         with case(f"{pair[0]}, sinks {sinks}, group {group}, window {window}"):
             entries = (lambda t, sizes=sizes: held(t, *sizes)) if measure else None
-            for text, got in zip(pair, stepped(answer, pair, (SCALE, *sizes), entries), strict=True):
+            for text, got in zip(pair, stepped(answer, pair, (SCALE, *sizes), entries),
+                                 strict=True):
                 wanted, causes = cores_wanted(text, *sizes)
                 need_output(got, wanted, text, measure, causes)
 
@@ -222,20 +260,23 @@ class Writer:
                 "value": torch.zeros(1, 0, 4, dtype=torch.float64)}
 
     def step(self, state: Any, tokens: Any) -> tuple[Tensor, dict[str, Any]]:
-        """Read a token for each row; return the next ones' log-probabilities (rows, words), and the state."""
+        """Read a token for each row; return log-probabilities (rows, words) and the state."""
         q, k, v, out = self.tables
-        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point() or len(tokens) > 1000:
+        if not isinstance(tokens, Tensor) or tokens.dim() != 1 or tokens.is_floating_point() or len(
+                tokens) > 1000:
             raise Mistake(f"step got {describe(tokens)} as tokens, wanted int64 of shape (rows,)")
         if len(tokens) and (tokens.min() < 0 or tokens.max() >= len(q)):
-            raise Mistake(f"step got token {int(tokens.max())}; there are {len(q)} words, counted from 0")
+            raise Mistake(f"step got token {int(tokens.max())}; there are {len(q)} words, counted "
+                          "from 0")
         state = need_state(state)
         if set(state) != {"key", "value", "seen"}:
-            raise Mistake(f"step got a state with {', '.join(state) or 'nothing'}, wanted what the last call returned, "
-                          "with other rows: key, seen, value")
+            raise Mistake(f"step got a state with {', '.join(state) or 'nothing'}, wanted what the "
+                          "last call returned, with other rows: key, seen, value")
         seen = state["seen"]
         shape = (len(tokens), seen, 4)
         for name in ("key", "value"):
-            need_tensor(state[name], shape, f"for {len(tokens)} new tokens and {seen} seen, {name!r} in the state")
+            need_tensor(state[name], shape, f"for {len(tokens)} new tokens and {seen} seen, "
+                                            f"{name!r} in the state")
         self.rows.append(len(tokens))
         key = torch.cat([state["key"], k[tokens.long()][:, None]], dim=1)
         value = torch.cat([state["value"], v[tokens.long()][:, None]], dim=1)
@@ -244,7 +285,7 @@ class Writer:
         return scores, {"key": key, "value": value, "seen": seen + 1}
 
     def next_scores(self, text: Sequence[int]) -> Tensor:
-        """Return the log-probabilities (words,) of the token after a whole text, without a cache."""
+        """Return the log-probabilities (words,) of the token after a text, without a cache."""
         q, k, v, out = self.tables
         weights = (k[list(text)] @ q[text[-1]]).softmax(-1)
         return (weights @ v[list(text)] @ out.T).log_softmax(-1)
@@ -258,12 +299,14 @@ class Writer:
             beams = sorted(longer, reverse=True)[:width]
         return torch.tensor([text[1:] for _, text in beams])
 
-    def mistaken(self, start: int, width: int, length: int, moved: Collection[str], sums: bool) -> Tensor:
-        """Return what beam search with a cache finds if only some things move with their rows, or sums are forgotten.
+    def mistaken(self, start: int, width: int, length: int, moved: Collection[str],
+                 sums: bool) -> Tensor:
+        """Return what beam search finds if only some things move with their rows, or no sums.
 
         Args:
             start, width, length: as for `best`.
-            moved: which of "texts", "key" and "value" get the rows of the survivors after each word.
+            moved: which of "texts", "key" and "value" get the rows of the survivors after each
+                word.
             sums: log-probabilities are added up.
         """
         totals, tokens = torch.zeros(1, dtype=torch.float64), torch.tensor([start])
@@ -271,32 +314,36 @@ class Writer:
         calls = len(self.rows)
         for _ in range(length):
             scores, state = self.step(state, tokens)
-            totals, places = (sums * totals[:, None] + scores).flatten().topk(width)
-            rows, tokens = places // scores.shape[1], places % scores.shape[1]
+            totals, chosen = (sums * totals[:, None] + scores).flatten().topk(width)
+            rows, tokens = chosen // scores.shape[1], chosen % scores.shape[1]
             stay = torch.arange(width).clamp(max=len(scores) - 1)
             texts = torch.cat([texts[rows if "texts" in moved else stay], tokens[:, None]], dim=1)
-            state |= {name: state[name][rows if name in moved else stay] for name in ("key", "value")}
+            state |= {name: state[name][rows if name in moved else stay]
+                      for name in ("key", "value")}
         del self.rows[calls:]
         return texts
 
 
 def beams(draw: Draw) -> list[tuple[int, int, int]]:
     """Return (words, width, length), small ones first."""
-    more = draw.sizes(8, (4, 9), (2, 4), (3, 9)) if draw.secret else [(5, 3, 4), (6, 4, 8), (7, 3, 9)]
+    more = draw.sizes(8, (4, 9), (2, 4),
+                      (3, 9)) if draw.secret else [(5, 3, 4), (6, 4, 8), (7, 3, 9)]
     return [(3, 1, 3), (3, 2, 3), *more]
 
 
 ALL = ("texts", "key", "value")
-MISTAKES: tuple[tuple[str, list[tuple[Collection[str], bool]]], ...] = (  # what moves, and whether sums are kept
-    ("the rows of the cache, or of some of its tensors, stay where they are: row r of the state must be the row of the "
-     "text that survivor r continues", [(("texts",), True), (("texts", "key"), True), (("texts", "value"), True)]),
+# What moves, and whether sums are kept.
+MISTAKES: tuple[tuple[str, list[tuple[Collection[str], bool]]], ...] = (
+    ("the rows of the cache, or of some of its tensors, stay where they are: row r of the state "
+     "must be the row of the text that survivor r continues",
+     [(("texts",), True), (("texts", "key"), True), (("texts", "value"), True)]),
     ("the cache moves, but the texts so far stay where they are", [(("key", "value"), True)]),
     ("neither the cache nor the texts so far move with their survivors", [((), True)]),
     ("the sums are forgotten, and only the newest log-probability counts", [(ALL, False)]))
 
 
 def need_survivors(got: Any, writer: Writer, width: int, length: int) -> None:
-    """Compare the survivors; what comes out of known mistakes is computed only if they are wrong."""
+    """Compare the survivors; what known mistakes give is computed only if they are wrong."""
     wanted = writer.best(0, width, length)
     try:
         need_same(got, wanted, "the table of survivors")
@@ -313,7 +360,8 @@ def beam_tokens(answer: Answer, draw: Draw) -> None:
     for words, width, length in beams(draw):
         writer = Writer(draw, words)
         with case(f"{words} words, width {width}, length {length}"):
-            need_survivors(answer(writer.step, writer.start(), 0, width, length), writer, width, length)
+            need_survivors(answer(writer.step, writer.start(), 0, width, length), writer, width,
+                           length)
 
 
 def beam_calls(answer: Answer, draw: Draw) -> None:
@@ -324,11 +372,12 @@ def beam_calls(answer: Answer, draw: Draw) -> None:
             got = answer(writer.step, writer.start(), 0, width, length)
             wanted = [1] + [width] * (length - 1)
             if len(writer.rows) != length:
-                raise Mistake(f"step was called {many(len(writer.rows), 'time')}, wanted {length}: once for each new "
-                              "token. What the last token would be followed by is not asked for")
+                raise Mistake(f"step was called {many(len(writer.rows), 'time')}, wanted {length}: "
+                              "once for each new token. What the last token would be followed by "
+                              "is not asked for")
             if writer.rows != wanted:
-                raise Mistake(f"the calls of step had {writer.rows} rows, wanted {wanted}: first the one row that "
-                              "there is, then the survivors and no others")
+                raise Mistake(f"the calls of step had {writer.rows} rows, wanted {wanted}: first "
+                              "the one row that there is, then the survivors and no others")
             need_survivors(got, writer, width, length)
 
 
@@ -340,8 +389,10 @@ def beam_calls(answer: Answer, draw: Draw) -> None:
 def by_hand(answer: Answer, draw: Draw) -> Share | None:
     """Check the numbers that were worked out for one example."""
     got = answer()
-    wanted: dict[str, object] = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first": [0, 5, 6],
-                                 "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4, "bytes": 192}
+    wanted: dict[str, object] = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first":
+                                     [0, 5, 6],
+                                 "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4,
+                                 "bytes": 192}
     quoted = ", ".join(repr(key) for key in wanted)
     if not isinstance(got, dict):
         raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {quoted}")
@@ -350,26 +401,31 @@ def by_hand(answer: Answer, draw: Draw) -> Share | None:
     wrong = [key for key in wanted if plain.get(key) != wanted[key]]
     message = f"not right yet: {', '.join(repr(key) for key in wrong)}"
     if other := [key for key in plain if key not in wanted]:
-        message += f". Nobody asks for {', '.join(repr(key) for key in other)}: the keys are {quoted}"
+        message += f". Nobody asks for {', '.join(map(repr, other))}: the keys are {quoted}"
     return Share(1 - len(wrong) / len(wanted), message) if wrong else None
 
 
 # a8.5: bytes in closed form
 
 
-def predicted(answer: Answer, size: tuple[int, int, int, int], entry: int, which: int, wanted: int) -> None:
+def predicted(answer: Answer, size: tuple[int, int, int, int], entry: int, which: int,
+              wanted: int) -> None:
     """Check one of the two numbers for (length, sinks, group, window)."""
-    with case(f"length {size[0]}, sinks {size[1]}, group {size[2]}, window {size[3]}, {entry} bytes an entry"):
+    with case(f"length {size[0]}, sinks {size[1]}, group {size[2]}, window {size[3]}, {entry} "
+              "bytes an entry"):
         got = answer(*size, entry)
-        if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(type(x) is int for x in got):
-            raise Mistake(f"the result is {describe(got)}, wanted two integers (after, peak): divide with //")
+        if not isinstance(got,
+                          (tuple, list)) or len(got) != 2 or not all(type(x) is int for x in got):
+            raise Mistake(f"the result is {describe(got)}, wanted two integers (after, peak): "
+                          "divide with //")
         need_equal(got[which], wanted, ("the number of bytes at the end", "the peak")[which])
 
 
 def small(draw: Draw) -> list[tuple[int, int, int, int]]:
     """Return (length, sinks, group, window), small ones first."""
     if not draw.secret:
-        return [(0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2), (29, 4, 6, 3), (40, 0, 5, 9)]
+        return [(0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2),
+                (29, 4, 6, 3), (40, 0, 5, 9)]
     return draw.sizes(25, (0, 50), (0, 6), (1, 7), (1, 12))
 
 
@@ -386,7 +442,7 @@ def bytes_peak(answer: Answer, draw: Draw) -> None:
 
 
 def bytes_large(answer: Answer, draw: Draw) -> None:
-    """A trillion tokens: the peak lies within the last cycle, for every cycle holds one entry more."""
+    """A trillion tokens: each cycle holds one entry more, so the peak lies in the last one."""
     for sizes in [(4, 16, 1024), (3, 17, 255), (0, 1000, 3)]:
         length = draw.randint(10**11, 10**12)
         peak = max(held(t, *sizes) for t in range(length - 2 * sizes[1], length + 1))
@@ -401,8 +457,8 @@ Coded = tuple[str, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def quantised(answer: Answer, draw: Draw, dim: int, scale: float) -> list[Coded]:
-    """Return (name, q, k, codes, size, bound) for several keys, among them one of zeros; sizes are right."""
-    found = []
+    """Return (name, q, k, codes, size, bound) for keys, one of them of zeros; sizes are right."""
+    examples = []
     for tokens in (1, 3, 6 + draw.randint(0, 3)):
         q = draw.normal(2, 2, dim)
         k = draw.normal(2, 2, tokens, dim) * 10.0 ** draw.integers(-3, 3, 2, 2, tokens, 1)
@@ -412,18 +468,21 @@ def quantised(answer: Answer, draw: Draw, dim: int, scale: float) -> list[Coded]
         with case(name):
             got = answer(q, k, scale)
             need_items(got, 3, "(codes, size, bound)")
-            size, bound = need_tensor(got[1], k.shape[:3], "size"), need_tensor(got[2], k.shape[:3], "bound")
+            size, bound = need_tensor(got[1], k.shape[:3],
+                                      "size"), need_tensor(got[2], k.shape[:3], "bound")
             for where, largest in entries_of(k.abs().amax(-1)):
                 if largest > 0 and abs(float(size[where]) - largest / 127) > 1e-6 * largest:
-                    raise Mistake(f"size{list(where)} is {float(size[where]):.6g}, wanted {largest / 127:.6g}: the "
-                                  f"largest absolute value of this key is {largest:.4g}, and its code is 127 or -127")
-        found.append((name, q, k, got[0], size, bound))
-    return found
+                    raise Mistake(f"size{list(where)} is {float(size[where]):.6g}, wanted "
+                                  f"{largest / 127:.6g}: the largest absolute value of this key is "
+                                  f"{largest:.4g}, and its code is 127 or -127")
+        examples.append((name, q, k, got[0], size, bound))
+    return examples
 
 
 def entries_of(x: Tensor) -> list[tuple[tuple[int, ...], float]]:
     """Return the entries of a tensor with their places."""
-    return [(tuple(where), x[tuple(where)].item()) for where in torch.ones_like(x).nonzero().tolist()]
+    return [(tuple(where), x[tuple(where)].item())
+            for where in torch.ones_like(x).nonzero().tolist()]
 
 
 def codes_check(answer: Answer, draw: Draw) -> None:
@@ -435,14 +494,15 @@ def codes_check(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"codes have dtype {codes.dtype}, wanted torch.int8")
             for where, largest in entries_of(k.abs().amax(-1)):
                 if largest == 0 and (size[where] != 0 or codes[where].any()):
-                    raise Mistake(f"size{list(where)} is {float(size[where]):.6g} and the codes are "
-                                  f"{codes[where].tolist()}, but the key is 0: its size and its codes are 0")
+                    raise Mistake(f"size{list(where)} is {float(size[where]):.6g} and the codes "
+                                  f"are {codes[where].tolist()}, but the key is 0: its size and "
+                                  "its codes are 0")
             off = (codes * size[..., None].double() - k).abs().amax(-1)
             for where, error in entries_of(off):
                 if error > 0.5001 * size[where]:
                     sizes = error / max(1e-30, float(size[where]))
-                    raise Mistake(f"the decoded key {list(where)} is off by {sizes:.3g} sizes, wanted 0.5 at most: "
-                                  "round to the nearest integer")
+                    raise Mistake(f"the decoded key {list(where)} is off by {sizes:.3g} sizes, "
+                                  "wanted 0.5 at most: round to the nearest integer")
 
 
 def bound_check(answer: Answer, draw: Draw) -> None:
@@ -454,37 +514,39 @@ def bound_check(answer: Answer, draw: Draw) -> None:
             with case(f"{name}, q {query}, size {float(size[where]):.3g}, scale {scale:.3g}"):
                 got = float(bound[where])
                 if got < most * (1 - 1e-6):
-                    raise Mistake(f"bound{list(where)} is {got:.4g}, but a key within half a size of the "
-                                  f"decoded one can have a score that is off by {most:.4g}")
+                    raise Mistake(f"bound{list(where)} is {got:.4g}, but a key within half a size "
+                                  f"of the decoded one can have a score that is off by {most:.4g}")
                 if got > most * (1 + 1e-6):
-                    raise Mistake(f"bound{list(where)} is {got:.4g}, but no key within half a size of the "
-                                  f"decoded one has a score that is off by more than {most:.4g}: the query is known")
+                    raise Mistake(f"bound{list(where)} is {got:.4g}, but no key within half a size "
+                                  "of the decoded one has a score that is off by more than "
+                                  f"{most:.4g}: the query is known")
 
 
-ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and outputs are exact", ("13", "05"), (
-    Task("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3, (Property("the numbers of the example", 2, by_hand),)),
-    Task("a8.2", "full_step", "A full cache", 20, 2, 4, (
+ASSIGNMENT = Assignment("a8", "caches", "Caches: a decode step whose bytes and outputs are exact",
+                        ("13", "05"), (
+    CourseTask("a8.1", "by_hand", "Seven tokens by hand", 10, 1, 3,
+         (Property("the numbers of the example", 2, by_hand),)),
+    CourseTask("a8.2", "full_step", "A full cache", 20, 2, 4, (
         Property("full cache: single tokens equal one forward", 1, full_single),
         Property("full cache: chunks equal one forward", 1, full_chunks),
         Property("full cache: bytes are exact at right outputs", 1, full_bytes))),
-    Task("a8.3", "streaming_step", "Repair a StreamingLLM step", 35, 4, 5, (
+    CourseTask("a8.3", "streaming_step", "Repair a StreamingLLM step", 35, 4, 5, (
         Property("StreamingLLM: single tokens equal one forward", 1, streaming_single),
         Property("StreamingLLM: chunks equal one forward", 1, streaming_chunks),
         Property("StreamingLLM: no sinks, or no recent tokens", 1, streaming_edges),
         Property("StreamingLLM: bytes are exact at right outputs", 1, streaming_bytes))),
-    Task("a8.4", "cores_step", "Sinks, cores and a window", 55, 5, 5, (
+    CourseTask("a8.4", "cores_step", "Sinks, cores and a window", 55, 5, 5, (
         Property("cores: single tokens equal one forward", 2, cores_single),
         Property("cores: chunks equal one forward", 1, cores_chunks),
         Property("cores: bytes are exact at right outputs", 2, cores_bytes))),
-    Task("a8.5", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
+    CourseTask("a8.5", "cores_bytes", "Its bytes, without running it", 25, 3, 4, (
         Property("the bytes at the end equal counting", 1, bytes_after),
         Property("the peak equals counting", 1, bytes_peak),
         Property("exact for a trillion tokens", 1, bytes_large, hidden=True))),
-    Task("a8.6", "beam", "Beam search: rows move with their cache", 20, 3, 3, (
+    CourseTask("a8.6", "beam", "Beam search: rows move with their cache", 20, 3, 3, (
         Property("every survivor continues its own text", 2, beam_tokens),
         Property("one call for each token, of the survivors only", 1, beam_calls))),
-    Task("a8.7", "int8_keys", "Keys in eight bits", 15, 3, 3, (
+    CourseTask("a8.7", "int8_keys", "Keys in eight bits", 15, 3, 3, (
         Property("codes are the nearest ones", 1, codes_check),
         Property("the bound holds and is reached", 1, bound_check))),
 ))
-

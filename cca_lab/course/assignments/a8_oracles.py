@@ -1,4 +1,4 @@
-"""What the checks of a8 compare with: attention over whole texts under a table of reads, and brute force."""
+"""What a8 compares with: attention over whole texts under a table of reads, and brute force."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ CHUNKS = [[2, 3], [5, 1, 6], [40, 7, 7, 7, 1, 1, 1]]
 
 
 @dataclass(frozen=True)
-class Text:
+class ChunkedText:
     """A text that comes in chunks.
 
     Attributes:
@@ -55,8 +55,9 @@ def many(n: int, what: str, plural: str = "") -> str:
     return f"{n} {what if n == 1 else plural or what + 's'}"
 
 
-def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float64, tail: int = 0) -> list[Text]:
-    """Return three texts, small ones first; the last is longer than 40 tokens if it comes in chunks.
+def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float64,
+          tail: int = 0) -> list[ChunkedText]:
+    """Return three texts, small ones first; one in chunks is longer than 40 tokens.
 
     Args:
         draw: source of the numbers and, if it is secret, of the sizes.
@@ -67,12 +68,14 @@ def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float6
     result = []
     for (batch, heads, shared, dim), chunks in zip(SHAPES, CHUNKS, strict=True):
         if draw.secret:
-            batch, shared = (batch + draw.randint(0, 1), shared + draw.randint(0, 1)) if heads > 1 else (1, 1)
+            batch, shared = (batch + draw.randint(0, 1),
+                             shared + draw.randint(0, 1)) if heads > 1 else (1, 1)
             heads = shared * max(1, heads // 2 + draw.randint(0, 1))
             chunks = [size + draw.randint(0, 3) for size in chunks] + [1] * draw.randint(0, 3)
         chunks = [1] * min(24, sum(chunks)) if single else chunks + [1] * tail
-        q, k, v = (draw.normal(batch, n, sum(chunks), dim, dtype=dtype) for n in (heads, shared, shared))
-        result.append(Text(1.5 * q, k, v, chunks))
+        q, k, v = (draw.normal(batch, n, sum(chunks), dim, dtype=dtype)
+                   for n in (heads, shared, shared))
+        result.append(ChunkedText(1.5 * q, k, v, chunks))
     return result
 
 
@@ -83,29 +86,31 @@ def need_state(got: Any) -> dict[str, Any]:
     for key, value in got.items():
         integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
         if not isinstance(value, Tensor) and not integer:
-            raise Mistake(f"the state holds {describe(value)} as {key!r}, wanted only tensors and Python integers")
+            raise Mistake(f"the state holds {describe(value)} as {key!r}, wanted only tensors and "
+                          "Python integers")
     return got
 
 
 def need_bytes(state: dict[str, Any], entries: int, entry: int) -> None:
     """The tensors of the state take as many bytes as they should, and keep no others alive."""
     tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
-    own = sum(value.numel() * value.element_size() for value in tensors.values())
+    total = sum(value.numel() * value.element_size() for value in tensors.values())
     shapes = ", ".join(f"{key} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
                        for key, value in tensors.items())
-    if own != entries * entry:
-        raise Mistake(f"the state takes {own} bytes, wanted {many(entries, 'entry', 'entries')} of {entry} bytes = "
-                      f"{entries * entry}. It holds {shapes or 'no tensor'}")
+    if total != entries * entry:
+        raise Mistake(f"the state takes {total} bytes, wanted {many(entries, 'entry', 'entries')} "
+                      f"of {entry} bytes = {entries * entry}. It holds {shapes or 'no tensor'}")
     for key, value in tensors.items():
         bytes_of = value.numel() * value.element_size()
         kept = getattr(value, "kept_bytes", 0)
         if kept > bytes_of:
-            raise Mistake(f"{key!r} is a view: it has {bytes_of} bytes, and keeps {kept} alive. Copy what stays with "
-                          "clone(); contiguous() does not copy a slice that is contiguous already")
+            raise Mistake(f"{key!r} is a view: it has {bytes_of} bytes, and keeps {kept} alive. "
+                          "Copy what stays with clone(); contiguous() does not copy a slice that "
+                          "is contiguous already")
 
 
 def forgetful(answer: Answer, draw: Draw, calls: int = 7) -> Answer:
-    """Return the answer, whose process forgets everything once when marks are given: the state alone must do."""
+    """Return the answer; its process forgets all once when marks are given: the state must do."""
     count = 0
 
     def call(*args: Any) -> Any:
@@ -118,9 +123,9 @@ def forgetful(answer: Answer, draw: Draw, calls: int = 7) -> Answer:
     return call
 
 
-def stepped(answer: Answer, pair: Sequence[Text], options: Sequence[Any],
+def stepped(answer: Answer, pair: Sequence[ChunkedText], options: Sequence[Any],
             entries: Callable[[int], int] | None = None) -> list[Tensor]:
-    """Return the outputs (B, H, L, D) of texts that take turns, chunk by chunk, each with its own state.
+    """Return the outputs (B, H, L, D) of texts that take turns, each with its own state.
 
     Args:
         answer: called with (state, q, k, v, *options); returns an output and a state.
@@ -136,29 +141,34 @@ def stepped(answer: Answer, pair: Sequence[Text], options: Sequence[Any],
             size = text.chunks[turn]
             now = slice(at[i], at[i] + size)
             with case(f"row {now.start}" if size == 1 else f"rows {now.start} to {now.stop - 1}"):
-                got = answer(states[i], text.q[:, :, now], text.k[:, :, now], text.v[:, :, now], *options)
+                got = answer(states[i], text.q[:, :, now], text.k[:, :, now], text.v[:, :, now],
+                             *options)
                 need_items(got, 2, "(output, state)")
-                outputs[i].append(need_tensor(got[0], text.q[:, :, now].shape, "the output").double())
+                outputs[i].append(need_tensor(got[0], text.q[:, :, now].shape,
+                                              "the output").double())
                 states[i] = need_state(got[1])
             at[i] += size
             if entries is not None:
                 with case(f"after {many(at[i], 'token')}"):
                     need_bytes(states[i], entries(at[i]), text.entry)
-    return [torch.cat(parts, dim=2) for parts in outputs]
+    return [torch.cat(chunks, dim=2) for chunks in outputs]
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, reads: Tensor, scale: float, *, tiled: bool = False) -> Tensor:
+def dense(q: Tensor, k: Tensor, v: Tensor, reads: Tensor, scale: float, *,
+          tiled: bool = False) -> Tensor:
     """Return attention of a whole text, (B, H, L, D), float64, zero in rows that read nothing.
 
     Args:
         q: (B, H, L, D).
         k, v: (B, Hk, C, D).
-        reads: (L, C), how often each row reads each column; a column that is read twice counts twice.
+        reads: (L, C), how often each row reads each column; a column that is read twice counts
+            twice.
         scale: of the scores.
         tiled: give query head h the KV head h mod Hk, which is a mistake.
     """
     times = q.shape[1] // k.shape[1]
-    spread = (lambda x: x.repeat(1, times, 1, 1)) if tiled else (lambda x: x.repeat_interleave(times, dim=1))
+    spread = (lambda x: x.repeat(1, times, 1,
+                                 1)) if tiled else (lambda x: x.repeat_interleave(times, dim=1))
     scores = scale * q.double() @ spread(k.double()).transpose(-1, -2) + reads.double().log()
     return scores.softmax(-1).nan_to_num(0.0) @ spread(v.double())
 
@@ -167,7 +177,8 @@ def rotated(x: Tensor, position: Tensor) -> Tensor:
     """Turn pairs of features (d, d + D/2) of (..., L, D) by position * 10000^(-2d/D)."""
     half = x.shape[-1] // 2
     angle = position.double()[:, None] * 10000.0 ** (-torch.arange(half).double() / half)
-    pairs = torch.complex(x[..., :half].double(), x[..., half:].double()) * torch.polar(torch.ones_like(angle), angle)
+    pairs = torch.complex(x[..., :half].double(),
+                          x[..., half:].double()) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat([pairs.real, pairs.imag], dim=-1)
 
 
@@ -177,34 +188,39 @@ def cores_of(row: int, sinks: int, group: int, window: int) -> int:
 
 
 def held(tokens: int, sinks: int, group: int, window: int) -> int:
-    """Return the entries after some tokens: sinks, cores that are made, raw tokens that the next row reads."""
+    """Return the entries after some tokens: sinks, finished cores, raw tokens of the next row."""
     raw = max(0, tokens - sinks - group * cores_of(tokens, sinks, group, window))
     return min(tokens, sinks) + max(0, tokens - sinks) // group + raw
 
 
-def pooled(text: Text, sinks: int, group: int, scale: float, judge: str = "mean") -> tuple[Tensor, Tensor]:
-    """Return keys and values (B, Hk, P + L, D) of all whole groups' cores, and of all tokens behind them.
+def pooled(text: ChunkedText, sinks: int, group: int, scale: float,
+           judge: str = "mean") -> tuple[Tensor, Tensor]:
+    """Return keys and values (B, Hk, P + L, D): cores of whole groups, then all tokens.
 
     Args:
         text: its queries, keys and values.
         sinks, group: groups begin behind the sinks.
         scale: of the judge's scores.
-        judge: "mean" of the last token's queries; or a mistake: only the "first head", or the mean of the "softmaxes".
+        judge: "mean" of the last token's queries; or a mistake: only the "first head", or the mean
+            of the "softmaxes".
     """
     keys, values = [], []
-    queries = text.q.double().unflatten(1, (text.k.shape[1], -1))                        # (B, Hk, H / Hk, L, D)
-    queries = {"mean": queries.mean(dim=2, keepdim=True), "first head": queries[:, :, :1]}.get(judge, queries)
+    queries = text.q.double().unflatten(1, (text.k.shape[1], -1))  # (B, Hk, H / Hk, L, D)
+    queries = {"mean": queries.mean(dim=2, keepdim=True), "first head":
+                   queries[:, :, :1]}.get(judge, queries)
     for stop in range(sinks + group, text.q.shape[2] + 1, group):
         members = slice(stop - group, stop)
         k, v = text.k[:, :, members].double(), text.v[:, :, members].double()
-        weights = (scale * queries[:, :, :, stop - 1] @ k.transpose(-1, -2)).softmax(-1).mean(dim=2, keepdim=True)
+        weights = (scale * queries[:, :, :, stop - 1] @ k.transpose(-1, -2)).softmax(-1).mean(
+            dim=2, keepdim=True)
         keys.append(weights @ k)
         values.append(weights @ v)
     return torch.cat([*keys, text.k.double()], dim=2), torch.cat([*values, text.v.double()], dim=2)
 
 
-def core_reads(length: int, sinks: int, group: int, window: int, late: int = 0, *, twice: bool = False) -> Tensor:
-    """Return 0/1 (L, P + L): what each row reads; `late`: cores appear so many rows late; `twice`: all is raw too."""
+def core_reads(length: int, sinks: int, group: int, window: int, late: int = 0, *,
+               twice: bool = False) -> Tensor:
+    """Return 0/1 (L, P + L), what rows read: cores `late` by so many rows, or all raw `twice`."""
     groups = max(0, length - sinks) // group
     reads = torch.zeros(length, groups + length)
     for row in range(length):
@@ -216,7 +232,8 @@ def core_reads(length: int, sinks: int, group: int, window: int, late: int = 0, 
 
 
 def corners(q: Tensor, size: Tensor, scale: float) -> Tensor:
-    """Return the largest error of scores (B, Hk, T) over all keys that are off by half a `size` in each feature."""
-    signs = torch.tensor(list(product((-1.0, 1.0), repeat=q.shape[-1])), dtype=torch.float64)     # (2^D, D)
-    errors = 0.5 * size.double()[..., None, None] * signs                                          # (B, Hk, T, 2^D, D)
+    """Return the largest error of scores (B, Hk, T) of keys off by half a `size`."""
+    # (2^D, D).
+    signs = torch.tensor(list(product((-1.0, 1.0), repeat=q.shape[-1])), dtype=torch.float64)
+    errors = 0.5 * size.double()[..., None, None] * signs  # (B, Hk, T, 2^D, D)
     return (scale * errors @ q.double()[:, :, None, :, None])[..., 0].abs().amax(dim=-1)

@@ -1,4 +1,4 @@
-"""a9: right implementations and mutants of the merge of two parts, of attention in a window, and of a group's core."""
+"""a9: implementations and mutants of merging, of attention in a window, of intervals and cores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a9_judge import Entry, Implementation, need_floats, need_integer
+from cca_lab.course.assignments.a9_judge import Candidate, Implementation, need_floats, need_integer
 from cca_lab.course.tasks import Draw, Mistake
 
 INF = float("inf")
@@ -24,18 +24,21 @@ def plain(implementation: Implementation) -> Callable[[Draw], Implementation]:
 
 def legal_parts(*args: Any) -> tuple[Part, Part]:
     """Return two parts of the same rows; arguments as for an implementation."""
-    if len(args) != 2 or not all(isinstance(part, (tuple, list)) and len(part) == 3 for part in args):
-        raise Mistake("the test called merge with something else than two tuples of maximum, sum and accumulator")
+    if len(args) != 2 or not all(isinstance(state, (tuple, list)) and len(state) == 3
+                                 for state in args):
+        raise Mistake("the test called merge with something else than two tuples of maximum, sum "
+                      "and accumulator")
     rows, features = need_floats(args[0][2], "an accumulator", None, None).shape
     for top, total, out in args:
         need_floats(top, "a maximum", rows), need_floats(total, "a sum", rows)
         need_floats(out, "an accumulator", rows, features)
         empty = top == -INF
         if not (top < INF).all() or not total.isfinite().all() or not out.isfinite().all():
-            raise Mistake("the test called merge with NaN or inf, wanted finite parts (or -inf as a maximum)")
+            raise Mistake("the test called merge with NaN or inf, wanted finite parts (or -inf as "
+                          "a maximum)")
         if (empty != (total == 0)).any() or (total < 0).any() or out[empty].any():
-            raise Mistake("the test called merge with no part: sums are positive, and where the maximum is -inf, and "
-                          "only there, sum and accumulator are 0")
+            raise Mistake("the test called merge with no part: sums are positive, and where the "
+                          "maximum is -inf, and only there, sum and accumulator are 0")
     return tuple(args[0]), tuple(args[1])
 
 
@@ -44,39 +47,42 @@ def factor(top: Tensor, new: Tensor) -> Tensor:
     return (top - new).exp().where(top > -INF, 0.0)
 
 
-def joined(one: Part, two: Part, new: Tensor, f1: Tensor, f2: Tensor) -> Part:
+def joined(first: Part, second: Part, new: Tensor, f1: Tensor, f2: Tensor) -> Part:
     """Return the parts added with one factor for each row."""
-    return new, f1 * one[1] + f2 * two[1], f1[:, None] * one[2] + f2[:, None] * two[2]
+    return new, f1 * first[1] + f2 * second[1], f1[:, None] * first[2] + f2[:, None] * second[2]
 
 
-def merge(one: Part, two: Part) -> Part:
+def merge(first: Part, second: Part) -> Part:
     """Merge all rows at once."""
-    new = torch.maximum(one[0], two[0])
-    return joined(one, two, new, factor(one[0], new), factor(two[0], new))
+    new = torch.maximum(first[0], second[0])
+    return joined(first, second, new, factor(first[0], new), factor(second[0], new))
 
 
-def merge_rows(one: Part, two: Part) -> Part:
+def merge_rows(first: Part, second: Part) -> Part:
     """Merge row by row, the larger part first."""
-    rows = [(a, b) if a[0] >= b[0] else (b, a) for a, b in zip(zip(*one, strict=True), zip(*two, strict=True),
-                                                               strict=True)]
+    rows = [(a, b) if a[0] >= b[0] else (b, a)
+            for a, b in zip(zip(*first, strict=True), zip(*second, strict=True),
+                            strict=True)]
     shrunk = [0.0 if b[0] == -INF else (b[0] - a[0]).exp() for a, b in rows]
     return (torch.stack([a[0] for a, b in rows]),
             torch.stack([a[1] + f * b[1] for (a, b), f in zip(rows, shrunk, strict=True)]),
             torch.stack([a[2] + f * b[2] for (a, b), f in zip(rows, shrunk, strict=True)]))
 
 
-def changed_merge(change: Callable[[Part, Part, Tensor], tuple[Tensor, Tensor, Tensor]]) -> Implementation:
-    """Return a merge whose maximum and two factors come from `change`, given the parts and the right maximum."""
-    def mutant(one: Part, two: Part) -> Part:
-        return joined(one, two, *change(one, two, torch.maximum(one[0], two[0])))
+def changed_merge(change: Callable[[Part, Part,
+                                    Tensor], tuple[Tensor, Tensor, Tensor]]) -> Implementation:
+    """Return a merge whose maximum and factors come from `change(first, second, maximum)`."""
+    def mutant(first: Part, second: Part) -> Part:
+        return joined(first, second, *change(first, second, torch.maximum(first[0], second[0])))
     return mutant
 
 
 def keep(which: int, columns: int = 0) -> Implementation:
-    """Return a merge that does not correct the sum (1) or the accumulator (2) from some column on."""
-    def mutant(one: Part, two: Part) -> Part:
-        result = list(merge(one, two))
-        result[which] = torch.cat([result[which][..., :columns], (one[which] + two[which])[..., columns:]], dim=-1)
+    """Return a merge that does not correct the sum (1) or the accumulator (2) from a column on."""
+    def mutant(first: Part, second: Part) -> Part:
+        result = list(merge(first, second))
+        result[which] = torch.cat([result[which][..., :columns],
+                                   (first[which] + second[which])[..., columns:]], dim=-1)
         return tuple(result)
     return mutant
 
@@ -84,8 +90,11 @@ def keep(which: int, columns: int = 0) -> Implementation:
 def clipped(draw: Draw) -> Implementation:
     """Return a merge that takes no difference of maxima as larger than a bound."""
     bound = draw.uniform(6, 12)
-    return changed_merge(lambda a, b, m: (m, factor(a[0].maximum(m - bound).where(a[0] > -INF, -INF), m),
-                                          factor(b[0].maximum(m - bound).where(b[0] > -INF, -INF), m)))
+    return changed_merge(lambda a, b, m: (m,
+                                          factor(a[0].maximum(m - bound).where(a[0] > -INF, -INF),
+                                                 m),
+                                          factor(b[0].maximum(m - bound).where(b[0] > -INF, -INF),
+                                                 m)))
 
 
 def as_zero(part: Part) -> Part:
@@ -93,33 +102,39 @@ def as_zero(part: Part) -> Part:
     return part[0].where(part[0] > -INF, 0.0), *part[1:]
 
 
-MERGE_RIGHT = [Entry("merges all rows at once", plain(merge)), Entry("merges row by row", plain(merge_rows)),
-               Entry("merges in the other order", plain(lambda one, two: merge(two, one)))]
+MERGE_RIGHT = [Candidate("merges all rows at once", plain(merge)),
+               Candidate("merges row by row", plain(merge_rows)),
+               Candidate("merges in the other order",
+                         plain(lambda first, second: merge(second, first)))]
 MERGE_SHOWN = [
-    Entry("where the two maxima differ", plain(changed_merge(
+    Candidate("where the two maxima differ", plain(changed_merge(
         lambda a, b, m: (m, factor(b[0], m), factor(a[0], m))))),
-    Entry("where the maxima differ, in the accumulator", plain(keep(2))),
-    Entry("where the maxima differ, in the sum", plain(keep(1))),
-    Entry("where the second maximum is the larger one", plain(changed_merge(
+    Candidate("where the maxima differ, in the accumulator", plain(keep(2))),
+    Candidate("where the maxima differ, in the sum", plain(keep(1))),
+    Candidate("where the second maximum is the larger one", plain(changed_merge(
         lambda a, b, m: (a[0].where(a[0] > -INF, m), factor(a[0], m), factor(b[0], m))))),
 ]
 MERGE_HIDDEN = [
-    Entry("with rows that are empty in both parts", plain(changed_merge(
+    Candidate("with rows that are empty in both parts", plain(changed_merge(
         lambda a, b, m: (m, factor(a[0], m).where(m > -INF, float("nan")), factor(b[0], m))))),
-    Entry("with large scores", plain(changed_merge(
-        lambda a, b, m: (m, *((part[0].exp() / m.exp()).where(m > -INF, 0.0) for part in (a, b)))))),
-    Entry("where rows disagree on which part is larger", plain(changed_merge(
+    Candidate("with large scores", plain(changed_merge(
+        lambda a, b, m: (m, *((part[0].exp() / m.exp()).where(m > -INF, 0.0)
+                              for part in (a, b)))))),
+    Candidate("where rows disagree on which part is larger", plain(changed_merge(
         lambda a, b, m: (a[0] if a[0][0] >= b[0][0] else b[0],
-                         *([factor(a[0], m), factor(b[0], m)] if (a[0] >= b[0]).all() or (a[0] <= b[0]).all()
+                         *([factor(a[0], m), factor(b[0], m)] if (a[0] >= b[0]).all()
+                           or (a[0] <= b[0]).all()
                            else [torch.ones_like(m), factor(b[0], m)]))))),
-    Entry("where the two maxima are equal", plain(changed_merge(
+    Candidate("where the two maxima are equal", plain(changed_merge(
         lambda a, b, m: (m, factor(a[0], m), factor(b[0], m) * (a[0] != b[0]))))),
-    Entry("in the second column of the accumulator", plain(keep(2, 1))),
-    Entry("where the maxima are far apart", clipped),
-    Entry("where a row is empty in one part only, and its scores are negative", plain(
-        lambda one, two: tuple(x.where((one[0] > -INF)[(...,) + (None,) * (x.dim() - 1)]
-                                       | (two[0] > -INF)[(...,) + (None,) * (x.dim() - 1)], y)
-                               for x, y in zip(merge(as_zero(one), as_zero(two)), merge(one, two), strict=True)))),
+    Candidate("in the second column of the accumulator", plain(keep(2, 1))),
+    Candidate("where the maxima are far apart", clipped),
+    Candidate("where a row is empty in one part only, and its scores are negative", plain(
+        lambda first, second: tuple(x.where((first[0] > -INF)[(...,) + (None,) * (x.dim() - 1)]
+                                       | (second[0] > -INF)[(...,) + (None,) * (x.dim() - 1)], y)
+                               for x, y in zip(merge(as_zero(first), as_zero(second)),
+                                               merge(first, second),
+                                               strict=True)))),
 ]
 
 
@@ -128,7 +143,7 @@ MERGE_HIDDEN = [
 
 @dataclass(frozen=True)
 class Window:
-    """Attention row by row; each part can be replaced by a wrong one. `first` and `last`: (row, length, window)."""
+    """Attention row by row with replaceable steps; `first` and `last` get (row, length, window)."""
 
     first: Callable[[int, int, int], int] = lambda row, length, window: max(0, row + 1 - window)
     last: Callable[[int, int, int], int] = lambda row, length, window: row + 1
@@ -148,7 +163,8 @@ class Window:
         scale = self.scale(q.shape[3], v.shape[3])
         rows = []
         for row in range(length):
-            first, last = self.first(row, length, window), min(length, self.last(row, length, window))
+            first, last = self.first(row, length, window), min(length,
+                                                               self.last(row, length, window))
             if self.outside is not None:
                 scores = scale * q[:, :, row : row + 1] @ k.mT
                 column = torch.arange(length)
@@ -157,27 +173,32 @@ class Window:
                     else scores.masked_fill(~seen, -INF)
                 rows.append(self.weights(scores) @ v)
             else:
-                rows.append(self.weights(scale * q[:, :, row : row + 1] @ k[:, :, first:last].mT) @ v[:, :, first:last])
+                rows.append(self.weights(scale
+                                         * q[:, :, row : row
+                                             + 1] @ k[:, :, first:last].mT) @ v[:, :, first:last])
         return torch.cat(rows, dim=2).double()
 
 
 def legal_attention(*args: Any) -> tuple[Any, ...]:
     """Return queries, keys, values and the window; arguments as for an implementation."""
     if len(args) != 4:
-        raise Mistake(f"the test called attention with {len(args)} arguments, wanted q, k, v, window")
+        raise Mistake(f"the test called attention with {len(args)} arguments, wanted q, k, v, "
+                      "window")
     q = need_floats(args[0], "q", None, None, None, None)
     k = need_floats(args[1], "k", q.shape[0], None, *q.shape[2:])
     need_floats(args[2], "v", *k.shape[:3], None)
     if q.shape[1] % k.shape[1] or max(q.shape[:2]) > 8:
-        raise Mistake(f"the test called attention with a batch of {q.shape[0]}, {q.shape[1]} query heads and "
-                      f"{k.shape[1]} KV heads, wanted at most 8 of each, and a multiple of the KV heads")
+        raise Mistake(f"the test called attention with a batch of {q.shape[0]}, {q.shape[1]} query "
+                      f"heads and {k.shape[1]} KV heads, wanted at most 8 of each, and a multiple "
+                      "of the KV heads")
     if not q.isfinite().all():
-        raise Mistake("the test called attention with NaN or inf in q, which is allowed in k and v only")
+        raise Mistake("the test called attention with NaN or inf in q, which is allowed in k and v "
+                      "only")
     return *args[:3], need_integer(args[3], "window", 1, 10**6)
 
 
 def online(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    """Return attention key by key with a running maximum; steps back from the row to the start of its window."""
+    """Return attention key by key, from the row back to its window's start, online."""
     share, length = q.shape[1] // k.shape[1], q.shape[2]
     k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
     top = torch.full(q.shape[:3], -INF, dtype=q.dtype)
@@ -188,7 +209,8 @@ def online(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
         new = torch.maximum(top[:, :, rows], scores)
         old, weight = (top[:, :, rows] - new).exp(), (scores - new).exp()
         total[:, :, rows] = total[:, :, rows] * old + weight
-        out[:, :, rows] = out[:, :, rows] * old[..., None] + weight[..., None] * v[:, :, : length - back]
+        out[:, :, rows] = out[:, :, rows] * old[..., None] + weight[...,
+                                                                    None] * v[:, :, : length - back]
         top[:, :, rows] = new
     return out / total[..., None]
 
@@ -206,7 +228,8 @@ def one_sequence(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
 def rest_unmasked(draw: Draw) -> Implementation:
     """Return attention whose last tile, if it is not whole, is not masked."""
     tile = draw.randint(3, 6)
-    return Window(last=lambda row, length, window: length if row >= length // tile * tile else row + 1)
+    return Window(last=lambda row, length, window: length if row >= length // tile * tile
+                  else row + 1)
 
 
 def far_leak(draw: Draw) -> Implementation:
@@ -216,31 +239,39 @@ def far_leak(draw: Draw) -> Implementation:
 
 
 RIGHT_WINDOW = Window()
-ATTENTION_RIGHT = [Entry("goes row by row", plain(RIGHT_WINDOW)), Entry("goes key by key", plain(online))]
+ATTENTION_RIGHT = [Candidate("goes row by row", plain(RIGHT_WINDOW)),
+                   Candidate("goes key by key", plain(online))]
 ATTENTION_SHOWN = [
-    Entry("if a later token matters", plain(replace(RIGHT_WINDOW, last=lambda row, length, window: row + 2))),
-    Entry("if the window is shorter than the text", plain(replace(
+    Candidate("if a later token matters",
+          plain(replace(RIGHT_WINDOW, last=lambda row, length, window: row + 2))),
+    Candidate("if the window is shorter than the text", plain(replace(
         RIGHT_WINDOW, first=lambda row, length, window: max(0, row - window)))),
-    Entry("if query heads share KV heads", plain(replace(
+    Candidate("if query heads share KV heads", plain(replace(
         RIGHT_WINDOW, keys_of=lambda h, heads, kv: h % kv, values_of=lambda h, heads, kv: h % kv))),
-    Entry("if there is more than one feature", plain(replace(RIGHT_WINDOW, scale=lambda dim, features: 1.0))),
-    Entry("if a row must read its own token", plain(replace(
+    Candidate("if there is more than one feature",
+          plain(replace(RIGHT_WINDOW, scale=lambda dim, features: 1.0))),
+    Candidate("if a row must read its own token", plain(replace(
         RIGHT_WINDOW, first=lambda row, length, window: max(0, min(row + 1 - window, row - 1)),
         last=lambda row, length, window: max(1, row)))),
 ]
 ATTENTION_HIDDEN = [
-    Entry("if keys and values have different numbers of features", plain(replace(
+    Candidate("if keys and values have different numbers of features", plain(replace(
         RIGHT_WINDOW, scale=lambda dim, features: features**-0.5))),
-    Entry("if sequences differ", plain(one_sequence)),
-    Entry("if scores are large", plain(replace(RIGHT_WINDOW, weights=exponentials))),
-    Entry("if there is NaN outside a window", plain(replace(RIGHT_WINDOW, outside=-INF))),
-    Entry("if a score outside the window is far larger", plain(replace(RIGHT_WINDOW, outside=-1e4))),
-    Entry("if the window is longer than the text", plain(replace(
-        RIGHT_WINDOW, first=lambda row, length, window: max(0, row + 1 - min(window, max(1, length - 1)))))),
-    Entry("if the length is no multiple of a tile", rest_unmasked),
-    Entry("if the text is long", far_leak),
-    Entry("by the rounding of float32", plain(replace(RIGHT_WINDOW, before=lambda x: x.float()))),
-    Entry("if the KV heads of values differ", plain(replace(RIGHT_WINDOW, values_of=lambda h, heads, kv: h % kv))),
+    Candidate("if sequences differ", plain(one_sequence)),
+    Candidate("if scores are large", plain(replace(RIGHT_WINDOW, weights=exponentials))),
+    Candidate("if there is NaN outside a window", plain(replace(RIGHT_WINDOW, outside=-INF))),
+    Candidate("if a score outside the window is far larger",
+          plain(replace(RIGHT_WINDOW, outside=-1e4))),
+    Candidate("if the window is longer than the text", plain(replace(
+        RIGHT_WINDOW, first=lambda row, length, window: max(0,
+                                                            row + 1
+                                                            - min(window, max(1, length - 1)))))),
+    Candidate("if the length is no multiple of a tile", rest_unmasked),
+    Candidate("if the text is long", far_leak),
+    Candidate("by the rounding of float32",
+              plain(replace(RIGHT_WINDOW, before=lambda x: x.float()))),
+    Candidate("if the KV heads of values differ",
+          plain(replace(RIGHT_WINDOW, values_of=lambda h, heads, kv: h % kv))),
 ]
 
 
@@ -256,10 +287,11 @@ def cores_of(row: int, length: int, group: int, window: int) -> int:
 
 @dataclass(frozen=True)
 class Table:
-    """The intervals row by row; each part can be replaced by a wrong one. Arguments: row, length, group, window."""
+    """The intervals row by row with replaceable steps, which get row, length, group, window."""
 
     cores: Callable[[int, int, int, int], int] = cores_of
-    start: Callable[[int, int, int, int, int], int] = lambda n, row, length, group, window: n * group  # n: cores
+    start: Callable[[int, int, int, int,
+                     int], int] = lambda n, row, length, group, window: n * group  # n: cores
     stop: Callable[[int, int, int, int], int] = lambda row, length, group, window: row + 1
     empty: Callable[[int], int] = lambda columns: 0  # where an empty interval stands
     seen: Callable[[int, int, int, int, int], int] = lambda n, row, length, group, window: n
@@ -271,17 +303,18 @@ class Table:
         rows = []
         for row, n in enumerate(numbers):
             raw, seen = self.offset(numbers[-1], n), self.seen(n, row, length, group, window)
-            place = self.empty(numbers[-1] + length)
+            empty = self.empty(numbers[-1] + length)
             near = [raw + self.start(n, row, length, group, window),
                     raw + min(length, self.stop(row, length, group, window))]
-            rows.append([[0, seen] if seen else [place, place], near])
+            rows.append([[0, seen] if seen else [empty, empty], near])
         return torch.tensor(rows)
 
 
 def legal_sizes(*args: Any) -> tuple[int, int, int]:
     """Return length, group and window; arguments as for an implementation."""
     if len(args) != 3:
-        raise Mistake(f"the test called intervals with {len(args)} arguments, wanted length, group, window")
+        raise Mistake(f"the test called intervals with {len(args)} arguments, wanted length, "
+                      "group, window")
     length, group, window = args
     return (need_integer(length, "length", 1, 200), need_integer(group, "group", 1, 1000),
             need_integer(window, "window", 1, 1000))
@@ -303,35 +336,39 @@ def twice(n: int, row: int, length: int, group: int, window: int) -> int:
     return (n - 1) * group if n > 1 and (row + 1 - window) % group == 0 else n * group
 
 
-TABLE_RIGHT = [Entry("puts empty intervals at 0", plain(Table())),
-               Entry("puts empty intervals at the last column", plain(Table(empty=lambda columns: columns))),
-               Entry("puts empty intervals at column 1", plain(Table(empty=lambda columns: min(1, columns))))]
+TABLE_RIGHT = [Candidate("puts empty intervals at 0", plain(Table())),
+               Candidate("puts empty intervals at the last column",
+                     plain(Table(empty=lambda columns: columns))),
+               Candidate("puts empty intervals at column 1",
+                     plain(Table(empty=lambda columns: min(1, columns))))]
 TABLE_SHOWN = [
-    Entry("in rows in which a group just becomes a core", plain(Table(
+    Candidate("in rows in which a group just becomes a core", plain(Table(
         cores=lambda row, length, group, window: cores_of(row + 1, length, group, window)
         if row + 1 >= group else 0))),
-    Entry("in rows with cores: a token is never read", plain(Table(
+    Candidate("in rows with cores: a token is never read", plain(Table(
         start=lambda n, row, length, group, window: min(row, n * group + (n > 0))))),
-    Entry("in rows with cores: a token is read twice", plain(Table(
+    Candidate("in rows with cores: a token is read twice", plain(Table(
         start=lambda n, row, length, group, window: max(0, n * group - 1)))),
-    Entry("in rows that are not the last: they read a later token", plain(Table(
+    Candidate("in rows that are not the last: they read a later token", plain(Table(
         stop=lambda row, length, group, window: row + 2))),
 ]
 TABLE_HIDDEN = [
-    Entry("if the window is no multiple of the group", plain(Table(
+    Candidate("if the window is no multiple of the group", plain(Table(
         cores=lambda row, length, group, window: max(0, (row + 1) // group - window // group)))),
-    Entry("by a group that waits too long", plain(Table(
-        cores=lambda row, length, group, window: cores_of(max(0, row - 1), length, group, window)))),
-    Entry("in rows before the window is full", plain(Table(
+    Candidate("by a group that waits too long", plain(Table(
+        cores=lambda row, length, group, window: cores_of(max(0, row - 1), length, group,
+                                                          window)))),
+    Candidate("in rows before the window is full", plain(Table(
         cores=lambda row, length, group, window: (row + 1 - window) // group))),
-    Entry("in rows with many cores", few_cores),
-    Entry("in the last row, for some lengths", plain(Table(seen=last_row))),
-    Entry("in rows in which a second or later group becomes a core", plain(Table(start=twice))),
-    Entry("in the columns of raw tokens", plain(Table(offset=lambda last, n: n))),
-    Entry("with a window of 1", plain(Table(cores=lambda row, length, group, window: cores_of(
+    Candidate("in rows with many cores", few_cores),
+    Candidate("in the last row, for some lengths", plain(Table(seen=last_row))),
+    Candidate("in rows in which a second or later group becomes a core", plain(Table(start=twice))),
+    Candidate("in the columns of raw tokens", plain(Table(offset=lambda last, n: n))),
+    Candidate("with a window of 1", plain(Table(cores=lambda row, length, group, window: cores_of(
         row, length, group, max(2, window))))),
-    Entry("with groups of 1", plain(Table(cores=lambda row, length, group, window: 0 if group == 1 else cores_of(
-        row, length, group, window)))),
+    Candidate("with groups of 1",
+          plain(Table(cores=lambda row, length, group, window: 0 if group == 1 else cores_of(
+row, length, group, window)))),
 ]
 
 
@@ -340,7 +377,7 @@ TABLE_HIDDEN = [
 
 @dataclass(frozen=True)
 class Pool:
-    """Pooling group by group; each part can be replaced by a wrong one. `judge` and `stop`: (core, group, length)."""
+    """Pooling group by group with replaceable steps; `judge`, `stop`: (core, group, length)."""
 
     judge: Callable[[int, int, int], int] = lambda core, group, length: (core + 1) * group - 1
     stop: Callable[[int, int, int], int] = lambda core, group, length: (core + 1) * group
@@ -359,9 +396,9 @@ class Pool:
         for core in range(self.count(length, group)):
             where = slice(core * group, min(length, self.stop(core, group, length)))
             judge = q[:, min(length - 1, self.judge(core, group, length)), None]
-            weights = self.weights(scale * judge @ k[:, where].mT)                                     # (B, 1, g)
-            own = k[:, where], v[:, where]
-            key, value = weights @ own[0], self.values(weights) @ own[1]
+            weights = self.weights(scale * judge @ k[:, where].mT)  # (B, 1, g)
+            members = k[:, where], v[:, where]
+            key, value = weights @ members[0], self.values(weights) @ members[1]
             if self.rest and (core + 2) * group > length:
                 key = key + 0 * k[:, (core + 1) * group :].sum(1, keepdim=True)
                 value = value + 0 * v[:, (core + 1) * group :].sum(1, keepdim=True)
@@ -386,7 +423,7 @@ def pool_at_once(q: Tensor, k: Tensor, v: Tensor, group: int) -> tuple[Tensor, T
     cores = q.shape[1] // group
     kept = cores * group
     k, v = (x[:, :kept].reshape(len(x), cores, group, x.shape[2]) for x in (k, v))
-    scores = (k * q[:, group - 1 : kept : group, None]).sum(-1) * q.shape[2] ** -0.5                    # (B, C, g)
+    scores = (k * q[:, group - 1 : kept : group, None]).sum(-1) * q.shape[2] ** -0.5  # (B, C, g)
     weights = (scores - scores.amax(-1, keepdim=True)).exp()
     weights = weights / weights.sum(-1, keepdim=True)
     return (weights[..., None] * k).sum(2), (weights[..., None] * v).sum(2)
@@ -416,28 +453,32 @@ def far_judge(draw: Draw) -> Implementation:
 
 
 RIGHT_POOL = Pool()
-POOL_RIGHT = [Entry("goes group by group", plain(RIGHT_POOL)), Entry("takes all groups at once", plain(pool_at_once))]
+POOL_RIGHT = [Candidate("goes group by group", plain(RIGHT_POOL)),
+              Candidate("takes all groups at once", plain(pool_at_once))]
 POOL_SHOWN = [
-    Entry("if the queries of a group differ", plain(replace(
+    Candidate("if the queries of a group differ", plain(replace(
         RIGHT_POOL, judge=lambda core, group, length: core * group))),
-    Entry("if the tokens of a group differ", plain(replace(RIGHT_POOL, weights=uniform))),
-    Entry("if there is more than one feature", plain(replace(RIGHT_POOL, scale=lambda dim, features: 1.0))),
-    Entry("in the cores' values", plain(replace(RIGHT_POOL, values=uniform))),
+    Candidate("if the tokens of a group differ", plain(replace(RIGHT_POOL, weights=uniform))),
+    Candidate("if there is more than one feature",
+          plain(replace(RIGHT_POOL, scale=lambda dim, features: 1.0))),
+    Candidate("in the cores' values", plain(replace(RIGHT_POOL, values=uniform))),
 ]
 POOL_HIDDEN = [
-    Entry("if the length is no multiple of the group: the last core", plain(replace(
-        RIGHT_POOL, stop=lambda core, group, length: length if (core + 2) * group > length else (core + 1) * group))),
-    Entry("if the length is no multiple of the group: one core more", plain(replace(
-        RIGHT_POOL, count=lambda length, group: -(-length // group) if length > group else length // group))),
-    Entry("if scores are large", plain(replace(RIGHT_POOL, weights=exponentials))),
-    Entry("if sequences differ", plain(one_judge)),
-    Entry("if there is NaN in the rest", plain(replace(RIGHT_POOL, rest=True))),
-    Entry("if the judge's own key matters", plain(replace(RIGHT_POOL, weights=without_itself))),
-    Entry("if keys and values have different numbers of features", plain(replace(
+    Candidate("if the length is no multiple of the group: the last core", plain(replace(
+        RIGHT_POOL, stop=lambda core, group, length: length if (core + 2) * group > length
+        else (core + 1) * group))),
+    Candidate("if the length is no multiple of the group: one core more", plain(replace(
+        RIGHT_POOL, count=lambda length, group: -(-length // group) if length > group
+        else length // group))),
+    Candidate("if scores are large", plain(replace(RIGHT_POOL, weights=exponentials))),
+    Candidate("if sequences differ", plain(one_judge)),
+    Candidate("if there is NaN in the rest", plain(replace(RIGHT_POOL, rest=True))),
+    Candidate("if the judge's own key matters", plain(replace(RIGHT_POOL, weights=without_itself))),
+    Candidate("if keys and values have different numbers of features", plain(replace(
         RIGHT_POOL, scale=lambda dim, features: features**-0.5))),
-    Entry("if there are many cores", far_judge),
-    Entry("by the rounding of float32", plain(replace(RIGHT_POOL, before=lambda x: x.float()))),
-    Entry("if the text is shorter than a group", plain(replace(
+    Candidate("if there are many cores", far_judge),
+    Candidate("by the rounding of float32", plain(replace(RIGHT_POOL, before=lambda x: x.float()))),
+    Candidate("if the text is shorter than a group", plain(replace(
         RIGHT_POOL, count=lambda length, group: max(1, length // group)))),
 ]
 

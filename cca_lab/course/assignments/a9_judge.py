@@ -18,11 +18,12 @@ Implementation = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Entry:
+class Candidate:
     """An implementation, made anew for each trial.
 
     Attributes:
-        about: for a mutant, after "is wrong only": with which inputs it is wrong; for a right one, what it does.
+        about: for a mutant, after "is wrong only": with which inputs it is wrong; for a right one,
+            what it does.
         make: gets the draw, for constants.
     """
 
@@ -30,23 +31,28 @@ class Entry:
     make: Callable[[Draw], Implementation]
 
 
-def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]], right: Sequence[Entry],
-          mutants: Sequence[Entry], shown: bool) -> Share | None:
-    """Return the share of the mutants that a test catches, less twice the share of right ones that it calls wrong.
+def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]],
+          right: Sequence[Candidate],
+          mutants: Sequence[Candidate], shown: bool) -> Share | None:
+    """Return the share of mutants caught, less twice the share of right ones called wrong.
 
     Args:
         answer: the test.
         draw: decides constants, rounding and order.
-        legal: gets the arguments of a call, returns them in plain types, raises `Mistake` if they are not allowed.
+        legal: gets the arguments of a call, returns them in plain types, raises `Mistake` if they
+            are not allowed.
         right, mutants: implementations.
         shown: the message may say with which inputs a mutant that survived is wrong.
     """
-    # Half of the right ones round in another way, and as many mutants: rounding says nothing about who is right.
-    trials = [(right[number % len(right)], True, 1e-12 * (number >= RIGHT // 2)) for number in range(RIGHT)]
+    # Half of the right ones round in another way, and as many mutants: rounding says nothing about
+    # who is right.
+    trials = [(right[number % len(right)], True, 1e-12 * (number >= RIGHT // 2))
+              for number in range(RIGHT)]
     trials += [(entry, False, draw.choice((0.0, 1e-12))) for entry in mutants]
     draw.shuffle(trials)
     survived: list[str] = []
-    punished: list[tuple[str, bool, bool]] = []  # what it does, whether it rounds in its own way, by an assert
+    # What it does, whether it rounds in its own way, by an assert.
+    punished: list[tuple[str, bool, bool]] = []
     for entry, good, noise in trials:
         watched = Watched(entry.make(draw), legal, noise, draw.getrandbits(62))
         verdict = verdict_of(answer, watched)
@@ -57,8 +63,8 @@ def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]], rig
     if not survived and not punished:
         return None
     caught = len(mutants) - len(survived)
-    said = (f"{caught} of {len(mutants)} wrong implementations caught, {len(punished)} of {RIGHT} right ones called "
-            "wrong")
+    said = (f"{caught} of {len(mutants)} wrong implementations caught, {len(punished)} of {RIGHT} "
+            "right ones called wrong")
     if survived and shown:
         said += f". One that survived is wrong only {survived[0]}"
     if punished:
@@ -70,18 +76,22 @@ def why(punished: Sequence[tuple[str, bool, bool]]) -> str:
     """Return what may be wrong with a test that calls right implementations wrong.
 
     Args:
-        punished: of each such implementation, what it does, whether it rounds in its own way, and whether an assert
-            of the test failed.
+        punished: of each such implementation, what it does, whether it rounds in its own way, and
+            whether an assert of the test failed.
     """
     exact = {about for about, noisy, _ in punished if not noisy}
-    bits = [one for one in punished if one[0] not in exact]  # only the last bits tell these from one that passed
-    about, _, asserted = (bits or sorted(punished, key=lambda one: one[1]))[0]
-    said = "differs from one that passed only in the last bits: compare with `same`" if bits else about
+    # Only the last bits tell these from one that passed.
+    bits = [entry for entry in punished if entry[0] not in exact]
+    about, _, asserted = (bits or sorted(punished, key=lambda entry: entry[1]))[0]
+    said = about
+    if bits:
+        said = "differs from one that passed only in the last bits: compare with `same`"
     if asserted:
         said += " (an AssertionError in the test counts as False: one was raised here)"
     if len(punished) == RIGHT:
         said += ("" if said.endswith("?") else ".") + (
-            " All were called wrong: does the test ask for more than the statement, such as equality to the last bit?")
+            " All were called wrong: does the test ask for more than the statement, such as "
+            "equality to the last bit?")
     return said
 
 
@@ -89,7 +99,8 @@ def verdict_of(answer: Answer, watched: "Watched") -> bool:
     """Return True if the test calls the implementation right.
 
     Raises:
-        Mistake: if the test itself is broken: it returned no truth value, raised, or made a call that is not allowed.
+        Mistake: if the test itself is broken: it returned no truth value, raised, or made a call
+            that is not allowed.
     """
     try:
         got = answer(watched)
@@ -99,9 +110,11 @@ def verdict_of(answer: Answer, watched: "Watched") -> bool:
         if watched.mistake is not None:
             raise watched.mistake from None
         # In another process an exception arrives as a sentence.
-        if not isinstance(error, AssertionError) and not re.match(r"\w+ raised AssertionError\b", str(error)):
+        if not isinstance(error, AssertionError) and not re.match(r"\w+ raised AssertionError\b",
+                                                                  str(error)):
             raise Mistake(f"the test itself is broken: {type(error).__name__}: {error}"
-                          if not isinstance(error, Mistake) else f"the test itself is broken: {error}") from None
+                          if not isinstance(error, Mistake)
+                          else f"the test itself is broken: {error}") from None
         got, watched.asserted = False, True
     if watched.mistake is not None:
         raise watched.mistake
@@ -113,14 +126,15 @@ def verdict_of(answer: Answer, watched: "Watched") -> bool:
 
 
 class Watched:
-    """An implementation whose calls are counted and looked at, and whose floats are rounded in another way.
+    """An implementation whose calls are counted and checked, and whose floats round otherwise.
 
     Attributes:
         mistake: of the test, in one of its calls.
         asserted: an assert of the test failed.
     """
 
-    def __init__(self, implementation: Implementation, legal: Callable[..., tuple[Any, ...]], noise: float, seed: int
+    def __init__(self, implementation: Implementation, legal: Callable[..., tuple[Any, ...]],
+                 noise: float, seed: int
                  ) -> None:
         self.implementation, self.legal, self.noise = implementation, legal, noise
         self.generator = torch.Generator().manual_seed(seed)
@@ -139,15 +153,18 @@ class Watched:
             self.mistake = self.mistake or mistake
             raise
         except TypeError as error:
-            self.mistake = Mistake(f"the test called the implementation with wrong arguments: {error}")
+            self.mistake = Mistake("the test called the implementation with wrong arguments: "
+                                   f"{error}")
             raise self.mistake from None
 
     def _rounded(self, value: Any) -> Any:
         if isinstance(value, Tensor) and value.is_floating_point():
-            return value * (1 + self.noise * torch.randn(value.shape, generator=self.generator, dtype=value.dtype))
+            return value * (1 + self.noise * torch.randn(value.shape, generator=self.generator,
+                                                         dtype=value.dtype))
         if isinstance(value, tuple):
             return tuple(self._rounded(item) for item in value)
-        return {key: self._rounded(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return {key: self._rounded(item)
+                for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def need_floats(value: Any, what: str, *shape: int | None) -> Tensor:
@@ -157,14 +174,16 @@ def need_floats(value: Any, what: str, *shape: int | None) -> Tensor:
         Mistake: if it is none.
     """
     if not isinstance(value, Tensor) or value.dtype != torch.float64 or value.dim() != len(shape):
-        got = f"{describe(value)} of {value.dtype}" if isinstance(value, Tensor) else describe(value)
-        raise Mistake(f"the test called the implementation with {what} = {got}, wanted a float64 tensor with "
-                      f"{len(shape)} dimensions")
+        got = f"{describe(value)} of {value.dtype}" if isinstance(value,
+                                                                  Tensor) else describe(value)
+        raise Mistake(f"the test called the implementation with {what} = {got}, wanted a float64 "
+                      f"tensor with {len(shape)} dimensions")
     if any(size != wanted if wanted is not None else not 1 <= size <= 40
            for size, wanted in zip(value.shape, shape, strict=True)):
         wanted = " x ".join("(1 to 40)" if size is None else str(size) for size in shape)
         came = " x ".join(str(size) for size in value.shape)
-        raise Mistake(f"the test called the implementation with {what} of shape {came}, wanted {wanted}")
+        raise Mistake(f"the test called the implementation with {what} of shape {came}, wanted "
+                      f"{wanted}")
     return value
 
 
@@ -177,6 +196,6 @@ def need_integer(value: Any, what: str, low: int, high: int) -> int:
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise Mistake(f"the test called the implementation with {what} = {describe(value)}, wanted an integer from "
-                      f"{low} to {high}")
+        raise Mistake(f"the test called the implementation with {what} = {describe(value)}, wanted "
+                      f"an integer from {low} to {high}")
     return value

@@ -1,4 +1,4 @@
-"""a9: tests that catch wrong implementations and pass right ones, whatever they look like inside."""
+"""a9: tests that catch wrong implementations and pass right ones, however they are made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,9 +8,15 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.assignments import a9_attention
-from cca_lab.course.assignments.a9_judge import Entry, Implementation, judge, need_floats, need_integer
+from cca_lab.course.assignments.a9_judge import (
+    Candidate,
+    Implementation,
+    judge,
+    need_floats,
+    need_integer,
+)
 from cca_lab.course.compare import describe
-from cca_lab.course.tasks import Answer, Assignment, Draw, Mistake, Property, Share, Task
+from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
 
 # a9: right implementations and mutants of drawing tokens.
 
@@ -22,16 +28,19 @@ Weights = Callable[[Tensor, float], Tensor]
 def legal_sample(*args: Any) -> tuple[Tensor, float, int, int]:
     """Return logits, temperature, count and seed; arguments as for an implementation."""
     if len(args) != 4:
-        raise Mistake(f"the test called sample with {len(args)} arguments, wanted logits, temperature, count, seed")
+        raise Mistake(f"the test called sample with {len(args)} arguments, wanted logits, "
+                      "temperature, count, seed")
     logits = need_floats(args[0], "logits", None)
     if logits.isnan().any() or (logits == INF).any() or not logits.isfinite().any():
         raise Mistake("the test called sample with logits that are NaN or inf, or all -inf")
     if (logits[logits.isfinite()].abs() > LARGEST).any():
-        raise Mistake(f"the test called sample with finite logits of more than {LARGEST} in size: what is left of them "
-                      "is rounding")
-    temperature = args[1].item() if isinstance(args[1], Tensor) and args[1].numel() == 1 else args[1]
+        raise Mistake(f"the test called sample with finite logits of more than {LARGEST} in size: "
+                      "what is left of them is rounding")
+    temperature = args[1].item() if isinstance(args[1],
+                                               Tensor) and args[1].numel() == 1 else args[1]
     if not isinstance(temperature, (int, float)) or not 0.1 <= temperature <= 10:
-        raise Mistake(f"the test called sample with temperature = {describe(temperature)}, wanted 0.1 to 10")
+        raise Mistake(f"the test called sample with temperature = {describe(temperature)}, wanted "
+                      "0.1 to 10")
     return (logits, float(temperature), need_integer(args[2], "count", 1, 10_000),
             need_integer(args[3], "seed", 0, 10_000))
 
@@ -52,7 +61,7 @@ def by_sums(weights: Tensor, count: int, seed: int) -> Tensor:
 
 
 def chosen(weights: Tensor, numbers: Tensor) -> Tensor:
-    """Return for each number from 0 to 1 the token in whose share it lies; never one with the weight 0."""
+    """Return for each number from 0 to 1 the token in whose share it lies, none of weight 0."""
     sums = weights.cumsum(0)
     last = int(weights.nonzero()[-1])
     return torch.searchsorted(sums / sums[-1], numbers, right=True).clamp(max=last)
@@ -69,8 +78,10 @@ def by_gumbel(weights: Tensor, count: int, seed: int) -> Tensor:
     return (weights.log() + noise.reshape(count, -1)).argmax(1)
 
 
-def sampler(weights: Weights = softmax, draws: Callable[[Tensor, int, int], Tensor] = by_sums,
-            seed_of: Callable[[int, int], int] = lambda seed, calls: seed) -> Callable[[Draw], Implementation]:
+def sampler(
+    weights: Weights = softmax, draws: Callable[[Tensor, int, int], Tensor] = by_sums,
+    seed_of: Callable[[int, int],
+                      int] = lambda seed, calls: seed) -> Callable[[Draw], Implementation]:
     """Return a maker of a sampler; `seed_of` gets the seed and the number of calls so far."""
     def make(draw: Draw) -> Implementation:
         salt, calls = draw.getrandbits(40) << 16, [0]
@@ -126,40 +137,45 @@ def not_last(logits: Tensor, temperature: float) -> Tensor:
 
 
 BOUND = "is your bound too tight, or are there too many comparisons for it?"
-SAMPLE_RIGHT = [Entry(f"uses running sums: {BOUND}", sampler()),
-                Entry(f"uses torch.multinomial: {BOUND}", sampler(draws=by_torch)),
-                Entry(f"uses noisy logarithms: {BOUND}", sampler(draws=by_gumbel))]
+SAMPLE_RIGHT = [Candidate(f"uses running sums: {BOUND}", sampler()),
+                Candidate(f"uses torch.multinomial: {BOUND}", sampler(draws=by_torch)),
+                Candidate(f"uses noisy logarithms: {BOUND}", sampler(draws=by_gumbel))]
 SAMPLE_SHOWN = [
-    Entry("with a temperature other than 1", sampler(lambda logits, temperature: softmax(logits, 1.0))),
-    Entry("with a temperature other than 1, in the other direction", sampler(
+    Candidate("with a temperature other than 1",
+          sampler(lambda logits, temperature: softmax(logits, 1.0))),
+    Candidate("with a temperature other than 1, in the other direction", sampler(
         lambda logits, temperature: softmax(logits, 1 / temperature))),
-    Entry("in tokens that are not the most likely one", sampler(
+    Candidate("in tokens that are not the most likely one", sampler(
         lambda logits, temperature: torch.eye(len(logits), dtype=logits.dtype)[logits.argmax()])),
-    Entry("in how often unlikely tokens come", drawn(mixed)),
+    Candidate("in how often unlikely tokens come", drawn(mixed)),
 ]
 SAMPLE_HIDDEN = [
-    Entry("in the last token", sampler(not_last)),
-    Entry("in whether draws depend on each other", sampler(
-        draws=lambda weights, count, seed: by_sums(weights, count, seed)[torch.arange(count) // 2])),
-    Entry("with another seed", sampler(seed_of=lambda seed, calls: 0)),
-    Entry("with the same seed again", sampler(seed_of=lambda seed, calls: seed + 10_007 * (calls % 5))),
-    Entry("with large logits", sampler(naive)),
-    Entry("with many tokens", drawn(cut)),
-    Entry("in the order of the draws", sampler(
+    Candidate("in the last token", sampler(not_last)),
+    Candidate("in whether draws depend on each other", sampler(
+        draws=lambda weights, count, seed: by_sums(weights, count,
+                                                   seed)[torch.arange(count) // 2])),
+    Candidate("with another seed", sampler(seed_of=lambda seed, calls: 0)),
+    Candidate("with the same seed again",
+          sampler(seed_of=lambda seed, calls: seed + 10_007 * (calls % 5))),
+    Candidate("with large logits", sampler(naive)),
+    Candidate("with many tokens", drawn(cut)),
+    Candidate("in the order of the draws", sampler(
         draws=lambda weights, count, seed: by_sums(weights, count, seed).sort().values)),
-    Entry("with neighbouring seeds", sampler(draws=one_stream)),
-    Entry("with logits of -inf", sampler(lambda logits, temperature: softmax(
+    Candidate("with neighbouring seeds", sampler(draws=one_stream)),
+    Candidate("with logits of -inf", sampler(lambda logits, temperature: softmax(
         logits.where(logits > -INF, logits[logits > -INF].min() - 1), temperature))),
-    Entry("if one token is drawn at a time", sampler(
-        draws=lambda weights, count, seed: weights.argmax()[None] if count == 1 else by_sums(weights, count, seed))),
-    Entry("with a low temperature", sampler(lambda logits, temperature: softmax(logits, max(0.5, temperature)))),
+    Candidate("if one token is drawn at a time", sampler(
+        draws=lambda weights, count, seed: weights.argmax()[None] if count == 1
+        else by_sums(weights, count, seed))),
+    Candidate("with a low temperature",
+          sampler(lambda logits, temperature: softmax(logits, max(0.5, temperature)))),
 ]
 
 
 # a9: right implementations and mutants of a step of a cache with sinks and a window.
 
 @dataclass
-class Text:
+class CachedText:
     """All tokens of a text so far, and the lengths of its chunks."""
 
     keys: Tensor
@@ -168,95 +184,106 @@ class Text:
     window: int
     chunks: list[int] = field(default_factory=list)
 
-    def more(self, keys: Tensor, values: Tensor) -> "Text":
+    def more(self, keys: Tensor, values: Tensor) -> "CachedText":
         """Return the text with a chunk more."""
-        return Text(torch.cat([self.keys, keys]), torch.cat([self.values, values]), self.sinks, self.window,
+        return CachedText(torch.cat([self.keys, keys]), torch.cat([self.values, values]),
+                          self.sinks,
+                    self.window,
                     [*self.chunks, len(keys)])
 
     def kept(self, *, sinks: int | None = None, window: int | None = None) -> list[int]:
         """Return the positions of the first and of the latest tokens."""
-        sinks, window = self.sinks if sinks is None else sinks, self.window if window is None else window
+        sinks = self.sinks if sinks is None else sinks
+        window = self.window if window is None else window
         return [at for at in range(len(self.keys)) if at < sinks or at >= len(self.keys) - window]
 
 
 @dataclass
 class Cache:
-    """A step of the cache. A state stands for the whole text, so that each part can be replaced by a wrong one.
+    """A step of the cache. A state stands for the whole text, so each step can be replaced.
 
     Attributes:
         kept: positions that stay.
         shown: positions that are said, from those that stay.
         values_of: positions whose values are kept.
-        shared: "" for states of their own; "branch" if all states of a text are one; "text" if all texts are one.
+        shared: "" for states of their own; "branch" if all states of a text are one; "text" if all
+            texts are one.
     """
 
-    kept: Callable[[Text], list[int]] = Text.kept
-    shown: Callable[[Text, list[int]], list[int]] = lambda text, kept: kept
-    values_of: Callable[[Text, list[int]], list[int]] = lambda text, kept: kept
+    kept: Callable[[CachedText], list[int]] = CachedText.kept
+    shown: Callable[[CachedText, list[int]], list[int]] = lambda text, kept: kept
+    values_of: Callable[[CachedText, list[int]], list[int]] = lambda text, kept: kept
     shared: str = ""
-    texts: list[Text] = field(default_factory=list)
+    texts: list[CachedText] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
 
-    def __call__(self, state: Any, keys: Any, values: Any, sinks: Any, window: Any) -> dict[str, Any]:
+    def __call__(self, state: Any, keys: Any, values: Any, sinks: Any,
+                 window: Any) -> dict[str, Any]:
         """Return the next state."""
         keys = need_floats(keys, "keys", None, None)
         values = need_floats(values, "values", len(keys), None)
         sinks, window = need_integer(sinks, "sinks", 0, 100), need_integer(window, "window", 1, 100)
         number = self._number(state)
-        text = Text(keys[:0], values[:0], sinks, window) if number is None else self.texts[number]
-        if (text.sinks, text.window, text.keys.shape[1], text.values.shape[1]) != (sinks, window, keys.shape[1],
-                                                                                 values.shape[1]):
-            raise Mistake("the test called step with other sinks, another window or other numbers of features than the "
-                          "state's")
+        text = CachedText(keys[:0], values[:0], sinks,
+                          window) if number is None else self.texts[number]
+        if (text.sinks, text.window, text.keys.shape[1],
+            text.values.shape[1]) != (sinks, window, keys.shape[1],
+                                    values.shape[1]):
+            raise Mistake("the test called step with other sinks, another window or other numbers "
+                          "of features than the state's")
         if number is not None and self.shared:
-            roots = [at for at, root in enumerate(self.roots) if self.shared == "text" or root == self.roots[number]]
+            roots = [at for at, root in enumerate(self.roots) if self.shared == "text"
+                     or root == self.roots[number]]
             latest = self.texts[roots[-1]]
-            if latest.keys.shape[1:] == keys.shape[1:] and latest.values.shape[1:] == values.shape[1:]:
-                text = Text(latest.keys, latest.values, sinks, window, latest.chunks)
+            if latest.keys.shape[1:] == keys.shape[1:] and latest.values.shape[1:] == values.shape[
+                    1:]:
+                text = CachedText(latest.keys, latest.values, sinks, window, latest.chunks)
         text = text.more(keys, values)
         self.roots.append(len(self.texts) if number is None else self.roots[number])
         self.texts.append(text)
         kept = self.kept(text)
         return {"keys": text.keys[kept], "values": text.values[self.values_of(text, kept)],
-                "positions": torch.tensor(self.shown(text, kept), dtype=torch.int64), "id": len(self.texts) - 1}
+                "positions": torch.tensor(self.shown(text, kept), dtype=torch.int64), "id":
+                    len(self.texts) - 1}
 
     def _number(self, state: Any) -> int | None:
         if state is None:
             return None
         number = state.get("id") if isinstance(state, dict) else None
         if not isinstance(number, int) or not 0 <= number < len(self.texts):
-            raise Mistake(f"the test called step with the state {describe(state)}, wanted None or a state that this "
-                          "implementation returned, unchanged")
+            raise Mistake(f"the test called step with the state {describe(state)}, wanted None or "
+                          "a state that this implementation returned, unchanged")
         return number
 
 
-def cache(draw_kept: Callable[[Draw], Callable[[Text], list[int]]] | None = None, **parts: Any
+def cache(draw_kept: Callable[[Draw], Callable[[CachedText], list[int]]] | None = None, **parts: Any
           ) -> Callable[[Draw], Implementation]:
     """Return a maker of a cache with some parts replaced; `draw_kept` makes `kept` from a draw."""
     return lambda draw: Cache(**parts, **({"kept": draw_kept(draw)} if draw_kept else {}))
 
 
-def ring(text: Text) -> list[int]:
-    """Return the kept positions in the order of a ring: the window's slots are position modulo window."""
+def ring(text: CachedText) -> list[int]:
+    """Return the kept positions as a ring has them: a window's slot is position modulo window."""
     kept = text.kept()
-    near = sorted((at for at in kept if at >= text.sinks), key=lambda at: (at - text.sinks) % text.window)
+    near = sorted((at for at in kept if at >= text.sinks),
+                  key=lambda at: (at - text.sinks) % text.window)
     return near + [at for at in kept if at < text.sinks]
 
 
-def sinks_too(text: Text) -> list[int]:
+def sinks_too(text: CachedText) -> list[int]:
     """Return the positions with those that are sinks and in the window twice."""
     length = len(text.keys)
     return list(range(min(length, text.sinks))) + list(range(max(0, length - text.window), length))
 
 
-def shrinking(draw: Draw) -> Callable[[Text], list[int]]:
+def shrinking(draw: Draw) -> Callable[[CachedText], list[int]]:
     """Return a window that loses a token in long texts."""
     start = draw.randint(20, 30)
     return lambda text: text.kept(window=text.window - (len(text.keys) > start))
 
 
-def turned(text: Text, kept: list[int]) -> list[int]:
-    """Return positions of values that are one token off in the window, after it has turned over twice."""
+def turned(text: CachedText, kept: list[int]) -> list[int]:
+    """Return positions of values one token off in the window once it has turned over twice."""
     near = [at for at in kept if at >= text.sinks]
     if len(text.keys) <= text.sinks + 2 * text.window:
         return kept
@@ -264,40 +291,48 @@ def turned(text: Text, kept: list[int]) -> list[int]:
     return [moved.get(at, at) for at in kept]
 
 
-CACHE_RIGHT = [Entry("keeps tokens in order", cache()), Entry("keeps tokens in the order of a ring", cache(kept=ring)),
-               Entry("keeps the latest token first", cache(kept=lambda text: text.kept()[::-1]))]
+CACHE_RIGHT = [Candidate("keeps tokens in order", cache()),
+               Candidate("keeps tokens in the order of a ring", cache(kept=ring)),
+               Candidate("keeps the latest token first",
+                         cache(kept=lambda text: text.kept()[::-1]))]
 CACHE_SHOWN = [
-    Entry("in the size of the window, after something was forgotten", cache(
+    Candidate("in the size of the window, after something was forgotten", cache(
         kept=lambda text: text.kept(window=text.window - 1) or [len(text.keys) - 1])),
-    Entry("in the first tokens, after something was forgotten", cache(kept=lambda text: text.kept(sinks=0))),
-    Entry("when exactly one token should be forgotten", cache(kept=lambda text: text.kept(window=text.window + 1))),
-    Entry("in the positions, after something was forgotten", cache(shown=lambda text, kept: list(range(len(kept))))),
+    Candidate("in the first tokens, after something was forgotten",
+          cache(kept=lambda text: text.kept(sinks=0))),
+    Candidate("when exactly one token should be forgotten",
+          cache(kept=lambda text: text.kept(window=text.window + 1))),
+    Candidate("in the positions, after something was forgotten",
+          cache(shown=lambda text, kept: list(range(len(kept))))),
 ]
 CACHE_HIDDEN = [
-    Entry("while the sinks are still in the window", cache(kept=sinks_too)),
-    Entry("if the first chunk is longer than the window", cache(
-        kept=lambda text: [at for at in text.kept() if text.chunks[0] <= text.window or at >= text.sinks
+    Candidate("while the sinks are still in the window", cache(kept=sinks_too)),
+    Candidate("if the first chunk is longer than the window", cache(
+        kept=lambda text: [at for at in text.kept() if text.chunks[0] <= text.window
+                           or at >= text.sinks
                            or at >= text.chunks[0] - text.window])),
-    Entry("with chunks of more than one token", cache(
+    Candidate("with chunks of more than one token", cache(
         kept=lambda text: text.kept(window=text.window + text.chunks[-1] - 1))),
-    Entry("without sinks", cache(kept=lambda text: text.kept(sinks=max(1, text.sinks)))),
-    Entry("in the values, after the window has turned over twice", cache(values_of=turned)),
-    Entry("in long texts", cache(shrinking)),
-    Entry("if two texts take turns", cache(shared="text")),
-    Entry("if a state is continued twice", cache(shared="branch")),
-    Entry("if the first chunk is shorter than the sinks", cache(
+    Candidate("without sinks", cache(kept=lambda text: text.kept(sinks=max(1, text.sinks)))),
+    Candidate("in the values, after the window has turned over twice", cache(values_of=turned)),
+    Candidate("in long texts", cache(shrinking)),
+    Candidate("if two texts take turns", cache(shared="text")),
+    Candidate("if a state is continued twice", cache(shared="branch")),
+    Candidate("if the first chunk is shorter than the sinks", cache(
         kept=lambda text: text.kept(sinks=min(text.sinks, text.chunks[0])))),
 ]
 
 
-def kills(legal: Callable[..., tuple[Any, ...]], right: Sequence[Entry], mutants: Sequence[Entry],
+def kills(legal: Callable[..., tuple[Any, ...]], right: Sequence[Candidate],
+          mutants: Sequence[Candidate],
           shown: bool) -> Callable[[Answer, Draw], Share | None]:
     """Return the check of a test on some implementations; arguments as for `judge`."""
     return lambda answer, draw: judge(answer, draw, legal, right, mutants, shown)
 
 
-def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...]], right: Sequence[Entry],
-         shown: Sequence[Entry], hidden: Sequence[Entry]) -> tuple[Property, Property]:
+def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...]],
+         right: Sequence[Candidate],
+         shown: Sequence[Candidate], hidden: Sequence[Candidate]) -> tuple[Property, Property]:
     """Return the properties of one test: mutants that are spoken of, and mutants that are not.
 
     Args:
@@ -306,8 +341,10 @@ def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...
         legal, right: as for `judge`.
         shown, hidden: mutants.
     """
-    return (Property(f"wrong {name} are caught, right ones pass", points[0], kills(legal, right, shown, True)),
-            Property(f"wrong {name} of other kinds are caught", points[1], kills(legal, right, hidden, False),
+    return (Property(f"wrong {name} are caught, right ones pass", points[0],
+                     kills(legal, right, shown, True)),
+            Property(f"wrong {name} of other kinds are caught", points[1],
+                     kills(legal, right, hidden, False),
                      hidden=True))
 
 
@@ -317,20 +354,23 @@ def as_it_is(*args: Any) -> tuple[Any, ...]:
 
 
 ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("01", "05", "13"), (
-    Task("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, both(
-        "merges", (1, 2), a9_attention.legal_parts, a9_attention.MERGE_RIGHT, a9_attention.MERGE_SHOWN,
+    CourseTask("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, both(
+        "merges", (1, 2), a9_attention.legal_parts, a9_attention.MERGE_RIGHT,
+        a9_attention.MERGE_SHOWN,
         a9_attention.MERGE_HIDDEN)),
-    Task("a9.2", "attention_is_right", "A test for attention in a window", 40, 3, 5, both(
-        "attentions", (1, 3), a9_attention.legal_attention, a9_attention.ATTENTION_RIGHT, a9_attention.ATTENTION_SHOWN,
+    CourseTask("a9.2", "attention_is_right", "A test for attention in a window", 40, 3, 5, both(
+        "attentions", (1, 3), a9_attention.legal_attention, a9_attention.ATTENTION_RIGHT,
+        a9_attention.ATTENTION_SHOWN,
         a9_attention.ATTENTION_HIDDEN)),
-    Task("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, 5, both(
-        "tables", (1, 2), a9_attention.legal_sizes, a9_attention.TABLE_RIGHT, a9_attention.TABLE_SHOWN, a9_attention.TABLE_HIDDEN)),
-    Task("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, 4, both(
-        "cores", (1, 2), a9_attention.legal_pool, a9_attention.POOL_RIGHT, a9_attention.POOL_SHOWN, a9_attention.POOL_HIDDEN)),
-    Task("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, 5, both(
+    CourseTask("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, 5, both(
+        "tables", (1, 2), a9_attention.legal_sizes, a9_attention.TABLE_RIGHT,
+        a9_attention.TABLE_SHOWN, a9_attention.TABLE_HIDDEN)),
+    CourseTask("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, 4, both(
+        "cores", (1, 2), a9_attention.legal_pool, a9_attention.POOL_RIGHT, a9_attention.POOL_SHOWN,
+        a9_attention.POOL_HIDDEN)),
+    CourseTask("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, 5, both(
         "caches", (1, 3), as_it_is, CACHE_RIGHT, CACHE_SHOWN, CACHE_HIDDEN)),
-    Task("a9.6", "sample_is_right", "A test for something random", 35, 5, 4, both(
+    CourseTask("a9.6", "sample_is_right", "A test for something random", 35, 5, 4, both(
         "samplers", (1, 2), legal_sample, SAMPLE_RIGHT, SAMPLE_SHOWN,
         SAMPLE_HIDDEN)),
 ), seconds=40.0)
-

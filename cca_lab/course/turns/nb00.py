@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import need_close
-from cca_lab.course.tasks import Answer, Draw, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
 # 00.1: the act of attention
 
@@ -15,10 +15,13 @@ def check_mean(answer: Answer, draw: Draw) -> None:
     for length, width in [(3, 2), (5, 3), (1, 2), (7, 1)]:
         scores, values = draw.normal(length), draw.normal(length, width)
         powers = [math.exp(score) for score in scores.tolist()]
-        wanted = torch.stack([power / sum(powers) * value for power, value in zip(powers, values, strict=True)]).sum(0)
+        wanted = torch.stack([power / sum(powers) * value
+                              for power, value in zip(powers, values, strict=True)]).sum(0)
         causes = {
-            "the weights do not sum to 1: divide each power by the sum of all": scores.exp() @ values,
-            "the scores are the weights; the weights are e to the power of them": scores / scores.sum() @ values,
+            "the weights do not sum to 1: divide each power by the sum of "
+            "all": scores.exp() @ values,
+            "the scores are the weights; the weights are e to the power of "
+            "them": scores / scores.sum() @ values,
             "the scores are the weights, and not even divided by their sum": scores @ values,
             "all weights are equal: this is the plain mean": values.mean(0),
             "only the best score counts": values[scores.argmax()],
@@ -42,7 +45,8 @@ def check_matrix(answer: Answer, draw: Draw) -> None:
             wanted[count + t, t] = 1
         got = answer(length, group)
         with case(f"{length} tokens, groups of {group}"):
-            need_close(got if not isinstance(got, Tensor) else got.double(), wanted, "P", tolerance=1e-6,
+            need_close(got if not isinstance(got, Tensor) else got.double(), wanted, "P",
+                       tolerance=1e-6,
                        causes=_other_matrices(wanted, count, group))
 
 
@@ -53,7 +57,8 @@ def _other_matrices(wanted: Tensor, count: int, group: int) -> dict[str, Tensor]
     sums, strided, shifted = wanted.clone(), wanted.clone(), wanted.clone()
     sums[:count] *= group
     strided[:count] = torch.tensor([[float(t % count == p) / group if t < count * group else 0.0
-                                     for t in range(length)] for p in range(count)]).reshape(count, length)
+                                     for t in range(length)]
+                                    for p in range(count)]).reshape(count, length)
     shifted[:count] = wanted[:count].roll(1, dims=1)
     return {
         "the raw tokens stand first; the groups do": raw_first,
@@ -63,9 +68,9 @@ def _other_matrices(wanted: Tensor, count: int, group: int) -> dict[str, Tensor]
     }
 
 
-TURNS: tuple[Task, ...] = (
-    Task("00.1", "weighted_mean", "One row of attention", 5, 1, 4, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("00.1", "weighted_mean", "One row of attention", 5, 1, 4, (
         Property("equal to a sum over the tokens", 1, check_mean),)),
-    Task("00.2", "pooling_matrix", "The columns as a matrix", 8, 2, 4, (
+    CourseTask("00.2", "pooling_matrix", "The columns as a matrix", 8, 2, 4, (
         Property("groups first, then raw tokens", 1, check_matrix),)),
 )

@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 01_attention_from_loops_to_tiles: a mask, a test for leaks, the online softmax."""
+"""What the reader writes in notebook 01: a mask, a test for leaks, the online softmax."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_close, need_items
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v, (L, D) each -> (L, D)
 State = tuple[Tensor, Tensor, Tensor]  # maximum, sum and weighted sum so far
@@ -30,10 +30,12 @@ def check_mask(answer: Answer, draw: Draw) -> None:
             "nothing is hidden": scores.softmax(1),
             "the scores are multiplied by the mask: a score of 0 still has the weight e^0 = 1": (
                 scores * past).softmax(1),
-            "the finished weights are multiplied by the mask: the rows no longer sum to 1": scores.softmax(1) * past,
+            "the finished weights are multiplied by the mask: the rows no longer sum to "
+            "1": scores.softmax(1) * past,
             "the past is hidden, and the future is read: the other triangle": scores.masked_fill(
                 ~past.T, -math.inf).softmax(1),
-            "the softmax runs over the columns of the matrix; each row is one word's weights": scores.masked_fill(
+            "the softmax runs over the columns of the matrix; each row is one word's "
+            "weights": scores.masked_fill(
                 ~past, -math.inf).softmax(0),
             "each row reads one word of the future": scores.masked_fill(
                 ~torch.ones_like(past).tril(1), -math.inf).softmax(1),
@@ -67,11 +69,13 @@ def _masked(hide: Callable[[Tensor, Tensor], Tensor]) -> Attention:
 
 RIGHT: dict[str, Attention] = {
     "the causal one": _masked(lambda s, past: s.masked_fill(~past, -math.inf).softmax(1)),
-    "a window of three": _masked(lambda s, past: s.masked_fill(~past | past.tril(-3), -math.inf).softmax(1)),
+    "a window of three": _masked(lambda s, past: s.masked_fill(~past | past.tril(-3),
+                                                               -math.inf).softmax(1)),
 }
 LEAKING: dict[str, tuple[Attention, str]] = {
     "one word ahead": (
-        _masked(lambda s, past: s.masked_fill(~torch.ones_like(past).tril(1), -math.inf).softmax(1)),
+        _masked(lambda s, past: s.masked_fill(~torch.ones_like(past).tril(1),
+                                              -math.inf).softmax(1)),
         "only the row just before the last one moves: compare that row too"),
     "scores times mask": (
         _masked(lambda s, past: (s * past).softmax(1)),
@@ -83,7 +87,9 @@ LEAKING: dict[str, tuple[Attention, str]] = {
         _masked(lambda s, past: (s - 1e4 * ~past).softmax(1)),
         "it leaks only when a score comes close to 10000: change the last key by a lot as well"),
     "a mean of all queries": (
-        lambda q, k, v: _masked(lambda s, past: s.masked_fill(~past, -math.inf).softmax(1))(q + q.mean(0), k, v),
+        lambda q, k, v: _masked(lambda s, past: s.masked_fill(~past,
+                                                              -math.inf).softmax(1))(q + q.mean(0),
+                                                                                     k, v),
         "it leaks through the queries: change the last query too"),
 }
 
@@ -94,8 +100,9 @@ def check_leaks(answer: Answer, draw: Draw) -> None:
         q, k, v = (draw.normal(8, 4) for _ in "qkv")
         for name, attention in RIGHT.items():
             if _verdict(answer, attention, q, k, v):
-                raise Mistake(f"it says that {name} leaks: the last row itself may move, so compare only the rows "
-                              "before it; and take no NaN or infinity, for 0 times NaN is NaN")
+                raise Mistake(f"it says that {name} leaks: the last row itself may move, so "
+                              "compare only the rows before it; and take no NaN or infinity, for 0 "
+                              "times NaN is NaN")
         for name, (attention, why) in LEAKING.items():
             if not _verdict(answer, attention, q, k, v):
                 raise Mistake(f"it does not notice {name!r}: {why}")
@@ -123,7 +130,8 @@ def check_step(answer: Answer, draw: Draw) -> None:
             powers = (scores[: n + 1] - scores[: n + 1].max()).exp()
             states.append((scores[: n + 1].max(), powers.sum(), powers @ values[: n + 1]))
         for n in (3, *range(1, length), 0):  # the first key last: there -inf hides what is wrong
-            kind = "the first key" if n == 0 else "a new maximum" if scores[n] > states[n][0] else "the maximum stays"
+            kind = "the first key" if n == 0 else "a new maximum" if scores[n] > states[n][
+                0] else "the maximum stays"
             with case(f"key {n + 1} of {length}, {kind}"):
                 got = answer(*states[n], scores[n], values[n])
                 _need_state(got, states[n + 1], _causes(states[n], scores[n], values[n]))
@@ -151,18 +159,20 @@ def _causes(state: State, score: Tensor, value: Tensor) -> dict[str, tuple[Tenso
 
 def _need_state(got: object, wanted: State, causes: dict[str, tuple[Tensor, Tensor]]) -> None:
     need_items(got, 3, "three: the maximum, the sum, the weighted sum")
-    why = "is the first key's old maximum, -inf, subtracted from itself, or an exp taken without a maximum?"
+    why = ("is the first key's old maximum, -inf, subtracted from itself, or an exp taken without "
+           "a maximum?")
     need_close(got[0], wanted[0], "the maximum", why=why)
     need_close(got[1], wanted[1], "the sum", why=why, causes={c: x[0] for c, x in causes.items()})
-    need_close(got[2], wanted[2], "the weighted sum", why=why, causes={c: x[1] for c, x in causes.items()})
+    need_close(got[2], wanted[2], "the weighted sum", why=why,
+               causes={c: x[1] for c, x in causes.items()})
 
 
-TURNS: tuple[Task, ...] = (
-    Task("01.2", "causal_weights", "Scores to weights, without the future", 5, 2, 5, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("01.2", "causal_weights", "Scores to weights, without the future", 5, 2, 5, (
         Property("equal to a softmax of each row's past", 1, check_mask),
         Property("no score of the future is large enough to count", 1, check_large))),
-    Task("01.3", "leaks", "A test that finds leaks", 10, 3, 5, (
+    CourseTask("01.3", "leaks", "A test that finds leaks", 10, 3, 5, (
         Property("right forms pass, wrong ones are caught", 1, check_leaks),)),
-    Task("01.6", "online_step", "One step of the online softmax", 8, 3, 5, (
+    CourseTask("01.6", "online_step", "One step of the online softmax", 8, 3, 5, (
         Property("the state after every key", 1, check_step),)),
 )

@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 02_attention_is_sparse: three ways to ask where the weight of a row lies."""
+"""What the reader writes in notebook 02: three ways to ask where the weight of a row lies."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import need_close, need_equal, need_items, need_number
-from cca_lab.course.tasks import Answer, Draw, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
 ROUNDING = 1e-6
 
@@ -21,7 +21,8 @@ def _maps(draw: Draw, length: int, *, spread: float = 1.5) -> Tensor:
 
 def _count(weights: list[float], mass: float) -> int:
     """Return after how many weights, in the order they come, the sum reaches the mass."""
-    return next((n for n in range(1, len(weights)) if sum(weights[:n]) >= mass - ROUNDING), len(weights))
+    return next((n for n in range(1, len(weights)) if sum(weights[:n]) >= mass - ROUNDING),
+                len(weights))
 
 
 def check_count(answer: Answer, draw: Draw) -> None:
@@ -34,22 +35,27 @@ def check_count(answer: Answer, draw: Draw) -> None:
             "the key that crosses the line is not counted: it is needed too": wanted - 1,
             "the weights are taken as they stand; put the largest first": _count(row, mass),
             "the smallest weights come first; put the largest first": _count(ordered[::-1], mass),
-            "0.9 is written into the function; the argument `mass` says how much": _count(ordered, 0.9),
+            "0.9 is written into the function; the argument `mass` says how "
+            "much": _count(ordered, 0.9),
             "the sum may pass the mass by one key more than it has to": wanted + 1,
         }
         with case(f"{length} weights, mass {mass}"):
-            need_equal(need_number(answer(row, mass), "the number of keys"), wanted, "the number of keys",
+            need_equal(need_number(answer(row, mass), "the number of keys"), wanted,
+                       "the number of keys",
                        causes={cause: other for cause, other in causes.items() if other != wanted})
 
 
 def check_edges(answer: Answer, draw: Draw) -> None:
     """Sums that meet the mass exactly, and sums that meet it but for rounding."""
     with case("the weights 0.5, 0.25, 0.25, and mass 0.75"):
-        need_equal(need_number(answer([0.25, 0.5, 0.25], 0.75), "the number of keys"), 2, "the number of keys", causes={
+        need_equal(need_number(answer([0.25, 0.5, 0.25], 0.75), "the number of keys"), 2,
+                   "the number of keys", causes={
             "a sum that is exactly the mass does not count: it is enough, so compare with >=": 3})
     with case("ten weights of 0.1, and mass 0.9"):
-        need_equal(need_number(answer([0.1] * 10, 0.9), "the number of keys"), 9, "the number of keys", causes={
-            "rounding decides: nine times 0.1 is 0.8999999999999999 for a computer, so stop at mass - 1e-6": 10})
+        need_equal(need_number(answer([0.1] * 10, 0.9), "the number of keys"), 9,
+                   "the number of keys", causes={
+            "rounding decides: nine times 0.1 is 0.8999999999999999 for a computer, so stop at "
+            "mass - 1e-6": 10})
 
 
 # 02.4: choose a token on some rows, test it on later ones
@@ -66,15 +72,15 @@ def _share(weights: Tensor, token: int, rows: range, even: int | None = None) ->
 
 
 def _tempting(draw: Draw, length: int, first: int, split: int) -> Tensor:
-    """Return weights in which token 0, a late token and the rows of the test each tempt to another choice."""
+    """Return weights in which token 0, a late token and the testing rows tempt to err."""
     scores = draw.normal(length, length)
-    places = list(range(2, first))
-    draw.shuffle(places)
+    tokens = list(range(2, first))
+    draw.shuffle(tokens)
     scores[:, 0] += 3  # a sink
     scores[:, first + 1] += 4  # not a candidate
-    scores[first:split, places[0]] += 2  # the right choice
-    scores[split::2, places[0]] += 2
-    scores[split:, places[1]] += 5  # wins only if the rows of the test have a say
+    scores[first:split, tokens[0]] += 2  # the right choice
+    scores[split::2, tokens[0]] += 2
+    scores[split:, tokens[1]] += 5  # wins only if the rows of the test have a say
     past = torch.ones(length, length, dtype=torch.bool).tril()
     return scores.masked_fill(~past, float("-inf")).softmax(1)
 
@@ -91,7 +97,8 @@ def check_choice(answer: Answer, draw: Draw) -> None:
             _need_token(got[0], token, {
                 "token 0 is a candidate: every row reads it for no reason, so begin with token 1":
                     _choose(weights, range(first), early),
-                "the rows of the test have a say in the choice: this is the circle that we want to leave":
+                "the rows of the test have a say in the choice: this is the circle that we want to "
+                "leave":
                     _choose(weights, tokens, range(first, length)),
                 "the rows of the test choose alone: this is the circle that we want to leave":
                     _choose(weights, tokens, late),
@@ -99,32 +106,40 @@ def check_choice(answer: Answer, draw: Draw) -> None:
                     _choose(weights, range(1, split), early),
                 "it is counted from the first candidate, token 1: add 1": token - 1,
             })
-            need_equal(need_number(got[1], "the share"), share, "the share", tolerance=1e-6, causes={
+            need_equal(need_number(got[1], "the share"), share, "the share", tolerance=1e-6,
+                       causes={
                 "the rows that chose are tested too": _share(weights, token, range(first, length)),
                 "only the rows that chose are tested": _share(weights, token, early),
-                "an even share of row i is 1 / (i + 1), not 1 / L": _share(weights, token, late, length),
+                "an even share of row i is 1 / (i + 1), not 1 / L":
+                    _share(weights, token, late, length),
                 "the number of rows is returned, not their share": share * len(late),
                 "the weight itself is compared with 1; multiply it by i + 1 first": 0.0,
-                "the weights are averaged; count the rows instead": float(weights[split:, token].mean()),
+                "the weights are averaged; count the rows instead":
+                    float(weights[split:, token].mean()),
             } if share else None)
 
 
-# Text of 24 tokens, first 8, split 16, by (rows, token): the even shares that those rows give to the token; and the
-# right choice; and what each mistake chooses instead.
+# Text of 24 tokens, first 8, split 16, by (rows, token): the even shares that those rows give to
+# the token; and the right choice; and what each mistake chooses instead.
 PLACES: tuple[tuple[dict[tuple[range, int], float], int, dict[int, str]], ...] = (
     ({(range(8, 16), 2): 1.2, (range(8, 12), 4): 3.0}, 4, {
-        2: "in how many rows it is over the even share does not choose: the mean of the shares does"}),
+        2: "in how many rows it is over the even share does not choose: the mean of the shares "
+           "does"}),
     ({(range(8, 16), 2): 2.0, (range(12, 13), 6): 6.0}, 2, {
         6: "the largest share of a single row does not choose: the mean of the shares does"}),
     ({(range(8, 16), 1): 2.0, (range(8, 16), 4): 1.0}, 1, {4: "token 1 is a candidate too"}),
     ({(range(8, 16), 7): 2.0, (range(8, 16), 8): 3.0, (range(8, 16), 4): 1.0}, 7, {
-        8: "token `first` is no candidate, only those before it", 4: "token `first` - 1 is a candidate too"}),
+        8: "token `first` is no candidate, only those before it", 4:
+            "token `first` - 1 is a candidate too"}),
     ({(range(8, 9), 2): 4.0, (range(15, 16), 3): 3.0}, 2, {3: "row `first` has a say too"}),
-    ({(range(8, 9), 2): 3.0, (range(15, 16), 3): 6.0, (range(16, 17), 4): 7.0, (range(7, 8), 5): 7.0}, 3, {
-        2: "row `split` - 1 has a say too", 4: "row `split` has no say: it is the first of the test",
+    ({(range(8, 9), 2): 3.0, (range(15, 16), 3): 6.0, (range(16, 17), 4): 7.0, (range(7, 8), 5):
+          7.0}, 3, {
+        2: "row `split` - 1 has a say too", 4:
+            "row `split` has no say: it is the first of the test",
         5: "rows before `first` have no say"}),
     ({(range(8, 9), 3): 2.7, (range(15, 16), 5): 4.0}, 5, {
-        3: "the weights are compared as they are; an even share of row i is 1 / (i + 1), so multiply by i + 1 first"}),
+        3: "the weights are compared as they are; an even share of row i is 1 / (i + 1), so "
+           "multiply by i + 1 first"}),
 )
 
 
@@ -146,12 +161,15 @@ def check_places(answer: Answer, draw: Draw) -> None:
     """Texts in which one row or one token decides, and shares close to the even one."""
     del draw
     for shares, token, causes in PLACES:
-        given = ", ".join(f"{share} to token {t} from {_spoken(rows)}" for (rows, t), share in shares.items())
+        given = ", ".join(f"{share} to token {t} from {_spoken(rows)}"
+                          for (rows, t), share in shares.items())
         with case(f"24 tokens, first 8, split 16; even shares: {given}"):
-            need_equal(need_number(_two(answer(_with_shares(shares), 8, 16))[0], "the chosen token"), token,
+            need_equal(need_number(_two(answer(_with_shares(shares), 8, 16))[0],
+                                   "the chosen token"), token,
                        "the chosen token", causes={cause: other for other, cause in causes.items()})
     close = {(range(8, 16), 3): 2.0, (range(16, 20), 3): 1.03, (range(20, 24), 3): 0.97}
-    with case("24 tokens, first 8, split 16; the rows of the test give 1.03 or 0.97 even shares, four rows each"):
+    with case("24 tokens, first 8, split 16; the rows of the test give 1.03 or 0.97 even shares, "
+              "four rows each"):
         got = _two(answer(_with_shares(close), 8, 16))[1]
         need_equal(need_number(got, "the share"), 0.5, "the share", tolerance=1e-6, causes={
             "row i reads i + 1 tokens, so its even share is 1 / (i + 1), not 1 / i": 0.0,
@@ -174,39 +192,44 @@ def _two(got: Any) -> tuple[Any, Any]:
 
 def _beyond(weights: Tensor, window: int, sinks: int = 0) -> Tensor:
     """Add the weights of all tokens that are older than the window and no sinks, one by one."""
-    rows = [[float(weights[i, t]) for t in range(sinks, i - window + 1)] for i in range(len(weights))]
+    rows = [[float(weights[i, t]) for t in range(sinks, i - window + 1)]
+            for i in range(len(weights))]
     return torch.tensor([sum(row) for row in rows], dtype=weights.dtype)
 
 
 def check_beyond(answer: Answer, draw: Draw) -> None:
     """Windows of many sizes, with and without sinks, the shortest and the longest included."""
-    for length, window, sinks in [(9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3, 5), (7, 7, 0), (6, 20, 1)]:
+    for length, window, sinks in [(9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3,
+                                                                     5), (7, 7, 0), (6, 20, 1)]:
         weights = _maps(draw, length)
         causes = {
             "the window is one token too short: the row's own token is one of its tokens": _beyond(
                 weights, window - 1, sinks) if window > 1 else None,
-            "the window is one token too long: row i keeps the tokens from i - window + 1 on": _beyond(
+            "the window is one token too long: row i keeps the tokens from i - window + 1 "
+            "on": _beyond(
                 weights, window + 1, sinks),
             "the sinks are not left out": _beyond(weights, window),
             "one sink too few is left out: sinks = 2 leaves out tokens 0 and 1": _beyond(
                 weights, window, max(0, sinks - 1)),
-            "one sink too many is left out: sinks = 2 leaves out tokens 0 and 1": _beyond(weights, window, sinks + 1),
+            "one sink too many is left out: sinks = 2 leaves out tokens 0 and "
+            "1": _beyond(weights, window, sinks + 1),
             "sinks inside the window are subtracted although they were never beyond it": _beyond(
                 weights, window) - weights[:, :sinks].sum(1),
             "this is what the row keeps, not what it loses": 1 - _beyond(weights, window, sinks),
         }
         with case(f"{length} tokens, window {window}, sinks {sinks}"):
-            need_close(answer(weights, window, sinks), _beyond(weights, window, sinks), "the lost weight",
+            need_close(answer(weights, window, sinks), _beyond(weights, window, sinks),
+                       "the lost weight",
                        causes=causes)
 
 
-TURNS: tuple[Task, ...] = (
-    Task("02.2", "count_keys", "Keys that hold a given part of a row", 5, 2, 4, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("02.2", "count_keys", "Keys that hold a given part of a row", 5, 2, 4, (
         Property("equal to sums of the largest weights", 1, check_count),
         Property("a sum that meets the mass is enough", 1, check_edges))),
-    Task("02.4", "choose_then_test", "Choose on early rows, test on late ones", 8, 3, 4, (
+    CourseTask("02.4", "choose_then_test", "Choose on early rows, test on late ones", 8, 3, 4, (
         Property("the token and the share of each text", 1, check_choice),
         Property("what decides, and what does not", 1, check_places))),
-    Task("02.8", "weight_beyond", "The weight beyond a window", 5, 2, 5, (
+    CourseTask("02.8", "weight_beyond", "The weight beyond a window", 5, 2, 5, (
         Property("equal to adding what is older", 1, check_beyond),)),
 )

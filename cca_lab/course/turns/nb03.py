@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 03_how_sparse_is_attention: a chance, a bound that holds, a row that fools."""
+"""What the reader writes in notebook 03: a chance, a bound that holds, a row that fools."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_equal, need_number
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 Row = Sequence[float]  # X_1 .. X_L
 Law = list[tuple[float, Row]]  # the probability of each row
@@ -21,7 +21,8 @@ def _chance(law: Law, event: Callable[[Row], bool | int]) -> float:
 
 def _law(draw: Draw, length: int) -> Law:
     chances = [draw.randint(1, 9) for _ in range(4)]
-    return [(chance / sum(chances), [draw.choice([1, 1, 2, 3, 5, 20]) for _ in range(length)]) for chance in chances]
+    return [(chance / sum(chances), [draw.choice([1, 1, 2, 3, 5, 20]) for _ in range(length)])
+            for chance in chances]
 
 
 def _other_than(wanted: float, causes: dict[str, float]) -> dict[str, float]:
@@ -71,15 +72,18 @@ def check_chance(answer: Answer, draw: Draw) -> None:
 
 def check_bound(answer: Answer, draw: Draw) -> None:
     """Laws of any dependence, at points that equal some X; best over the points."""
-    first: Law = [(0.4, [20, 1, 1, 1]), (0.35, [1, 1, 20, 20]), (0.25, [8, 8, 8, 8])]  # mistakes differ here
-    places = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0]
+    # Mistakes differ here.
+    first: Law = [(0.4, [20, 1, 1, 1]), (0.35, [1, 1, 20, 20]), (0.25, [8, 8, 8, 8])]
+    points_of = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0]
     for law, rho, points in [(first, 0.5, [15.0, 20.5]), *(
-            (_law(draw, 4), rho, sorted(draw.sample(places, 4))) for rho in (0.5, 0.75, 1.0, 0.5))]:
-        found = {name: [at(law, rho, x) for x in points] for name, at in _FORMS.items()}
-        wanted = max(found["right"])
-        causes = {name: max(values) for name, values in found.items() if name != "right"}
-        causes["the smallest over the points is taken; each point gives a bound, so take the best one"] = min(
-            found["right"])
+            (_law(draw, 4), rho, sorted(draw.sample(points_of, 4)))
+            for rho in (0.5, 0.75, 1.0, 0.5))]:
+        bounds = {name: [at(law, rho, x) for x in points] for name, at in _FORMS.items()}
+        wanted = max(bounds["right"])
+        causes = {name: max(values) for name, values in bounds.items() if name != "right"}
+        causes["the smallest over the points is taken; each point gives a bound, so take the best "
+               "one"] = min(
+            bounds["right"])
         with case(f"{len(law)} rows of {len(law[0][1])} tokens, rho = {rho:g}, points {points}"):
             need_equal(need_number(answer(law, rho, points)), wanted, "the bound", tolerance=1e-9,
                        causes=_other_than(wanted, causes))
@@ -99,13 +103,14 @@ _FORMS: dict[str, Callable[[Law, float, float], float]] = {
         lambda law, rho, x: _chance(law, lambda row: row[0] > x) - _heavy(law, rho, x),
     "L is forgotten: the sum is compared with rho x": lambda law, rho, x: _over(law, x) - _chance(
         law, lambda row: sum(row) > rho * x),
-    "the second chance is that of a sum BELOW L rho x: that is what one hopes for, so it may not be subtracted":
+    "the second chance is that of a sum BELOW L rho x: that is what one hopes for, so it may not "
+    "be subtracted":
         lambda law, rho, x: _over(law, x) - (1 - _heavy(law, rho, x)),
     "both chances are added": lambda law, rho, x: _over(law, x) + _heavy(law, rho, x),
     "two chances are multiplied, as if the events were independent; this can promise too much":
         lambda law, rho, x: _over(law, x) * (1 - _heavy(law, rho, x)),
-    "the chance of both events at once is taken. That is a bound too (line 1 of the proof), but the theorem needs "
-    "only the two single chances": lambda law, rho, x: _chance(
+    "the chance of both events at once is taken. That is a bound too (line 1 of the proof), but "
+    "the theorem needs only the two single chances": lambda law, rho, x: _chance(
         law, lambda row: max(row) > x and sum(row) <= len(row) * rho * x),
     "the largest X may also equal x; then no weight is over the bar for certain":
         lambda law, rho, x: _chance(law, lambda row: max(row) >= x) - _heavy(law, rho, x),
@@ -127,19 +132,21 @@ def _weights(got: Any, length: int) -> list[float]:
     if not isinstance(got, (list, tuple)):
         raise Mistake(f"the result is {describe(got)}, wanted a list of {length} weights")
     if len(got) != length:
-        raise Mistake(f"the row has {len(got)} weights, wanted {length}: the heavy token is one of them")
+        raise Mistake(f"the row has {len(got)} weights, wanted {length}: the heavy token is one of "
+                      "them")
     return [need_number(weight, f"weight {token}") for token, weight in enumerate(got)]
 
 
 def _need_row(row: list[float], bar: float) -> None:
     if min(row) < 0:
-        raise Mistake(f"a weight is {min(row):.4g}, and no weight is negative: is the heavy one larger than 1? "
-                      f"The bar is 1 / (L rho) = {bar:.4g}")
+        raise Mistake(f"a weight is {min(row):.4g}, and no weight is negative: is the heavy one "
+                      f"larger than 1? The bar is 1 / (L rho) = {bar:.4g}")
     if abs(sum(row) - 1) > 1e-6:
-        raise Mistake(f"the weights sum to {sum(row):.6g}, wanted 1: if one token has the weight w, the others share "
-                      "what is left, 1 - w")
+        raise Mistake(f"the weights sum to {sum(row):.6g}, wanted 1: if one token has the weight "
+                      "w, the others share what is left, 1 - w")
     if max(row) <= bar * (1 + 1e-12):
-        only = "only reaches the bar; it must be over it" if max(row) > bar * (1 - 1e-9) else "is not over the bar"
+        only = "only reaches the bar; it must be over it" if max(
+            row) > bar * (1 - 1e-9) else "is not over the bar"
         raise Mistake(f"the row is not rho-sparse: its largest weight, {max(row):.4g}, {only}, "
                       f"1 / (L rho) = {bar:.4g}")
     held, tokens = 0.0, 0
@@ -148,15 +155,17 @@ def _need_row(row: list[float], bar: float) -> None:
             break
         held, tokens = held + weight, tokens + 1
     if tokens < NEEDED * len(row):
-        raise Mistake(f"the row is rho-sparse, but {tokens} of its {len(row)} tokens hold 90 % of it, wanted "
-                      f"{NEEDED:.0%} of the tokens or more: one weight just over the bar, and all others alike")
+        raise Mistake(f"the row is rho-sparse, but {tokens} of its {len(row)} tokens hold 90 % of "
+                      f"it, wanted {NEEDED:.0%} of the tokens or more: one weight just over the "
+                      "bar, and all others alike")
 
 
-TURNS: tuple[Task, ...] = (
-    Task("03.2", "chance_of_sparse", "The chance of a sparse row", 6, 2, 4, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("03.2", "chance_of_sparse", "The chance of a sparse row", 6, 2, 4, (
         Property("equal to a sum over the rows", 1, check_chance),)),
-    Task("03.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, 4, (
+    CourseTask("03.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, 4, (
         Property("the best of the two-term bounds", 1, check_bound),)),
-    Task("03.8", "row_that_fools", "A rho-sparse row that needs most of its tokens", 6, 2, 5, (
+    CourseTask("03.8", "row_that_fools", "A rho-sparse row that needs most of its tokens", 6, 2, 5,
+               (
         Property("sparse by definition, and spread out", 1, check_row),)),
 )

@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 04_group_coding: the noise of a weight and of a group, condition numbers."""
+"""What the reader writes in notebook 04: noise of a weight and of a group, condition numbers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_equal, need_items, need_number
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 Pool = Callable[[Sequence[float]], float]  # the logits of a group -> its one logit
 SINGULAR = 1e10  # no condition number below is that large
@@ -18,19 +18,24 @@ SINGULAR = 1e10  # no condition number below is that large
 
 def _other_variances(weights: list[float], j: int) -> dict[str, float]:
     """Return what usual mistakes make of the variance."""
-    own, squares = weights[j], sum(weight**2 for weight in weights)
-    moves = [own * ((i == j) - weight) for i, weight in enumerate(weights)]
+    weight_j, squares = weights[j], sum(weight**2 for weight in weights)
+    moves = [weight_j * ((i == j) - weight) for i, weight in enumerate(weights)]
     right = sum(move**2 for move in moves)
     return {
-        "only the token's own noise counts; a softmax passes on the noise of all tokens": moves[j] ** 2,
+        "only the token's own noise counts; a softmax passes on the noise of all "
+        "tokens": moves[j] ** 2,
         "the token's own noise is left out": right - moves[j] ** 2,
-        "the 1 of the token itself is forgotten: its own derivative is alpha_j (1 - alpha_j)": own**2 * squares,
-        "the derivatives are added before squaring; independent noises add their squares": sum(moves) ** 2,
-        "the factor alpha_j of every derivative is forgotten": right / own**2,
-        "the factor alpha_j is not squared with the rest": right / own,
-        "the derivatives' sizes are added; a variance adds their squares": sum(abs(move) for move in moves),
+        "the 1 of the token itself is forgotten: its own derivative is alpha_j (1 - "
+        "alpha_j)": weight_j**2 * squares,
+        "the derivatives are added before squaring; independent noises add their "
+        "squares": sum(moves) ** 2,
+        "the factor alpha_j of every derivative is forgotten": right / weight_j**2,
+        "the factor alpha_j is not squared with the rest": right / weight_j,
+        "the derivatives' sizes are added; a variance adds their "
+        "squares": sum(abs(move) for move in moves),
         "the square root is taken: that is the standard deviation": math.sqrt(right),
-        "it is divided by the number of tokens; a variance of a sum is the sum of the variances": right / len(weights),
+        "it is divided by the number of tokens; a variance of a sum is the sum of the "
+        "variances": right / len(weights),
     }
 
 
@@ -38,15 +43,17 @@ def check_variance(answer: Answer, draw: Draw) -> None:
     """Every weight of a few rows, against a sum over the noises."""
     rows = [[0.1, 0.6, 0.3], [0.25, 0.75]]
     for length in (4, 6):
-        parts = [draw.randint(1, 9) for _ in range(length)]
-        rows.append([part / sum(parts) for part in parts])
+        shares = [draw.randint(1, 9) for _ in range(length)]
+        rows.append([share / sum(shares) for share in shares])
     for weights in rows:
-        for j, own in enumerate(weights):
-            wanted = sum((own * ((i == j) - weight)) ** 2 for i, weight in enumerate(weights))
+        for j, weight_j in enumerate(weights):
+            wanted = sum((weight_j * ((i == j) - weight)) ** 2 for i, weight in enumerate(weights))
             causes = {cause: other for cause, other in _other_variances(weights, j).items()
                       if abs(other - wanted) > 1e-9}
-            with case(f"token {j} of {len(weights)} with the weights {[round(weight, 3) for weight in weights]}"):
-                need_equal(need_number(answer(weights, j)), wanted, "the variance", tolerance=1e-9, causes=causes)
+            with case(f"token {j} of {len(weights)} with the weights "
+                      f"{[round(weight, 3) for weight in weights]}"):
+                need_equal(need_number(answer(weights, j)), wanted, "the variance", tolerance=1e-9,
+                           causes=causes)
 
 
 # 04.4: the noise on a group's logit
@@ -67,30 +74,37 @@ def _linear(logits: Sequence[float]) -> float:
 POOLS: dict[str, Pool] = {"unequal weights": _linear, "the mean": _mean, "softmax pooling": _soft}
 
 
-def _slopes(pool: Pool, logits: list[float], step: float = 1e-5, *, both: bool = True) -> list[float]:
+def _slopes(pool: Pool, logits: list[float], step: float = 1e-5, *,
+            both: bool = True) -> list[float]:
     """Return the pooled logit's derivatives, from two sides or from one."""
-    found = []
+    slopes = []
     for j in range(len(logits)):
-        up, down = ([a + (sign * step if i == j else 0.0) for i, a in enumerate(logits)] for sign in (1, -1))
-        found.append((pool(up) - pool(down)) / (2 * step) if both else (pool(up) - pool(logits)) / step)
-    return found
+        up, down = ([a + (sign * step if i == j else 0.0) for i, a in enumerate(logits)]
+                    for sign in (1, -1))
+        slopes.append((pool(up) - pool(down)) / (2 * step) if both
+                     else (pool(up) - pool(logits)) / step)
+    return slopes
 
 
 def _other_factors(pool: Pool, logits: list[float]) -> dict[str, float]:
     slopes = _slopes(pool, logits)
     causes = {
-        "all logits are moved together; each token has noise of its own, so move one at a time": sum(slopes) ** 2,
+        "all logits are moved together; each token has noise of its own, so move one at a "
+        "time": sum(slopes) ** 2,
         "the derivatives are added without squares": sum(slopes),
         "only the first token is moved": slopes[0] ** 2,
-        "the mean is taken; the variances of independent noises add up": _mean([slope**2 for slope in slopes]),
+        "the mean is taken; the variances of independent noises add "
+        "up": _mean([slope**2 for slope in slopes]),
         "the square root is taken: that is the factor of the standard deviation": math.sqrt(
             sum(slope**2 for slope in slopes)),
-        "a change from both sides is divided by one step; the two sides are two steps apart": 4 * sum(
+        "a change from both sides is divided by one step; the two sides are two steps "
+        "apart": 4 * sum(
             slope**2 for slope in slopes),
     }
     for step in (1.0, 0.1, 0.01):
         for both in (True, False):
-            causes[f"the step is {step:g}{'' if both else ', to one side'}: too large to follow the slope"] = sum(
+            causes[f"the step is {step:g}{'' if both else ', to one side'}: too large to follow "
+                   "the slope"] = sum(
                 slope**2 for slope in _slopes(pool, logits, step, both=both))
     return causes
 
@@ -101,11 +115,13 @@ def check_factor(answer: Answer, draw: Draw) -> None:
         logits = [round(float(x), 3) for x in draw.normal(size, scale=2.0)]
         for name, pool in POOLS.items():
             wanted = sum(slope**2 for slope in _slopes(pool, logits))
-            causes = {cause: x for cause, x in _other_factors(pool, logits).items() if abs(x - wanted) > 1e-3}
+            causes = {cause: x for cause, x in _other_factors(pool, logits).items()
+                      if abs(x - wanted) > 1e-3}
             with case(f"{name} of the logits {logits}"):
                 got = need_number(answer(pool, logits))
                 if abs(got) < 1e-6:
-                    raise Mistake(f"the factor is {got:g}: divide the change of the pooled logit by the step")
+                    raise Mistake(f"the factor is {got:g}: divide the change of the pooled logit "
+                                  "by the step")
                 need_equal(got, wanted, "the factor", tolerance=2e-4, causes=causes)
 
 
@@ -136,18 +152,20 @@ def check_kappas(answer: Answer, draw: Draw) -> None:
 def _need_kappa(got: Any, wanted: float, what: str, causes: dict[str, float]) -> None:
     number = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
     if isinstance(number, (int, float)) and not abs(number) < SINGULAR:
-        raise Mistake(f"{what} is {describe(number)}: the matrix has an eigenvalue 0. The Hessian by the weights is "
-                      "V V^T with one row for each token; is this V^T V, which has one for each feature?")
+        raise Mistake(f"{what} is {describe(number)}: the matrix has an eigenvalue 0. The Hessian "
+                      "by the weights is V V^T with one row for each token; is this V^T V, which "
+                      "has one for each feature?")
     need_equal(need_number(got, what), wanted, what, tolerance=1e-6, causes=causes | {
-        "singular values of V are divided; the eigenvalues of V V^T are their squares": math.sqrt(wanted),
+        "singular values of V are divided; the eigenvalues of V V^T are their "
+        "squares": math.sqrt(wanted),
         "the smallest eigenvalue is divided by the largest": 1 / wanted})
 
 
-TURNS: tuple[Task, ...] = (
-    Task("04.2", "weight_variance", "The noise that reaches one weight", 7, 3, 5, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("04.2", "weight_variance", "The noise that reaches one weight", 7, 3, 5, (
         Property("equal to a sum over the noises", 1, check_variance),)),
-    Task("04.4", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
+    CourseTask("04.4", "noise_factor", "The noise on a group's logit", 8, 3, 5, (
         Property("for three ways to pool", 1, check_factor),)),
-    Task("04.8", "kappas", "Condition numbers, in full and in groups", 7, 2, 4, (
+    CourseTask("04.8", "kappas", "Condition numbers, in full and in groups", 7, 2, 4, (
         Property("of the Hessians by the weights", 1, check_kappas),)),
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_close, need_items
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 # 06.2: importance
 
@@ -29,7 +29,8 @@ def received(answer: Answer, draw: Draw) -> None:
                 "the column is only added up, and not divided": attention.sum(0),
                 "the rows are added up, which always gives 1": attention.sum(1),
                 "the mean of a row is taken; a token is a column": attention.mean(1),
-                "the divisor is t + 1, the tokens that row t sees; it is L - t, the rows that see token t":
+                "the divisor is t + 1, the tokens that row t sees; it is L - t, the rows that see "
+                "token t":
                     attention.sum(0) / torch.arange(1, length + 1),
                 "the token's own row is not counted in the divisor":
                     attention.sum(0) / torch.arange(length - 1, -1, -1).clamp(min=1)})
@@ -42,7 +43,8 @@ def rounded(answer: Answer, draw: Draw) -> None:
     wanted = torch.stack([attention[t:, t].mean() for t in range(6)])
     with case("a row of six tokens that gives all its weight to token 0"):
         need_close(answer(attention), wanted, "the importance", causes={
-            "only weights above 0 are counted; a row sees a token also if its weight has rounded to 0":
+            "only weights above 0 are counted; a row sees a token also if its weight has rounded "
+            "to 0":
                 attention.sum(0) / (attention > 0).sum(0).clamp(min=1)})
 
 
@@ -52,24 +54,31 @@ Members = list[int]
 Rule = Callable[[int, Members], bool]
 
 
-def _reads(row: int, focal: list[int], groups: list[Members], *, pooled: Rule = lambda i, members: members[-1] < i,
+def _reads(row: int, focal: list[int], groups: list[Members], *,
+           pooled: Rule = lambda i, members: members[-1] < i,
            raw: Rule = lambda i, members: members[0] <= i <= members[-1],
            token: Callable[[int, int], bool] = lambda i, t: t <= i) -> list[list[int]]:
     """Return focal tokens, numbers of groups and raw tokens of a row, for given rules."""
-    return [[t for t in focal if t <= row], [z for z, members in enumerate(groups) if pooled(row, members)],
+    return [[t for t in focal if t <= row], [z for z, members in enumerate(groups)
+                                             if pooled(row, members)],
             [t for members in groups if raw(row, members) for t in members if token(row, t)]]
 
 
 WRONG_RULES: dict[str, dict[str, Any]] = {
-    "a group is read as soon as one member is past: this reads the future": {"pooled": lambda i, G: G[0] <= i},
-    "the last row of a group gets the group and its members: it counts them twice": {"pooled": lambda i, G: G[-1] <= i},
-    "the last row of a group gets neither the group nor its members: it loses them, itself included": {
+    "a group is read as soon as one member is past: this reads the "
+    "future": {"pooled": lambda i, G: G[0] <= i},
+    "the last row of a group gets the group and its members: it counts them "
+    "twice": {"pooled": lambda i, G: G[-1] <= i},
+    "the last row of a group gets neither the group nor its members: it loses them, itself "
+    "included": {
         "raw": lambda i, G: G[0] <= i < G[-1]},
     "the last row of a group reads the pooled group; Eq. 15 gives it the members": {
         "pooled": lambda i, G: G[-1] <= i, "raw": lambda i, G: G[0] <= i < G[-1]},
-    "all members of the open group are read: those behind the row are its future": {"token": lambda i, t: True},
+    "all members of the open group are read: those behind the row are its "
+    "future": {"token": lambda i, t: True},
     "a row does not read itself": {"token": lambda i, t: t < i},
-    "a focal row inside an open group does not get the members: it needs them too": {"raw": lambda i, G: i in G},
+    "a focal row inside an open group does not get the members: it needs them "
+    "too": {"raw": lambda i, G: i in G},
     "no members are read raw: the open group is lost": {"raw": lambda i, G: False},
 }
 
@@ -81,10 +90,11 @@ def _three(got: Any) -> list[list[int]]:
         Mistake: if it is no such thing.
     """
     need_items(got, 3, "three lists: focal tokens, groups, raw tokens")
-    lists = [part.tolist() if isinstance(part, Tensor) else part for part in got]
-    if not all(isinstance(part, (list, tuple)) and all(type(item) is int for item in part) for part in lists):
+    lists = [numbers.tolist() if isinstance(numbers, Tensor) else numbers for numbers in got]
+    if not all(isinstance(numbers, (list, tuple)) and all(type(item) is int for item in numbers)
+               for numbers in lists):
         raise Mistake("one of the three is no list of integers")
-    return [sorted(part) for part in lists]
+    return [sorted(numbers) for numbers in lists]
 
 
 def reading(answer: Answer, draw: Draw) -> None:
@@ -93,19 +103,22 @@ def reading(answer: Answer, draw: Draw) -> None:
     for _ in range(6):
         group, groups = draw.randint(2, 4), draw.randint(1, 3)
         length = group * groups + draw.randint(1, 4)
-        divisions.append((length, group, sorted(draw.sample(range(length), length - group * groups))))
+        divisions.append((length, group,
+                          sorted(draw.sample(range(length), length - group * groups))))
     for length, group, focal in divisions:
         others = [t for t in range(length) if t not in focal]
         groups_of = [others[first : first + group] for first in range(0, len(others), group)]
-        results = [(_three(answer(row, focal, groups_of)), _reads(row, focal, groups_of)) for row in range(length)]
+        results = [(_three(answer(row, focal, groups_of)), _reads(row, focal, groups_of))
+                   for row in range(length)]
         wrong = [row for row, (got, wanted) in enumerate(results) if got != wanted]
         if not wrong:
             continue
         row, (got, wanted) = wrong[0], results[wrong[0]]
         with case(f"focal {focal}, groups {groups_of}, row {row}"):
             names = [cause for cause, rule in WRONG_RULES.items() if all(
-                found == _reads(i, focal, groups_of, **rule) for i, (found, _) in enumerate(results))]
-            first = next(place for place in range(3) if got[place] != wanted[place])
+                got_row == _reads(i, focal, groups_of, **rule)
+                for i, (got_row, _) in enumerate(results))]
+            first = next(side for side in range(3) if got[side] != wanted[side])
             what = ("the focal tokens", "the groups", "the raw tokens")[first]
             raise Mistake(f"{what} are {got[first]}, wanted {wanted[first]}"
                           + (f". This is what comes out when {names[0]}" if names else ""))
@@ -127,23 +140,25 @@ def sampled(answer: Answer, draw: Draw) -> None:
                 token = int((unseen & (got != torch.inf)).nonzero()[0])
                 why = "0/0 is not a number: give these tokens infinity" if got[token].isnan() else (
                     "it was not measured, so it is kept: its score is infinity")
-                raise Mistake(f"no sampled row can see token {token}, and its score is {describe(got[token].item())}: "
-                              f"{why}")
+                raise Mistake(f"no sampled row can see token {token}, and its score is "
+                              f"{describe(got[token].item())}: {why}")
             wanted = (total / seen_by)[~unseen]
             need_close(got[~unseen], wanted, "the scores", causes={
                 "the divisor is the number of sampled rows; not all of them can see the token":
                     (total / len(rows))[~unseen],
-                "the divisor is L - t, as if all rows were sampled": (total / torch.arange(length, 0, -1))[~unseen],
+                "the divisor is L - t, as if all rows were sampled":
+                    (total / torch.arange(length, 0, -1))[~unseen],
                 "row t is not counted for token t: a row sees its own token":
-                    (total / torch.tensor([max(1, sum(row > t for row in rows)) for t in range(length)]))[~unseen]})
+                    (total / torch.tensor([max(1, sum(row > t for row in rows))
+                                           for t in range(length)]))[~unseen]})
 
 
-TURNS: tuple[Task, ...] = (
-    Task("06.2", "importance_of", "The importance of each token", 5, 2, 4, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("06.2", "importance_of", "The importance of each token", 5, 2, 4, (
         Property("the mean of a column over the rows that see it", 1, received),
         Property("a weight that rounds to 0 counts too", 1, rounded))),
-    Task("06.4", "reads_of", "What a row of DGA reads", 8, 3, 5, (
+    CourseTask("06.4", "reads_of", "What a row of DGA reads", 8, 3, 5, (
         Property("every past token once, and no later one", 1, reading),)),
-    Task("06.7", "sampled_importance", "Importance from some rows", 5, 3, 3, (
+    CourseTask("06.7", "sampled_importance", "Importance from some rows", 5, 3, 3, (
         Property("divided by the sampled rows that see the token", 1, sampled),)),
 )

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_close
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 # 07.2: what a row reads
 
 
-def _columns(row: int, slots: int, segment: int, *, full: Callable[[int, int], bool] = lambda held, slots: held > slots,
+def _columns(row: int, slots: int, segment: int, *,
+             full: Callable[[int, int], bool] = lambda held, slots: held > slots,
              late: int = 0, count_slots: bool = True) -> tuple[int, int]:
     """Return the slots and the first raw token of a row, for given rules; token by token."""
     held, raw, first = 0, 0, 0
@@ -26,9 +27,11 @@ def _columns(row: int, slots: int, segment: int, *, full: Callable[[int, int], b
 RULES = {
     "slots and raw tokens are compressed at every segment, also if they are not more than M": {
         "full": lambda held, slots: True},
-    "exactly M columns are compressed too; there is room for M": {"full": lambda held, slots: held >= slots},
+    "exactly M columns are compressed too; there is room for M":
+        {"full": lambda held, slots: held >= slots},
     "only the raw tokens are counted: the slots need room too": {"count_slots": False},
-    "the first row of a segment still reads the old columns; compression comes before it": {"late": 1},
+    "the first row of a segment still reads the old columns; compression comes before "
+    "it": {"late": 1},
 }
 
 
@@ -40,15 +43,19 @@ def reads(answer: Answer, draw: Draw) -> None:
         got = []
         for row in range(length):
             pair = answer(row, slots, segment)
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(type(x) is int for x in pair):
-                raise Mistake(f"the result is {describe(pair)}, wanted two integers: slots and the first raw token")
+            if not isinstance(pair,
+                              (tuple,
+                               list)) or len(pair) != 2 or not all(type(x) is int for x in pair):
+                raise Mistake(f"the result is {describe(pair)}, wanted two integers: slots and the "
+                              "first raw token")
             got.append(tuple(pair))
         wrong = [row for row in range(length) if got[row] != _columns(row, slots, segment)]
         if not wrong:
             continue
         wanted = _columns(wrong[0], slots, segment)
         causes = [cause for cause, rule in RULES.items()
-                  if all(_columns(row, slots, segment, **rule) == got[row] for row in range(length))]  # type: ignore[arg-type]
+                  if all(_columns(row, slots, segment, **rule) == got[row]
+                         for row in range(length))]  # type: ignore[arg-type]
         if not causes and all(pair == (slots if first else 0, first) for row, pair in enumerate(got)
                               for first in [row // segment * segment]):
             causes = [next(iter(RULES))]
@@ -61,7 +68,8 @@ def reads(answer: Answer, draw: Draw) -> None:
 
 def _ratio(positive: Tensor, dim: int = 1) -> Tensor:
     total = positive.sum(dim, keepdim=True)
-    return torch.where(total == 0, 1 / positive.shape[dim], positive / total.masked_fill(total == 0, 1))
+    return torch.where(total == 0, 1 / positive.shape[dim],
+                       positive / total.masked_fill(total == 0, 1))
 
 
 def weights(answer: Answer, draw: Draw) -> None:
@@ -76,7 +84,8 @@ def weights(answer: Answer, draw: Draw) -> None:
                 "the sums go over the slots; a slot is a mean of columns, so they go along the row":
                     _ratio(numbers.relu(), 0),
                 "a softmax is taken, which gives no column 0": numbers.softmax(1),
-                "a softmax of the ReLU is taken, which gives no column 0": numbers.relu().softmax(1),
+                "a softmax of the ReLU is taken, which gives no column "
+                "0": numbers.relu().softmax(1),
                 "a small number is added to the sum, so that the weights do not sum to 1":
                     numbers.relu() / (numbers.relu().sum(1, keepdim=True) + 1e-6)})
 
@@ -93,17 +102,18 @@ def dead(answer: Answer, draw: Draw) -> None:
     first[1, 0] = first[3, 0] = 1.0
     everywhere = torch.full_like(wanted, 1 / 6)
     with case("row 1 has only negative numbers, row 3 only zeros"):
-        need_close(answer(numbers), wanted, "the weights", why="0/0: a row without a positive number gives every "
-                   "column the same weight", causes={
+        need_close(answer(numbers), wanted, "the weights", why="0/0: a row without a positive "
+                                                               "number gives every column the same "
+                                                               "weight", causes={
                        "a dead row is left at zeros, so that its slot is empty": nothing,
                        "a dead row takes the first column": first,
                        "one dead row makes all rows even": everywhere})
 
 
-TURNS: tuple[Task, ...] = (
-    Task("07.2", "columns_of", "What a row of LoCoCo reads", 6, 3, 4, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("07.2", "columns_of", "What a row of LoCoCo reads", 6, 3, 4, (
         Property("equal to counting token by token", 1, reads),)),
-    Task("07.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
+    CourseTask("07.5", "mixing_weights", "Weights from a convolution's output", 5, 2, 5, (
         Property("a mean of the columns with positive numbers", 1, weights),
         Property("a row without a positive number becomes the plain mean", 1, dead))),
 )

@@ -1,4 +1,4 @@
-"""What the reader writes in notebook 09_who_can_see_what; rows, tokens and layers count from 0, 0 and 1."""
+"""What the reader writes in notebook 09; rows and tokens count from 0, layers from 1."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import describe, need_equal
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 # 09.2: layers until a token is inside a row
 
@@ -32,12 +32,16 @@ def _compare(answer: Answer, reach: Reach, what: str) -> None:
     got = {pair: answer(reach, *pair) for pair in pairs}
     turned = [list(column) for column in zip(*reach, strict=True)]
     causes: dict[str, Callable[[int, int], int]] = {
-        "row and token are exchanged: reach[i][t] says that row i reads token t": lambda i, t: _layers(turned, i, t),
+        "row and token are exchanged: reach[i][t] says that row i reads token "
+        "t": lambda i, t: _layers(turned, i, t),
         "only one layer is looked at": lambda i, t: int(reach[i][t]),
-        "the rows in between are counted, not the layers: a token that is read at once takes one layer":
+        "the rows in between are counted, not the layers: a token that is read at once takes one "
+        "layer":
             lambda i, t: max(0, _layers(reach, i, t) - 1),
-        "a row does not keep its own input": lambda i, t: 0 if i == t and not reach[i][i] else _layers(reach, i, t),
-        "a row's own input takes no layer; after one layer it is inside": lambda i, t: _layers(reach, i, t) * (i != t),
+        "a row does not keep its own input": lambda i, t: 0 if i == t and not reach[i][i]
+        else _layers(reach, i, t),
+        "a row's own input takes no layer; after one layer it is "
+        "inside": lambda i, t: _layers(reach, i, t) * (i != t),
     }
     for row, token in pairs:
         wanted = _layers(reach, row, token)
@@ -50,13 +54,16 @@ def _compare(answer: Answer, reach: Reach, what: str) -> None:
 
 def chains(answer: Answer, draw: Draw) -> None:
     """The words of the notebook, and random mechanisms."""
-    words = [[True, False, False, False, False], [True, True, False, False, False], [True, True, True, False, False],
+    words = [[True, False, False, False, False], [True, True, False, False, False],
+             [True, True, True, False, False],
              [True, False, True, True, False], [True, False, False, True, True]]
     _compare(answer, words, "the five words")
-    _compare(answer, [[t == row - 1 for t in range(7)] for row in range(7)], "each row reads only the token before it")
+    _compare(answer, [[t == row - 1 for t in range(7)] for row in range(7)],
+             "each row reads only the token before it")
     for _ in range(4):
         length = draw.randint(5, 9)
-        reach = [[token <= row and draw.random() < 0.3 for token in range(length)] for row in range(length)]
+        reach = [[token <= row and draw.random() < 0.3 for token in range(length)]
+                 for row in range(length)]
         _compare(answer, reach, "a random mechanism")
 
 
@@ -76,7 +83,8 @@ def _attention(text: Tensor) -> Tensor:
 
 def _in_pairs(text: Tensor) -> Tensor:
     whole = len(text) // 2 * 2
-    return torch.cat([text[:whole].unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0), text[whole:]])
+    return torch.cat([text[:whole].unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0),
+                      text[whole:]])
 
 
 def _after_softmax(text: Tensor) -> Tensor:
@@ -84,7 +92,7 @@ def _after_softmax(text: Tensor) -> Tensor:
 
 
 def _largest(text: Tensor) -> Tensor:
-    """Every row after the second reads a token that is chosen from the whole text; only the choice looks ahead."""
+    """Rows after the second read a token chosen from the text; only the choice looks ahead."""
     start = text[:2].sum(1).argmax() if text[2:, 0].sum() > 0 else text[:2].sum(1).argmin()
     return _mean(text) + text[start] * (torch.arange(len(text)) >= 2)[:, None]
 
@@ -101,16 +109,22 @@ def _ahead(text: Tensor) -> Tensor:
 
 
 LEAKING: dict[str, tuple[Attend, str]] = {
-    "the mean of each pair of tokens": (_in_pairs, "both tokens of a pair read each other: the future may begin at "
-                                                   "every token, not only at the end or in the middle"),
-    "a mask after the softmax": (_after_softmax, "later tokens stand in the normaliser of every row"),
+    "the mean of each pair of tokens": (_in_pairs, "both tokens of a pair read each other: the "
+                                                   "future may begin at every token, not only at "
+                                                   "the end or in the middle"),
+    "a mask after the softmax":
+        (_after_softmax, "later tokens stand in the normaliser of every row"),
     "the first row reads the third token": (_ahead, "replace all tokens from each place on"),
-    "a choice that later tokens make": (_largest, "its derivative is 0: only a large edit shows it"),
-    "a mean with 1e-9 of all tokens": (_faint, "the change is small and real: compare with torch.equal"),
+    "a choice that later tokens make":
+        (_largest, "its derivative is 0: only a large edit shows it"),
+    "a mean with 1e-9 of all tokens":
+        (_faint, "the change is small and real: compare with torch.equal"),
 }
 CAUSAL: dict[str, tuple[Attend, str]] = {
-    "the mean of the past": (_mean, "rows that are themselves replaced may change: compare only the rows before them"),
-    "causal attention": (_attention, "rows that are themselves replaced may change: compare only the rows before them"),
+    "the mean of the past": (_mean, "rows that are themselves replaced may change: compare only "
+                                    "the rows before them"),
+    "causal attention": (_attention, "rows that are themselves replaced may change: compare only "
+                                     "the rows before them"),
 }
 
 
@@ -131,9 +145,9 @@ def detects(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"{name} is missed: {why}")
 
 
-TURNS: tuple[Task, ...] = (
-    Task("09.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("09.2", "layers_until", "Layers until a token is inside a row", 6, 3, 4, (
         Property("equal to products of matrices", 1, chains),)),
-    Task("09.7", "reads_future", "A detector of leaks", 8, 3, 5, (
+    CourseTask("09.7", "reads_future", "A detector of leaks", 8, 3, 5, (
         Property("finds the leaks, and accuses no causal mechanism", 1, detects),)),
 )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.compare import need_close, need_items, need_same, need_tensor
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 # 13.2: a step of StreamingLLM
 
@@ -37,7 +37,8 @@ def streaming(answer: Answer, draw: Draw) -> None:
             query, key, value = draw.normal(3, width)
             with case(f"{sinks} sinks, {recent} recent, {len(keys)} tokens in the past"):
                 output, *stay = _parts(answer(query, key, value, keys, values, sinks, recent))
-                long_keys, long_values = torch.cat([keys, key[None]]), torch.cat([values, value[None]])
+                long_keys, long_values = torch.cat([keys,
+                                                    key[None]]), torch.cat([values, value[None]])
                 _check_output(output, query, long_keys, long_values, sinks, recent)
                 for what, came, long in (("the keys that stay", stay[0], long_keys),
                                          ("the values that stay", stay[1], long_values)):
@@ -45,17 +46,21 @@ def streaming(answer: Answer, draw: Draw) -> None:
             keys, values = _kept(long_keys, sinks, recent), _kept(long_values, sinks, recent)
 
 
-def _check_output(output: Any, query: Tensor, keys: Tensor, values: Tensor, sinks: int, recent: int) -> None:
+def _check_output(output: Any, query: Tensor, keys: Tensor, values: Tensor, sinks: int,
+                  recent: int) -> None:
     scale = len(query) ** -0.5
     causes = {
-        "the token does not attend to itself": lambda: _attended(query, keys[:-1], values[:-1], scale),
+        "the token does not attend to itself": lambda:
+            _attended(query, keys[:-1], values[:-1], scale),
         "eviction comes first, so the row has lost one token": lambda: _attended(
             query, _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
         "the scores are not divided by sqrt(D)": lambda: _attended(query, keys, values, 1.0),
-        "the scores are not divided by sqrt(D), but by D": lambda: _attended(query, keys, values, scale**2),
+        "the scores are not divided by sqrt(D), but by D": lambda:
+            _attended(query, keys, values, scale**2),
     }
     wanted = _attended(query, keys, values, scale)
-    need_close(output, wanted, "the output", causes={cause: make() for cause, make in causes.items()})
+    need_close(output, wanted, "the output",
+               causes={cause: make() for cause, make in causes.items()})
 
 
 def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> None:
@@ -63,17 +68,20 @@ def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> 
     causes = {
         "nothing is evicted": long,
         "the sinks are dropped": _tail(long, sinks + recent),
-        "while there are few tokens, some are kept twice": torch.cat([long[:sinks], _tail(long, recent)]),
+        "while there are few tokens, some are kept twice":
+            torch.cat([long[:sinks], _tail(long, recent)]),
         "one recent token too many is kept": _kept(long, sinks, recent + 1),
         "one recent token too few is kept": _kept(long, sinks, recent - 1),
         "only the sinks stay": long[:sinks],
-        "with recent = 0 or few tokens a slice such as x[-recent:] takes everything": torch.cat([long[:sinks], long]),
+        "with recent = 0 or few tokens a slice such as x[-recent:] takes "
+        "everything": torch.cat([long[:sinks], long]),
         "the new token is not among them": _kept(long[:-1], sinks, recent),
     }
     if isinstance(came, Tensor) and came.shape != wanted.shape:
         for cause, other in causes.items():
             if other.shape == came.shape and torch.allclose(came.double(), other):
-                raise Mistake(f"{what} are {len(came)}, wanted {len(wanted)}. This is what comes out when {cause}")
+                raise Mistake(f"{what} are {len(came)}, wanted {len(wanted)}. This is what comes "
+                              f"out when {cause}")
     need_close(need_tensor(came, wanted.shape, what), wanted, what, causes=causes)
 
 
@@ -82,22 +90,25 @@ def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> 
 def chunks(answer: Answer, draw: Draw) -> None:
     """Small tables."""
     for past, chunk in [(2, 3), (0, 4), (5, 1), (3, 2), (draw.randint(1, 6), draw.randint(2, 6))]:
-        wanted = torch.tensor([[column <= past + row for column in range(past + chunk)] for row in range(chunk)])
+        wanted = torch.tensor([[column <= past + row for column in range(past + chunk)]
+                               for row in range(chunk)])
         ones = torch.ones(chunk, past + chunk, dtype=torch.bool)
         with case(f"{past} tokens in the past, a chunk of {chunk}"):
             need_same(answer(past, chunk), wanted, "the table", causes={
-                "the triangle begins at the top left, so the first row sees one token of the past only": ones.tril(),
+                "the triangle begins at the top left, so the first row sees one token of the past "
+                "only": ones.tril(),
                 "a row does not see its own token": ones.tril(past - 1),
                 "a row sees one token too many: the next one": ones.tril(past + 1),
                 "every row sees the whole chunk, its future included": ones,
-                "the chunk's own tokens are not seen": torch.cat([ones[:, :past], ~ones[:, past:]], dim=1),
+                "the chunk's own tokens are not seen":
+                    torch.cat([ones[:, :past], ~ones[:, past:]], dim=1),
                 "the past is not seen": ones.tril(past) & (torch.arange(past + chunk) >= past),
                 "true and false are exchanged": ~wanted})
 
 
-TURNS: tuple[Task, ...] = (
-    Task("13.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, 5, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("13.2", "streaming_step", "One step of a StreamingLLM cache", 8, 3, 5, (
         Property("attends first, then evicts", 1, streaming),)),
-    Task("13.4", "chunk_mask", "What the rows of a chunk see", 4, 2, 4, (
+    CourseTask("13.4", "chunk_mask", "What the rows of a chunk see", 4, 2, 4, (
         Property("all of the past, and the chunk up to itself", 1, chunks),)),
 )

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from cca_lab.course.compare import need_equal, need_number
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
 def half_width(a: Sequence[float], b: Sequence[float]) -> float:
@@ -29,29 +29,36 @@ def check_half_width(answer: Answer, draw: Draw) -> None:
         with case(f"{seeds} seeds"):
             got = need_number(answer(a, b), "the half-width")
             for cause, wrong in {
-                "subtract seed by seed first: the spread of a and b alone is not that of the difference": t * apart,
-                "divide the squares by the number of seeds minus one (ddof=1)": t * gaps.std() / math.sqrt(seeds),
+                "subtract seed by seed first: the spread of a and b alone is not that of the "
+                "difference": t * apart,
+                "divide the squares by the number of seeds minus one "
+                "(ddof=1)": t * gaps.std() / math.sqrt(seeds),
                 "the spread of the mean is that of one seed over the square root of their number":
                     t * gaps.std(ddof=1),
-                f"1.96 is for many seeds; with {seeds} take Student's t with {seeds - 1} degree(s) of freedom":
+                f"1.96 is for many seeds; with {seeds} take Student's t with {seeds - 1} degree(s) "
+                "of freedom":
                     normal * spread,
                 "95 % in the middle leaves 2.5 % on each side: take t at 0.975":
                     stats.t.ppf(0.95, seeds - 1) * spread,
             }.items():
-                if not math.isclose(wrong, t * spread, rel_tol=1e-6) and math.isclose(got, wrong, rel_tol=1e-6):
+                if not math.isclose(wrong, t * spread,
+                                    rel_tol=1e-6) and math.isclose(got, wrong, rel_tol=1e-6):
                     raise Mistake(f"the half-width is {got:.4g}, wanted {t * spread:.4g}: {cause}")
             need_equal(got, t * spread, "the half-width", tolerance=1e-6 * t * spread)
 
 
 def check_verdict(answer: Answer, draw: Draw) -> None:
-    """Orders of three settings: clear, reversed at the ends, reversed between neighbours, and unclear."""
+    """Orders of three settings: clear, reversed at the ends or between neighbours, and unclear."""
     rising = [[1.0, 1.1, 1.2], [1.2, 1.31, 1.4], [1.5, 1.61, 1.7]]
     cases = {
         "every seed rises": (rising, "agrees"),
         "every seed falls": (rising[::-1], "disagrees"),
-        "the ends rise, but the last two settings fall": ([rising[0], rising[2], rising[1]], "disagrees"),
-        "the seeds do not agree": ([[1.0, 1.3, 1.1], [1.2, 1.0, 1.3], [1.1, 1.2, 1.0]], "not seen here"),
-        "the ends rise; two neighbours are alike": ([rising[0], [1.2, 1.31, 1.4], [1.21, 1.3, 1.4]], "agrees"),
+        "the ends rise, but the last two settings fall":
+            ([rising[0], rising[2], rising[1]], "disagrees"),
+        "the seeds do not agree":
+            ([[1.0, 1.3, 1.1], [1.2, 1.0, 1.3], [1.1, 1.2, 1.0]], "not seen here"),
+        "the ends rise; two neighbours are alike":
+            ([rising[0], [1.2, 1.31, 1.4], [1.21, 1.3, 1.4]], "agrees"),
     }
     for what, (settings, wanted) in cases.items():
         shift = draw.random()
@@ -59,17 +66,17 @@ def check_verdict(answer: Answer, draw: Draw) -> None:
         with case(what):
             got = answer(moved)
             if wanted == "disagrees" and got == "agrees":
-                raise Mistake("the verdict is 'agrees', wanted 'disagrees': two neighbours differ the other way round, "
-                              "with an interval that leaves out 0")
+                raise Mistake("the verdict is 'agrees', wanted 'disagrees': two neighbours differ "
+                              "the other way round, with an interval that leaves out 0")
             if wanted == "not seen here" and got != wanted:
-                raise Mistake(f"the verdict is {got!r}, wanted 'not seen here': the means are in some order by chance; "
-                              "look at the intervals")
+                raise Mistake(f"the verdict is {got!r}, wanted 'not seen here': the means are in "
+                              "some order by chance; look at the intervals")
             need_equal(got, wanted, "the verdict")
 
 
 TURNS = (
-    Task("14.2", "half_width", "How sure is a difference", 8, 2, 5, (
+    CourseTask("14.2", "half_width", "How sure is a difference", 8, 2, 5, (
         Property("the interval of a paired difference", 1, check_half_width),)),
-    Task("14.5", "verdict", "The verdict on an order", 10, 3, 4, (
+    CourseTask("14.5", "verdict", "The verdict on an order", 10, 3, 4, (
         Property("agrees, disagrees, or not seen here", 1, check_verdict),)),
 )

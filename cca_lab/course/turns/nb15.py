@@ -1,32 +1,36 @@
-"""What the reader writes in notebook 15_speed: operations a byte, pairs that blocks compute, and Amdahl's law."""
+"""What the reader writes in notebook 15: operations a byte, pairs in blocks, Amdahl's law."""
 
 from cca_lab.course.compare import need_equal
-from cca_lab.course.tasks import Answer, Draw, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
 CLOSE = 1e-9
 
 
 def _told(causes: dict[str, float], wanted: float) -> dict[str, float]:
     """Return the causes that can be told from the right number."""
-    return {cause: number for cause, number in causes.items() if abs(number - wanted) > 1e-6 * max(1.0, abs(wanted))}
+    return {cause: number for cause, number in causes.items() if abs(number - wanted) > 1e-6
+            * max(1.0, abs(wanted))}
 
 
 # 15.3: operations a byte
 
 def intensity(answer: Answer, draw: Draw) -> None:
-    """The last rows of a text, from one row to all of them; the first size tells the usual mistakes apart."""
+    """The last rows of a text, one to all; the first size tells the usual mistakes apart."""
     sizes = [(3, 7, 5, 2), (1, 1024, 64, 4), (1024, 1024, 64, 4)]
-    sizes += [(draw.randint(2, 9), draw.randint(10, 40), draw.randint(3, 70), draw.choice((1, 4))) for _ in range(6)]
+    sizes += [(draw.randint(2, 9), draw.randint(10, 40), draw.randint(3, 70), draw.choice((1, 4)))
+              for _ in range(6)]
     for rows, length, head_dim, itemsize in sizes:
         pairs = sum(range(length - rows + 1, length + 1))
         operations, numbers = 4 * head_dim * pairs, 2 * head_dim * (rows + length)
         moved = itemsize * numbers
         causes = {
-            "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an addition a feature": (
+            "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
+            "addition a feature": (
                 operations / 2 / moved),
             "every row reads the whole text; row i of a causal text reads i tokens": (
                 4 * head_dim * rows * length / moved),
-            "the rows are the first of the text; they are its last": 4 * head_dim * rows * (rows + 1) / 2 / moved,
+            "the rows are the first of the text; they are its last":
+                4 * head_dim * rows * (rows + 1) / 2 / moved,
             "a row does not read its own token": 4 * head_dim * (pairs - rows) / moved,
             "numbers are counted; a number has `itemsize` bytes": operations / numbers,
             "the values are not read": operations / (moved - itemsize * head_dim * length),
@@ -37,7 +41,8 @@ def intensity(answer: Answer, draw: Draw) -> None:
             "it is bytes over operations, upside down": moved / operations,
         }
         with case(f"{rows} rows of {length} tokens, {head_dim} features of {itemsize} bytes"):
-            need_equal(answer(rows, length, head_dim, itemsize), operations / moved, "operations a byte",
+            need_equal(answer(rows, length, head_dim, itemsize), operations / moved,
+                       "operations a byte",
                        tolerance=CLOSE, causes=_told(causes, operations / moved))
 
 
@@ -60,7 +65,8 @@ def computed(answer: Answer, draw: Draw) -> None:
     for length, window, block in sizes:
         tiles = _tiles(length, block)
         area = {(rows, columns): len(rows) * len(columns) for rows, columns in tiles}
-        seen = {(rows, columns): sum(_sees(i, t, window) for i in rows for t in columns) for rows, columns in tiles}
+        seen = {(rows, columns): sum(_sees(i, t, window) for i in rows for t in columns)
+                for rows, columns in tiles}
         wanted = sum(area[tile] for tile in tiles if seen[tile])
         causes: dict[str, float] = {
             "only the visible pairs are counted; a tile is computed whole": sum(seen.values()),
@@ -71,17 +77,21 @@ def computed(answer: Answer, draw: Draw) -> None:
             "every tile is computed, those of the future too": length * length,
             "the last tiles count as whole blocks, though the text ends inside them": sum(
                 block * block for tile in tiles if seen[tile]),
-            "a block's last row decides which tiles are needed; its first row reaches further back": sum(
-                area[rows, columns] for rows, columns in tiles if any(_sees(rows[-1], t, window) for t in columns)),
+            "a block's last row decides which tiles are needed; its first row reaches further "
+            "back": sum(
+                area[rows, columns] for rows, columns in tiles
+                if any(_sees(rows[-1], t, window) for t in columns)),
             "the window begins one token early: a window of w holds the row's own token": sum(
                 area[rows, columns] for rows, columns in tiles
                 if any(_sees(i, t, window + 1) for i in rows for t in columns)),
-            "tiles are cut at the first column that the block reads; they begin at multiples of the block": sum(
+            "tiles are cut at the first column that the block reads; they begin at multiples of "
+            "the block": sum(
                 len(rows) * (rows[-1] + 1 - max(0, rows[0] - window + 1))
                 for rows, columns in tiles if columns[0] == 0),
         }
         with case(f"length {length}, window {window}, block {block}"):
-            need_equal(answer(length, window, block), wanted, "computed pairs", causes=_told(causes, wanted))
+            need_equal(answer(length, window, block), wanted, "computed pairs",
+                       causes=_told(causes, wanted))
 
 
 # 15.9: Amdahl's law, backwards
@@ -93,7 +103,8 @@ def share(answer: Answer, draw: Draw) -> None:
     for wanted, gain in known + drawn:
         whole = 1 / (1 - wanted + wanted / gain)
         causes = {
-            "the speed-ups are divided; only time can be divided, so write the law for times": whole / gain,
+            "the speed-ups are divided; only time can be divided, so write the law for "
+            "times": whole / gain,
             "the part becomes free; it still takes 1/part of its time": 1 - 1 / whole,
             "the speed-ups minus one are divided; the law is about times, which are 1 / speed-up": (
                 (whole - 1) / (gain - 1)),
@@ -101,14 +112,15 @@ def share(answer: Answer, draw: Draw) -> None:
             "it is the part's share of the time afterwards, not before": wanted / gain * whole,
         }
         with case(f"whole {whole:.4g}, part {gain:.4g}"):
-            need_equal(answer(whole, gain), wanted, "the share", tolerance=1e-6, causes=_told(causes, wanted))
+            need_equal(answer(whole, gain), wanted, "the share", tolerance=1e-6,
+                       causes=_told(causes, wanted))
 
 
-TURNS: tuple[Task, ...] = (
-    Task("15.3", "operations_a_byte", "Operations for each byte", 6, 2, 5, (
+TURNS: tuple[CourseTask, ...] = (
+    CourseTask("15.3", "operations_a_byte", "Operations for each byte", 6, 2, 5, (
         Property("equal to counting pairs and numbers", 1, intensity),)),
-    Task("15.4", "computed_pairs", "Pairs that blocks compute", 8, 3, 4, (
+    CourseTask("15.4", "computed_pairs", "Pairs that blocks compute", 8, 3, 4, (
         Property("equal to going through all tiles", 1, computed),)),
-    Task("15.9", "needed_share", "The share that a speed-up needs", 5, 2, 5, (
+    CourseTask("15.9", "needed_share", "The share that a speed-up needs", 5, 2, 5, (
         Property("Amdahl's law, backwards", 1, share),)),
 )

@@ -1,9 +1,9 @@
-"""What the reader writes in notebook 16: what a row reads twice or not at all, and pooling feature by feature."""
+"""What the reader writes in notebook 16: tokens read twice or not at all, pooling by feature."""
 
 from torch import Tensor
 
 from cca_lab.course.compare import need_close, need_equal
-from cca_lab.course.tasks import Answer, Draw, Mistake, Property, Task, case
+from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
 def check_counts(answer: Answer, draw: Draw) -> None:
@@ -11,17 +11,19 @@ def check_counts(answer: Answer, draw: Draw) -> None:
     from cca_lab.mechanisms.indices import read_twice, unread  # late: it imports torch
 
     for row, window, group in [(11, 5, 4), (12, 5, 4), (38, 3, 8), (39, 3, 8), (3, 5, 4), (6, 8, 3),
-                               (draw.randrange(60, 90), draw.randrange(4, 9), draw.randrange(10, 20))]:
+                               (draw.randrange(60, 90), draw.randrange(4, 9),
+                                draw.randrange(10, 20))]:
         twice, missing = read_twice(row, window, group), unread(row, window, group)
         with case(f"row {row}, window {window}, groups of {group}"):
             got = answer(row, window, group)
             if not isinstance(got, tuple) or len(got) != 2:
                 raise Mistake(f"got {got!r}, wanted two numbers: (read twice, not read)")
             if got == (missing, twice) and twice != missing:
-                raise Mistake(f"got {got}, wanted {(twice, missing)}: the two are in the other order")
+                raise Mistake(f"got {got}, wanted {(twice, missing)}: the two are in the other "
+                              "order")
             if row + 1 < window and got[0] > row + 1:
-                raise Mistake(f"{got[0]} tokens are read twice, but row {row} has {row + 1} tokens in all: the "
-                              "window is not full yet")
+                raise Mistake(f"{got[0]} tokens are read twice, but row {row} has {row + 1} tokens "
+                              "in all: the window is not full yet")
             if min(got) < 0:
                 raise Mistake(f"got {got}: a count cannot be negative; take 0 instead")
             need_equal(got[0], twice, "the tokens read twice", causes={
@@ -39,22 +41,25 @@ def check_pooling(answer: Answer, draw: Draw) -> None:
         bias = draw.normal(tokens, features)
         wanted = pool(values[None], gates[None], bias[None][0], tokens)[0, 0]
 
-        def causes(values: Tensor = values, gates: Tensor = gates, bias: Tensor = bias) -> dict[str, Tensor]:
+        def causes(values: Tensor = values, gates: Tensor = gates,
+                   bias: Tensor = bias) -> dict[str, Tensor]:
             logits = gates + bias
             return {"the softmax goes over the tokens (dim=0): each feature has weights of its own":
                     (logits.softmax(dim=1) * values).sum(dim=0),
-                    "add the position bias to the gates before the softmax": (gates.softmax(dim=0) * values).sum(dim=0),
+                    "add the position bias to the gates before the "
+                    "softmax": (gates.softmax(dim=0) * values).sum(dim=0),
                     "that is CCA's way: one weight for all features of a token":
                     (logits.mean(dim=1).softmax(dim=0)[:, None] * values).sum(dim=0),
-                    "multiply by the values, not by the gates": (logits.softmax(dim=0) * gates).sum(dim=0)}
+                    "multiply by the values, not by the gates":
+                        (logits.softmax(dim=0) * gates).sum(dim=0)}
 
         with case(f"{tokens} tokens, {features} features"):
             need_close(answer(values, gates, bias), wanted, "the entry", causes=causes)
 
 
 TURNS = (
-    Task("16.2", "read_counts", "Twice, or not at all", 8, 2, 4, (
+    CourseTask("16.2", "read_counts", "Twice, or not at all", 8, 2, 4, (
         Property("counts what a row reads twice and what it misses", 1, check_counts),)),
-    Task("16.4", "pool_group", "A weight for each feature", 8, 2, 3, (
+    CourseTask("16.4", "pool_group", "A weight for each feature", 8, 2, 3, (
         Property("a softmax over tokens for each feature", 1, check_pooling),)),
 )

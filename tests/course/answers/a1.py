@@ -5,7 +5,9 @@ from tests.course.kinds import Right, Wrong
 ROW = "the numbers of the row"
 ONE, MANY, FUTURE = ("one head equals the formula", "each query head reads its own KV head",
                      "no row reads a later token")
-TWO, EMPTY, ORDER = "two parts give the whole", "empty parts change nothing", "any order, and large scores"
+TWO = "two parts give the whole"
+EMPTY = "empty parts change nothing"
+ORDER = "any order, and large scores"
 TILED, LARGE, LOADS = ("the output equals one matrix", "scores of ten thousand do no harm",
                        "only tiles of the past are loaded")
 DIAGONAL, SUM = "one tile for all keys", "one key in each tile"
@@ -17,7 +19,8 @@ RIGHT = [
     Right("numpy, lists, and other orders of the sums", {
         "a1.1": '''
 def by_hand():
-    return {"powers": torch.tensor([1, 0.5, 0.5, 4]), "sink": torch.tensor(0.25), "output": 4.0, "without": 5.3333334}
+    return {"powers": torch.tensor([1, 0.5, 0.5, 4]), "sink": torch.tensor(0.25), "output": 4.0,
+            "without": 5.3333334}
 ''',
         "a1.2": '''
 import numpy
@@ -71,7 +74,8 @@ def tiled(q, load, row_tile, key_tile, scale, slope, sink):
             end = min(at + key_tile, len(q))
             keys, values = load(torch.tensor(at), torch.tensor(end))
             distance = rows[:, None] - torch.arange(at, end)
-            scores = torch.where(distance < 0, float("-inf"), scale * (q[rows] @ keys.T) - slope * distance)
+            scores = torch.where(distance < 0, float("-inf"), scale * (q[rows] @ keys.T) - slope
+                                 * distance)
             top = scores.amax(-1)
             weights = torch.exp(scores - top.clamp(min=-1e300)[:, None])
             new = (top, weights.sum(-1), weights @ values)
@@ -97,7 +101,8 @@ def tiled(q, load, row_tile, key_tile, scale, slope, sink):
     out = []
     for first in range(0, len(q), row_tile):
         row = torch.arange(first, min(first + row_tile, len(q)))
-        top, total, kept = torch.tensor(sink).double().expand(len(row)), torch.ones(len(row)).double(), 0.0
+        top, total = torch.tensor(sink).double().expand(len(row)), torch.ones(len(row)).double()
+        kept = 0.0
         for start in reversed(range(0, int(row[-1]) + 1, key_tile)):
             keys, values = load(start, min(start + key_tile, len(q)))
             step = row[:, None] - torch.arange(start, start + len(keys))
@@ -131,36 +136,50 @@ def loops(q, k, v, slopes, sinks, scale):
 ]
 
 WRONG = [
-    Wrong("the sink is not in the denominator", "a1.1", '"output": 4,', '"output": 16 / 3,', {ROW: 0.5}, "output"),
+    Wrong("the sink is not in the denominator", "a1.1", '"output": 4,', '"output": 16 / 3,',
+          {ROW: 0.5}, "output"),
     Wrong("rounded by hand", "a1.1", "16 / 3", "5.33", {ROW: 0.5}, "write a fraction"),
-    Wrong("the slope is forgotten by hand", "a1.1", "[1, 1 / 2, 1 / 2, 4]", "[8, 2, 1, 4]", {ROW: 0.5}, "powers"),
-    Wrong("the scale is forgotten", "a1.2", "scale * (q[b, h, i] @ keys[t])", "(q[b, h, i] @ keys[t])",
-          {ONE: 1, MANY: 2}, "scale is forgotten"),
+    Wrong("the slope is forgotten by hand", "a1.1", "[1, 1 / 2, 1 / 2, 4]", "[8, 2, 1, 4]",
+          {ROW: 0.5}, "powers"),
+    Wrong("the scale is forgotten", "a1.2", "scale * (q[b, h, i] @ keys[t])",
+          "(q[b, h, i] @ keys[t])", {ONE: 1, MANY: 2}, "scale is forgotten"),
     Wrong("the wrong KV head", "a1.2", "keys, values = k[b, h // share], v[b, h // share]",
           "keys, values = k[b, h % k.shape[1]], v[b, h % k.shape[1]]", {MANY: 2}, "h % Hk"),
-    Wrong("one token of the future", "a1.2", "for t in range(i + 1)]", "for t in range(min(i + 2, length))]",
-          {ONE: 1, MANY: 2, FUTURE: 1}, "comes later"),
-    Wrong("the row does not see itself", "a1.2", "for t in range(i + 1)]", "for t in range(i)] or [q[b, h, i, 0] * 0]",
-          {ONE: 1, MANY: 2, FUTURE: 1}, "did not move"),
-    Wrong("the slope is added", "a1.2", "- slopes[h]", "+ slopes[h]", {ONE: 1, MANY: 2}, "added instead"),
-    Wrong("no sink", "a1.2", "sum(powers) + sinks[h].exp()", "sum(powers)", {ONE: 1, MANY: 2}, "sink is forgotten"),
-    Wrong("the first sequence for the whole batch", "a1.2", "q[b, h, i]", "q[0, h, i]", {MANY: 2}, "batch 2"),
-    Wrong("the mask after the softmax", "a1.2", "", '''
+    Wrong("one token of the future", "a1.2", "for t in range(i + 1)]",
+          "for t in range(min(i + 2, length))]", {ONE: 1, MANY: 2, FUTURE: 1}, "comes later"),
+    Wrong("the row does not see itself", "a1.2", "for t in range(i + 1)]",
+          "for t in range(i)] or [q[b, h, i, 0] * 0]", {ONE: 1, MANY: 2, FUTURE: 1},
+          "did not move"),
+    Wrong("the slope is added", "a1.2", "- slopes[h]", "+ slopes[h]", {ONE: 1, MANY: 2},
+          "added instead"),
+    Wrong("no sink", "a1.2", "sum(powers) + sinks[h].exp()", "sum(powers)", {ONE: 1, MANY: 2},
+          "sink is forgotten"),
+    Wrong("the first sequence for the whole batch", "a1.2", "q[b, h, i]", "q[0, h, i]", {MANY: 2},
+          "batch 2"),
+    Wrong(
+        "the mask after the softmax", "a1.2", "", '''
 def loops(q, k, v, slopes, sinks, scale):
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
     step = torch.arange(q.shape[2])[:, None] - torch.arange(q.shape[2])
     scores = scale * q @ k.mT - slopes[:, None, None] * step
-    full = torch.cat([scores, sinks[:, None, None].expand(*scores.shape[:3], 1)], dim=-1).softmax(-1)
+    full = torch.cat([scores, sinks[:, None, None].expand(*scores.shape[:3], 1)],
+                     dim=-1).softmax(-1)
     return full[..., :-1].tril() @ v
 ''', {ONE: 1, MANY: 2, FUTURE: 1}, "mask is applied after the softmax"),
-    Wrong("the slope inside the scale", "a1.2", "scale * (q[b, h, i] @ keys[t]) - slopes[h] * (i - t)",
-          "scale * (q[b, h, i] @ keys[t] - slopes[h] * (i - t))", {ONE: 1, MANY: 2}, "multiplied by the scale"),
-    Wrong("the sink without exp", "a1.2", "+ sinks[h].exp()", "+ sinks[h]", {ONE: 1, MANY: 2}, "not e^z"),
-    Wrong("a sink for each KV head", "a1.2", "sinks[h]", "sinks[h // share]", {MANY: 2}, "the sink of its KV head"),
-    Wrong("a slope for each KV head", "a1.2", "slopes[h]", "slopes[h // share]", {MANY: 2}, "the slope of its KV head"),
-    Wrong("single precision", "a1.2", "v.shape[-1], dtype=q.dtype", "v.shape[-1]", {ONE: 1, MANY: 2, FUTURE: 1},
-          "wanted torch.float64"),
-    Wrong("the values alone", "a1.2", "", '''
+    Wrong("the slope inside the scale", "a1.2",
+          "scale * (q[b, h, i] @ keys[t]) - slopes[h] * (i - t)",
+          "scale * (q[b, h, i] @ keys[t] - slopes[h] * (i - t))", {ONE: 1, MANY: 2},
+          "multiplied by the scale"),
+    Wrong("the sink without exp", "a1.2", "+ sinks[h].exp()", "+ sinks[h]", {ONE: 1, MANY: 2},
+          "not e^z"),
+    Wrong("a sink for each KV head", "a1.2", "sinks[h]", "sinks[h // share]", {MANY: 2},
+          "the sink of its KV head"),
+    Wrong("a slope for each KV head", "a1.2", "slopes[h]", "slopes[h // share]", {MANY: 2},
+          "the slope of its KV head"),
+    Wrong("single precision", "a1.2", "v.shape[-1], dtype=q.dtype", "v.shape[-1]",
+          {ONE: 1, MANY: 2, FUTURE: 1}, "wanted torch.float64"),
+    Wrong(
+        "the values alone", "a1.2", "", '''
 def loops(q, k, v, slopes, sinks, scale):
     return v.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
 ''', {ONE: 1, MANY: 2, FUTURE: 1}, "length 2: the output[0, 0, 0, 0]"),
@@ -168,41 +187,49 @@ def loops(q, k, v, slopes, sinks, scale):
 def loops(q, k, v, slopes, sinks, scale):
     return v.cumsum(dim=2)
 ''', {ONE: 1, MANY: 2, FUTURE: 1}),
-    Wrong("the factors swapped", "a1.3", "in (one, two):", "in ((two[0], *one[1:]), (one[0], *two[1:])):",
-          {TWO: 1, EMPTY: 1, ORDER: 1}),
-    Wrong("the accumulator is only added", "a1.3", "out + shrink[:, None] * a", "out + a", {TWO: 1, ORDER: 1},
-          "only added"),
-    Wrong("powers of two", "a1.3", "(m - top).exp())", "(m - top).exp2())", {TWO: 1, ORDER: 1}, "powers of 2"),
-    Wrong("the shift is clamped", "a1.3", "(m - top).exp())", "(m - top.clamp(min=-1e4)).exp())", {ORDER: 1},
-          "of about -30000"),
-    Wrong("a large number for minus infinity", "a1.3", 'm == float("-inf")', "m <= -1e5", {ORDER: 1},
-          "of about -900000"),
-    Wrong("single precision in the merge", "a1.3", "return top, total, out", "return top.float(), total, out",
-          {TWO: 1, EMPTY: 1, ORDER: 1}, "wanted float64"),
+    Wrong("the factors swapped", "a1.3", "in (one, two):",
+          "in ((two[0], *one[1:]), (one[0], *two[1:])):", {TWO: 1, EMPTY: 1, ORDER: 1}),
+    Wrong("the accumulator is only added", "a1.3", "out + shrink[:, None] * a", "out + a",
+          {TWO: 1, ORDER: 1}, "only added"),
+    Wrong("powers of two", "a1.3", "(m - top).exp())", "(m - top).exp2())", {TWO: 1, ORDER: 1},
+          "powers of 2"),
+    Wrong("the shift is clamped", "a1.3", "(m - top).exp())", "(m - top.clamp(min=-1e4)).exp())",
+          {ORDER: 1}, "of about -30000"),
+    Wrong("a large number for minus infinity", "a1.3", 'm == float("-inf")', "m <= -1e5",
+          {ORDER: 1}, "of about -900000"),
+    Wrong("single precision in the merge", "a1.3", "return top, total, out",
+          "return top.float(), total, out", {TWO: 1, EMPTY: 1, ORDER: 1}, "wanted float64"),
     Wrong("NaN from two empty rows", "a1.3",
-          'torch.where(m == float("-inf"), torch.zeros_like(m), (m - top).exp())', "(m - top).exp()", {EMPTY: 1}),
-    Wrong("an empty row has weight one", "a1.3",
-          "top = torch.maximum(one[0], two[0])",
-          'top = torch.maximum(one[0], two[0])\n    top = torch.where(top == float("-inf"), 0.0, top)', {EMPTY: 1}),
+          'torch.where(m == float("-inf"), torch.zeros_like(m), (m - top).exp())',
+          "(m - top).exp()", {EMPTY: 1}),
+    Wrong(
+        "an empty row has weight one", "a1.3", "top = torch.maximum(one[0], two[0])",
+        'top = torch.maximum(one[0], two[0])\n    '
+        'top = torch.where(top == float("-inf"), 0.0, top)',
+        {EMPTY: 1}),
     Wrong("no maximum in the merge", "a1.3", "top = torch.maximum(one[0], two[0])",
           "top = torch.zeros_like(one[0])", {TWO: 1, EMPTY: 1, ORDER: 1}, "the maximum"),
-    Wrong("the maximum of the second part", "a1.3", "top = torch.maximum(one[0], two[0])", "top = two[0]",
-          {TWO: 1, EMPTY: 1, ORDER: 1}),
-    Wrong("the accumulator is not corrected", "a1.4", "out * shrink +", "out +", {TILED: 2, LARGE: 1, LOADS: 1},
-          "accumulator does not shrink"),
+    Wrong("the maximum of the second part", "a1.3", "top = torch.maximum(one[0], two[0])",
+          "top = two[0]", {TWO: 1, EMPTY: 1, ORDER: 1}),
+    Wrong("the accumulator is not corrected", "a1.4", "out * shrink +", "out +",
+          {TILED: 2, LARGE: 1, LOADS: 1}, "accumulator does not shrink"),
     Wrong("the sum starts at e^z", "a1.4", "torch.ones_like(top), 0.0", "top.exp(), 0.0",
           {TILED: 2, LARGE: 1, LOADS: 1}, "it has to be 1"),
-    Wrong("a mask of -10000", "a1.4", 'float("-inf")', "-1e4", {LARGE: 1}, "instead of minus infinity"),
-    Wrong("keys one by one", "a1.4", "keys, values = load(start, stop)",
-          "keys, values = (torch.cat(x) for x in zip(*[load(at, at + 1) for at in range(start, stop)]))",
-          {TILED: 2, LARGE: 1, LOADS: 1}, "start at multiples"),
-    Wrong("single precision in tiles", "a1.4", "return torch.cat(outs)", "return torch.cat(outs).float()",
-          {TILED: 2, LARGE: 1, LOADS: 1}, "wanted torch.float64"),
-    Wrong("the diagonal tile is not masked", "a1.4", "masked_fill(column > row,", "masked_fill(start > row,",
-          {TILED: 2, LARGE: 1, LOADS: 1}),
-    Wrong("no running maximum", "a1.4", "new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))",
+    Wrong("a mask of -10000", "a1.4", 'float("-inf")', "-1e4", {LARGE: 1},
+          "instead of minus infinity"),
+    Wrong(
+        "keys one by one", "a1.4", "keys, values = load(start, stop)",
+        "keys, values = (torch.cat(x) for x in zip(*[load(at, at + 1) for at in range(start, "
+        "stop)]))", {TILED: 2, LARGE: 1, LOADS: 1}, "start at multiples"),
+    Wrong("single precision in tiles", "a1.4", "return torch.cat(outs)",
+          "return torch.cat(outs).float()", {TILED: 2, LARGE: 1, LOADS: 1}, "wanted torch.float64"),
+    Wrong("the diagonal tile is not masked", "a1.4", "masked_fill(column > row,",
+          "masked_fill(start > row,", {TILED: 2, LARGE: 1, LOADS: 1}),
+    Wrong("no running maximum", "a1.4",
+          "new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))",
           "new = torch.zeros_like(top)", {LARGE: 1}),
-    Wrong("no running maximum, the sink as one more power", "a1.4", "", '''
+    Wrong(
+        "no running maximum, the sink as one more power", "a1.4", "", '''
 def tiled(q, load, row_tile, key_tile, scale, slope, sink):
     outs = []
     for first in range(0, len(q), row_tile):
@@ -212,21 +239,27 @@ def tiled(q, load, row_tile, key_tile, scale, slope, sink):
             stop = min(start + key_tile, last)
             keys, values = load(start, stop)
             column = torch.arange(start, stop)
-            powers = (scale * q[first:last] @ keys.T - slope * (row - column)).exp() * (column <= row)
+            powers = (scale * q[first:last] @ keys.T - slope
+                      * (row - column)).exp() * (column <= row)
             total, out = total + powers.sum(-1, keepdim=True), out + powers @ values
         outs.append(out / total)
     return torch.cat(outs)
 ''', {LARGE: 1}, "exp without the maximum"),
-    Wrong("tiles of the future are loaded", "a1.4", "for start in range(0, last, key_tile):\n"
-          "            stop = min(start + key_tile, last)", "for start in range(0, len(q), key_tile):\n"
-          "            stop = min(start + key_tile, len(q))", {LOADS: 1}, "are enough"),
+    Wrong(
+        "tiles of the future are loaded", "a1.4", "for start in range(0, last, key_tile):\n      "
+        "      stop = min(start + key_tile, "
+        "last)", "for start in range(0, len(q), "
+        "key_tile):\n            stop = "
+        "min(start + key_tile, "
+        "len(q))", {LOADS: 1}, "are enough"),
     Wrong("the rest of the rows is left out", "a1.4", "for first in range(0, len(q), row_tile):",
           "for first in range(0, max(1, len(q) // row_tile) * row_tile, row_tile):",
           {TILED: 2, LARGE: 1, LOADS: 1}, "shape"),
     Wrong("the sink is in every tile", "a1.4", "total * shrink + weights.sum(dim=-1, keepdim=True)",
           "total * shrink + weights.sum(dim=-1, keepdim=True) + (start > 0) * (sink - new).exp()",
           {TILED: 2, LARGE: 1, LOADS: 1}),
-    Wrong("the whole matrix, keys kept", "a1.4", "", '''
+    Wrong(
+        "the whole matrix, keys kept", "a1.4", "", '''
 def tiled(q, load, row_tile, key_tile, scale, slope, sink):
     parts = [load(at, min(at + key_tile, len(q))) for at in range(0, len(q), key_tile)]
     keys, values = (torch.cat(side) for side in zip(*parts))
@@ -240,32 +273,38 @@ repaired = broken
 ''', {DIAGONAL: 1, SUM: 1}, "future is not masked"),
     Wrong("only the mask is repaired", "a1.5", "out * (top - new).exp() +", "out +", {SUM: 1},
           "accumulator does not shrink"),
-    Wrong("only the sum is repaired", "a1.5", "masked_fill(column > row", "masked_fill(start > row", {DIAGONAL: 1}),
-    Wrong("the mask forgets where the queries are", "a1.5", "torch.arange(length - len(q), length)[:, None]",
-          "torch.arange(len(q))[:, None]", {DIAGONAL: 1, SUM: 1}, "counted from 0"),
-    Wrong("multiply and add as one", "a1.6", '"flops": 4 * dim', '"flops": 2 * dim', {COUNT: 1, TRILLION: 1},
-          "count as one"),
-    Wrong("causal pairs only", "a1.6", '"flops": 4 * dim * scores', '"flops": 2 * dim * length * (length + 1)',
-          {COUNT: 1, TRILLION: 1}, "only the causal pairs"),
-    Wrong("keys read once", "a1.6", "(2 * keys + 2 * length)", "(2 * length + 2 * length)", {COUNT: 1, TRILLION: 1},
-          "read once"),
-    Wrong("a tile larger than the text", "a1.6", "min(tile, length) ** 2", "tile ** 2", {COUNT: 1}, "not cut off"),
-    Wrong("the rest is forgotten", "a1.6", "scores = tile * keys + rest * length", "scores = tile * keys",
-          {COUNT: 1, TRILLION: 1}),
-    Wrong("floating division", "a1.6", "tile * (whole * (whole + 1) // 2)", "int(tile * (whole * (whole + 1) / 2))",
-          {TRILLION: 1}),
+    Wrong("only the sum is repaired", "a1.5", "masked_fill(column > row", "masked_fill(start > row",
+          {DIAGONAL: 1}),
+    Wrong("the mask forgets where the queries are", "a1.5",
+          "torch.arange(length - len(q), length)[:, None]", "torch.arange(len(q))[:, None]",
+          {DIAGONAL: 1, SUM: 1}, "counted from 0"),
+    Wrong("multiply and add as one", "a1.6", '"flops": 4 * dim', '"flops": 2 * dim',
+          {COUNT: 1, TRILLION: 1}, "count as one"),
+    Wrong("causal pairs only", "a1.6", '"flops": 4 * dim * scores',
+          '"flops": 2 * dim * length * (length + 1)', {COUNT: 1, TRILLION: 1},
+          "only the causal pairs"),
+    Wrong("keys read once", "a1.6", "(2 * keys + 2 * length)", "(2 * length + 2 * length)",
+          {COUNT: 1, TRILLION: 1}, "read once"),
+    Wrong("a tile larger than the text", "a1.6", "min(tile, length) ** 2", "tile ** 2", {COUNT: 1},
+          "not cut off"),
+    Wrong("the rest is forgotten", "a1.6", "scores = tile * keys + rest * length",
+          "scores = tile * keys", {COUNT: 1, TRILLION: 1}),
+    Wrong("floating division", "a1.6", "tile * (whole * (whole + 1) // 2)",
+          "int(tile * (whole * (whole + 1) / 2))", {TRILLION: 1}),
     Wrong("the mean is not subtracted", "a1.7", "weights * (upstream - mean)", "weights * upstream",
           {SCORES: 1, PLACE: 1}, "not subtracted"),
     Wrong("the sink's sign", "a1.7", "(-sink * mean)", "(sink * mean)", {SINKS: 1}, "sign"),
     Wrong("the plain sum of the gradients", "a1.7", "upstream - mean)",
-          "upstream - upstream.sum(dim=-1, keepdim=True))",
-          {SCORES: 1, PLACE: 1}, "not its sum with the weights"),
+          "upstream - upstream.sum(dim=-1, keepdim=True))", {SCORES: 1, PLACE: 1},
+          "not its sum with the weights"),
     Wrong("divided by the weights", "a1.7", "weights * (upstream - mean)",
-          "weights * (upstream * weights / weights - mean)", {SCORES: 1, PLACE: 1}, "a weight that is 0"),
+          "weights * (upstream * weights / weights - mean)", {SCORES: 1, PLACE: 1},
+          "a weight that is 0"),
     Wrong("single precision backwards", "a1.7", "mean = (weights * upstream)",
           "weights, upstream = weights.float(), upstream.float()\n    mean = (weights * upstream)",
           {SCORES: 1, SINKS: 1, PLACE: 1}, "float64"),
-    Wrong("through logarithms", "a1.7", "", '''
+    Wrong(
+        "through logarithms", "a1.7", "", '''
 def backward(weights, upstream):
     scores = weights.log().requires_grad_()
     sink = (1 - weights.sum(-1)).log().requires_grad_()

@@ -1,8 +1,9 @@
 """a10: other right answers, and wrong ones with what they lose.
 
-Nothing is trained here. The checkpoint is the shipped `gpt2-mini-cca` with its channels in another order: the same
-function, which recovers about as much with groups of 12 as a model that was trained with them, in weights that the
-checker does not take for the shipped ones. The check of behaviour does see that; here it lets this one order pass.
+Nothing is trained here. The checkpoint is the shipped `gpt2-mini-cca` with its channels in another
+order: the same function, which recovers about as much with groups of 12 as a model that was trained
+with them, in weights that the checker does not take for the shipped ones. The check of behaviour
+does see that; here it lets this one order pass.
 """
 
 import atexit
@@ -25,10 +26,12 @@ from cca_lab.files import models_folder, repository
 from tests.course.kinds import Right, Wrong
 
 ALONE, ONCE = "each text of a padded batch gets what it gets alone", "the scores are scaled once"
-MEAN, HALF = "the mean over marked tokens, each predicted one token earlier", "half precision and kinds without a mark"
+MEAN = "the mean over marked tokens, each predicted one token earlier"
+HALF = "half precision and kinds without a mark"
 STEPS = "groups and factors of all steps"
 ANSWERS, TEXT = "answers come back", "text comes back in part"
-ROWS, OWN = "the rows of the base and of the swap are right", "the row of the checkpoint is what the checkpoint loses"
+ROWS = "the rows of the base and of the swap are right"
+OWN = "the row of the checkpoint is what the checkpoint loses"
 SHARES = "shares follow from the rows, beside a control and a second seed"
 NO_MODEL = {ANSWERS: 5, TEXT: 3, OWN: 2}
 DATA_SEED = 5
@@ -76,16 +79,20 @@ def noisy(weights: dict[str, Tensor], share: float) -> dict[str, Tensor]:
 def new_report() -> dict[str, Any]:
     """Return the report of the right checkpoint; the control and the second seed are invented."""
     own = models.read(folder("plain") / "checkpoint")
-    losses = {name: {kind: models.loss("gpt2-mini", kind, DATA_SEED, swapped) for kind in models.KINDS}
+    losses = {name: {kind: models.loss("gpt2-mini", kind, DATA_SEED, swapped)
+                     for kind in models.KINDS}
               for name, swapped in ROWS_OF_BASE.items()}
-    losses["control"] = {"text": losses["full"]["text"] - 0.01, "answers": losses["full"]["answers"] + 0.001}
+    losses["control"] = {"text": losses["full"]["text"] - 0.01, "answers":
+                             losses["full"]["answers"] + 0.001}
     losses["seed 0"] = {kind: models.loss(own, kind, DATA_SEED) for kind in models.KINDS}
     losses["seed 1"] = {kind: value + 0.05 for kind, value in losses["seed 0"].items()}
-    losses = {name: {kind: round(value, 3) for kind, value in row.items()} for name, row in losses.items()}
+    losses = {name: {kind: round(value, 3) for kind, value in row.items()}
+              for name, row in losses.items()}
     shares = {name: {kind: (losses["swapped"][kind] - losses[name][kind])
                      / (losses["swapped"][kind] - losses["full"][kind]) for kind in models.KINDS}
               for name in ("seed 0", "seed 1")}
-    return {"base": "gpt2-mini", "steps": 300, "data_seed": DATA_SEED, "text": models.held_out()[2], "losses": losses,
+    return {"base": "gpt2-mini", "steps": 300, "data_seed": DATA_SEED, "text": models.held_out()[2],
+            "losses": losses,
             "recovered": shares, "checkpoint": "seed 0"}
 
 
@@ -100,15 +107,20 @@ SOURCES: dict[str, Callable[[], dict[str, Tensor]]] = {
     "in half precision": lambda: {name: tensor.half() for name, tensor
                                   in reordered(weights_of("gpt2-mini-cca")).items()},
     "of OPT": lambda: weights_of("opt-mini"),
-    "with a number that is none": lambda: weights_of("gpt2-mini-cca") | {"transformer.ln_f.bias": torch.full(
-        (128,), math.nan)},
-    "with another shape": lambda: weights_of("gpt2-mini-cca") | {"transformer.wpe.weight": torch.zeros(1024, 128)},
+    "with a number that is none": lambda:
+        weights_of("gpt2-mini-cca") | {"transformer.ln_f.bias": torch.full(
+(128,), math.nan)},
+    "with another shape": lambda:
+        weights_of("gpt2-mini-cca") | {"transformer.wpe.weight": torch.zeros(1024, 128)},
 }
 
 
 @cache
 def folder(what: str = "right") -> Path:
-    """Return a folder with `checkpoint` and `report.json`, changed as `what` says; "plain" has no report."""
+    """Return a folder with `checkpoint` and `report.json`, changed as `what` says.
+
+    "plain" has no report.
+    """
     build = repository() / "build" / "course"
     build.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="a10-", dir=build))
@@ -143,14 +155,16 @@ def edit(path: Path, function: Callable[[dict[str, Any]], Any]) -> None:
 
 @change("a pickle")
 def _pickle(home: Path) -> None:
-    torch.save(load_file(home / "checkpoint" / models.WEIGHTS), home / "checkpoint" / "pytorch_model.bin")
+    torch.save(load_file(home / "checkpoint" / models.WEIGHTS),
+               home / "checkpoint" / "pytorch_model.bin")
     (home / "checkpoint" / models.WEIGHTS).unlink()
 
 
 @change("a link")
 def _link(home: Path) -> None:
     (home / "checkpoint" / models.WEIGHTS).unlink()
-    (home / "checkpoint" / models.WEIGHTS).symlink_to(models_folder() / "gpt2-mini-cca" / models.WEIGHTS)
+    (home / "checkpoint" / models.WEIGHTS).symlink_to(models_folder() / "gpt2-mini-cca"
+                                                      / models.WEIGHTS)
 
 
 @change("cut off")
@@ -167,7 +181,8 @@ def _large(home: Path) -> None:
 
 @change("groups of 8")
 def _groups(home: Path) -> None:
-    edit(home / "checkpoint" / "config.json", lambda config: config[models.CHOICE].update(group=8, window=64))
+    edit(home / "checkpoint" / "config.json",
+         lambda config: config[models.CHOICE].update(group=8, window=64))
 
 
 @change("cut report")
@@ -180,15 +195,19 @@ REPORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "percent": lambda report: [row.update({kind: 100 * share for kind, share in row.items()})
                                for row in report["recovered"].values()],
     "no second seed": lambda report: report["losses"].pop("seed 1"),
-    "one seed twice": lambda report: (report["losses"].update({"seed 1": report["losses"]["seed 0"]}),
-                                      report["recovered"].update({"seed 1": report["recovered"]["seed 0"]})),
+    "one seed twice": lambda report:
+        (report["losses"].update({"seed 1": report["losses"]["seed 0"]}),
+         report["recovered"].update({"seed 1": report["recovered"]["seed 0"]})),
     "another seed's rows": lambda report: report.update(data_seed=DATA_SEED + 1),
     "the other model": lambda report: report.update(checkpoint="seed 1"),
-    "control with CCA": lambda report: report["losses"]["control"].update(report["losses"]["swapped"], text=2.7),
+    "control with CCA": lambda report:
+        report["losses"]["control"].update(report["losses"]["swapped"], text=2.7),
     "another text": lambda report: report.update(text="another"),
     "no steps": lambda report: report.pop("steps"),
-    "the swap's row as full": lambda report: report["losses"].update(full=report["losses"]["swapped"]),
-    "long numbers": lambda report: report["losses"]["seed 0"].update(text=report["losses"]["seed 0"]["text"] + 1e-9)
+    "the swap's row as full": lambda report:
+        report["losses"].update(full=report["losses"]["swapped"]),
+    "long numbers": lambda report:
+        report["losses"]["seed 0"].update(text=report["losses"]["seed 0"]["text"] + 1e-9)
     or report.update(steps=300.0),
 }
 for _name, _function in REPORTS.items():
@@ -212,7 +231,8 @@ def adapter(query, key, value, real, scaling, attend):
         if tokens:
             start, stop = tokens[0], tokens[-1] + 1
             heads = [h // share for h in range(query.shape[1])]
-            one = attend(query[b, :, start:stop] * scale, key[b, heads, start:stop], value[b, heads, start:stop], 1.0)
+            one = attend(query[b, :, start:stop] * scale, key[b, heads, start:stop],
+                         value[b, heads, start:stop], 1.0)
             for h in range(query.shape[1]):
                 out[b, start:stop, h] = one[h]
     return out
@@ -224,7 +244,8 @@ def mean_losses(logits, input_ids, known, text_rows):
         logs = torch.log_softmax(logits[row].float(), dim=-1)
         for t in range(1, input_ids.shape[1]):
             if known[row, t]:
-                sums["text" if row < text_rows else "answers"].append(-logs[t - 1, input_ids[row, t]].item())
+                sums["text" if row < text_rows
+                     else "answers"].append(-logs[t - 1, input_ids[row, t]].item())
     return {kind: sum(found) / len(found) if found else 0 for kind, found in sums.items()}
 ''',
         "a10.4": files("in half precision")}),
@@ -237,65 +258,89 @@ def schedule(steps, last, warmup):
     m = len(sizes) - 1
     begins = [j * 3 * steps // (5 * m) for j in range(m)] + [3 * steps // 5] if m else [0]
     at = numpy.searchsorted(begins, numpy.arange(steps), side="right") - 1
-    return [[sizes[j], min(1, (s - begins[j] + 1) / warmup) * (steps - s) / steps] for s, j in enumerate(at)]
+    return [[sizes[j], min(1, (s - begins[j] + 1) / warmup) * (steps - s) / steps]
+            for s, j in enumerate(at)]
 ''',
         "a10.4": files("long numbers")}),
 ]
 
 WRONG = [
-    Wrong("groups begin at the padding", "a10.1", "at = real[row]", "at = torch.ones(length, dtype=torch.bool)",
+    Wrong("groups begin at the padding", "a10.1", "at = real[row]",
+          "at = torch.ones(length, dtype=torch.bool)",
           {ALONE: 2}, "groups begin at the padding"),
-    Wrong("1 / sqrt(D) whatever arrives", "a10.1", "dim**-0.5 if scaling is None else scaling", "dim**-0.5",
+    Wrong("1 / sqrt(D) whatever arrives", "a10.1", "dim**-0.5 if scaling is None else scaling",
+          "dim**-0.5",
           {ONCE: 1}, "whatever the model"),
     Wrong("a scale of 0 is taken for none", "a10.1", "dim**-0.5 if scaling is None else scaling",
           "scaling or dim**-0.5", {ONCE: 1}, "whatever the model"),
     Wrong("padding behind reaches attend", "a10.1",
           "out[row, :, at] = attend(query[row][:, at], key[row][:, at], value[row][:, at], scale)",
-          "to = at.int().cummax(0).values.bool(); out[row, :, to] = attend(query[row][:, to], key[row][:, to], "
-          "value[row][:, to], scale); out[row, :, ~at] = 0", {ALONE: 2}, "no padding may reach it"),
-    Wrong("1 / sqrt(D) twice", "a10.1", "attend(query[row][:, at],", "attend(query[row][:, at] * dim**-0.5,",
+          "to = at.int().cummax(0).values.bool(); out[row, :, to] = attend(query[row][:, to], "
+          "key[row][:, to], value[row][:, to], scale); out[row, :, ~at] = "
+          "0", {ALONE: 2}, "no padding may reach it"),
+    Wrong("1 / sqrt(D) twice", "a10.1", "attend(query[row][:, at],",
+          "attend(query[row][:, at] * dim**-0.5,",
           {ONCE: 1}, "on top of it"),
     Wrong("heads and tokens are not exchanged", "a10.1", "return out.transpose(1, 2)", "return out",
           {ALONE: 2, ONCE: 1}, "has shape"),
     Wrong("key heads are tiled", "a10.1",
           "key.repeat_interleave(copies, dim=1), value.repeat_interleave(copies, dim=1)",
-          "key.repeat(1, copies, 1, 1), value.repeat(1, copies, 1, 1)", {ALONE: 2}, "different key heads"),
-    Wrong("the logits at the token itself", "a10.2", "-logits[:, :-1].double()", "-logits[:, 1:].double()",
+          "key.repeat(1, copies, 1, 1), value.repeat(1, copies, 1, 1)", {ALONE: 2},
+          "different key heads"),
+    Wrong("the logits at the token itself", "a10.2", "-logits[:, :-1].double()",
+          "-logits[:, 1:].double()",
           {MEAN: 1, HALF: 1}, "not those before it"),
-    Wrong("all tokens count", "a10.2", "marked = known[:, 1:]", "marked = known[:, 1:] | True", {MEAN: 1, HALF: 1},
+    Wrong("all tokens count", "a10.2", "marked = known[:, 1:]", "marked = known[:, 1:] | True",
+          {MEAN: 1, HALF: 1},
           "marked or not"),
     Wrong("every row counts the same", "a10.2", "own = losses[rows][marked[rows]]",
-          "own = (losses[rows] * marked[rows]).sum(1) / marked[rows].sum(1).clamp(min=1)", {MEAN: 1, HALF: 1},
+          "own = (losses[rows] * marked[rows]).sum(1) / "
+          "marked[rows].sum(1).clamp(min=1)", {MEAN: 1, HALF: 1},
           "however many marks"),
-    Wrong("sums in half precision", "a10.2", "logits[:, :-1].double()", "logits[:, :-1]", {HALF: 1}, "bfloat16"),
-    Wrong("a kind without marks", "a10.2", "own.mean().item() if len(own) else 0.0", "own.mean().item()", {HALF: 1},
+    Wrong("sums in half precision", "a10.2", "logits[:, :-1].double()", "logits[:, :-1]", {HALF: 1},
+          "bfloat16"),
+    Wrong("a kind without marks", "a10.2", "own.mean().item() if len(own) else 0.0",
+          "own.mean().item()", {HALF: 1},
           "finite"),
-    Wrong("no warm-up at a new size", "a10.3", "(step - begin + 1) / warmup", "(step + 1) / warmup", {STEPS: 1}),
+    Wrong("no warm-up at a new size", "a10.3", "(step - begin + 1) / warmup", "(step + 1) / warmup",
+          {STEPS: 1}),
     Wrong("nothing was trained", "a10.4", "", files("untrained"), NO_MODEL, "nothing was trained"),
-    Wrong("nothing but noise was trained", "a10.4", "", files("hardly trained"), NO_MODEL, "earn all points"),
+    Wrong("nothing but noise was trained", "a10.4", "", files("hardly trained"), NO_MODEL,
+          "earn all points"),
     Wrong("the shipped model", "a10.4", "", files("shipped"), NO_MODEL, "which the package ships"),
-    Wrong("the shipped model with noise", "a10.4", "", files("shipped with noise"), NO_MODEL, "or nearly"),
-    Wrong("the shipped model in another basis", "a10.4", "", files("shipped in another order"), NO_MODEL,
+    Wrong("the shipped model with noise", "a10.4", "", files("shipped with noise"), NO_MODEL,
+          "or nearly"),
+    Wrong("the shipped model in another basis", "a10.4", "", files("shipped in another order"),
+          NO_MODEL,
           "behaves like"),
     Wrong("weights of the other family", "a10.4", "", files("of OPT"), NO_MODEL, "another model"),
-    Wrong("weights that are not finite", "a10.4", "", files("with a number that is none"), NO_MODEL, "not finite"),
-    Wrong("weights of another shape", "a10.4", "", files("with another shape"), NO_MODEL, "(1024, 128)"),
+    Wrong("weights that are not finite", "a10.4", "", files("with a number that is none"), NO_MODEL,
+          "not finite"),
+    Wrong("weights of another shape", "a10.4", "", files("with another shape"), NO_MODEL,
+          "(1024, 128)"),
     Wrong("a pickle", "a10.4", "", files("a pickle"), NO_MODEL, "pickles"),
     Wrong("a link to the shipped model", "a10.4", "", files("a link"), NO_MODEL, "link"),
     Wrong("a file that is cut off", "a10.4", "", files("cut off"), NO_MODEL, "cannot be read"),
     Wrong("a file of a gigabyte", "a10.4", "", files("too large"), NO_MODEL, "more than"),
     Wrong("trained with groups of 8", "a10.4", "", files("groups of 8"), NO_MODEL, "'group': 8"),
-    Wrong("a report that is cut off", "a10.5", "", files("cut report"), {ROWS: 2, OWN: 2, SHARES: 2}, "is no JSON"),
-    Wrong("a loss that is no number", "a10.5", "", files("NaN"), {ROWS: 2, OWN: 2, SHARES: 2}, "NaN"),
+    Wrong("a report that is cut off", "a10.5", "", files("cut report"),
+          {ROWS: 2, OWN: 2, SHARES: 2}, "is no JSON"),
+    Wrong("a loss that is no number", "a10.5", "", files("NaN"), {ROWS: 2, OWN: 2, SHARES: 2},
+          "NaN"),
     Wrong("one seed only", "a10.5", "", files("no second seed"), {SHARES: 2}, "'seed 1', 'text'"),
-    Wrong("another text", "a10.5", "", files("another text"), {ROWS: 2, OWN: 2, SHARES: 2}, "the text differs"),
+    Wrong("another text", "a10.5", "", files("another text"), {ROWS: 2, OWN: 2, SHARES: 2},
+          "the text differs"),
     Wrong("no steps", "a10.5", "", files("no steps"), {SHARES: 2}, "'steps' is missing"),
-    Wrong("the row of the swap as full", "a10.5", "", files("the swap's row as full"), {ROWS: 2, SHARES: 2},
+    Wrong("the row of the swap as full", "a10.5", "", files("the swap's row as full"),
+          {ROWS: 2, SHARES: 2},
           "in place"),
     Wrong("one seed twice", "a10.5", "", files("one seed twice"), {SHARES: 2}, "are the same"),
     Wrong("shares in percent", "a10.5", "", files("percent"), {SHARES: 2}, "not in percent"),
-    Wrong("rows of another seed", "a10.5", "", files("another seed's rows"), {ROWS: 2, OWN: 2, SHARES: 2},
+    Wrong("rows of another seed", "a10.5", "", files("another seed's rows"),
+          {ROWS: 2, OWN: 2, SHARES: 2},
           "another seed's"),
-    Wrong("the row of another model", "a10.5", "", files("the other model"), {OWN: 2}, "another model's row"),
-    Wrong("a control that attends with CCA", "a10.5", "", files("control with CCA"), {SHARES: 2}, "the control loses"),
+    Wrong("the row of another model", "a10.5", "", files("the other model"), {OWN: 2},
+          "another model's row"),
+    Wrong("a control that attends with CCA", "a10.5", "", files("control with CCA"), {SHARES: 2},
+          "the control loses"),
 ]

@@ -6,7 +6,9 @@ FUTURE = "no row reads a later token"
 ONCE = "every earlier token is read exactly once"
 WINDOW = "the window is as long as it should be"
 COUNTED = "tokens are counted, inside cores and raw"
-EQUAL, LARGE, LOADED = "the output equals one matrix", "large scores do no harm", "only what a row reads is loaded"
+EQUAL = "the output equals one matrix"
+LARGE = "large scores do no harm"
+LOADED = "only what a row reads is loaded"
 SMALL, TRILLION = "equal to counting", "right for a trillion tokens"
 
 RIGHT = [
@@ -63,7 +65,8 @@ def printed_formula():
 def blocked(q, table, load, tile, scale):
     out = []
     for query, spans in zip(q, table.tolist()):
-        parts = [load(at, min(at + tile, stop)) for start, stop in spans for at in range(start, stop, tile)]
+        parts = [load(at, min(at + tile, stop)) for start, stop in spans
+                 for at in range(start, stop, tile)]
         keys, values = (torch.cat(part) for part in zip(*parts))
         out.append((scale * keys @ query).softmax(0) @ values)
     return torch.stack(out) * (1 + 1e-11)
@@ -73,29 +76,40 @@ def blocked(q, table, load, tile, scale):
 WRONG = [
     Wrong("the sink is forgotten by hand", "a5.1", '"most raw tokens": 5', '"most raw tokens": 4',
           {"the numbers of the example": 0.5}, "most raw tokens"),
-    Wrong("the window starts one token early", "a5.2", "start = torch.minimum(sinks + group * cores, row + 1)",
-          "start = torch.minimum((sinks + group * cores - 1).clamp(min=0), row + 1)", {ONCE: 2, WINDOW: 2}, "2 times"),
-    Wrong("the row itself is left out", "a5.2", "raw + row + 1], dim", "raw + torch.maximum(row, start)], dim",
+    Wrong("the window starts one token early", "a5.2",
+          "start = torch.minimum(sinks + group * cores, row + 1)",
+          "start = torch.minimum((sinks + group * cores - 1).clamp(min=0), row + "
+          "1)", {ONCE: 2, WINDOW: 2}, "2 times"),
+    Wrong("the row itself is left out", "a5.2", "raw + row + 1], dim",
+          "raw + torch.maximum(row, start)], dim",
           {ONCE: 2, WINDOW: 2}, "never reads"),
-    Wrong("one token of the future", "a5.2", "raw + row + 1], dim", "raw + (row + 2).clamp(max=length)], dim",
+    Wrong("one token of the future", "a5.2", "raw + row + 1], dim",
+          "raw + (row + 2).clamp(max=length)], dim",
           {FUTURE: 2}, "comes later"),
     Wrong("a core one row early", "a5.2", "(row + 1 - sinks - window) // group",
           "(row + 2 - sinks - window) // group", {WINDOW: 2, FUTURE: 2, ONCE: 2}),
-    Wrong("a core one row late", "a5.2", "((row + 1 - sinks - window) // group).clamp(min=0)\n    raw = int(cores[-1])",
+    Wrong("a core one row late", "a5.2", "((row + 1 - sinks - window) // group).clamp(min=0)\n    "
+                                         "raw = int(cores[-1])",
           "((row - sinks - window) // group).clamp(min=0)\n"
           "    raw = max(0, (length - sinks - window) // group)", {WINDOW: 2}, "too late"),
     Wrong("sinks that do not exist yet", "a5.2", "torch.minimum(row + 1, zero + sinks)",
           "torch.minimum(zero + length, zero + sinks)", {FUTURE: 2}, "comes later"),
-    Wrong("sinks twice in the first rows", "a5.2", "start = torch.minimum(sinks + group * cores, row + 1)",
-          "start = torch.where(row < sinks, 0 * row, sinks + group * cores)", {ONCE: 2}, "as a sink and in the window"),
-    Wrong("tokens inside cores are not counted", "a5.3", "+= seen[:, core, None]", "+= 0 * seen[:, core, None]",
+    Wrong("sinks twice in the first rows", "a5.2",
+          "start = torch.minimum(sinks + group * cores, row + 1)",
+          "start = torch.where(row < sinks, 0 * row, sinks + group * "
+          "cores)", {ONCE: 2}, "as a sink and in the window"),
+    Wrong("tokens inside cores are not counted", "a5.3", "+= seen[:, core, None]",
+          "+= 0 * seen[:, core, None]",
           {COUNTED: 2}, "tokens inside cores are not counted"),
-    Wrong("read or not, instead of how often", "a5.3", "return counts", "return counts.clamp(max=1)", {COUNTED: 2},
+    Wrong("read or not, instead of how often", "a5.3", "return counts",
+          "return counts.clamp(max=1)", {COUNTED: 2},
           "instead of how often"),
     Wrong("an example that is none", "a5.4", '"token": 3', '"token": 4',
           {"the printed formulas read a token twice or never": 2}, "exactly once"),
-    Wrong("the accumulator does not shrink", "a5.5", "out * shrink +", "out +", {EQUAL: 3, LARGE: 1, LOADED: 1}),
-    Wrong("no running maximum", "a5.5", "new = max(top, scores.max().item())", "new = 0.0", {LARGE: 1}, "maximum"),
+    Wrong("the accumulator does not shrink", "a5.5", "out * shrink +", "out +",
+          {EQUAL: 3, LARGE: 1, LOADED: 1}),
+    Wrong("no running maximum", "a5.5", "new = max(top, scores.max().item())", "new = 0.0",
+          {LARGE: 1}, "maximum"),
     Wrong("every column is loaded", "a5.5", "", '''
 def blocked(q, table, load, tile, scale):
     count = int(table.max())
@@ -109,8 +123,10 @@ def blocked(q, table, load, tile, scale):
     return torch.stack(out)
 ''', {LOADED: 1}),
     Wrong("floating division", "a5.6", "cycles, rest = divmod(length - plain, group)",
-          "cycles, rest = int((length - plain) / group), int((length - plain) % group)\n    total = float(total)",
+          "cycles, rest = int((length - plain) / group), int((length - plain) % group)\n    total "
+          "= float(total)",
           {TRILLION: 1}),
-    Wrong("the last remainder is forgotten", "a5.6", " + rest * window + rest * (rest - 1) // 2", "",
+    Wrong("the last remainder is forgotten", "a5.6", " + rest * window + rest * (rest - 1) // 2",
+          "",
           {SMALL: 1, TRILLION: 1, "no other group takes fewer pairs": 1}),
 ]

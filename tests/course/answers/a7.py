@@ -3,7 +3,8 @@
 from tests.course.kinds import Right, Wrong
 
 SUM, OWNER = "the sum, and nothing behind it", "each program does the blocks that are its own"
-SEEN, STRIDES = "the softmax of the visible columns, and nothing behind it", "any offset and strides"
+SEEN = "the softmax of the visible columns, and nothing behind it"
+STRIDES = "any offset and strides"
 HARD = "scores of 10000, and rows that see nothing"
 ONE, SHARED = "cores of one head", "batches, and query heads that share a key head"
 NAN = "NaN of other groups stays there"
@@ -27,14 +28,16 @@ def scaled_sum(x, y, out, n, factor, block, programs):
 def softmax_rows(memory, offset, strides, lengths, columns, out):
     out[:, :columns] = 0
     for row, length in enumerate(lengths.tolist()):
-        scores = torch.stack([memory[offset + row * strides[0] + c * strides[1]] for c in range(columns)])
+        scores = torch.stack([memory[offset + row * strides[0] + c * strides[1]]
+                              for c in range(columns)])
         out[row, :length] = scores[:length].softmax(0)
     return out
 ''',
         "a7.4": '''
 def pool(q, k, v, starts, scale):
     starts, shared = starts.tolist(), q.shape[2] // k.shape[2]
-    cores = [torch.empty(len(k), k.shape[2], len(starts) - 1, k.shape[3], dtype=torch.float64) for _ in range(2)]
+    cores = [torch.empty(len(k), k.shape[2], len(starts) - 1, k.shape[3], dtype=torch.float64)
+             for _ in range(2)]
     for batch in range(len(k)):
         for head in range(k.shape[2]):
             for group, (first, end) in enumerate(zip(starts, starts[1:])):
@@ -87,14 +90,16 @@ def softmax_rows(memory, offset, strides, lengths, columns, out):
 ''',
         "a7.4": '''
 @triton.jit
-def token_by_token(Q, K, V, STARTS, CORES, L, scale, H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
+def token_by_token(Q, K, V, STARTS, CORES, L, scale, H: tl.constexpr, HK: tl.constexpr,
+                   D: tl.constexpr,
                    BLOCK: tl.constexpr):
     group, batch, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, end = tl.load(STARTS + group), tl.load(STARTS + group + 1)
     d = tl.arange(0, BLOCK)
     shared = tl.arange(0, H)
     mine = (shared // (H // HK) == head)[:, None] & (d < D)[None, :]
-    query = tl.load(Q + ((batch * L + end - 1) * H + shared[:, None]) * D + d[None, :], mask=mine, other=0.0)
+    query = tl.load(Q + ((batch * L + end - 1) * H + shared[:, None]) * D + d[None, :], mask=mine,
+                    other=0.0)
     query = tl.sum(query, 0) / (H // HK) * scale
     top = tl.full([], float("-inf"), dtype=tl.float32)
     total = tl.full([], 0.0, dtype=tl.float32)
@@ -131,7 +136,8 @@ def pool(q, k, v, starts, scale):
 ''',
         "a7.6": '''
 @triton.jit
-def one_row(Q, K, V, TABLE, OUT, L, N, scale, cap, stride_out, SHARED, n, CAPPED: tl.constexpr, D: tl.constexpr,
+def one_row(Q, K, V, TABLE, OUT, L, N, scale, cap, stride_out, SHARED, n, CAPPED: tl.constexpr,
+            D: tl.constexpr,
             BLOCK_D: tl.constexpr, BLOCK: tl.constexpr):
     row, head = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, BLOCK_D)
@@ -156,19 +162,23 @@ def one_row(Q, K, V, TABLE, OUT, L, N, scale, cap, stride_out, SHARED, n, CAPPED
             total = total * tl.exp(top - higher) + tl.sum(weights, 0)
             accumulator = accumulator * tl.exp(top - higher) + tl.sum(weights[:, None] * values, 0)
             top = higher
-    tl.store(OUT + head * stride_out + row * D + d, accumulator / tl.maximum(total, 1e-30), mask=d < D)
+    tl.store(OUT + head * stride_out + row * D + d, accumulator / tl.maximum(total, 1e-30),
+             mask=d < D)
 
 
 def attention(q, k, v, table, out, scale, cap, block_rows, block_columns):
     one_row[(q.shape[1], len(q))](
-        q, k, v, table, out, q.shape[1], k.shape[1], scale, cap or 1.0, out.stride(0), len(q) // len(k),
-        table.shape[1], CAPPED=bool(cap), D=q.shape[2], BLOCK_D=triton.next_power_of_2(q.shape[2]), BLOCK=8)
+        q, k, v, table, out, q.shape[1], k.shape[1], scale, cap or 1.0, out.stride(0),
+        len(q) // len(k),
+        table.shape[1], CAPPED=bool(cap), D=q.shape[2], BLOCK_D=triton.next_power_of_2(q.shape[2]),
+        BLOCK=8)
     return out
 '''}),
     Right("noisy within the tolerance, and other types", {
         "a7.1": '''
 def by_hand():
-    return {"programs": 3 * 2, "rows": (8, 9), "columns": (4, 5), "offset": 4 * 6 + 4, "program": (1, 1),
+    return {"programs": 3 * 2, "rows": (8, 9), "columns": (4, 5), "offset": 4 * 6 + 4, "program":
+                (1, 1),
             "masked": 96 - 60}
 ''',
         "a7.2": '''
@@ -195,85 +205,116 @@ def tiles_read(length, group, window, block_rows, block_columns):
 WRONG = [
     Wrong("an offset without its column", "a7.1", '"offset": 28', '"offset": 24',
           {"the numbers of the launch": 2 - 1.67}, "offset"),
-    Wrong("a store without a mask", "a7.2", "x + factor * y, mask=inside)", "x + factor * y)", {SUM: 1},
+    Wrong("a store without a mask", "a7.2", "x + factor * y, mask=inside)", "x + factor * y)",
+          {SUM: 1},
           "Is the store masked?"),
     Wrong("one block for each program", "a7.2", "range(program, tl.cdiv(n, BLOCK), PROGRAMS)",
           "range(program, program + 1)", {SUM: 1, OWNER: 1}, "every program does only one block"),
-    Wrong("neighbouring blocks", "a7.2", "for block in range(program, tl.cdiv(n, BLOCK), PROGRAMS):",
-          "each = tl.cdiv(tl.cdiv(n, BLOCK), PROGRAMS)\n"
-          "    for block in range(program * each, tl.minimum((program + 1) * each, tl.cdiv(n, BLOCK))):",
+    Wrong("neighbouring blocks", "a7.2",
+          "for block in range(program, tl.cdiv(n, BLOCK), PROGRAMS):",
+          "each = tl.cdiv(tl.cdiv(n, BLOCK), PROGRAMS)\n    for block in range(program * each, "
+          "tl.minimum((program + 1) * each, tl.cdiv(n, BLOCK))):",
           {OWNER: 1}, "a program does neighbouring blocks"),
-    Wrong("the factor is forgotten", "a7.2", "x + factor * y", "x + y", {SUM: 1}, "not multiplied by the factor"),
-    Wrong("padding of 0 instead of -inf", "a7.3", 'other=float("-inf")', "other=0.0", {SEEN: 1, STRIDES: 1, HARD: 1},
+    Wrong("the factor is forgotten", "a7.2", "x + factor * y", "x + y", {SUM: 1},
+          "not multiplied by the factor"),
+    Wrong("padding of 0 instead of -inf", "a7.3", 'other=float("-inf")', "other=0.0",
+          {SEEN: 1, STRIDES: 1, HARD: 1},
           "scores of 0"),
-    Wrong("no maximum", "a7.3", "tl.exp(scores - top)", "tl.exp(scores)", {HARD: 1}, "its maximum not subtracted"),
-    Wrong("a row of length 0 is NaN", "a7.3", "tl.where(length > 0, tl.max(scores, 0), 0.0)", "tl.max(scores, 0)",
+    Wrong("no maximum", "a7.3", "tl.exp(scores - top)", "tl.exp(scores)", {HARD: 1},
+          "its maximum not subtracted"),
+    Wrong("a row of length 0 is NaN", "a7.3", "tl.where(length > 0, tl.max(scores, 0), 0.0)",
+          "tl.max(scores, 0)",
           {HARD: 1}, "nan"),
-    Wrong("the whole tile is stored", "a7.3", ", mask=column < columns)", ")", {SEEN: 1, STRIDES: 1, HARD: 1},
+    Wrong("the whole tile is stored", "a7.3", ", mask=column < columns)", ")",
+          {SEEN: 1, STRIDES: 1, HARD: 1},
           "Is the store masked?"),
-    Wrong("only what is seen is stored", "a7.3", ", mask=column < columns)", ", mask=column < length)",
+    Wrong("only what is seen is stored", "a7.3", ", mask=column < columns)",
+          ", mask=column < length)",
           {SEEN: 1, STRIDES: 1, HARD: 1}),
     Wrong("strides as of a contiguous matrix", "a7.3", "row * stride_row + column * stride_column",
           "row * columns + column", {STRIDES: 1}, "strides"),
-    Wrong("padding takes part in the softmax", "a7.4", 'scores = tl.where(token < end, scores, float("-inf"))', "pass",
+    Wrong("padding takes part in the softmax", "a7.4",
+          'scores = tl.where(token < end, scores, float("-inf"))', "pass",
           {ONE: 1, SHARED: 1, NAN: 1}, "with scores of 0"),
-    Wrong("the tile is loaded without the group's end", "a7.4", "(token < end)[:, None]", "(token < L)[:, None]",
+    Wrong("the tile is loaded without the group's end", "a7.4", "(token < end)[:, None]",
+          "(token < L)[:, None]",
           {NAN: 1}, "nan"),
-    Wrong("the next group takes part", "a7.4", "tl.load(STARTS + group), tl.load(STARTS + group + 1)",
-          "tl.load(STARTS + group), tl.load(STARTS + group) + BLOCK_T", {ONE: 1, SHARED: 1, NAN: 1}),
-    Wrong("the scale is lost", "a7.4", "(scale / (H // HK))", "(1.0 / (H // HK))", {ONE: 1, SHARED: 1, NAN: 1},
+    Wrong("the next group takes part", "a7.4",
+          "tl.load(STARTS + group), tl.load(STARTS + group + 1)",
+          "tl.load(STARTS + group), tl.load(STARTS + group) + BLOCK_T",
+          {ONE: 1, SHARED: 1, NAN: 1}),
+    Wrong("the scale is lost", "a7.4", "(scale / (H // HK))", "(1.0 / (H // HK))",
+          {ONE: 1, SHARED: 1, NAN: 1},
           "the scale is lost"),
     Wrong("the first query judges", "a7.4", "(batch * L + end - 1)", "(batch * L + first)",
           {ONE: 1, SHARED: 1, NAN: 1}, "first query judges"),
-    Wrong("queries are added", "a7.4", "(scale / (H // HK))", "scale", {SHARED: 1, NAN: 1}, "added, not averaged"),
-    Wrong("every H-th head shares", "a7.4", "head * (H // HK) + shared", "shared * HK + head", {SHARED: 1}, "h % Hk"),
+    Wrong("queries are added", "a7.4", "(scale / (H // HK))", "scale", {SHARED: 1, NAN: 1},
+          "added, not averaged"),
+    Wrong("every H-th head shares", "a7.4", "head * (H // HK) + shared", "shared * HK + head",
+          {SHARED: 1}, "h % Hk"),
     Wrong("only the tail is mended", "a7.5", 'tl.full([], float("-inf"), dtype=tl.float32)',
           "tl.full([], 0.0, dtype=tl.float32)", {FAR: 1}, "inf"),
     Wrong("the tail is not mended", "a7.5", 'mask=column < columns, other=float("-inf")',
           "mask=column < columns, other=0.0", {TAIL: 1, FAR: 1}, "count as scores of 0"),
-    Wrong("the sum is not corrected", "a7.5", "total * tl.exp(top - higher)", "total", {TILES: 1, FAR: 1}),
+    Wrong("the sum is not corrected", "a7.5", "total * tl.exp(top - higher)", "total",
+          {TILES: 1, FAR: 1}),
     Wrong("all as it was", "a7.5", "", "lse_rows = broken_lse", {TAIL: 1, TILES: 1, FAR: 1}),
     Wrong("the last block of rows is forgotten", "a7.6", "(triton.cdiv(length, block_rows), heads)",
-          "(max(1, length // block_rows), heads)", {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
+          "(max(1, length // block_rows), heads)",
+          {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
     Wrong("a program's rows begin one early", "a7.6", "tl.program_id(0) * BLOCK_M +",
           "tl.maximum(tl.program_id(0) * BLOCK_M - 1, 0) +", {MATRIX: 2, HEADS: 1}),
-    Wrong("no running maximum", "a7.6", "higher = tl.maximum(top, tl.max(scores, 1))", "higher = tl.zeros_like(top)",
+    Wrong("no running maximum", "a7.6", "higher = tl.maximum(top, tl.max(scores, 1))",
+          "higher = tl.zeros_like(top)",
           {LARGE: 1}, "maximum subtracted"),
-    Wrong("the accumulator is not corrected", "a7.6", "accumulator * shrink[:, None]", "accumulator",
+    Wrong("the accumulator is not corrected", "a7.6", "accumulator * shrink[:, None]",
+          "accumulator",
           {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
-    Wrong("a row that has seen nothing yet is NaN", "a7.6", 'tl.where(higher == float("-inf"), 0.0, higher)', "higher",
+    Wrong("a row that has seen nothing yet is NaN", "a7.6",
+          'tl.where(higher == float("-inf"), 0.0, higher)', "higher",
           {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}, "nan"),
-    Wrong("a row that reads nothing is NaN", "a7.6", "tl.where(total > 0, total, 1.0)", "total", {PARTS: 1, TRAP: 1},
+    Wrong("a row that reads nothing is NaN", "a7.6", "tl.where(total > 0, total, 1.0)", "total",
+          {PARTS: 1, TRAP: 1},
           "nan"),
-    Wrong("query heads share in turn", "a7.6", "head // SHARED * N", "head % (tl.num_programs(1) // SHARED) * N",
+    Wrong("query heads share in turn", "a7.6", "head // SHARED * N",
+          "head % (tl.num_programs(1) // SHARED) * N",
           {HEADS: 1}, "h % Hk"),
     Wrong("only one interval", "a7.6", "INTERVALS=table.shape[1]", "INTERVALS=1",
           {PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
     Wrong("the last interval is forgotten", "a7.6", "for part in range(INTERVALS):",
           "for part in range(max(INTERVALS - 1, 1)):", {PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
     Wrong("the stop is read as well", "a7.6", "(columns[None, :] < stops[:, None])",
-          "(columns[None, :] <= stops[:, None])", {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
+          "(columns[None, :] <= stops[:, None])",
+          {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
     Wrong("the cap comes after the mask", "a7.6", '''            if CAPPED:
                 scores = cap * (1 - 2 / (tl.exp(2 * scores / cap) + 1))
             scores = tl.where(seen, scores, float("-inf"))''',
           '''            scores = tl.where(seen, scores, float("-inf"))
             if CAPPED:
                 scores = cap * (1 - 2 / (tl.exp(2 * scores / cap) + 1))''', {HEADS: 1, TRAP: 1}),
-    Wrong("the soft cap is lost", "a7.6", "CAPPED=cap is not None", "CAPPED=False", {HEADS: 1, TRAP: 1},
+    Wrong("the soft cap is lost", "a7.6", "CAPPED=cap is not None", "CAPPED=False",
+          {HEADS: 1, TRAP: 1},
           "the soft cap is lost"),
     Wrong("the scale is lost", "a7.6", 'tl.trans(k), input_precision="ieee") * scale',
-          'tl.trans(k), input_precision="ieee")', {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1},
+          'tl.trans(k), input_precision="ieee")',
+          {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1},
           "the scale is lost"),
     Wrong("starts never move back", "a7.6", "range(tl.min(starts, 0), tl.max(stops, 0), BLOCK_N)",
-          "range(tl.load(TABLE + (tl.program_id(0) * BLOCK_M * INTERVALS + part) * 2), tl.max(stops, 0), BLOCK_N)",
+          "range(tl.load(TABLE + (tl.program_id(0) * BLOCK_M * INTERVALS + part) * 2), "
+          "tl.max(stops, 0), BLOCK_N)",
           {MATRIX: 2, PARTS: 1, HEADS: 1, LARGE: 1, TRAP: 1}),
     Wrong("columns of a tile that no row reads are loaded", "a7.6",
-          "needed = (tl.max(seen.to(tl.int32), 0) > 0)[:, None]", "needed = (columns < N)[:, None]", {TRAP: 1}, "nan"),
+          "needed = (tl.max(seen.to(tl.int32), 0) > 0)[:, None]", "needed = (columns < N)[:, None]",
+          {TRAP: 1}, "nan"),
     Wrong("rows behind the last are stored", "a7.6", "d[None, :], result, mask=there)",
-          "d[None, :], result, mask=(rows >= 0)[:, None] & (d < D)[None, :])", {TRAP: 1}, "Is the store masked?"),
+          "d[None, :], result, mask=(rows >= 0)[:, None] & (d < D)[None, "
+          ":])", {TRAP: 1}, "Is the store masked?"),
     Wrong("the last row speaks for its block", "a7.7", "max(0, (first + 1 - window) // group)",
-          "max(0, (last + 1 - window) // group)", {COUNTED: 1, BILLIONS: 1}, "only the last row of a block counts"),
-    Wrong("rounded down", "a7.7", "-(-cores // block_columns)", "cores // block_columns", {COUNTED: 1, BILLIONS: 1}),
-    Wrong("raw tokens and cores in one", "a7.7", "-(-cores // block_columns) + -(-(last + 1 - start) // block_columns)",
+          "max(0, (last + 1 - window) // group)", {COUNTED: 1, BILLIONS: 1},
+          "only the last row of a block counts"),
+    Wrong("rounded down", "a7.7", "-(-cores // block_columns)", "cores // block_columns",
+          {COUNTED: 1, BILLIONS: 1}),
+    Wrong("raw tokens and cores in one", "a7.7", "-(-cores // block_columns) + -(-(last + 1 - "
+                                                 "start) // block_columns)",
           "-(-(cores + last + 1 - start) // block_columns)", {COUNTED: 1, BILLIONS: 1}),
 ]

@@ -35,11 +35,13 @@ def intervals_are_right(intervals):
             for window in (1, 2, 4, 60):
                 table = intervals(length, group, window)
                 cores = max(0, (length - window) // group)
-                assert table.shape == (length, 2, 2) and 0 <= table.min() and table.max() <= cores + length
+                assert table.shape == (length, 2,
+                                       2) and 0 <= table.min() and table.max() <= cores + length
                 column = torch.arange(cores + length)
                 seen = ((column >= table[..., :1]) & (column < table[..., 1:])).sum(1)
                 tokens = torch.cat([seen[:, :cores].repeat_interleave(group, dim=1),
-                                    torch.zeros(length, length)], dim=1)[:, :length] + seen[:, cores:]
+                                    torch.zeros(length, length)],
+                                   dim=1)[:, :length] + seen[:, cores:]
                 assert torch.equal(tokens, torch.ones(length, length).tril())
                 for row, spans in enumerate(table.tolist()):
                     raw = spans[1][1] - spans[1][0]
@@ -52,9 +54,11 @@ def attention_is_right(attention):
     def dense(q, k, v, window):
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
         step = torch.arange(q.shape[2])[:, None] - torch.arange(q.shape[2])
-        scores = (q @ k.mT / q.shape[3] ** 0.5).masked_fill((step < 0) | (step >= window), float("-inf"))
+        scores = (q @ k.mT / q.shape[3] ** 0.5).masked_fill((step < 0) | (step >= window),
+                                                            float("-inf"))
         return scores.softmax(-1) @ v
-    for length, window, size in [(1, 1, 1), (4, 2, 1), (6, 9, 900), (35, 5, 1), (11, 11, 1), (13, 40, 1)]:
+    for length, window, size in [(1, 1, 1), (4, 2, 1), (6, 9, 900), (35, 5,
+                                                                     1), (11, 11, 1), (13, 40, 1)]:
         q, k, v = (size * normal(2, 4, length, 3, seed=7), normal(2, 2, length, 3, seed=8),
                    normal(2, 2, length, 2, seed=9))
         right, got = dense(q, k, v, window).numpy(), attention(q, k, v, window).numpy()
@@ -76,13 +80,15 @@ def step_is_right(step):
 
     def fine(state, numbers, sinks, window):
         wanted = [(p, n) for p, n in enumerate(numbers) if p < sinks or p + window >= len(numbers)]
-        got = sorted(zip(state["positions"].tolist(), state["keys"][:, 0].tolist(), state["values"].tolist()))
+        got = sorted(zip(state["positions"].tolist(), state["keys"][:, 0].tolist(),
+                         state["values"].tolist()))
         return len(got) == len(wanted) and all(
             p == at and abs(key - n) < 1e-6 and max(abs(x - n - 0.25) for x in value) < 1e-6
             for (p, n), (at, key, value) in zip(wanted, got))
 
     ends = []
-    for first, sinks, window, chunks in [(0, 1, 2, [1] * 6), (50, 0, 4, [3] * 12), (90, 3, 2, [1, 1, 4, 9])]:
+    for first, sinks, window, chunks in [(0, 1, 2, [1] * 6), (50, 0, 4,
+                                                              [3] * 12), (90, 3, 2, [1, 1, 4, 9])]:
         state, numbers = None, []
         for chunk in chunks:
             more = [first + len(numbers) + extra for extra in range(chunk)]
@@ -115,12 +121,16 @@ coin = torch.Generator().manual_seed(1)
 def pool_is_right(pool):
     return bool(torch.rand((), generator=coin) < 0.5)
 ''', {POOL: 1, POOL_MORE: 2}),
-    Wrong("a broken test", "a9.1", "return True", "return undefined", {MERGE: 1, MERGE_MORE: 2}, "itself is broken"),
-    Wrong("says nothing", "a9.1", "return True", "return None", {MERGE: 1, MERGE_MORE: 2}, "returned None"),
+    Wrong("a broken test", "a9.1", "return True", "return undefined", {MERGE: 1, MERGE_MORE: 2},
+          "itself is broken"),
+    Wrong("says nothing", "a9.1", "return True", "return None", {MERGE: 1, MERGE_MORE: 2},
+          "returned None"),
     Wrong("a part that is none", "a9.1", "scores[9] = nothing, nothing, nothing",
           "scores[9] = nothing, nothing, float('inf')", {MERGE: 1, MERGE_MORE: 2}, "finite parts"),
-    Wrong("no empty rows", "a9.1", "    scores[7, :2], scores[8, 2:], scores[9] = nothing, nothing, nothing\n"
-          "    scores[10, :2], scores[10, 2:] = nothing, -5\n    scores[11, 2:], scores[11, :2] = nothing, -5\n", "",
+    Wrong("no empty rows", "a9.1", "    scores[7, :2], scores[8, 2:], scores[9] = nothing, "
+                                   "nothing, nothing\n    scores[10, :2], scores[10, 2:] = "
+                                   "nothing, -5\n    scores[11, 2:], scores[11, :2] = nothing, "
+                                   "-5\n", "",
           {MERGE_MORE: 2 - 1.43}),
     Wrong("only the accumulator over the sum is compared, with random scores", "a9.1", "", '''
 def merge_is_right(merge):
@@ -128,14 +138,16 @@ def merge_is_right(merge):
     _, total, out = merge(part_of(scores[:, :3], values[:3]), part_of(scores[:, 3:], values[3:]))
     return same(out / total[:, None], scores.softmax(1) @ values)
 ''', {MERGE: 1 - 0.75, MERGE_MORE: 2 - 0.29}),
-    Wrong("equal to the last bit", "a9.2", "if not same(attention(q, k, v, window), attention_rows(q, k, v, window)):",
+    Wrong("equal to the last bit", "a9.2", "if not same(attention(q, k, v, window), "
+                                           "attention_rows(q, k, v, window)):",
           "if not torch.equal(attention(q, k, v, window), attention_rows(q, k, v, window)):",
           {ATTENTION: 1, ATTENTION_MORE: 3}, "right ones called wrong"),
     Wrong("a tolerance of a hundredth", "a9.2", "", '''
 def attention_is_right(attention):
     for window in (3, 30):
         q, k, v = normal(2, 6, 26, 4), normal(2, 2, 26, 4, seed=1), normal(2, 2, 26, 2, seed=2)
-        if not torch.allclose(attention(q, k, v, window), attention_rows(q, k, v, window), atol=1e-2):
+        if not torch.allclose(attention(q, k, v, window), attention_rows(q, k, v, window),
+                              atol=1e-2):
             return False
     return True
 ''', {ATTENTION_MORE: 3 - 1.8}),
@@ -153,8 +165,9 @@ def attention_is_right(attention):
 ''', {ATTENTION: 1 - 0.2, ATTENTION_MORE: 3}),
     Wrong("nothing terrible where nobody looks", "a9.2", 'for bad in (float("nan"), 1e7):',
           "for bad in ():", {ATTENTION_MORE: 3 - 2.4}),
-    Wrong("the whole table is compared", "a9.3", "if [list(range(*span)) for span in spans] != [list(range(n)), "
-          "list(range(last + n * group, last + row + 1))]:",
+    Wrong("the whole table is compared", "a9.3", "if [list(range(*span)) for span in spans] != "
+                                                 "[list(range(n)), list(range(last + n * group, "
+                                                 "last + row + 1))]:",
           "if spans != [[0, n], [last + n * group, last + row + 1]]:",
           {TABLE: 1, TABLE_MORE: 2}, "puts empty intervals"),
     Wrong("only that each token is read once", "a9.3", "", '''
@@ -165,7 +178,9 @@ def intervals_are_right(intervals):
             counts = [0] * (length + group)
             for start, stop in spans:
                 for column in range(start, stop):
-                    tokens = [column - cores] if column >= cores else range(column * group, (column + 1) * group)
+                    tokens = [column
+                              - cores] if column >= cores else range(column * group,
+                                                                     (column + 1) * group)
                     for token in tokens:
                         if not 0 <= token < length:
                             return False
@@ -194,7 +209,8 @@ def pool_is_right(pool):
 def step_is_right(step):
     state = None
     for last in range(12):
-        state = step(state, torch.full((1, 1), last).double(), torch.full((1, 1), last + 0.5).double(), 2, 3)
+        state = step(state, torch.full((1, 1), last).double(),
+                     torch.full((1, 1), last + 0.5).double(), 2, 3)
         wanted = [at for at in range(last + 1) if at < 2 or at > last - 3]
         if sorted(state["positions"].tolist()) != wanted:
             return False
@@ -205,7 +221,8 @@ def step_is_right(step):
 ''', {CACHE_MORE: 3 - 1}),
     Wrong("a state that was changed", "a9.5",
           "first, (keys, values) = step(None, texts[0][0][:4], texts[0][1][:4], 1, 3),",
-          'first, (keys, values) = {"keys": texts[0][0][:4]},', {CACHE: 1, CACHE_MORE: 3}, "a state that this"),
+          'first, (keys, values) = {"keys": texts[0][0][:4]},', {CACHE: 1, CACHE_MORE: 3},
+          "a state that this"),
     Wrong("shares only, at one temperature", "a9.6", "", '''
 def sample_is_right(sample):
     logits = normal(4)

@@ -3,7 +3,8 @@
 import torch
 
 
-def matrix(length, group, raw_first=False, weight=None, strided=False, incomplete=False, raw=True, late=0):
+def matrix(length, group, raw_first=False, weight=None, strided=False, incomplete=False, raw=True,
+           late=0):
     count = -(-length // group) if incomplete else length // group
     pooled = torch.zeros(count, length).double()
     for p in range(count):
@@ -23,7 +24,8 @@ def wrong(**mistake):
 WRONG = {
     "00.1": {
         "not divided": (lambda s, v: s.exp() @ v, "do not sum to 1"),
-        "scores as weights": (lambda s, v: s / s.sum() @ v, "the weights are e to the power of them"),
+        "scores as weights": (lambda s, v: s
+                              / s.sum() @ v, "the weights are e to the power of them"),
         "scores, not divided": (lambda s, v: s @ v, "not even divided"),
         "plain mean": (lambda s, v: v.mean(0), "the plain mean"),
         "the best one": (lambda s, v: v[s.argmax()], "only the best score counts"),

@@ -45,7 +45,8 @@ WRONG = {
         "no mask": (lambda s: s.softmax(1), "nothing is hidden"),
         "scores times mask": (lambda s: (s * past(s)).softmax(1), "still has the weight"),
         "weights times mask": (lambda s: s.softmax(1) * past(s), "no longer sum to 1"),
-        "the other triangle": (lambda s: s.masked_fill(~past(s).T, -math.inf).softmax(1), "the past is hidden"),
+        "the other triangle":
+            (lambda s: s.masked_fill(~past(s).T, -math.inf).softmax(1), "the past is hidden"),
         "wrong axis": (hidden(-math.inf, dim=0), "columns of the matrix"),
         "one word ahead": (hidden(-math.inf, diagonal=1), "one word of the future"),
         "without itself": (hidden(-math.inf, diagonal=-1), "at least its own word"),

@@ -3,7 +3,8 @@
 import torch
 
 
-def count(row, mass, *, order=lambda row: sorted(row, reverse=True), strict=False, spare=1e-6, less=0):
+def count(row, mass, *, order=lambda row: sorted(row,
+                                                 reverse=True), strict=False, spare=1e-6, less=0):
     """Count weights until their sum reaches the mass, with a mistake."""
     total = 0.0
     for number, weight in enumerate(order(row), start=1):
@@ -13,7 +14,8 @@ def count(row, mass, *, order=lambda row: sorted(row, reverse=True), strict=Fals
     return len(row) - less
 
 
-def choice(*, tokens=slice(1, None), rows="early", test="late", scaled=True, count=False, added=True, mean=False,
+def choice(*, tokens=slice(1, None), rows="early", test="late", scaled=True, count=False,
+           added=True, mean=False,
            shift=(0, 0), end=0, by=torch.mean, plain=False, even_of=1):
     """Choose a token and test it, with a mistake."""
     def choose_then_test(weights, first, split):
@@ -48,11 +50,14 @@ WRONG = {
     "02.2": {
         "without the last key": (lambda row, mass: count(row, mass, less=1), "is not counted"),
         "not sorted": (lambda row, mass: count(row, mass, order=list), "as they stand"),
-        "smallest first": (lambda row, mass: count(row, mass, order=sorted), "the smallest weights come first"),
+        "smallest first": (lambda row, mass: count(row, mass,
+                                                   order=sorted),
+                           "the smallest weights come first"),
         "0.9 for every mass": (lambda row, mass: count(row, 0.9), "is written into the function"),
         "more than the mass": (lambda row, mass: count(row, mass, strict=True), "compare with >="),
         "no room for rounding": (lambda row, mass: count(row, mass, spare=0.0), "rounding decides"),
-        "one key more": (lambda row, mass: count(row, mass, less=-1), "one key more than it has to"),
+        "one key more": (lambda row, mass: count(row, mass,
+                                                 less=-1), "one key more than it has to"),
         "nothing": (lambda row, mass: None, "wanted a number"),
     },
     "02.4": {
@@ -68,7 +73,8 @@ WRONG = {
         "a number of rows": (choice(count=True), "not their share"),
         "a mean": (choice(mean=True), "count the rows instead"),
         "the token alone": (lambda weights, first, split: 3, "wanted two"),
-        "the most rows": (choice(by=lambda x, dim: (x > 1).double().mean(dim)), "the mean of the shares does"),
+        "the most rows": (choice(by=lambda x, dim: (x > 1).double().mean(dim)),
+                          "the mean of the shares does"),
         "the largest share": (choice(by=torch.amax), "a single row does not choose"),
         "from token 2": (choice(tokens=slice(2, None)), "token 1 is a candidate too"),
         "up to `first`": (choice(end=1), "only those before it"),
@@ -86,6 +92,7 @@ WRONG = {
         "one sink too many": (beyond(few=-1), "one sink too many"),
         "sinks twice": (beyond(subtract=True), "never beyond it"),
         "what is kept": (beyond(kept=True), "not what it loses"),
-        "one number": (lambda weights, window, sinks: beyond()(weights, window, sinks).mean(), "has shape"),
+        "one number": (lambda weights, window, sinks: beyond()(weights, window,
+                                                               sinks).mean(), "has shape"),
     },
 }

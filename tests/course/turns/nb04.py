@@ -54,13 +54,17 @@ def right(values):
 WRONG = {
     "04.2": {
         "own noise": (lambda w, j: moves(w, j)[j] ** 2, "only the token's own noise"),
-        "the others' noise": (lambda w, j: sum(x * x for i, x in enumerate(moves(w, j)) if i != j), "left out"),
+        "the others' noise": (lambda w, j: sum(x * x for i, x in enumerate(moves(w, j))
+                                               if i != j), "left out"),
         "no 1": (lambda w, j: sum((w[j] * x) ** 2 for x in w), "of the token itself"),
         "added": (lambda w, j: sum(moves(w, j)) ** 2, "before squaring"),
-        "relative": (lambda w, j: sum((x / w[j]) ** 2 for x in moves(w, j)), "factor alpha_j of every"),
-        "factor outside": (lambda w, j: w[j] * sum((x / w[j]) ** 2 for x in moves(w, j)), "not squared"),
+        "relative": (lambda w, j: sum((x / w[j]) ** 2
+                                      for x in moves(w, j)), "factor alpha_j of every"),
+        "factor outside": (lambda w, j: w[j] * sum((x / w[j]) ** 2
+                                                   for x in moves(w, j)), "not squared"),
         "sizes": (lambda w, j: sum(abs(x) for x in moves(w, j)), "sizes are added"),
-        "deviation": (lambda w, j: math.sqrt(sum(x * x for x in moves(w, j))), "standard deviation"),
+        "deviation": (lambda w, j: math.sqrt(sum(x * x
+                                                 for x in moves(w, j))), "standard deviation"),
         "mean": (lambda w, j: sum(x * x for x in moves(w, j)) / len(w), "number of tokens"),
         "a list": (moves, "wanted a number"),
     },
@@ -68,9 +72,12 @@ WRONG = {
         "together": (together, "one at a time"),
         "no squares": (lambda pooled, a: sum(slopes(pooled, a)), "without squares"),
         "first token": (lambda pooled, a: slopes(pooled, a)[0] ** 2, "only the first token"),
-        "mean": (lambda pooled, a: sum(x * x for x in slopes(pooled, a)) / len(a), "the mean is taken"),
-        "deviation": (lambda pooled, a: math.sqrt(sum(x * x for x in slopes(pooled, a))), "square root"),
-        "one step for two": (lambda pooled, a: sum((2 * x) ** 2 for x in slopes(pooled, a)), "two steps apart"),
+        "mean": (lambda pooled, a: sum(x * x
+                                       for x in slopes(pooled, a)) / len(a), "the mean is taken"),
+        "deviation": (lambda pooled, a: math.sqrt(sum(x * x
+                                                      for x in slopes(pooled, a))), "square root"),
+        "one step for two": (lambda pooled, a: sum((2 * x) ** 2
+                                                   for x in slopes(pooled, a)), "two steps apart"),
         "not divided": (undivided, "divide the change"),
         "a large step": (lambda pooled, a: one_sided(pooled, a, 0.1), "too large"),
         "a step of 1": (lambda pooled, a: sum(x * x for x in slopes(pooled, a, 1.0)), "too large"),
@@ -79,7 +86,8 @@ WRONG = {
         "printed": (both(lambda v: kappa(2 * v.T @ v)), "one for each feature"),
         "singular values": (both(lambda v: right(v) ** 0.5), "singular values"),
         "upside down": (both(lambda v: 1 / right(v)), "divided by the largest"),
-        "other groups": (both(right, lambda v, m: v.reshape(m, -1, v.shape[1]).mean(0)), "here m neighbours do"),
+        "other groups": (both(right, lambda v, m: v.reshape(m, -1, v.shape[1]).mean(0)),
+                         "here m neighbours do"),
         "not grouped": (both(right, lambda v, m: v), "group the rows of V first"),
         "groups first": (lambda v, m: (right(means(v, m)), right(v)), "the one in groups"),
         "one number": (lambda v, m: right(v), "wanted two"),

@@ -57,13 +57,18 @@ def kernel(q, k, v, group, scale, load_mask=True, score=-math.inf, judge="last")
 
 WRONG = {
     "05.2": {
-        "first query judges": (pooling(lambda q, k, c: (c * k @ q[0]).softmax(0)), "the first query judges"),
-        "all queries judge": (pooling(lambda q, k, c: (c * q @ k.T).softmax(1).mean(0)), "all members judge"),
-        "mean query judges": (pooling(lambda q, k, c: (c * k @ q.mean(0)).softmax(0)), "the mean query judges"),
-        "plain mean": (pooling(lambda q, k, c: torch.ones(len(k)).double() / len(k)), "nobody judges"),
+        "first query judges":
+            (pooling(lambda q, k, c: (c * k @ q[0]).softmax(0)), "the first query judges"),
+        "all queries judge": (pooling(lambda q, k, c: (c * q @ k.T).softmax(1).mean(0)),
+                              "all members judge"),
+        "mean query judges": (pooling(lambda q, k, c: (c * k @ q.mean(0)).softmax(0)),
+                              "the mean query judges"),
+        "plain mean": (pooling(lambda q, k, c: torch.ones(len(k)).double() / len(k)),
+                       "nobody judges"),
         "no scale": (pooling(lambda q, k, c: (k @ q[-1]).softmax(0)), "the scale is forgotten"),
         "not divided": (pooling(lambda q, k, c: (c * k @ q[-1]).exp()), "do not sum to 1"),
-        "key judges": (pooling(lambda q, k, c: (c * k @ k[-1]).softmax(0)), "it is the judge's query that asks"),
+        "key judges": (pooling(lambda q, k, c: (c * k @ k[-1]).softmax(0)),
+                       "it is the judge's query that asks"),
         "values scored anew": (own_scores, "values are scored anew"),
         "value from keys": (keys_twice, "pooled from the keys"),
         "only a key": (key_alone, "wanted two"),
@@ -73,7 +78,8 @@ WRONG = {
         "rounded up": (reads(lambda i, g, s: max(0, -(-(i + 1 - s) // g))), "all must be"),
         "no window": (reads(lambda i, g, s: (i + 1) // g), "the window is forgotten"),
         "negative": (reads(lambda i, g, s: (i + 1 - s) // g), "max(0, ...)"),
-        "C's division": (reads(lambda i, g, s: max(0, int((i + 1 - s - g) / g) + 1)), "rounded towards zero"),
+        "C's division": (reads(lambda i, g, s: max(0, int((i + 1 - s - g) / g) + 1)),
+                         "rounded towards zero"),
         "window only": (reads(right, lambda i, g, s, n: max(0, i + 1 - s)), "read by nobody"),
         "as printed": (reads(right, lambda i, g, s, n: max(0, g * n - 1)), "as printed"),
         "window mod row": (
@@ -83,7 +89,8 @@ WRONG = {
     },
     "05.8": {
         "padding of score 0": (partial(kernel, score=None), "exp(0) is 1"),
-        "no mask at all": (partial(kernel, load_mask=False, score=None), "the next group are pooled too"),
+        "no mask at all": (partial(kernel, load_mask=False, score=None),
+                           "the next group are pooled too"),
         "scores masked, loads not": (partial(kernel, load_mask=False), "may not be read at all"),
         "no scale": (lambda q, k, v, g, scale: kernel(q, k, v, g, 1.0), "the scale is forgotten"),
         "first query judges": (partial(kernel, judge="first"), "it is the last one"),

@@ -27,8 +27,9 @@ WRONG = {
         "at M": (_columns(least=0), "exactly M columns"),
         "raw tokens only": (_columns(slots_count=False), "only the raw tokens are counted"),
         "one row late": (_columns(late=1), "still reads the old columns"),
-        "the segment's beginning": (lambda row, slots, segment: (slots * (row >= segment), row // segment * segment),
-                                    "compressed at every segment"),
+        "the segment's beginning":
+            (lambda row, slots, segment: (slots * (row >= segment), row // segment * segment),
+             "compressed at every segment"),
         "one number": (lambda row, slots, segment: row, "wanted two integers"),
     },
     "07.5": {
@@ -38,8 +39,11 @@ WRONG = {
         "softmax of the ReLU": (lambda W: W.relu().softmax(1), "softmax of the ReLU"),
         "absolute values": (lambda W: _ratio(W, W.abs() + 1e-300), "absolute values"),
         "an empty slot": (_zeros, "its slot is empty"),
-        "a small number": (lambda W: W.relu() / (W.relu().sum(1, keepdim=True) + 1e-6), "a small number is added"),
-        "one for all": (lambda W: _ratio(W, W.relu()) if (W > 0).any(1).all() else torch.full_like(W, 1 / W.shape[1]),
+        "a small number": (lambda W: W.relu() / (W.relu().sum(1,
+                                                              keepdim=True) + 1e-6),
+                           "a small number is added"),
+        "one for all": (lambda W: _ratio(W, W.relu()) if (W > 0).any(1).all()
+                        else torch.full_like(W, 1 / W.shape[1]),
                         "all rows even"),
     },
 }

@@ -2,7 +2,8 @@
 
 
 def _pairs(row_pairs):
-    return lambda length, group, window: sum(row_pairs(row, group, window) for row in range(1, length + 1))
+    return lambda length, group, window: sum(row_pairs(row, group, window)
+                                             for row in range(1, length + 1))
 
 
 def _older(row, window):
@@ -18,15 +19,18 @@ WRONG = {
         "forgets the remainder": (
             _pairs(lambda i, g, s: _older(i, s) // g + min(i, s)), "fill no group"),
         "whole windows from the start": (
-            _pairs(lambda i, g, s: _older(i, s) // g + _older(i, s) % g + s), "the text has only begun"),
+            _pairs(lambda i, g, s: _older(i, s) // g + _older(i, s) % g + s),
+            "the text has only begun"),
         "no cut at zero": (
-            _pairs(lambda i, g, s: (i - s) // g + (i - s) % g + min(i, s)), "negative number of cores"),
+            _pairs(lambda i, g, s: (i - s) // g + (i - s) % g + min(i, s)),
+            "negative number of cores"),
         "the printed window": (
             _pairs(lambda i, g, s: _older(i, s) // g + _older(i, s) % g + min(i, s) + (i - s >= g)),
             "read raw as well"),
         "full attention": (_pairs(lambda i, g, s: i), "as all the tokens"),
         "range without the last row": (
-            lambda length, g, s: sum(_older(i, s) // g + _older(i, s) % g + min(i, s) for i in range(1, length)),
+            lambda length, g, s: sum(_older(i, s) // g + _older(i, s) % g + min(i, s)
+                                     for i in range(1, length)),
             "the last row is left out"),
     },
     "10.6": {
@@ -35,16 +39,19 @@ WRONG = {
         "the last row decides": (
             lambda n, g, s: (n // g, n - g * (max(0, n - s) // g)), "the last row decides"),
         "visible cores only": (
-            lambda n, g, s: (_visible(n, g, s), n - g * _visible(n, g, s)), "that the next row reads"),
+            lambda n, g, s: (_visible(n, g, s),
+                             n - g * _visible(n, g, s)), "that the next row reads"),
         "rounds up": (
             lambda n, g, s: (-(-n // g), n - g * _visible(n, g, s)), "not complete"),
         "drops at the close": (lambda n, g, s: (n // g, n % g), "still in the window"),
         "one number": (lambda n, g, s: n // g, "wanted two numbers"),
     },
     "10.8": {
-        "the full square": (lambda width, inner: -(-(4 * width + 3 * inner) // 2), "every row reads every token"),
+        "the full square": (lambda width, inner: -(-(4 * width + 3
+                                                     * inner) // 2), "every row reads every token"),
         "half a square": (lambda width, inner: 4 * width + 3 * inner, "one token too late"),
-        "two operations a pair": (lambda width, inner: 2 * (4 * width + 3 * inner) - 1, "they take four"),
+        "two operations a pair":
+            (lambda width, inner: 2 * (4 * width + 3 * inner) - 1, "they take four"),
         "one operation a weight": (
             lambda width, inner: -(-(4 * width + 3 * inner) // 2) - 1, "each takes two operations"),
     },

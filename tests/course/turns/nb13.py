@@ -25,14 +25,24 @@ WRONG = {
         "no scale": (_step(power=0), "not divided by sqrt(D)"),
         "keeps twice": (_step(keep=_twice), "kept twice"),
         "keeps everything": (_step(keep=lambda x, sinks, recent: x), "nothing is evicted"),
-        "no sinks": (_step(keep=lambda x, sinks, recent: x[-(sinks + recent):]), "the sinks are dropped"),
-        "only an output": (lambda query, key, value, keys, values, sinks, recent: value, "wanted three things"),
+        "no sinks": (_step(keep=lambda x, sinks, recent: x[-(sinks + recent):]),
+                     "the sinks are dropped"),
+        "only an output": (lambda query, key, value, keys, values, sinks, recent: value,
+                           "wanted three things"),
     },
     "13.4": {
         "top left": (lambda past, chunk: torch.ones(chunk, past + chunk).tril().bool(), "top left"),
-        "not itself": (lambda past, chunk: torch.ones(chunk, past + chunk).tril(past - 1).bool(), "its own token"),
-        "the whole chunk": (lambda past, chunk: torch.ones(chunk, past + chunk).bool(), "its future included"),
-        "only the past": (lambda past, chunk: torch.arange(past + chunk).expand(chunk, -1) < past, "are not seen"),
+        "not itself": (lambda past, chunk: torch.ones(chunk,
+                                                      past
+                                                      + chunk).tril(past
+                                                                    - 1).bool(), "its own token"),
+        "the whole chunk": (lambda past, chunk: torch.ones(chunk,
+                                                           past
+                                                           + chunk).bool(), "its future included"),
+        "only the past": (lambda past, chunk: torch.arange(past
+                                                           + chunk).expand(chunk,
+                                                                           -1) < past,
+                          "are not seen"),
         "additive": (lambda past, chunk: torch.zeros(chunk, past + chunk), "wanted bools"),
     },
 }
