@@ -1,4 +1,4 @@
-"""How many tokens a row of attention depends on: statistics of attention maps, without a model or a figure.
+"""How many tokens a row of attention depends on: statistics of attention maps.
 
 A row of attention is a distribution over the tokens it attends to: w_t >= 0 and sum_t w_t = 1. A
 map stacks the rows of a text, (..., L, L) with row i zero after token i; leading axes are layers,
@@ -60,7 +60,7 @@ def held_mass(weights: Tensor) -> Tensor:
 
 
 def keys_for_mass(weights: Tensor, mass: float) -> Tensor:
-    """Count the largest weights of each row that together reach a given mass: the least k with c_k >= mass.
+    """Count the largest weights of each row that reach a mass: the least k with c_k >= mass.
 
     Args:
         weights: (..., L), rows summing to 1.
@@ -114,7 +114,7 @@ def effective_tokens(weights: Tensor) -> Tensor:
 
 
 def overlap(weights: Tensor, other: Tensor) -> Tensor:
-    """Return the overlap of two rows, sum_t min(w_t, u_t): 1 if they are equal, 0 if they share no key.
+    """Return the overlap of two rows, sum_t min(w_t, u_t): 1 if equal, 0 if they share no key.
 
     This is one minus their total variation distance.
 
@@ -133,7 +133,7 @@ def overlap(weights: Tensor, other: Tensor) -> Tensor:
 
 
 def received(maps: Tensor) -> Tensor:
-    """Return the mean attention that each token gets from the rows after it, relative to uniform attention.
+    """Return the mean attention each token gets from later rows, relative to uniform attention.
 
         r_t = mean over i > t of (i + 1) w_{i,t}
 
@@ -154,7 +154,7 @@ def received(maps: Tensor) -> Tensor:
 
 
 def mass_beyond(maps: Tensor, window: int, sinks: int = 0) -> Tensor:
-    """Return the mass each row puts on tokens beyond its window: the sum of w_{i,t}, sinks <= t <= i - window.
+    """Return each row's mass beyond its window: the sum of w_{i,t}, sinks <= t <= i - window.
 
     Args:
         maps: (..., L, L), rows summing to 1.

@@ -1,4 +1,4 @@
-"""A claim of a paper, and how it is judged: its words, a check that can refute it, the verdict, the repair.
+"""A claim of a paper, and how it is judged: words, check, verdict, repair.
 
 The words stand in `cca_lab/theory/claims/*.toml`; the checks, and what they judge, in the tables
 `SUBJECTS` of the modules of `cca_lab/theory/`. `ledger` joins the two.
@@ -33,9 +33,9 @@ class Strength(StrEnum):
     COUNTEREXAMPLE = "counterexample"  # one case, computed exactly or beyond any round-off
     SMT = "for all (SMT)"  # a solver found no counterexample among all integers
     ENCLOSURE = "enclosure"  # ball arithmetic: the true value is inside the printed bounds
-    ARITHMETIC = "arithmetic"  # the claim is about finitely many printed numbers, and all were computed
+    ARITHMETIC = "arithmetic"  # about finitely many printed numbers, all computed
     PROOF = "proof + finite check"  # a proof in words, and a check of finitely many cases
-    MONTE_CARLO = "Monte Carlo"  # random draws with fixed seeds; the half-width of the interval is stated
+    MONTE_CARLO = "Monte Carlo"  # random draws with fixed seeds, and the interval's half-width
 
 
 MACHINE = (Strength.SMT, Strength.ENCLOSURE)  # these need a program that proves
@@ -45,8 +45,8 @@ class Weight(StrEnum):
     """How much an error matters to a reader."""
 
     SUBSTANCE = "substance"  # a conclusion changes
-    SLIP = "slip"  # an index, a digit, a table: any reader would repair it, and the conclusion stands
-    TYPOGRAPHY = "typography"  # a symbol that may have been lost in print or in the extraction of the text
+    SLIP = "slip"  # any reader would repair it, and the conclusion stands
+    TYPOGRAPHY = "typography"  # a symbol, perhaps lost in print or in the extracted text
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Subjects:
-    """The code of a claim: its check, and what the check judges. The words of the claim stand in TOML.
+    """The code of a claim: its check, and what the check judges. The words stand in TOML.
 
     Attributes:
         check: judges any subject.
@@ -199,17 +199,16 @@ def problems(claim: Claim) -> Iterable[str]:
     if holds and (claim.repair or claim.weight or claim.root or claim.repaired):
         yield "it holds, so repair, repaired, weight and root must be empty"
     if not holds and not (claim.repair and claim.weight and claim.corrected is not None):
-        yield (
-            f"the verdict is '{verdict}', so repair and corrected must say what holds instead, and weight how much "
-            "it matters")
+        yield (f"the verdict is '{verdict}', so repair and corrected must say what holds instead, "
+               f"and weight how much " "it matters")
     if (claim.corrected is None) != (claim.repaired is None) and not holds:
         yield "repaired must say what stands behind the repair"
-    wanted = {
-        Verdict.HOLDS_IF: "hypothesis", Verdict.DEPENDS: "models", Verdict.INCONSISTENT: "sides"
-    }
+    wanted = {Verdict.HOLDS_IF: "hypothesis", Verdict.DEPENDS: "models",
+              Verdict.INCONSISTENT: "sides"}
     for kind, name in wanted.items():
         if bool(getattr(claim, name)) != (verdict is kind):
-            yield f"{name} goes with the verdict '{kind}' and only with it; the verdict is '{verdict}'"
+            yield (f"{name} goes with the verdict '{kind}' and only with it; the verdict is "
+                   f"'{verdict}'")
     if claim.models and len({accepted for _, accepted in claim.models.values()}) < 2:
         yield "models must name one that the check accepts and one that it refutes"
     if claim.sides and len(claim.sides) < 2:
@@ -260,13 +259,10 @@ def judge(claim: Claim, *, prove: bool = True) -> Judgement:
         inside = claim.check(claim.printed, within=accepts)
         outside = claim.check(claim.printed,
                               within=lambda *case, **named: not accepts(*case, **named))
-    return Judgement(claim.check(claim.printed),
-                     None if claim.corrected is None else claim.check(claim.corrected), inside,
-                     outside,
-                     {name: claim.check(subject)
-                      for name, (subject, _) in claim.models.items()},
-                     {name: claim.check(subject)
-                      for name, subject in claim.sides.items()},
+    return Judgement(claim.check(claim.printed), None if claim.corrected is None
+                     else claim.check(claim.corrected), inside, outside,
+                     {name: claim.check(subject) for name, (subject, _) in claim.models.items()},
+                     {name: claim.check(subject) for name, subject in claim.sides.items()},
                      claim.machine() if claim.machine and prove else None)
 
 
@@ -293,8 +289,7 @@ def contradictions(claim: Claim, found: Judgement) -> Iterator[str]:
     for strength, finding in about.items():
         if strength is Strength.MONTE_CARLO and (finding is None or finding.error is None):
             yield "Monte Carlo without the half-width of its interval"
-        if strength is not Strength.MONTE_CARLO and finding is not None and finding.error is not None \
-                and Strength.MONTE_CARLO not in about:
+        if Strength.MONTE_CARLO not in about and finding is not None and finding.error is not None:
             yield f"'{strength}' with an interval of random draws"
 
 

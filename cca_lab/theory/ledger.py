@@ -42,11 +42,9 @@ MODULES = {
     "cost": ("pairs", "dga", "prefill"), "published": ("printed", "sentences"),
 }
 TEXTS = ("paper", "place", "reading", "proof", "repair", "root", "hypothesis")
-FIELDS = {
-    **dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str), "quote": (
-        str, list), "sides": list, "models": dict, "formula": bool
-}  # and what each holds in TOML
-DIGITS = 4  # significant digits in a record: enough for every claim, and equal on different machines
+FIELDS = {**dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str),
+          "quote": (str, list), "sides": list, "models": dict, "formula": bool}  # types in TOML
+DIGITS = 4  # significant digits in a record: equal on different machines
 
 
 @cache
@@ -72,16 +70,16 @@ def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
                     f"{path.name}: the id {name!r} is taken or retired; give the claim another")
             for field, value in facts.items():
                 if not isinstance(value, FIELDS.get(field, ())):
-                    raise ValueError(
-                        f"{path.name}, {name}: {field} is {value!r}; wanted {', '.join(FIELDS)}, each "
-                        "a string, list or table as in the other claims")
+                    raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted "
+                                     f"{', '.join(FIELDS)}, each " "a string, list or table as in "
+                                     "the other claims")
             found[name] = facts
     return found
 
 
 @cache
 def retired() -> dict[str, str]:
-    """Return the ids that are never used again, each with the claim that now says the same, or ""."""
+    """Return the ids that are never used again, each with the claim that has its words now."""
     return tomllib.loads((WORDS / "retired.toml").read_text(encoding="utf-8"))
 
 
@@ -119,24 +117,21 @@ def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
     models, sides = facts.get("models", {}), facts.get("sides", [])
     if (len(models), len(sides), "hypothesis"
             in facts) != (len(code.models), len(code.sides), code.within is not None):
-        raise ValueError(
-            f"{name}: {len(models)} models, {len(sides)} sides and the hypothesis {texts['hypothesis']!r} "
-            "in words are not those of its check; give each its subject")
+        raise ValueError(f"{name}: {len(models)} models, {len(sides)} sides and the hypothesis "
+                         f"{texts['hypothesis']!r} " "in words are not those of its check; give "
+                         "each its subject")
     hypothesis = Hypothesis(texts["hypothesis"], code.within) if code.within else None
     accepted = zip(models.items(), code.models, strict=True)
     return Claim(id=name, quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)),
                  check=code.check, printed=code.printed, corrected=code.corrected,
-                 hypothesis=hypothesis, machine=code.machine, verdict=Verdict(
-                     facts["verdict"]), strength=Strength(facts["strength"]),
-                 weight=Weight(facts["weight"]) if "weight" in facts else None,
-                 repaired=Strength(facts["repaired"]) if "repaired" in facts else None, models={
-                     model: (subject, wanted)
-                     for (model, wanted), subject in accepted
-                 }, sides=dict(zip(sides, code.sides, strict=True)), example=facts.get(
-                     "example", ""), formula=facts.get("formula", False),
-                 **{field: texts[field]
-                    for field in TEXTS
-                    if field != "hypothesis"})
+                 hypothesis=hypothesis, machine=code.machine, verdict=Verdict(facts["verdict"]),
+                 strength=Strength(facts["strength"]), weight=Weight(facts["weight"])
+                 if "weight" in facts else None, repaired=Strength(facts["repaired"])
+                 if "repaired" in facts else None,
+                 models={model: (subject, wanted) for (model, wanted), subject in accepted},
+                 sides=dict(zip(sides, code.sides, strict=True)), example=facts.get("example", ""),
+                 formula=facts.get("formula", False), **{field: texts[field] for field in TEXTS
+                                                         if field != "hypothesis"})
 
 
 @cache
@@ -160,9 +155,8 @@ def check_roots(claims: Mapping[str, Claim]) -> None:
     for claim in claims.values():
         if claim.root and (claim.root not in claims or claims[claim.root].root
                            or claims[claim.root].weight is None):
-            raise ValueError(
-                f"{claim.id}: root is {claim.root!r}; it must be the id of a claim with an error of its "
-                "own")
+            raise ValueError(f"{claim.id}: root is {claim.root!r}; it must be the id of a claim "
+                             f"with an error of its " "own")
 
 
 def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[Claim, ...]:
@@ -214,25 +208,22 @@ def record(claim: Claim, found: Judgement) -> dict[str, Any]:
     significant digits and no time is recorded, so that two runs write the same file.
     """
     printed = found.printed
-    return {
-        "id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(
-            claim.quotes), "formula": claim.formula, "reading": claim.reading,
-        "verdict": claim.verdict.value, "weight": claim.weight.value if claim.weight else None,
-        "root": None if claim.weight is None else root(claim), "strength": claim.strength.value,
-        "evidence": printed.evidence, "numbers": {
-            name: rounded(value)
-            for name, value in printed.numbers.items()
-        }, "error": None if printed.error is None else rounded(printed.error),
-        "hypothesis": claim.hypothesis.words if claim.hypothesis else None, "inside": _evidence(
-            found.inside), "models": {
-                name: {"accepted": finding.holds, "evidence": finding.evidence}
-                for name, finding in found.models.items()
-            }, "sides": {name: finding.evidence
-                         for name, finding in found.sides.items()}, "repair": claim.repair,
-        "repaired": claim.repaired.value if claim.repaired else None, "corrected": _evidence(
-            found.corrected), "machine": _evidence(found.machine), "proof": claim.proof,
-        "example": claim.example, "contradictions": list(contradictions(claim, found)),
-    }
+    return {"id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(claim.quotes),
+            "formula": claim.formula, "reading": claim.reading, "verdict": claim.verdict.value,
+            "weight": claim.weight.value if claim.weight else None, "root": None
+            if claim.weight is None else root(claim), "strength": claim.strength.value,
+            "evidence": printed.evidence, "numbers": {name: rounded(value) for name,
+                                                      value in printed.numbers.items()},
+            "error": None if printed.error is None else rounded(printed.error),
+            "hypothesis": claim.hypothesis.words if claim.hypothesis else None,
+            "inside": _evidence(found.inside),
+            "models": {name: {"accepted": finding.holds, "evidence": finding.evidence} for name,
+                       finding in found.models.items()}, "sides": {name: finding.evidence for name,
+                                                                   finding in found.sides.items()},
+            "repair": claim.repair, "repaired": claim.repaired.value if claim.repaired else None,
+            "corrected": _evidence(found.corrected), "machine": _evidence(found.machine),
+            "proof": claim.proof, "example": claim.example,
+            "contradictions": list(contradictions(claim, found)),}
 
 
 def root(claim: Claim) -> str:
@@ -266,22 +257,18 @@ def paths() -> dict[str, Path]:
     The JSON records and their schema, the quotations found, and the pages.
     """
     docs, results = repository() / "docs", results_folder()
-    return {
-        "records": results / "claims.json", "schema": results / "claims.schema.json",
-        "found": results / "quotes.json", "errata": docs / "claims" / "errata.md",
-        "overview": docs / "claims" / "index.md"
-    }
+    return {"records": results / "claims.json", "schema": results / "claims.schema.json",
+            "found": results / "quotes.json", "errata": docs / "claims" / "errata.md",
+            "overview": docs / "claims" / "index.md"}
 
 
 def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
     """Return the text of every file that the ledger writes."""
     place = paths()
-    return {
-        place["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
-        place["schema"]: json.dumps(schema(), indent=1) + "\n",
-        place["errata"]: errata_page(records),
-        place["overview"]: counted(place["overview"].read_text(encoding="utf-8"), records),
-    }
+    return {place["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
+            place["schema"]: json.dumps(schema(), indent=1) + "\n",
+            place["errata"]: errata_page(records),
+            place["overview"]: counted(place["overview"].read_text(encoding="utf-8"), records)}
 
 
 def schema() -> dict[str, Any]:
@@ -317,13 +304,10 @@ def schema() -> dict[str, Any]:
         "proof": words, "example": {**text, "description": "Python that shows the smallest case"
                                     }, "contradictions": {"type": "array", "maxItems": 0},
     }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The ledger of claims",
-        "type": "array", "items": {
-            "type": "object", "required": list(fields), "additionalProperties": False,
-            "properties": fields
-        }
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The ledger of "
+            "claims", "type": "array", "items": {"type": "object", "required": list(fields),
+                                                 "additionalProperties": False,
+                                                 "properties": fields}}
 
 
 def write(records: list[dict[str, Any]]) -> list[Path]:

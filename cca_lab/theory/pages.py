@@ -6,6 +6,7 @@ The errata for readers of the papers, and an overview and a page a claim for the
 import json
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,50 +14,13 @@ from typing import Any
 from cca_lab.files import results_folder
 from cca_lab.theory.claim import PAPERS, Strength, Verdict, Weight
 
-TITLES = {
-    "CCA": "Core Context Aware Transformers for Long Context Language Modeling (CCA-Attention)",
-    "DGA": "Curse of High Dimensionality Issue in Transformer for Long-context Modeling (DGA)",
-    "LoCoCo": "LoCoCo: Dropping In Convolutions for Long Context Compression",
-}
-CLAIMS_HEAD = """# The claims of the papers, verified
-
-Each id leads to the claim's own page: the quotation, how we read it, the smallest example, and the proof.
-`cca-lab verify ID --explain` runs it again.
-
-Every row is judged by a check that can refute it: the tests feed each check the printed statement, the corrected
-one, which it must accept, and a wrong one, which it must refute. The label is checked as well. *Holds under added
-hypotheses*: the check accepts the statement inside the hypothesis and refutes it outside. *Model dependent*: it accepts
-one named model and refutes another. *Inconsistent*: it accepts each of two places of the paper and refutes both
-together.
-
-What stands behind a verdict: a *counterexample*, computed exactly; *for all (SMT)*, a solver that finds no exception
-among all integers; an *enclosure*, ball arithmetic whose bounds contain the true value; *arithmetic* with the finitely
-many numbers that are printed; a *proof + finite check*, a proof in words and a check of the cases that it names; *Monte
-Carlo* with fixed seeds and the half-width of its interval.
-"""
-EXAMPLE = """from cca_lab.theory import ledger
-
-claim, = ledger.select(["{}"])
-print(claim.check(claim.printed).evidence)"""
-ERRATA_HEAD = """# Errata
-
-For readers of three papers on long-context attention: what in them does not hold as printed, the smallest
-example that shows it, and what holds instead. The ideas of the papers do not stand or fall with this list.
-*Substance* is an error that changes a conclusion; a *slip* is an index, a digit or a table that any reader would
-repair; *typography* may be a symbol lost in print. An entry that repeats the error of another says so.
-
-Each entry is a row of the ledger of claims; the last section lists the rows that do hold. Each is a program:
-`cca-lab verify ID --explain` runs the entry with that id again. What is printed stands in quotation marks; how we read
-it stands below, in our words, and the verdict is on the most charitable reading that we found. Where a quotation is a
-formula, it comes from text extracted from a PDF, in which a symbol may have been lost: such entries are marked with †,
-and the printed page was not at hand. If we are wrong, the check named by the id is the place to show it.
-
-This page is written by `cca-lab verify`; do not edit.
-"""
+WORDS = tomllib.loads(
+    Path(__file__).with_name("claims").joinpath("pages.toml").read_text(encoding="utf-8"))
+TITLES: dict[str, str] = WORDS["titles"]
 
 
 def write(folder: Path, records: list[dict[str, Any]] | None = None) -> list[Path]:
-    """Write the overview, as ledger.md, and a page for each claim, ID.md: the ledger's part of the site.
+    """Write the overview, ledger.md, and a page for each claim, ID.md, for the site.
 
     Args:
         folder: where to write; it is made if it is not there.
@@ -76,23 +40,16 @@ def write(folder: Path, records: list[dict[str, Any]] | None = None) -> list[Pat
 
 def claims_page(records: list[dict[str, Any]]) -> str:
     """Return the overview: counts of verdicts and of errors, and one row per claim."""
-    header = [
-        "id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds", "stands on"
-    ]
-    rows = [[
-        f"[`{found['id']}`]({found['id']}.md)",
-        plain(f"{found['paper']}, {found['place']}"),
-        plain(found["reading"]),
-        verdict(found),
-        plain(found["evidence"]),
-        plain(found["repair"]) or "-",
-        strength(found)
-    ] for found in records]
-    return f"{CLAIMS_HEAD}\n{tally(records)}\n\n{_table(header, rows)}"
+    header = ["id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds",
+              "stands on"]
+    rows = [[f"[`{found['id']}`]({found['id']}.md)", plain(f"{found['paper']}, {found['place']}"),
+             plain(found["reading"]), verdict(found), plain(found["evidence"]),
+             plain(found["repair"]) or "-", strength(found)] for found in records]
+    return f"{WORDS['claims']}\n{tally(records)}\n\n{_table(header, rows)}"
 
 
 def tally(records: Iterable[dict[str, Any]]) -> str:
-    """Return how many claims have each verdict, and how many distinct errors there are of each weight."""
+    """Return how many claims have each verdict, and how many errors have each weight."""
     records = list(records)
     verdicts = [found["verdict"] for found in records]
     by_verdict = ", ".join(f"{verdicts.count(one.value)} {one}" for one in Verdict
@@ -101,7 +58,8 @@ def tally(records: Iterable[dict[str, Any]]) -> str:
     by_weight = ", ".join(f"{len(roots[one.value])} of {one}" for one in Weight if roots[one.value])
     wrong, refuted = sum(map(len,
                              roots.values())), len(records) - verdicts.count(Verdict.HOLDS.value)
-    errors = f" Behind the {refuted} that do not simply hold stand {wrong} distinct errors or conditions: {by_weight}."
+    errors = (f" Behind the {refuted} that do not simply hold stand {wrong} distinct errors or "
+              f"conditions: {by_weight}.")
     return f"{len(records)} claims: {by_verdict}." + (errors if wrong else "")
 
 
@@ -118,12 +76,8 @@ def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
     Claims with one root count once, by the weight of the root.
     """
     own = {found["root"]: found["weight"] for found in records if found["root"] == found["id"]}
-    return {
-        one.value: {name
-                    for name, weight in own.items()
-                    if weight == one.value}
-        for one in Weight
-    }
+    return {one.value: {name for name, weight in own.items() if weight == one.value}
+            for one in Weight}
 
 
 def errata_page(records: list[dict[str, Any]]) -> str:
@@ -131,13 +85,11 @@ def errata_page(records: list[dict[str, Any]]) -> str:
 
     Every claim that does not hold as printed, paper by paper, the weightiest first.
     """
-    parts = [ERRATA_HEAD]
+    parts = [WORDS["errata"]]
     weights = [one.value for one in Weight]
     for paper in PAPERS:
-        wrong = [
-            found for found in records
-            if found["paper"] == paper and found["verdict"] != Verdict.HOLDS.value
-        ]
+        wrong = [found for found in records if found["paper"] == paper and found["verdict"]
+                 != Verdict.HOLDS.value]
         if wrong:
             wrong.sort(key=lambda found: weights.index(found["weight"]))
             parts += [f"## {TITLES[paper]}\n", *(erratum(found) for found in wrong)]
@@ -172,13 +124,10 @@ def facts(found: Mapping[str, Any]) -> list[str]:
              f"- **Seen.** {plain(found['evidence'])}"]
     if found["hypothesis"]:
         lines.append(f"- **Holds if** {plain(found['hypothesis'])}: {plain(found['inside'])}")
-    lines += [
-        f"- **With {plain(name)}:** {'accepted' if one['accepted'] else 'refuted'}; {plain(one['evidence'])}"
-        for name, one in found["models"].items()
-    ]
-    lines += [
-        f"- **{plain(name)}, by itself.** {plain(words)}" for name, words in found["sides"].items()
-    ]
+    lines += [f"- **With {plain(name)}:** {'accepted' if one['accepted'] else 'refuted'}; "
+              f"{plain(one['evidence'])}" for name, one in found["models"].items()]
+    lines += [f"- **{plain(name)}, by itself.** {plain(words)}" for name,
+              words in found["sides"].items()]
     if found["repair"]:
         lines.append(f"- **Holds instead.** {plain(found['repair'])} ({found['repaired']})")
     if found["machine"]:
@@ -187,17 +136,15 @@ def facts(found: Mapping[str, Any]) -> list[str]:
 
 
 def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
-    """Return a table of three columns for a notebook: the claim, its verdict with what was seen, what holds.
+    """Return a table for a notebook: the claim, its verdict with what was seen, what holds.
 
     Args:
         records: of the claims to show.
         width: characters to keep of each text; the claim's page has all.
     """
-    rows = [[
-        f"`{found['id']}` {_cut(found['reading'], width)}",
-        f"**{verdict(found)}**. {_cut(found['evidence'], width)}",
-        _cut(found["repair"], width) or "as printed"
-    ] for found in records]
+    rows = [[f"`{found['id']}` {_cut(found['reading'], width)}", f"**{verdict(found)}**. "
+             f"{_cut(found['evidence'], width)}", _cut(found["repair"], width) or "as printed"]
+            for found in records]
     return _table(["the paper says", "seen", "what holds"], rows)
 
 
@@ -213,16 +160,14 @@ def claim_page(found: Mapping[str, Any]) -> str:
     """Return the page of one claim, with everything about it."""
     note = "\n† From text extracted from a PDF; the printed page was not at hand.\n" if found[
         "formula"] else ""
-    example = found["example"].strip() or EXAMPLE.format(found["id"])
+    example = found["example"].strip() or WORDS["example"].format(found["id"])
     root = found["root"]
     repeats = "" if root in (None, found["id"]) else f" Its error is that of [`{root}`]({root}.md)."
     weight = f" Weight: {found['weight']}.{repeats}" if found["weight"] else ""
-    return "\n".join([
-        f"# `{found['id']}`\n",
-        f"{plain(TITLES[found['paper']])}, {plain(found['place'])}.{weight}\n", *quoted(found),
-        *facts(found), note, "## To paste into Python\n", "```python", example, "```\n",
-        "[All claims](ledger.md), [errata](errata.md).\n"
-    ])
+    return "\n".join([f"# `{found['id']}`\n", f"{plain(TITLES[found['paper']])}, "
+                      f"{plain(found['place'])}.{weight}\n", *quoted(found), *facts(found), note,
+                      "## To paste into Python\n", "```python", example, "```\n", "[All "
+                      "claims](ledger.md), [errata](errata.md).\n"])
 
 
 def verdict(found: Mapping[str, Any]) -> str:

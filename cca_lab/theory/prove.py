@@ -24,7 +24,7 @@ rules as two of the papers print them, with the case that the solver finds.
 
 
 def prove() -> list[str]:
-    """Prove all statements, print one line for each, and write the clone's page if all came out as wanted.
+    """Prove all statements, print a line for each, and write the page if all are as wanted.
 
     Returns:
         The names of those that did not.
@@ -38,13 +38,13 @@ def prove() -> list[str]:
         wanted = row.finding.holds != (row.name in refuted)
         found.append(row)
         failed += [] if wanted else [row.name]
-        sign = "[green]proved[/]" if row.finding.holds else "[yellow]refuted[/]" if wanted else "[bold red]FAILS[/]"
+        sign = ("[green]proved[/]" if row.finding.holds else
+                "[yellow]refuted[/]" if wanted else "[bold red]FAILS[/]")
         console.print(f"{sign:28} {row.seconds:5.1f} s  {escape(row.name)}", highlight=False)
         if not row.finding.holds:
             console.print(f"        {escape(row.finding.evidence)}", highlight=False)
-    console.print(
-        f"{len(found) - len(failed)} of {len(found)} as wanted, {sum(row.seconds for row in found):.0f} s"
-    )
+    console.print(f"{len(found) - len(failed)} of {len(found)} as wanted, "
+                  f"{sum(row.seconds for row in found):.0f} s")
     if not failed and in_clone():
         path = repository() / "docs" / "claims" / "proved.md"
         with replacing(path) as temporary:
@@ -66,11 +66,8 @@ def page(found: Sequence[Row], cpu: str) -> str:
         said = plain(
             row.says) if row.finding.holds else f"{plain(row.says)}: {plain(row.finding.evidence)}"
         short = ", ".join(f"`{name.removeprefix('cca_lab.')}`" for name in row.runs) or "-"
-        lines.append([
-            plain(row.name), said, short,
-            str(row.finding.numbers["obligations"]), f"{row.seconds:.2f}",
-            plain(row.by_hand) or "-"
-        ])
+        lines.append([plain(row.name), said, short, str(row.finding.numbers["obligations"]),
+                      f"{row.seconds:.2f}", plain(row.by_hand) or "-"])
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     total = sum(row.seconds for row in found)
     return f"{HEAD}\n{len(found)} statements in {total:.0f} s on one core of an {cpu}.\n\n{table}"

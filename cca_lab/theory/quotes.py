@@ -50,16 +50,10 @@ def read(folder: Path) -> dict[str, list[Text]]:
     """
     missing = [name for names in FILES.values() for name in names if not (folder / name).is_file()]
     if missing:
-        raise ValueError(
-            f"papers: {folder} has no {', '.join(missing)}; put the papers' texts there under these names"
-        )
-    return {
-        paper: [
-            _text((folder / name).read_text(encoding="utf-8"), "poster" in name)
-            for name in names
-        ]
-        for paper, names in FILES.items()
-    }
+        raise ValueError(f"papers: {folder} has no {', '.join(missing)}; put the papers' texts "
+                         f"there under these names")
+    return {paper: [_text((folder / name).read_text(encoding="utf-8"), "poster" in name)
+                    for name in names] for paper, names in FILES.items()}
 
 
 def _text(raw: str, poster: bool) -> Text:
@@ -69,11 +63,9 @@ def _text(raw: str, poster: bool) -> Text:
 
 
 def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
-    """Say which quotes of a claim are not in its paper, and which are not where the claim's place says."""
-    named = [
-        "".join(found.groups(default="")) if found.group(4) is None else f"Eq. {found.group(4)}"
-        for found in NAMES.finditer(claim.place)
-    ]
+    """Say which quotes of a claim are not in its paper, or not where its place says."""
+    named = ["".join(found.groups(default="")) if found.group(4) is None else f"Eq. "
+             f"{found.group(4)}" for found in NAMES.finditer(claim.place)]
     for quote in claim.quotes:
         found = [(text, start) for text in texts for start in _offsets(text.words, one_line(quote))]
         if not found:
@@ -81,7 +73,8 @@ def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
         elif not any(
                 _stands_at(name, text, start, quote) for name in named for text, start in found):
             text, start = found[0]
-            yield f"{claim.id}: {claim.place!r} is not its place; it stands in {_sections(text, start)}: {quote!r}"
+            yield (f"{claim.id}: {claim.place!r} is not its place; it stands in "
+                   f"{_sections(text, start)}: {quote!r}")
 
 
 def all_problems(claims: Iterable[Claim], papers: Mapping[str, Sequence[Text]]) -> list[str]:
@@ -90,7 +83,7 @@ def all_problems(claims: Iterable[Claim], papers: Mapping[str, Sequence[Text]]) 
 
 
 def fingerprint(claim: Claim) -> str:
-    """Return a digest of a claim's quotes and place, to see without the papers that they are those that were found."""
+    """Return a digest of a claim's quotes and place: those that were found in the papers."""
     return hashlib.sha256("\n".join(
         (claim.paper, claim.place, *map(one_line, claim.quotes))).encode()).hexdigest()[:16]
 
@@ -105,12 +98,15 @@ def _sections(text: Text, start: int) -> list[str]:
         return ["Poster"]
     before = [name for offset, name in text.headings if offset <= start]
     number = before[-1] if before else ""
-    return [number] if not re.match(r"[1-9A-I](\.|$)", number) else \
-        [number[:end] for end in range(1, len(number) + 1) if end == len(number) or number[end] == "."]
+    return [number] if not re.match(r"[1-9A-I](\.|$)", number) else [number[:end]
+                                                                     for end in range(1, len(number)
+                                                                                      + 1) if end
+                                                                     == len(number) or number[end]
+                                                                     == "."]
 
 
 def _stands_at(name: str, text: Text, start: int, quote: str) -> bool:
-    """Whether a quote at an offset belongs to a section, or lies near a label or an equation's number."""
+    """Whether a quote at an offset belongs to a section, or lies near a label or equation."""
     if re.fullmatch(r"[1-9A-I](\.\d+)*|Abstract|Impact Statement|Poster", name):
         return name in _sections(text, start)
     around = text.words[max(0, start - NEAR):start + len(quote) + NEAR]

@@ -23,7 +23,7 @@ NARROWEST = 160  # columns; in less, the table of eight facts per claim is not r
 
 def verify(ids: Sequence[str] = (), *, explain: bool = False,
            papers: Path | None = None) -> list[str]:
-    """Check claims, print the findings, and write the clone's ledger if all claims were checked and agree.
+    """Check claims, print the findings, and write the ledger if all were checked and agree.
 
     Args:
         ids: ids of the claims to check; empty for all.
@@ -44,9 +44,9 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False,
         console.print(problem, style="bold red", highlight=False, markup=False)
     without = missing("proofs") if any(claim.machine for claim in claims) else []
     if without:
-        console.print(
-            f"{' and '.join(without)} are not installed, so what they prove was not proved again, and "
-            f"nothing is written; {install('proofs')}", highlight=False, markup=False)
+        console.print(f"{' and '.join(without)} are not installed, so what they prove was not "
+                      f"proved again, and nothing is written; {install('proofs')}", highlight=False,
+                      markup=False)
     with training_progress("claims", len(claims)) as report:
         records = ledger.run(claims, report, prove=not without)
     if explain:
@@ -58,9 +58,8 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False,
     failed = ledger.failures(records)
     if not ids and not failed and not misquoted and not without and in_clone():
         written = ledger.write(records) + ([ledger.write_found(claims)] if papers else [])
-        console.print(
-            f"written: {len(written)} files, from {written[0].name} to {written[-1].name}",
-            highlight=False)
+        console.print(f"written: {len(written)} files, from {written[0].name} to "
+                      f"{written[-1].name}", highlight=False)
     return failed + misquoted
 
 
@@ -68,10 +67,8 @@ def table(records: list[dict[str, Any]]) -> Table:
     """Return the findings as a table, one row per claim."""
     shown = Table(show_lines=True, expand=True)
     shown.add_column("id", no_wrap=True)
-    for title, ratio in {
-            "paper, place": 2, "claim, as we read it": 4, "verdict": 2, "seen": 5, "what holds": 4,
-            "stands on": 2
-    }.items():
+    for title, ratio in {"paper, place": 2, "claim, as we read it": 4, "verdict": 2, "seen": 5,
+                         "what holds": 4, "stands on": 2}.items():
         shown.add_column(title, ratio=ratio)
     for found in records:
         verdict = Text(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
@@ -92,17 +89,14 @@ def explained(claim: Claim, found: dict[str, Any]) -> Text:
     hypothesis = f"{found['hypothesis']}: {found['inside']}" if found["hypothesis"] else ""
     models = "; ".join(f"{model}: {'accepted' if one['accepted'] else 'refuted'}, {one['evidence']}"
                        for model, one in found["models"].items())
-    facts = {
-        "printed": " … ".join(found["quote"]), "read as": found["reading"],
-        "seen": found["evidence"], "holds if": hypothesis, "models": models,
-        "each alone": "; ".join(f"{place}: {words}" for place, words in found["sides"].items()),
-        "what holds": found["repair"], "seen of that": found["corrected"] or "",
-        "proved": found["machine"] or "", "proof": found["proof"], "numbers": ", ".join(
-            f"{key} = {value}" for key, value in found["numbers"].items()),
-        "weight": found["weight"] or "",
-        "stands on": f"{strength(found)}; {name.__module__}.{name.__qualname__}", "but": "; ".join(
-            found["contradictions"]),
-    }
+    facts = {"printed": " … ".join(found["quote"]), "read as": found["reading"],
+             "seen": found["evidence"], "holds if": hypothesis, "models": models, "each "
+             "alone": "; ".join(f"{place}: {words}" for place, words in found["sides"].items()),
+             "what holds": found["repair"], "seen of that": found["corrected"] or "",
+             "proved": found["machine"] or "", "proof": found["proof"],
+             "numbers": ", ".join(f"{key} = {value}" for key, value in found["numbers"].items()),
+             "weight": found["weight"] or "", "stands on": f"{strength(found)}; "
+             f"{name.__module__}.{name.__qualname__}", "but": "; ".join(found["contradictions"]),}
     text = Text(f"{found['id']}  {found['paper']}, {found['place']}: ", style="bold")
     text.append(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
     text.append("  (the check disagrees)" if found["contradictions"] else "", style="bold red")
@@ -115,9 +109,9 @@ def explained(claim: Claim, found: dict[str, Any]) -> Text:
 
 
 def summary(records: list[dict[str, Any]]) -> str:
-    """Return how many claims have each verdict and how many errors there are, and which checks disagree."""
+    """Return how many claims have each verdict, how many errors there are, what disagrees."""
     failed = ledger.failures(records)
-    disagree = f" The checks disagree on {', '.join(failed)}, so nothing was written." if failed else ""
+    disagree = f" The checks disagree on {', '.join(failed)}; nothing written." if failed else ""
     return tally(records) + disagree
 
 

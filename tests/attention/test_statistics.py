@@ -64,8 +64,10 @@ def test_k90_of_a_row_known_by_hand():
 @pytest.mark.parametrize("mutant", [mutants.keys_in_order, mutants.keys_one_short,
                                     mutants.keys_without_rounding, mutants.keys_over_threshold])
 def test_mutants_of_keys_for_mass_are_noticed(mutant):
-    cases = [torch.tensor([0.05, 0.20, 0.62, 0.01, 0.09, 0.03]), torch.full((10,), 0.1, dtype=torch.float64)]
-    assert any(mutant(case, 0.9).item() != analysis.keys_for_mass_loops(case.tolist(), 0.9) for case in cases)
+    cases = [torch.tensor([0.05, 0.20, 0.62, 0.01, 0.09, 0.03]),
+             torch.full((10,), 0.1, dtype=torch.float64)]
+    assert any(mutant(case, 0.9).item() != analysis.keys_for_mass_loops(case.tolist(), 0.9)
+               for case in cases)
 
 
 # Entropy
@@ -143,9 +145,11 @@ def test_summary_averages_the_chosen_rows():
             chosen = [maps[layer, head, i].tolist() for i in range(5, 8)]
             k90 = sum(analysis.keys_for_mass_loops(row, 0.9) for row in chosen) / 3
             entropies = [analysis.entropy_loops(row) for row in chosen]
-            wanted = (k90, sum(entropies) / 3, sum(map(math.exp, entropies)) / 3, sum(map(max, chosen)) / 3)
+            wanted = (k90, sum(entropies) / 3, sum(map(math.exp, entropies)) / 3,
+                      sum(map(max, chosen)) / 3)
             found = (summary.k90, summary.entropy, summary.effective_tokens, summary.largest)
-            assert [values[layer, head].item() for values in found] == pytest.approx(wanted, rel=1e-12)
+            assert [values[layer, head].item()
+                    for values in found] == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

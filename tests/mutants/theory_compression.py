@@ -33,10 +33,8 @@ def position_channel(keys, values, accumulated):
 
     The windows differ, but a threshold keeps the later token, not the earlier.
     """
-    return [
-        *compression.keys_and_values(keys, values, accumulated),
-        [Fraction(t) for t in range(len(keys))]
-    ]
+    return [*compression.keys_and_values(keys, values, accumulated),
+            [Fraction(t) for t in range(len(keys))]]
 
 
 def first_in_first_out(weights):

@@ -39,9 +39,8 @@ def every_group(length: int, group: int, window: int) -> int:
 
 def window_mod_row(length: int, group: int, window: int) -> int:
     """CCA's pairs with a raw window of s + (i mod g) tokens."""
-    return sum(
-        max(0, (row - window) // group) + min(row, window + row % group)
-        for row in range(1, length + 1))
+    return sum(max(0, (row - window) // group) + min(row, window + row % group)
+               for row in range(1, length + 1))
 
 
 def printed_window(length: int, group: int, window: int) -> int:

@@ -55,16 +55,15 @@ BROKEN = {
     "T2.eq10": noise_output.GroupProblem(lambda x, size: x * size, lambda x, size: x * size),
     "T2.equivalent": noise_output.Passed(noise_output.GROUP_MASS, lambda m: Fraction(1)),
     "T2.output": noise_output.Smoothing(values_differ_at_all),
-    "T2.kl": noise_output.Smoothing(values_differ_at_all, ("mean", )),
+    "T2.kl": noise_output.Smoothing(values_differ_at_all, ("mean",)),
 }
 
 
 def output_of_one_group(model, logits, m, sigma, draws, seed=0):
     """Samples in which the noise of a group is drawn once a token and not divided."""
     generator = np.random.default_rng(seed)
-    return softmax(
-        np.asarray(logits) +
-        sigma * np.repeat(generator.normal(size=(draws, len(logits) // m)), m, 1))
+    return softmax(np.asarray(logits)
+                   + sigma * np.repeat(generator.normal(size=(draws, len(logits) // m)), m, 1))
 
 
 def noise_of_one_size(attend, sigma, generator, module, query, key, value, mask, scaling=None):

@@ -10,9 +10,8 @@ from cca_lab.theory.published.sentences import Pair, efficient
 def misprint(rows: tuple[Printed, ...], name: str, formula: str, wrong: str) -> tuple[Printed, ...]:
     """Return rows with one printed number replaced."""
     assert sum((row.name, row.formula) == (name, formula) for row in rows) == 1
-    return tuple(
-        row._replace(printed=wrong) if (row.name, row.formula) == (name, formula) else row
-        for row in rows)
+    return tuple(row._replace(printed=wrong) if (row.name, row.formula) == (name, formula) else row
+                 for row in rows)
 
 
 def without_the_last_part(rows: tuple[Printed, ...], name: str) -> tuple[Printed, ...]:
@@ -72,7 +71,7 @@ BROKEN: dict[str, Any] = {
     "CCA.em": "RULER",
     "CCA.mmlu": turned(sentences.MMLU),
     "CCA.ablations": {"perplexity with g": "rises", "latency with g": "rises"},
-    "CCA.5.7x": (printed.FACTOR[0]._replace(printed="5.2"), ),
+    "CCA.5.7x": (printed.FACTOR[0]._replace(printed="5.2"),),
     "CCA.lowest": turned(sentences.LOWEST),
     "CCA.three-metrics": turned(sentences.THREE_METRICS),
     "CCA.minference": {"MInference": {"Section 4.4": "20.28", "Table 3": "20.18"}},
@@ -82,7 +81,7 @@ BROKEN: dict[str, Any] = {
     "DGA.degradation": ("MInference", "LM-Infinite"),
     "DGA.rise": ("MInference", "StreamingLLM"),
     "DGA.slower": turned(sentences.SLOWER),
-    "DGA.2.4-3.5x": (printed.TWO_TO_THREE._replace(printed="2.5"), ),
+    "DGA.2.4-3.5x": (printed.TWO_TO_THREE._replace(printed="2.5"),),
     "DGA.citations": (("69.70 and 102.22 ms", "Table 1"), ("what gamma does", "Table 7")),
     "DGA.table7": {"Multi-Doc. QA": ("3.58", "2.37"),
                    "Single-Doc. QA": ("3.61", "6.43")},  # one falls, one rises

@@ -78,12 +78,12 @@ def bar_without_length(largest, lengths, rho):
 
 
 def spread_over_unread_tokens(maps, lengths):
-    """Takes the variance over all columns, the future's and the underflown ones included, at a tiny weight."""
+    """Takes the variance over all columns, future and underflown ones too, at a tiny weight."""
     rows = maps[..., lengths - 1, :].double()
     return rows.clamp_min(1e-30).log().var(dim=-1, correction=0)
 
 
-RIGHT = enclosure._held, enclosure.cell_chances  # kept, for a test puts the wrong ones in their place
+RIGHT = enclosure._held, enclosure.cell_chances  # a test puts the wrong ones there
 
 
 def rounded_the_other_way(tau, length, rho, t, cells):
@@ -115,15 +115,8 @@ def chances_not_given_the_maximum(tau, t, cells):
 HELD = (rounded_the_other_way, rounded_down_at_both_ends, rounded_up_at_both_ends,
         largest_counted_among_the_others)
 
-BROKEN = {
-    "T1": two_term_without_rho,
-    "T1.eq19": one_law_forgotten,
-    "T1.eq20": head_alone,
-    "T1.bounded": tail_alone,
-    "T1.product": maximum_alone,
-    "T1.value": own_weight_counted_twice,
-    "T1.limit": limit_needs_a_mean,
-    "T1.rate": rate_without_the_mean,
-    "T1.few": rest_as_heavy_as_the_first,
-    "T1.artefact": constant_index,
-}
+BROKEN = {"T1": two_term_without_rho, "T1.eq19": one_law_forgotten, "T1.eq20": head_alone,
+          "T1.bounded": tail_alone, "T1.product": maximum_alone,
+          "T1.value": own_weight_counted_twice, "T1.limit": limit_needs_a_mean,
+          "T1.rate": rate_without_the_mean, "T1.few": rest_as_heavy_as_the_first,
+          "T1.artefact": constant_index,}

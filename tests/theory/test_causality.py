@@ -18,7 +18,8 @@ from tests.mutants import theory_causality as wrong
 CLAIMS = {claim.id: claim for claim in ledger.collect()}
 
 
-@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", None))
+@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN,
+                         ids=lambda x: getattr(x, "__name__", None))
 def test_more_wrong_subjects_are_refuted(name, subject):
     assert not CLAIMS[name].check(subject).holds
 
@@ -51,12 +52,10 @@ def test_dividing_by_the_row_sum_repairs_eq_13():
 
 # ---------------------------------------------------------------- Algorithm 2
 
-FOUR_READINGS = {
-    "any, minus": ((dga.any_member, dga.minus), {"leak": 968, "negative": 968}),
-    "any, times": ((dga.any_member, dga.times), {"leak": 968, "double": 968}),
-    "all, minus": ((dga.all_members, dga.minus), {}),
-    "all, times": ((dga.all_members, dga.times), {"missing": 968, "double": 968}),
-}
+FOUR_READINGS = {"any, minus": ((dga.any_member, dga.minus), {"leak": 968, "negative": 968}),
+                 "any, times": ((dga.any_member, dga.times), {"leak": 968, "double": 968}), "all, "
+                 "minus": ((dga.all_members, dga.minus), {}), "all, "
+                 "times": ((dga.all_members, dga.times), {"missing": 968, "double": 968}),}
 
 
 @pytest.mark.parametrize("mask, seen", FOUR_READINGS.values(), ids=FOUR_READINGS)
@@ -100,10 +99,10 @@ def test_the_repaired_mask_is_the_mechanism_s_but_for_the_last_row_of_a_group():
     Both read all once.
     """
     q, k = torch.randn(2, 11, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    focal = torch.zeros(1, 1, 11, dtype=torch.bool)
-    focal[..., [0, 4, 5, 9, 10]] = True
+    chosen = torch.zeros(1, 1, 11, dtype=torch.bool)
+    chosen[..., [0, 4, 5, 9, 10]] = True
     wanted = DGA(group=3, gamma=0.0, floor=5).effective(q[None, None], k[None, None],
-                                                        selection=focal)[0, 0]
+                                                        selection=chosen)[0, 0]
     got = dga.effective(q, k, [0, 4, 5, 9, 10], 3)
     differs = ((got - wanted).abs().amax(dim=1) > 1e-12).nonzero().flatten().tolist()
     assert differs == [members[-1] for members in dga.cut(11, [0, 4, 5, 9, 10], 3)[1]]
@@ -122,9 +121,9 @@ def test_the_jacobian_is_blind_to_a_choice_and_an_edit_is_not():
 
 
 def test_a_frozen_choice_is_causal():
-    focal = [1, 5, 6, 20]
+    chosen = [1, 5, 6, 20]
     finding = focal.check_choice(
-        lambda q, k, v: dga.effective(q, k, [t for t in focal if t < len(q)], 4) @ v)
+        lambda q, k, v: dga.effective(q, k, [t for t in chosen if t < len(q)], 4) @ v)
     assert finding.numbers["moved"] == 0 == finding.numbers["largest_derivative"]
 
 
@@ -196,9 +195,10 @@ def test_the_first_compression_of_the_paper_s_sizes():
 @pytest.mark.parametrize("prove, right, slip, smallest", [
     (lambda mask: papers.members_read_once(dga.member_reads, mask), (dga.all_members, dga.minus),
      (dga.any_member, dga.minus), {"i": 0, "t": 1, "first": 0, "last": 1}),
-    (papers.one_open_group, dga.columns_of_group, lambda z, m: (z * m, z * m + m), {"z": 0, "other": 1, "m": 1}),
+    (papers.one_open_group, dga.columns_of_group, lambda z, m: (z * m, z * m + m),
+     {"z": 0, "other": 1, "m": 1}),
     (papers.segments_cut, lococo.exact_segment, lococo.printed_segment, {"t": 1}),
-    (papers.segments_cut, lococo.exact_segment, wrong.segments_from_zero, {"t": 0}),  # a token that is none
+    (papers.segments_cut, lococo.exact_segment, wrong.segments_from_zero, {"t": 0}),
     (papers.past_of_a_row, lococo.columns_seen, lambda i, block: i % block + 1, {"i": 1, "B": 1}),
 ])
 def test_the_solver_proves_what_is_right_and_finds_the_smallest_exception(

@@ -74,7 +74,7 @@ def test_the_label_is_what_the_check_finds(name):
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_any_other_label_is_refused(name):
-    """Each other verdict, and for a repaired claim the printed statement or a wrong one as its repair."""
+    """Each other verdict; for a repaired claim the printed or a wrong statement as its repair."""
     claim, kept = CLAIMS[name], []
     for other in Verdict:
         if other is not claim.verdict and not refused(claim, judgement(name), verdict=other):
@@ -149,18 +149,18 @@ def test_the_records_follow_their_schema():
             jsonschema.validate([records()[0] | wrong], schema)
 
 
-# ---------------------------------------------------------------- quotations, places, examples, history
+# ---------------------------------------------------------------- quotations, places, examples
 
 def test_every_quotation_was_found_at_its_place():
-    """The digest is written by `cca-lab verify --papers FOLDER`, once every quote stands where the claim says."""
+    """`cca-lab verify --papers FOLDER` writes the digest, once every quote stands in its place."""
     found = json.loads(ledger.paths()["found"].read_text(encoding="utf-8"))
     assert {name: quotes.fingerprint(claim) for name, claim in CLAIMS.items()} == found
     moved = replace(CLAIMS["T1"], place="Theorem 2")
     assert quotes.fingerprint(moved) != found["T1"]
 
 
-@pytest.mark.skipif("CCA_LAB_PAPERS" not in os.environ,
-                    reason="the papers' texts are not shipped; CCA_LAB_PAPERS=FOLDER looks the quotations up")
+@pytest.mark.skipif("CCA_LAB_PAPERS" not in os.environ, reason="the papers' texts are not shipped; "
+                    "CCA_LAB_PAPERS=FOLDER looks the quotations up")
 def test_the_papers_have_every_quotation():
     papers = quotes.read(Path(os.environ["CCA_LAB_PAPERS"]))
     assert quotes.all_problems(CLAIMS.values(), papers) == []
@@ -189,12 +189,15 @@ Weights are sparse and dense.
 """
 
 
-@pytest.mark.parametrize(("quote", "place", "problem"), [
-    ("Weights are sparse, $$x", "Theorem 1", None), ("Weights are sparse,", "Section 4.1", None),
-    ("Weights are sparse,", "Section 4", None), ("all is well", "Abstract", None), ("Weights are", "Eq. 8", None),
-    ("Weights are sparse,", "Section 3", "not its place"), ("all is well", "Section 4.1", "not its place"),
-    ("Weights are spare", "Theorem 1", "not in the paper"), ("sparse and dense", "Section 4.1", "not its place"),
-])
+@pytest.mark.parametrize(("quote", "place", "problem"),
+                         [("Weights are sparse, $$x", "Theorem 1", None),
+                          ("Weights are sparse,", "Section 4.1", None),
+                          ("Weights are sparse,", "Section 4", None),
+                          ("all is well", "Abstract", None), ("Weights are", "Eq. 8", None),
+                          ("Weights are sparse,", "Section 3", "not its place"),
+                          ("all is well", "Section 4.1", "not its place"),
+                          ("Weights are spare", "Theorem 1", "not in the paper"),
+                          ("sparse and dense", "Section 4.1", "not its place"),])
 def test_a_quotation_is_looked_up(tmp_path, quote, place, problem):
     for name in (name for names in quotes.FILES.values() for name in names):
         (tmp_path / name).write_text(PAPER, encoding="utf-8")
@@ -217,10 +220,8 @@ def test_an_example_runs_by_itself_and_asserts(name):
 
 
 def test_every_error_of_substance_has_an_example():
-    assert [
-        name for name, claim in CLAIMS.items()
-        if claim.weight is Weight.SUBSTANCE and not claim.example and not claim.root
-    ] == []
+    assert [name for name, claim in CLAIMS.items() if claim.weight is Weight.SUBSTANCE
+            and not claim.example and not claim.root] == []
 
 
 # ---------------------------------------------------------------- the ledger itself
@@ -258,10 +259,11 @@ proof = "count"
 """
 
 
-@pytest.mark.parametrize(("texts", "message"), [
-    ((TOML, TOML), "'even' is taken or retired"), ((TOML.replace('"even"]', '"T2.open"]'),), "'T2.open' is taken or"),
-    ((TOML + "colour = 1",), "colour is 1"), ((TOML + "sides = 'x'",), "sides is 'x'"),
-])
+@pytest.mark.parametrize(("texts", "message"), [((TOML, TOML), "'even' is taken or retired"),
+                                                ((TOML.replace('"even"]', '"T2.open"]'),),
+                                                 "'T2.open' is taken or"), ((TOML + "colour = 1",),
+                                                                            "colour is 1"),
+                                                ((TOML + "sides = 'x'",), "sides is 'x'"),])
 def test_words_that_are_not_a_claim_s_are_refused(tmp_path, texts, message):
     paths = [tmp_path / f"{number}.toml" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
@@ -276,9 +278,8 @@ def test_words_and_code_are_joined(tmp_path, monkeypatch):
     facts = ledger.read([path])
     found = ledger.joined("even", facts["even"], Subjects(parity, 2))
     assert found.quotes == (r"even, and \no escape",) and judge(found).printed.holds
-    for code in (Subjects(parity, 2,
-                          models=(1, )), Subjects(parity, 2,
-                                                  sides=(1, )), Subjects(parity, 2, within=bool)):
+    for code in (Subjects(parity, 2, models=(1,)), Subjects(parity, 2, sides=(1,)),
+                 Subjects(parity, 2, within=bool)):
         with pytest.raises(ValueError, match="not those of its check"):
             ledger.joined("even", facts["even"], code)
     monkeypatch.setattr(ledger, "words", lambda: facts)
@@ -294,31 +295,48 @@ def test_an_id_that_was_merged_stands_for_its_new_claim():
         ledger.select(["T2.open"])
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"id": "two words"}, "one word"), ({"paper": "NSA"}, "one of CCA, DGA, LoCoCo"), ({"proof": ""}, "proof is empty"),
-    ({"verdict": Verdict.FALSE}, "must say what holds"), ({"quote": ""}, "quote is empty"),
-    ({"quote": "x" * (LONGEST_QUOTE + 1)}, "are enough"), ({"weight": Weight.SLIP}, "must be empty"),
-    (WRONG | {"weight": None}, "how much it matters"), (WRONG | {"repaired": None}, "what stands behind the repair"),
-    (WRONG | {"verdict": Verdict.HOLDS_IF}, "hypothesis goes with"), ({"machine": parity}, "machine goes with"),
-    ({"strength": Strength.SMT}, "machine goes with"), ({"strength": Strength.COUNTEREXAMPLE}, "no counterexample"),
-    (WRONG | {"verdict": Verdict.DEPENDS, "models": {"a": (2, True)}}, "one that the check accepts"),
-    (WRONG | {"verdict": Verdict.INCONSISTENT, "sides": {"a": 2}}, "two places"),
-])
+@pytest.mark.parametrize(("changes", "message"),
+                         [({"id": "two words"}, "one word"), ({"paper": "NSA"}, "one of CCA, DGA, "
+                                                              "LoCoCo"), ({"proof": ""}, "proof is "
+                                                                          "empty"),
+                          ({"verdict": Verdict.FALSE}, "must say what holds"),
+                          ({"quote": ""}, "quote is empty"), ({"quote": "x" * (LONGEST_QUOTE + 1)},
+                                                              "are enough"),
+                          ({"weight": Weight.SLIP}, "must be empty"),
+                          (WRONG | {"weight": None}, "how much it matters"),
+                          (WRONG | {"repaired": None}, "what stands behind the repair"),
+                          (WRONG | {"verdict": Verdict.HOLDS_IF}, "hypothesis goes with"),
+                          ({"machine": parity}, "machine goes with"),
+                          ({"strength": Strength.SMT}, "machine goes with"),
+                          ({"strength": Strength.COUNTEREXAMPLE}, "no counterexample"),
+                          (WRONG | {"verdict": Verdict.DEPENDS, "models": {"a": (2, True)}}, "one "
+                           "that the check accepts"),
+                          (WRONG | {"verdict": Verdict.INCONSISTENT, "sides": {"a": 2}}, "two "
+                           "places"),])
 def test_an_incomplete_claim_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         claim(**changes)
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"printed": 3}, "printed statement fails"), (WRONG | {"printed": 4}, "printed statement passes"),
-    (WRONG | {"corrected": 5}, "repair fails"),
-    (WRONG | dict(verdict=Verdict.HOLDS_IF, printed=[1, 2, 3], hypothesis=SMALL), "within"),
-    (WRONG | dict(verdict=Verdict.HOLDS_IF, printed=[1, 2, 4], hypothesis=SMALL), "outside"),
-    (WRONG | dict(verdict=Verdict.DEPENDS, models={"a": (3, True), "b": (3, False)}), "model 'a' fails"),
-    (WRONG | dict(verdict=Verdict.INCONSISTENT, sides={"a": 2, "b": 3}), "'b' by itself fails"),
-    ({"strength": Strength.MONTE_CARLO}, "half-width"),
-    ({"strength": Strength.SMT, "machine": lambda: Outcome(False, "x = 1")}, "proof fails: x = 1"),
-])
+@pytest.mark.parametrize(("changes", "said"), [({"printed": 3}, "printed statement fails"),
+                                               (WRONG | {"printed": 4}, "printed statement passes"),
+                                               (WRONG | {"corrected": 5}, "repair fails"),
+                                               (WRONG | dict(verdict=Verdict.HOLDS_IF,
+                                                             printed=[1, 2, 3], hypothesis=SMALL),
+                                                "within"),
+                                               (WRONG | dict(verdict=Verdict.HOLDS_IF,
+                                                             printed=[1, 2, 4], hypothesis=SMALL),
+                                                "outside"),
+                                               (WRONG | dict(verdict=Verdict.DEPENDS,
+                                                             models={"a": (3, True),
+                                                                     "b": (3, False)}), "model 'a' "
+                                                "fails"),
+                                               (WRONG | dict(verdict=Verdict.INCONSISTENT,
+                                                             sides={"a": 2, "b": 3}), "'b' by "
+                                                "itself fails"),
+                                               ({"strength": Strength.MONTE_CARLO}, "half-width"),
+                                               ({"strength": Strength.SMT, "machine": lambda:
+                                                 Outcome(False, "x = 1")}, "proof fails: x = 1"),])
 def test_a_label_that_is_not_what_was_found_is_told(changes, said):
     judged = claim(**changes)
     assert any(said in words for words in contradictions(judged, judge(judged)))
@@ -328,7 +346,8 @@ def test_errors_are_counted_once():
     shared = [claim(**WRONG), claim(id="again", root="even", **WRONG), claim(id="good"),
               claim(id="great", **WRONG | {"weight": Weight.SUBSTANCE})]
     words = pages.tally(ledger.run(shared))
-    assert "3 that do not simply hold stand 2 distinct" in words and "1 of substance, 1 of slip" in words
+    assert "3 that do not simply hold stand 2 distinct" in words
+    assert "1 of substance, 1 of slip" in words
     lost = {"good": claim(id="good"), "x": claim(id="x", root="good", **WRONG)}
     with pytest.raises(ValueError, match="root is 'good'"):
         ledger.check_roots(lost)
@@ -380,7 +399,8 @@ def invoke(*arguments: str):
 
 def test_the_command_shows_a_row_and_explains():
     shown = invoke("CCA.5.7x")
-    assert shown.exit_code == 0 and "32.43/6.42" in shown.output and "false as printed" in shown.output
+    assert shown.exit_code == 0
+    assert "32.43/6.42" in shown.output and "false as printed" in shown.output
     explained = invoke("CCA.5.7x", "--explain")
     assert explained.exit_code == 0 and "whether the time or the factor" in explained.output
 

@@ -17,7 +17,8 @@ from tests.mutants import theory_compression as wrong
 CLAIMS = {claim.id: claim for claim in ledger.collect()}
 
 
-@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", str(x)[:9]))
+@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN,
+                         ids=lambda x: getattr(x, "__name__", str(x)[:9]))
 def test_more_wrong_subjects_are_refuted(name, subject):
     assert not CLAIMS[name].check(subject).holds
 
@@ -55,9 +56,8 @@ def test_equal_windows_get_equal_weights_under_any_kernel():
 def test_relu_convolution_equals_torch():
     channels = [[Fraction(t % 5 - 2) for t in range(30)], [Fraction(t % 3) for t in range(30)]]
     kernel = [[(tap * 7) % 5 - 2 for tap in range(21)], [(tap * 3) % 7 - 3 for tap in range(21)]]
-    wanted = torch.conv1d(
-        torch.tensor([[list(map(float, c)) for c in channels]])[0],
-        torch.tensor([kernel]).float(), padding=10).relu()[0]
+    wanted = torch.conv1d(torch.tensor([[list(map(float, c)) for c in channels]])[0],
+                          torch.tensor([kernel]).float(), padding=10).relu()[0]
     assert [float(x) for x in compression.relu_convolution(channels, kernel)] == wanted.tolist()
 
 
@@ -196,6 +196,5 @@ def test_a_product_of_spectra_is_the_convolution():
                                                             n=padded)  # (M, 2 d, n/2 + 1)
     assert products.numel() == slots * channels * (padded // 2 + 1)
     found = torch.fft.irfft(products.sum(1), n=padded)[:, kernel // 2:][:, :entries]
-    torch.testing.assert_close(found,
-                               torch.conv1d(x, taps, padding=kernel // 2)[0], rtol=1e-12,
+    torch.testing.assert_close(found, torch.conv1d(x, taps, padding=kernel // 2)[0], rtol=1e-12,
                                atol=1e-12)

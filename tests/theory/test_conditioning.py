@@ -48,7 +48,7 @@ def test_two_tokens_are_enough_against_the_proof():
     assert [conditioning.condition_number(kind(conditioning.grouped(values, 2)))
             for kind in (conditioning.hessian_printed, conditioning.hessian)] == [float("inf"), 1]
     evidence = conditioning.check_theorem(conditioning.hessian_printed).evidence
-    assert "V = I" in evidence and "Eq. 30" in evidence and "4 x 2" in evidence and "Eq. 11" in evidence
+    assert all(words in evidence for words in ("V = I", "Eq. 30", "4 x 2", "Eq. 11"))
 
 
 def test_the_nonzero_eigenvalues_of_integers():
@@ -122,7 +122,7 @@ def test_tangent_hessian_is_the_hessian_in_the_first_coordinates():
 
 
 def test_theorem_3_on_the_simplex():
-    """Where the values are affinely independent, L = d + 1 included, grouping does not raise kappa there."""
+    """Where the values are affinely independent, L = d + 1 included, kappa does not rise."""
     generator, covered = np.random.default_rng(1), 0
     edge = [("edge", generator.normal(size=(n, n - 1)), 2) for n in (4, 8, 16)]
     for _, values, m in (*edge, *((n, v, m) for n, v, m in conditioning.cases() if len(v) > m)):

@@ -63,18 +63,16 @@ def test_full_and_window_are_sums():
 def test_a_constant_group_is_within_its_bound_from_its_square_on_and_not_before():
     """The row P1c.quadratic says both, with these numbers."""
     assert groups.pairs(128, 64, 1) == 4224 and 128**2 // 64 + 128 == 384
-    assert all(
-        groups.pairs(length, 64, 1) <= length**2 // 64 + length
-        for length in range(64**2, 64**2 + 200))
+    assert all(groups.pairs(length, 64, 1) <= length**2 // 64 + length
+               for length in range(64**2, 64**2 + 200))
     stated = next(claim for claim in ledger.collect() if claim.id == "P1c.quadratic")
     assert "4224 pairs against 384" in stated.proof
 
 
 def test_the_cache_keeps_up_to_a_group_more_than_the_window():
     for group, window in ((1, 5), (4, 3), (16, 8)):
-        raw = [
-            groups.cache_tokens(length, group, window) - length // group for length in range(400)
-        ]
+        raw = [groups.cache_tokens(length, group, window) - length // group
+               for length in range(400)]
         assert max(raw) == window + group - 2 and raw[-1] >= window - 1
 
 
@@ -94,7 +92,7 @@ def test_dga_rows_hold_every_past_token_once():
     ((), 7, range(1, 8)),                  # one group, complete after the last row
     (range(7), 3, range(1, 8)),            # all tokens focal
     ((), 1, range(1, 8)),                  # groups of one
-    ((), 3, (1, 2, 3, 2, 3, 4, 3)),        # groups {0, 1, 2} and {3, 4, 5}; token 6 joins the focal ones
+    ((), 3, (1, 2, 3, 2, 3, 4, 3)),  # groups {0, 1, 2} and {3, 4, 5}; token 6 is focal
 ])
 def test_dga_by_hand(focal, group, rows):
     assert cost.dga_pairs_listed(7, focal, group)[0] == sum(rows)
@@ -105,7 +103,8 @@ def test_dga_keys_of_the_paper():
     assert [round(value, 1) for value in reductions] == [3.3, 5.5, 6.3]
 
 
-@pytest.mark.parametrize(("length", "focal", "group"), [(7, 1, 2), (7, 1, 3), (20, 4, 4), (20, 0, 5), (33, 1, 8)])
+@pytest.mark.parametrize(("length", "focal", "group"),
+                         [(7, 1, 2), (7, 1, 3), (20, 4, 4), (20, 0, 5), (33, 1, 8)])
 def test_focal_tokens_in_front_have_a_closed_form(length, focal, group):
     assert dga.pairs_in_front(length, focal,
                               group) == cost.dga_pairs_listed(length, range(focal), group)[0]
@@ -191,13 +190,10 @@ def test_numbers_of_the_examples_and_proofs():
     assert str(groups.pairs(131072, 16, 1024)) in by_id["P1c.amdahl"].example
     operations = [LLAMA2_7B.prefill_operations(2**17, pairs)
                   for pairs in (cost.full_pairs(2**17), groups.pairs(2**17, 16, 1024))]
-    rates = [
-        round(work / float(seconds) / 1e12)
-        for work, seconds in zip(operations, prefill.SECONDS, strict=True)
-    ]
-    assert rates == [
-        50, 129
-    ] and "50e12" in by_id["P1c.amdahl"].proof and "129e12" in by_id["P1c.amdahl"].proof
+    rates = [round(work / float(seconds) / 1e12) for work,
+             seconds in zip(operations, prefill.SECONDS, strict=True)]
+    assert rates == [50, 129] and "50e12" in by_id["P1c.amdahl"].proof and "129e12" in by_id[
+        "P1c.amdahl"].proof
     slow = [prefill.explained(prefill.SLOW, length) for length in (2**15, 2**16)]
     assert [round(float(speedup), 1)
             for speedup in slow] == [2.9, 4.7] and "2.9x and 4.7x" in by_id["P1c.amdahl"].proof

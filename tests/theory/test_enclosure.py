@@ -65,10 +65,8 @@ def test_chances_that_forget_the_maximum_are_caught(flint, monkeypatch):
 
 def test_finer_cells_close_in(flint):
     case = (2.0, 20, Fraction(1, 5))
-    found = [
-        enclosure.between(*case, points=points, cells=cells)
-        for points, cells in ((8, 8), (16, 32), (64, 128))
-    ]
+    found = [enclosure.between(*case, points=points, cells=cells) for points,
+             cells in ((8, 8), (16, 32), (64, 128))]
     assert all(before[0] <= after[0] <= after[1] <= before[1]
                for before, after in zip(found, found[1:], strict=False))
     assert found[-1][1] - found[-1][0] < 0.1
@@ -106,9 +104,8 @@ def test_chernoff_is_above_the_share_of_drawn_rows(flint):
 
 
 def test_balls_are_what_they_stand_for(flint):
-    assert all(
-        abs(float(enclosure.normal_below(enclosure.ball(x))) - ndtr(x)) <= 1e-15
-        for x in (-8.0, -1.5, 0.0, 2.0))
+    assert all(abs(float(enclosure.normal_below(enclosure.ball(x))) - ndtr(x)) <= 1e-15
+               for x in (-8.0, -1.5, 0.0, 2.0))
     for exact in (Fraction(1, 3), Fraction(2, 3), Fraction(1, 10)):
         low, high = enclosure._below(enclosure.ball(exact)), enclosure._above(enclosure.ball(exact))
         assert Fraction(low) < exact < Fraction(high)

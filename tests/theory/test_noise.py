@@ -45,7 +45,7 @@ def test_weights_that_are_no_distribution_are_refused():
 
 @pytest.mark.parametrize("parts", [(1,) * 16, (8, 4, 2, 1, 1)], ids=["even", "peaked"])
 def test_where_first_order_is_five_per_cent_off(parts):
-    """At sigma_5 chance and the two-term formula agree, and first order alone is off by about 5 %."""
+    """At sigma_5 chance and the two-term formula agree; first order alone is off by 5 %."""
     weights = [part / sum(parts) for part in parts]
     sigma = noise.first_order_range(weights, 0)
     samples = noise_sampling.simulate("full", np.log(weights), 1, sigma, 400_000)[:, 0]
@@ -215,7 +215,7 @@ def test_output_identity_by_chance():
     pooled = noise_sampling.measured_variance(
         noise_sampling.simulate("mean", np.zeros(4), m, sigma, draws) @ values)
     weights = [Fraction(1, 4)] * 4
-    (scatter, ), = noise_output.within_group_scatter([[Fraction(v)] for v in (1, -1, 4, 2)],
+    (scatter,), = noise_output.within_group_scatter([[Fraction(v)] for v in (1, -1, 4, 2)],
                                                      weights, m)
     assert abs(full.value - pooled.value - sigma**2 * float(scatter)) <= full.error + pooled.error
     assert full.value - pooled.value > full.error + pooled.error

@@ -70,7 +70,7 @@ def test_a_seed_is_a_draw(model, site):
 
 
 def moved_logits(form, sigma: float, scaling: float | None) -> torch.Tensor:
-    """Return what noise on the keys adds to every logit, (B, H, L, L), two query heads sharing a KV head."""
+    """Return what noise on the keys adds to every logit, (B, H, L, L), two heads a KV head."""
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(2, 4, 40, 8, generator=generator) * torch.tensor([1.0, 1.0, 5.0, 5.0]).view(
         4, 1, 1)
@@ -138,10 +138,9 @@ def test_what_cannot_be_done_is_refused(model):
 def test_the_command_writes_every_measurement(tmp_path):
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
     save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
-    command = [
-        "experiments", "noise", "--model", tmp_path / "base", "--text", tmp_path / "text.txt",
-        "--texts", 2, "--length", 64, "--seeds", 1, "--steps", 1, "--out", tmp_path / "noise.json"
-    ]
+    command = ["experiments", "noise", "--model", tmp_path / "base", "--text",
+               tmp_path / "text.txt", "--texts", 2, "--length", 64, "--seeds", 1, "--steps", 1,
+               "--out", tmp_path / "noise.json"]
     shown = CliRunner().invoke(app, [str(word) for word in command])
     assert shown.exit_code == 0, shown.output
     written = json.loads((tmp_path / "noise.json").read_text())

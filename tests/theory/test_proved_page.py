@@ -9,7 +9,7 @@ from cca_lab.theory.claim import Outcome
 from cca_lab.theory.forall import report
 from cca_lab.theory.pages import plain
 
-PROVED = report.Row("it holds", "x < x + 1", ("cca_lab.a.b", ), "",
+PROVED = report.Row("it holds", "x < x + 1", ("cca_lab.a.b",), "",
                     Outcome(True, "none", {"obligations": 1}), 0.5)
 
 

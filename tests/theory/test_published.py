@@ -12,8 +12,23 @@ from hypothesis import strategies as st
 
 from cca_lab.theory import ledger
 from cca_lab.theory.published import printed, sentences
-from cca_lab.theory.published.printed import Printed, agree, check_equal, check_printed, check_same, joined, right
-from cca_lab.theory.published.sentences import Pair, check_ahead, check_curves, check_growth, check_words, columns
+from cca_lab.theory.published.printed import (
+    Printed,
+    agree,
+    check_equal,
+    check_printed,
+    check_same,
+    joined,
+    right,
+)
+from cca_lab.theory.published.sentences import (
+    Pair,
+    check_ahead,
+    check_curves,
+    check_growth,
+    check_words,
+    columns,
+)
 from tests.mutants.theory_published import MISPRINTS
 
 # ---------------------------------------------------------------- the rule
@@ -33,20 +48,20 @@ def test_a_number_that_is_neither_is_wrong(digits, places, off):
         assert not right(Fraction(digits, 10**places), str(Decimal(digits + off).scaleb(-places)))
 
 
-@pytest.mark.parametrize(("exact", "printed", "fits"), [
-    ("104.86", "104", True), ("104.86", "105", True), ("104.86", "103", False), ("35.53", "35", True),
-    ("35.53", "36", True), ("2.5", "3", True), ("2.4", "3", False), ("5.05", "5.7", False), ("7.857", "7.8", True),
-    ("8", "7", False),
-])
+@pytest.mark.parametrize(("exact", "printed", "fits"),
+                         [("104.86", "104", True), ("104.86", "105", True),
+                          ("104.86", "103", False), ("35.53", "35", True), ("35.53", "36", True),
+                          ("2.5", "3", True), ("2.4", "3", False), ("5.05", "5.7", False),
+                          ("7.857", "7.8", True), ("8", "7", False),])
 def test_one_rule_for_all(exact, printed, fits):
     assert right(exact, printed) is fits
 
 
-@pytest.mark.parametrize(("printed", "fits"), [
-    (("28.80", "28.79"), True), (("2.85", "2.86", "2.86"), True), (("3.5706", "3.5714"), False),
-    (("462.8", "461.4"), False), (("3.53", "3.5451"), False), (("3.53", "3.5414"), False), (("36", "36.49"), True),
-    (("7", "8", "9"), False),
-])
+@pytest.mark.parametrize(("printed", "fits"),
+                         [(("28.80", "28.79"), True), (("2.85", "2.86", "2.86"), True),
+                          (("3.5706", "3.5714"), False), (("462.8", "461.4"), False),
+                          (("3.53", "3.5451"), False), (("3.53", "3.5414"), False),
+                          (("36", "36.49"), True), (("7", "8", "9"), False),])
 def test_numbers_agree_if_one_number_is_printed_so(printed, fits):
     assert agree(printed) is agree(printed[::-1]) is fits
 
@@ -64,10 +79,9 @@ def test_places_are_joined():
 # ---------------------------------------------------------------- checks on small tables
 
 def test_wrong_numbers_are_counted_and_named():
-    rows = (Printed("a", "quotient", ("9", "3"),
-                    "3.0"), Printed("b", "quotient", ("9", "4"),
-                                    "3.0"), Printed("c", "mean", ("1", "2"),
-                                                    "1.7"), Printed("d", "sum", ("1", "2"), "3.0"))
+    rows = (Printed("a", "quotient", ("9", "3"), "3.0"),
+            Printed("b", "quotient", ("9", "4"), "3.0"), Printed("c", "mean", ("1", "2"), "1.7"),
+            Printed("d", "sum", ("1", "2"), "3.0"))
     found = check_printed(rows)
     assert not found.holds and found.numbers == {"numbers": 4, "wrong": 2}
     assert "2 of 4 printed" in found.evidence and "b: 9/4 = 2.25; printed 3.0" in found.evidence
@@ -93,16 +107,15 @@ def test_lower_is_better_where_it_is_said():
 
 
 def test_a_lead_that_stays_does_not_grow():
-    pairs = tuple(
-        Pair(f"Table 1, {length}", ours, "other", "1")
-        for length, ours in (("4K", "1"), ("8K", "2")))
+    pairs = tuple(Pair(f"Table 1, {length}", ours, "other", "1") for length,
+                  ours in (("4K", "1"), ("8K", "2")))
     assert check_growth(pairs).holds and not check_growth((*pairs, pairs[-1])).holds
 
 
-@pytest.mark.parametrize(("curve", "way", "fits"), [
-    (("1", "2", "3"), "rises", True), (("1", "2", "2"), "rises", False), (("3", "2", "2"), "falls", False),
-    (("10", "9"), "falls", True), (("9", "10"), "falls", False),
-])
+@pytest.mark.parametrize(("curve", "way", "fits"),
+                         [(("1", "2", "3"), "rises", True), (("1", "2", "2"), "rises", False),
+                          (("3", "2", "2"), "falls", False), (("10", "9"), "falls", True),
+                          (("9", "10"), "falls", False),])
 def test_curves_rise_or_fall_strictly(curve, way, fits):
     assert check_curves({"x": way}, {"x": curve}).holds is fits
 
@@ -117,7 +130,7 @@ def test_a_table_has_only_its_rows():
     assert len(pairs) == 8 and {pair.other for pair in pairs} == {"vanilla", "MInference"}
 
 
-# ---------------------------------------------------------------- numbers that the proofs and repairs state
+# ---------------------------------------------------------------- numbers that the proofs state
 
 def test_cca_loses_and_gains_by_what_is_said():
     means = [pair.gain for pair in sentences.MEANS if pair.other == "vanilla"]
@@ -125,11 +138,8 @@ def test_cca_loses_and_gains_by_what_is_said():
     assert [str(pair.gain)
             for pair in sentences.EM_LEADS] == ["-0.1", "-4.6", "-2.2", "-4.8", "0.7", "1.7"]
     assert sorted(pair.gain for pair in sentences.SUPERIOR)[:2] == [Decimal("0.07"), Decimal("0.1")]
-    at_32k = {
-        pair.other: pair.theirs
-        for pair in sentences.EM
-        if pair.place == "Table 3, 32K" and pair.gain < 0
-    }
+    at_32k = {pair.other: pair.theirs for pair in sentences.EM if pair.place == "Table 3, 32K"
+              and pair.gain < 0}
     assert at_32k == {"vanilla": "36.2", "LM-Infinite": "32.2", "MInference": "36.0"}
 
 

@@ -1,4 +1,4 @@
-"""CCA Proposition 1 and its indices, reachability in floating point, of every mechanism and through depth."""
+"""CCA Proposition 1 and its indices; reachability in floats, of every mechanism, by depth."""
 
 import math
 
@@ -19,7 +19,8 @@ from tests.mutants import theory_reachability as wrong
 CLAIMS = {claim.id: claim for claim in ledger.collect()}
 
 
-@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN, ids=lambda x: getattr(x, "__name__", x))
+@pytest.mark.parametrize("name, subject", wrong.ALSO_BROKEN,
+                         ids=lambda x: getattr(x, "__name__", x))
 def test_more_wrong_subjects_are_refuted(name, subject):
     assert not CLAIMS[name].check(subject).holds
 
@@ -60,24 +61,19 @@ def test_the_cover_is_the_one_of_the_package():
 
 
 def test_eq_6_as_printed_is_right_for_the_first_g_rows_only():
-    right = [
-        i for i in range(1, 21)
-        if sorted(reachability.printed_terms(i, 20, 4, 4)) == list(range(1, i + 1))
-    ]
+    right = [i for i in range(1, 21) if sorted(reachability.printed_terms(i, 20, 4, 4))
+             == list(range(1, i + 1))]
     assert right == [1, 2, 3, 4]
 
 
 def test_eq_6_is_right_with_the_cores_of_the_row_for_m():
-    """The only thing wrong with it is m, once the window is clipped and the split is left as printed."""
+    """Only m is wrong with it, once the window is clipped and the split is left as printed."""
     def terms(i, length, g, s):
         if i <= g:
             return list(range(1, i + 1))
         j = reachability.core_count(i, g, s)
-        return [
-            *range(1, g * j + 1), *(g * j + t
-                                    for t in range(1,
-                                                   reachability.clipped_window(i, g, s) + 1))
-        ]
+        return [*range(1, g * j + 1),
+                *(g * j + t for t in range(1, reachability.clipped_window(i, g, s) + 1))]
     assert reachability.check_terms(terms).holds
 
 
@@ -112,16 +108,15 @@ def test_the_solver_proves_what_is_right_and_finds_a_true_exception(prove, right
     assert prove(right).holds
     found = prove(slip)
     assert not found.holds
-    assert not holds(slip, **
-                     {name: found.numbers[name]
-                      for name in "igst"
-                      if name in found.numbers})
+    assert not holds(slip, ** {name: found.numbers[name] for name in "igst"
+                               if name in found.numbers})
 
 
 # ---------------------------------------------------------------- floating point
 
-@pytest.mark.parametrize("name, zero, flushed, absorbed", [
-    ("float16", 17.33, 9.70, 7.62), ("bfloat16", 92.88, 87.34, 5.54), ("float32", 103.97, 87.34, 16.64)])
+@pytest.mark.parametrize("name, zero, flushed, absorbed",
+                         [("float16", 17.33, 9.70, 7.62), ("bfloat16", 92.88, 87.34, 5.54),
+                          ("float32", 103.97, 87.34, 16.64)])
 def test_gaps(name, zero, flushed, absorbed):
     """A cast from float64 may round twice on its way, which moves a bfloat16 gap by 2e-5 nats."""
     dtype = reachability_floats.DTYPES[name]
@@ -133,7 +128,8 @@ def test_gaps(name, zero, flushed, absorbed):
     assert reachability_floats.POWERS[name] == pytest.approx(gaps["zero"] / math.log(2), abs=1e-3)
 
 
-@pytest.mark.parametrize("dtype, power", [(torch.float16, 25), (torch.bfloat16, 134), (torch.float32, 150)])
+@pytest.mark.parametrize("dtype, power", [(torch.float16, 25), (torch.bfloat16, 134),
+                                          (torch.float32, 150)])
 def test_the_boundary_is_a_power_of_two_exactly(dtype, power):
     assert reachability_floats.lost("zero", 2.0**-power, dtype)
     assert not reachability_floats.lost("zero", 2.0**-power * (1 + 2.0**-8), dtype)
@@ -160,9 +156,10 @@ def test_rope_table():
 
 # ---------------------------------------------------------------- mechanisms and depth
 
-@pytest.mark.parametrize("length, window, sinks, lost", [
-    (131072, 2000, 4, True), (65536, 2000, 4, True), (63974, 2000, 4, True), (63973, 2000, 4, False),
-    (32768, 2000, 4, False), (32768, 1024, 16, True)])
+@pytest.mark.parametrize("length, window, sinks, lost",
+                         [(131072, 2000, 4, True), (65536, 2000, 4, True), (63974, 2000, 4, True),
+                          (63973, 2000, 4, False), (32768, 2000, 4, False),
+                          (32768, 1024, 16, True)])
 def test_windows_of_the_paper_through_32_layers(length, window, sinks, lost):
     """The paper's own settings (Appendix B.2): StreamingLLM 4 + 2000, LM-Infinite 16 + 1024."""
     assert reachability_depth.loses_some(length, window, sinks, reachability_depth.LAYERS) == lost

@@ -101,9 +101,8 @@ def test_measure_reads_the_rows_of_the_models_own_maps():
     assert rows.p_sparse(0.5).shape == (2, 2, 2) and rows.tau.shape == (2, 2)
 
 
-@pytest.mark.parametrize("shares, wanted", [
-    ([0.2, 0.95, 1.0], 20), ([1.0, 0.9, 0.96], 30), ([1.0, 1.0, 0.9], None), ([1.0, 1.0, 1.0], 10),
-])
+@pytest.mark.parametrize("shares, wanted", [([0.2, 0.95, 1.0], 20), ([1.0, 0.9, 0.96], 30),
+                                            ([1.0, 1.0, 0.9], None), ([1.0, 1.0, 1.0], 10),])
 def test_the_measured_length_is_where_it_stays(shares, wanted):
     assert real_heads.measured_length(shares, [10, 20, 30]) == wanted
 
@@ -123,10 +122,8 @@ def test_rows_start_at_100_and_end_with_the_context():
 def test_the_command_writes_what_it_measured(tmp_path):
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 2)
     save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
-    words = [
-        "sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt", "--texts", 2,
-        "--out", tmp_path / "found.json"
-    ]
+    words = ["sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt", "--texts",
+             2, "--out", tmp_path / "found.json"]
     run = CliRunner().invoke(app, [str(word) for word in words])
     assert run.exit_code == 0, run.output
     assert "these end at 128" in run.output and str(tmp_path) not in run.output
@@ -139,13 +136,18 @@ def test_the_command_writes_what_it_measured(tmp_path):
     assert refused.exit_code == 2 and "length: got 300, wanted 100 to 128" in refused.output
 
 
-@pytest.mark.parametrize("call, words", [
-    (lambda: real_heads.row_lengths(100), "context: got 100"),
-    (lambda: real_heads.texts_of(torch.arange(9), 1, 10), "got 1 texts of 10 tokens from 9"),
-    (lambda: real_heads.measure(None, torch.zeros(1, 5), torch.tensor([6])), "lengths: got 6 to 6, wanted 2 to 5"),
-    (lambda: figures.head_curves([1, 2], {0.1: np.ones((1, 1, 3))}), "wanted (layers, heads, 2)"),
-    (lambda: figures.agreement({"t": [1.0]}, [1.0], ["a", "b"], quantity="q"), "names: got 2 for 1 points of 't'"),
-])
+@pytest.mark.parametrize("call, words", [(lambda: real_heads.row_lengths(100), "context: got 100"),
+                                         (lambda: real_heads.texts_of(torch.arange(9), 1, 10),
+                                          "got 1 texts of 10 tokens from 9"),
+                                         (lambda: real_heads.measure(None, torch.zeros(1, 5),
+                                                                     torch.tensor([6])), "lengths: "
+                                          "got 6 to 6, wanted 2 to 5"),
+                                         (lambda: figures.head_curves([1, 2],
+                                                                      {0.1: np.ones((1, 1, 3))}),
+                                          "wanted (layers, heads, 2)"),
+                                         (lambda: figures.agreement({"t": [1.0]}, [1.0], ["a", "b"],
+                                                                    quantity="q"), "names: got 2 "
+                                          "for 1 points of 't'"),])
 def test_what_is_refused(call, words):
     with pytest.raises(ValueError) as error:
         call()
@@ -166,9 +168,8 @@ def test_curves_are_the_data():
     (axes,) = figures.objectives([1, 2], {"a": [0.1, 0.2], "b": [1, 1]}, truth=0.5, wrong="b").axes
     assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[0.1, 0.2], [1, 1]]
     assert axes.lines[1].get_color() == figures.WRONG
-    (axes, ) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]}, bracket=[[0, 1],
-                                                                                        [0,
-                                                                                         1]]).axes
+    (axes,) = figures.bounds([1, 2], [0.2, 0.3], [0.1, 0.1], {"a": [0, 0.1]},
+                             bracket=[[0, 1], [0, 1]]).axes
     assert [text.get_text()
             for text in axes.get_legend().get_texts()] == ["bracket", "a", "drawn rows"]
 
@@ -184,7 +185,7 @@ def test_head_curves_stand_in_their_panels():
 
 
 def test_agreement_has_a_point_for_each_head_and_theory():
-    (axes, ) = figures.agreement({"a": [0.1, 0.9], "b": [0.3, 0.4]}, [0.2, 0.7], ["0.0", "0.1"],
+    (axes,) = figures.agreement({"a": [0.1, 0.9], "b": [0.3, 0.4]}, [0.2, 0.7], ["0.0", "0.1"],
                                  quantity="P").axes
     ends, one, two = axes.lines
     assert ends.get_xdata().tolist() == [0.1, 0.9]

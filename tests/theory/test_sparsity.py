@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from cca_lab.theory.sparsity import laws as sparsity_laws
 from cca_lab.theory.sparsity import meaning as sparsity_meaning
 from cca_lab.theory.sparsity import theorem1 as sparsity
-from cca_lab.theory.sparsity.laws import EVEN_PAIR, TWO_POINT, FiniteLaw, iid, p_sparse, points, random_laws
+from cca_lab.theory.sparsity.laws import (
+    EVEN_PAIR,
+    TWO_POINT,
+    FiniteLaw,
+    iid,
+    p_sparse,
+    points,
+    random_laws,
+)
 
 # By hand
 
@@ -135,8 +143,8 @@ def test_counting_is_exact_where_eq19_fails_or_close():
 
 
 def test_what_is_no_law_is_refused():
-    for outcomes in (((Fraction(1, 2), (Fraction(1), )), ), ((Fraction(1), (Fraction(0),
-                                                                            Fraction(1))), )):
+    for outcomes in (((Fraction(1, 2), (Fraction(1),)),), ((Fraction(1), (Fraction(0),
+                                                                            Fraction(1))),)):
         with pytest.raises(ValueError, match="wanted sum 1"):
             FiniteLaw("bad", outcomes)
 
@@ -152,21 +160,19 @@ def test_the_sink_that_is_sparse_and_needs_889_of_1000_tokens():
                                         Fraction(1, 100))
 
 
-@pytest.mark.parametrize("weight, rho, length", [("13/100", "1/50", 385), ("1/8", "1/50", 401), ("1/6", "1/50", 301)])
+@pytest.mark.parametrize("weight, rho, length", [("13/100", "1/50", 385), ("1/8", "1/50", 401),
+                                                 ("1/6", "1/50", 301)])
 def test_a_constant_sink_jumps_at_one_length(weight, rho, length):
     weight, rho = Fraction(weight), Fraction(rho)
     assert sparsity_meaning.jump(weight, rho) == length
-    sparse = [
-        sparsity_laws.rho_sparse(sparsity_meaning.sink(n, weight), rho)
-        for n in (length - 1, length)
-    ]
+    sparse = [sparsity_laws.rho_sparse(sparsity_meaning.sink(n, weight), rho)
+              for n in (length - 1, length)]
     assert sparse == [False, True]
 
 
 def test_rows_may_spread_while_p_sparse_jumps():
-    short, long = sparsity_meaning.sink(100,
-                                        Fraction(2,
-                                                 5)), sparsity_meaning.sink(1000, Fraction(3, 50))
+    short, long = sparsity_meaning.sink(100, Fraction(2, 5)), sparsity_meaning.sink(1000,
+                                                                                    Fraction(3, 50))
     assert [sparsity_meaning.rho_sparse_index(row) for row in (short, long)] == [0, 1]
     assert max(short) > max(long) and [sparsity_meaning.k90(row)
                                        for row in (short, long)] == [84, 894]

@@ -11,7 +11,16 @@ from scipy.special import ndtr
 
 from cca_lab.theory.sparsity import bounds
 from cca_lab.theory.sparsity import limit as sparsity_limit
-from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, cauchy, gaussian, laplace, nodes, sample, uniform
+from cca_lab.theory.sparsity.logits import (
+    Conditional,
+    LogitLaw,
+    cauchy,
+    gaussian,
+    laplace,
+    nodes,
+    sample,
+    uniform,
+)
 
 LAWS = [gaussian(2.0), laplace(0.8), uniform(4.0)]
 
@@ -119,8 +128,9 @@ def test_the_limit_of_bounded_logits_depends_on_the_rate():
     assert sparsity_limit.limit(cauchy(1.0), 0.01) == 1
 
 
-@pytest.mark.parametrize("law, rho", [(gaussian(2.0), 0.05), (gaussian(1.0), 0.05), (uniform(3.0), 0.2),
-                                      (uniform(3.0), 0.5), (laplace(0.8), 0.1)], ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("law, rho", [(gaussian(2.0), 0.05), (gaussian(1.0), 0.05),
+                                      (uniform(3.0), 0.2), (uniform(3.0), 0.5),
+                                      (laplace(0.8), 0.1)], ids=lambda value: str(value)[:20])
 def test_bounds_at_a_length_hold_at_every_larger_one(law, rho):
     for length in (100, 400, 1500):
         low, high = sparsity_limit.ends_at(law, length, rho)
@@ -160,8 +170,9 @@ def test_the_rate_lies_below_its_simple_upper_bound_and_near_its_estimate():
         assert rate == pytest.approx(sparsity_limit.gaussian_estimate(tau, rho), rel=0.03)
 
 
-@pytest.mark.parametrize("tau, rho, length", [(1.0, 0.05, 12_400), (1.5, 0.02, 7_090), (2.0, 0.05, 266),
-                                              (2.0, 0.01, 5_213), (3.0, 0.05, 101), (3.0, 0.01, 1_011)])
+@pytest.mark.parametrize("tau, rho, length", [(1.0, 0.05, 12_400), (1.5, 0.02, 7_090),
+                                              (2.0, 0.05, 266), (2.0, 0.01, 5_213),
+                                              (3.0, 0.05, 101), (3.0, 0.01, 1_011)])
 def test_the_length_for_95_percent(tau, rho, length):
     assert sparsity_limit.length_for(gaussian(tau), rho) == pytest.approx(length, rel=0.01)
 

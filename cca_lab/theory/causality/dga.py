@@ -56,7 +56,7 @@ def columns_of_group(z: int, size: int) -> tuple[int, int]:
 
 
 def cut(length: int, focal: Sequence[int], size: int) -> tuple[list[int], Groups]:
-    """Cut the non-focal tokens into groups of `size`; the last tokens, which do not fill a group, become focal.
+    """Cut the non-focal tokens into groups of `size`; those that do not fill a group become focal.
 
     Args:
         length: L.
@@ -79,7 +79,7 @@ def entry(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
 
 
 def member_reads(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
-    """Count how often a row reads member t of a group: in the pooled group, and as complement if the row is inside.
+    """Count how often a row reads member t of a group, pooled, and raw if the row is inside.
 
     Args:
         row: i.
@@ -118,7 +118,7 @@ def times_read(length: int, focal: Sequence[int], size: int, mask: Mask) -> list
 
 def effective(q: Tensor, k: Tensor, focal: Sequence[int], size: int,
               mask: Mask = (all_members, minus)) -> Tensor:
-    """Return the matrix E with out = E v for a given choice of focal tokens; the scale is always 1/sqrt(D).
+    """Return the matrix E with out = E v for a choice of focal tokens; the scale is 1/sqrt(D).
 
     Args:
         q, k: (L, D).
@@ -160,30 +160,24 @@ def check_mask(mask: Mask) -> Outcome:
             if not cut(9, focal, size)[1]:
                 continue
             cases += 1
-            cells = [(n, t <= i)
-                     for i, row in enumerate(times_read(9, focal, size, mask))
-                     for t, n in enumerate(row)]
+            cells = [(n, t <= i) for i, row in enumerate(times_read(9, focal, size, mask)) for t,
+                     n in enumerate(row)]
             leaks += any(n != 0 and not past for n, past in cells)
             doubles += any(n > 1 for n, _ in cells)
             misses += any(n < 1 and past for n, past in cells)
             groups = cut(9, focal, size)[1]
-            negative += any(value < 0
-                            for row in range(9)
-                            for value in complement(row, groups, mask).values())
-    numbers = {
-        "cases": cases, "leak": leaks, "double": doubles, "missing": misses, "negative": negative
-    }
+            negative += any(value < 0 for row in range(9) for value in complement(row, groups,
+                                                                                  mask).values())
+    numbers = {"cases": cases, "leak": leaks, "double": doubles, "missing": misses,
+               "negative": negative}
     if not leaks + doubles + misses + negative:
-        return Outcome(True,
-                       f"every past token once, no future token, in {cases} of {cases} partitions",
-                       numbers)
-    weight = effective(torch.zeros(2, 1).double(), torch.zeros(2, 1).double(), [], 2, mask)[0, 1].item() \
-        if mask[0](0, (0, 1)) else 0.0
-    return Outcome(
-        False,
-        f"L=m=2, zero scores: the first row gives {weight:.2f} of its weight to the second token; "
-        f"L=9: of {cases} partitions {leaks} leak, {doubles} count twice, {misses} miss a token, "
-        f"{negative} have mask entries of -1", numbers)
+        return Outcome(True, f"every past token once, no future token, in {cases} of {cases} "
+                       f"partitions", numbers)
+    zeros = torch.zeros(2, 1).double()
+    weight = effective(zeros, zeros, [], 2, mask)[0, 1].item() if mask[0](0, (0, 1)) else 0.0
+    return Outcome(False, f"L=m=2, zero scores: the first row gives {weight:.2f} of its weight to "
+                   f"the second token; L=9: of {cases} partitions {leaks} leak, {doubles} count "
+                   f"twice, {misses} miss a token, {negative} have mask entries of -1", numbers)
 
 
 def _subsets(length: int) -> Iterator[tuple[int, ...]]:
@@ -196,7 +190,7 @@ def _from_one(tokens: Sequence[int]) -> tuple[int, ...]:
 
 
 def sliced(order: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Eq. 14 as printed: the keys K_[min G : max G], in the order of the text, give the weights of group G.
+    """Eq. 14 as printed: the keys K_[min G : max G] of the text give the weights of group G.
 
     Args:
         order: the tokens in the order of K', the focal ones in front.
@@ -233,15 +227,13 @@ def check_members(keys: Callable[[Sequence[int], Sequence[int]], list[int]]) -> 
     if not wrong:
         return Outcome(True, f"m keys for each of {len(found)} groups", {"groups": len(found)})
     members, got = min(wrong, key=lambda pair: (len(pair[0]), pair))
-    return Outcome(
-        False,
-        f"group {_from_one(members)}: {len(got)} keys {_from_one(got)} for {len(members)} members; "
-        f"wrong for {len(wrong)} of {len(found)} groups",
-        {"groups": len(found), "wrong": len(wrong)})
+    return Outcome(False, f"group {_from_one(members)}: {len(got)} keys {_from_one(got)} for "
+                   f"{len(members)} members; wrong for {len(wrong)} of {len(found)} groups",
+                   {"groups": len(found), "wrong": len(wrong)})
 
 
 def any_partition(tokens: Sequence[int], size: int) -> Iterator[Groups]:
-    """Yield every partition of the tokens into groups of `size`, as if Algorithm 2 ended after step 2."""
+    """Yield every partition into groups of `size`, as if Algorithm 2 ended after step 2."""
     for order in permutations(tokens):
         groups = [tuple(order[z : z + size]) for z in range(0, len(order), size)]
         if groups == sorted(groups) and all(
@@ -274,10 +266,8 @@ def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Grou
                     opened = [members for members in groups if members[0] <= row < members[-1]]
                     if len(opened) > 1:
                         first, second = map(_from_one, opened[:2])
-                        return Outcome(
-                            False,
-                            f"groups {first} and {second}: row {row + 1} stands in both, and "
-                            "Eq. 15 restores the members of one z only")
+                        return Outcome(False, f"groups {first} and {second}: row {row + 1} stands "
+                                       f"in both, and " "Eq. 15 restores the members of one z only")
     return Outcome(True, f"at most one open group in {cases} partitions", {"partitions": cases})
 
 
@@ -288,9 +278,10 @@ def the_consecutive_one(tokens: Sequence[int], size: int) -> list[Groups]:
 
 SUBJECTS = {
     "D1.alg2": Subjects(check_mask, (any_member, minus), corrected=(all_members, minus),
-        machine=partial(papers.members_read_once, member_reads, (all_members, minus))),
+                        machine=partial(papers.members_read_once, member_reads,
+                                        (all_members, minus))),
     "D1.eq14": Subjects(check_members, sliced, corrected=gathered,
-        models=(sliced, sliced_in_front)),
+                        models=(sliced, sliced_in_front)),
     "D1.eq15": Subjects(check_nearest_group, the_consecutive_one,
-        machine=partial(papers.one_open_group, columns_of_group)),
+                        machine=partial(papers.one_open_group, columns_of_group)),
 }

@@ -1,4 +1,4 @@
-"""DGA's choice of focal tokens (Eq. 16) reads the future, may prefer the first tokens, and has a causal variant.
+"""DGA's choice of focal tokens (Eq. 16) reads the future and may prefer the first tokens.
 
 The score of a token is its mean attention weight over all later queries: editing the last token can
 change which tokens are focal, and so any earlier output. The checks judge the package's own `DGA`,
@@ -65,16 +65,13 @@ def check_choice(attend: Attend) -> Outcome:
             prefix += bool((shorter - whole).abs().max() > 1e-12)
         if seed < 2:
             derivative = max(derivative, jacobian_leak(attend, q, k, v, LENGTH - 1))
-    numbers = {
-        "draws": DRAWS, "moved": moved, "largest_change": round(largest, 3),
-        "largest_derivative": derivative, "prefix_differs": prefix
-    }
+    numbers = {"draws": DRAWS, "moved": moved, "largest_change": round(largest, 3),
+               "largest_derivative": derivative, "prefix_differs": prefix}
     if moved or prefix or derivative:
-        return Outcome(
-            False,
-            f"editing the last of 24 tokens moves earlier outputs in {moved} of {DRAWS} draws (by "
-            f"up to {largest:.1f}); the Jacobian reads {derivative:g}; 16 tokens alone differ in "
-            f"{prefix} of {DRAWS // 4}", numbers)
+        return Outcome(False, f"editing the last of 24 tokens moves earlier outputs in {moved} of "
+                       f"{DRAWS} draws (by up to {largest:.1f}); the Jacobian reads "
+                       f"{derivative:g}; 16 tokens alone differ in {prefix} of {DRAWS // 4}",
+                       numbers)
     return Outcome(True, f"largest change 0 in {DRAWS} draws, Jacobian 0, 16 tokens alone equal",
                    numbers)
 
@@ -110,14 +107,13 @@ def one_important(length: int) -> tuple[list[list[Fraction]], set[int]]:
     """
     middle = length // 2
     rows = [[Fraction(int(t <= j), j + 1) for t in range(length)] for j in range(middle)]
-    rows += [[
-        Fraction(int(t <= j), 2 * j) if t != middle else Fraction(1, 2) for t in range(length)
-    ] for j in range(middle, length)]
+    rows += [[Fraction(int(t <= j), 2 * j) if t != middle else Fraction(1, 2)
+              for t in range(length)] for j in range(middle, length)]
     return rows, {middle}
 
 
 def check_importance(subject: tuple[Score, Sequence[Model]]) -> Outcome:
-    """Judge whether a score ranks the important tokens first, and all tokens alike where none is: L = 4 .. 24, exact.
+    """Judge whether a score ranks important tokens first, and all alike if none is: L = 4 .. 24.
 
     Args:
         subject: the score, and the models of attention on which it is judged.
@@ -129,10 +125,9 @@ def check_importance(subject: tuple[Score, Sequence[Model]]) -> Outcome:
             scores = score(weights)
             first = sorted(range(length), key=scores.__getitem__, reverse=True)[: len(important)]
             if important and set(first) != important:
-                return Outcome(
-                    False,
-                    f"L={length}: token {first[0] + 1} has the highest score, {scores[first[0]]}, "
-                    f"but token {min(important) + 1} has half of every row that sees it")
+                return Outcome(False, f"L={length}: token {first[0] + 1} has the highest score, "
+                               f"{scores[first[0]]}, but token {min(important) + 1} has half of "
+                               f"every row that sees it")
             if not important and len(set(scores)) > 1:
                 falling = all(a > b for a, b in zip(scores, scores[1:], strict=False))
                 return Outcome(
@@ -153,22 +148,19 @@ def check_norm(norm: Callable[[int, int], int]) -> Outcome:
     """
     scores = random.Random(0)
     for length in range(1, 13):
-        weights = causal_attention([[scores.randint(-40, 40)
-                                     for _ in range(length)]
+        weights = causal_attention([[scores.randint(-40, 40) for _ in range(length)]
                                     for _ in range(length)])
         for i in range(1, length + 1):
             count = sum(row[i - 1] != 0 for row in weights)
             if norm(i, length) != count:
-                return Outcome(
-                    False,
-                    f"L={length}: column {i} has {count} non-zero entries, claimed {norm(i, length)}"
-                )
+                return Outcome(False, f"L={length}: column {i} has {count} non-zero entries, "
+                               f"claimed {norm(i, length)}")
     return Outcome(True, "right for every column of L <= 12")
 
 
 def focal_thirds(rescale: bool, length: int = 300, share: float = 0.1,
                  seeds: int = 20) -> list[float]:
-    """Return the shares of chosen tokens in each third of the text, for independent normal logits."""
+    """Return the share of chosen tokens in each third of the text, for normal logits."""
     positions, identity = [], torch.eye(length, dtype=torch.float64)[None, None]
     rows_seen = torch.arange(length, 0, -1, dtype=torch.float64)
     for seed in range(seeds):
@@ -186,7 +178,7 @@ def focal_thirds(rescale: bool, length: int = 300, share: float = 0.1,
 SUBJECTS = {
     "D1.eq16": Subjects(check_choice, attend_prompt, corrected=attend_blocks),
     "D1.bias": Subjects(check_importance, (exact_mean, (none_important, one_important)),
-        corrected=(rescaled_mean, (none_important, one_important)),
-        models=((exact_mean, (one_important,)), (exact_mean, (none_important,)))),
+                        corrected=(rescaled_mean, (none_important, one_important)),
+                        models=((exact_mean, (one_important,)), (exact_mean, (none_important,)))),
     "D1.norm": Subjects(check_norm, printed_norm),
 }

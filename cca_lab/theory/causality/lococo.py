@@ -23,7 +23,7 @@ Cache = tuple[list[Fraction], list[Fraction]]
 
 
 def leaked_share(scores: Sequence[int], hidden: int) -> Fraction:
-    """Return the weight of hidden tokens in Eq. 1 as printed, with base 2 for e: h / (h + sum of 2^s over visible s).
+    """Return the weight of hidden tokens in Eq. 1, base 2: h / (h + sum of 2^s over visible s).
 
     Args:
         scores: of the visible tokens.
@@ -85,10 +85,9 @@ def check_update(update: Callable[..., Cache]) -> Outcome:
         new_keys, new_values = update(rows, keys, queries, values)
         if len(new_keys) != slots or new_values != [10 * key for key in new_keys]:
             shown = [", ".join(map(str, side)) for side in (new_keys, new_values)]
-            return Outcome(
-                False,
-                f"M={slots}, B={block}, values 10 times the keys: {len(new_keys)} keys ({shown[0]}) "
-                f"but {len(new_values)} values ({shown[1]})")
+            return Outcome(False, f"M={slots}, B={block}, values 10 times the keys: "
+                           f"{len(new_keys)} keys ({shown[0]}) but {len(new_values)} values "
+                           f"({shown[1]})")
     return Outcome(True, "M slots hold key and value of the same mix for M, B <= 3")
 
 
@@ -147,10 +146,8 @@ def segment_attention(scores: Scores, block: int) -> list[list[Fraction]]:
     """
     length = len(scores)
     seen = [columns_seen(i, block) for i in range(length)]
-    return [
-        softmax(scores[i][:count]) + [Fraction(0)] * (length - count)
-        for i, count in enumerate(seen)
-    ]
+    return [softmax(scores[i][:count]) + [Fraction(0)] * (length - count) for i,
+            count in enumerate(seen)]
 
 
 def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]]) -> Outcome:
@@ -158,8 +155,7 @@ def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]
 
     L = NB <= 12, random scores in -5 .. 5, exact.
     """
-    cases = [(block, count)
-             for block, count in product(range(1, 7), repeat=2)
+    cases = [(block, count) for block, count in product(range(1, 7), repeat=2)
              if block * count <= 12]
     numbers = random.Random(0)
     for block, count in cases:
@@ -169,10 +165,8 @@ def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]
                 zip(attend(scores, block), causal_attention(scores), strict=True), start=1):
             if got != wanted:
                 shown = [t for t, weight in enumerate(got, start=1) if weight]
-                return Outcome(
-                    False,
-                    f"B={block}, N={count}: row {i} reads the tokens {shown}, or weighs them "
-                    "otherwise")
+                return Outcome(False, f"B={block}, N={count}: row {i} reads the tokens {shown}, or "
+                               f"weighs them " "otherwise")
     return Outcome(True, f"the weights of causal attention for {len(cases)} sizes, L <= 12",
                    {"cases": len(cases)})
 
@@ -227,11 +221,10 @@ def check_columns(columns: Callable[[int, int, int], int],
                 continue
             tokens = [*range(cached), *range(block)]  # the columns [K~, K_n] of this round
             if columns(slots, block, cached) != len(tokens):
-                return Outcome(
-                    False,
-                    f"M={slots}, B={block}: block {n} compresses {cached} cached and {block} new "
-                    f"entries, {len(tokens)} columns, claimed {columns(slots, block, cached)}",
-                    {"columns": len(tokens), "claimed": columns(slots, block, cached)})
+                return Outcome(False, f"M={slots}, B={block}: block {n} compresses {cached} cached "
+                               f"and {block} new entries, {len(tokens)} columns, claimed "
+                               f"{columns(slots, block, cached)}",
+                               {"columns": len(tokens), "claimed": columns(slots, block, cached)})
             cached = slots
     return Outcome(True, f"right in every round for {len(cases)} sizes", {"cases": len(cases)})
 
@@ -241,11 +234,11 @@ SUBJECTS = {
     "LC.eq1.mask": Subjects(check_orientation, printed_orientation, corrected=upper_triangular),
     "LC.eq5": Subjects(check_update, printed_update, corrected=value_update),
     "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
-        within=lambda row: sum(row) != 0),
+                       within=lambda row: sum(row) != 0),
     "LC.segments": Subjects(check_segment_attention, segment_attention,
-        machine=partial(papers.past_of_a_row, columns_seen)),
+                            machine=partial(papers.past_of_a_row, columns_seen)),
     "LC.alg1": Subjects(check_segments, printed_segment, corrected=exact_segment,
-        machine=partial(papers.segments_cut, exact_segment)),
+                        machine=partial(papers.segments_cut, exact_segment)),
     "LC.first": Subjects(check_columns, all_slots, corrected=cached_slots,
-        within=lambda size: size[0] % size[1] == 0),
+                         within=lambda size: size[0] % size[1] == 0),
 }

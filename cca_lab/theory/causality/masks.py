@@ -22,7 +22,7 @@ Weigh = Callable[[Sequence[int], Sequence[bool]], list[Fraction]]
 
 
 def jacobian_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int) -> float:
-    """Return the largest derivative of an output before `token` by q, k or v of `token` and later tokens.
+    """Return the largest derivative of an output before `token` by q, k or v from `token` on.
 
     Args:
         attend: (q, k, v) -> outputs, all (..., L, D).
@@ -45,7 +45,7 @@ def jacobian_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int) -
 
 def edit_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int,
               new: Sequence[Tensor]) -> float:
-    """Return the largest change of an output before `token` when the tokens from `token` on are replaced.
+    """Return the largest change of outputs before `token` if the tokens from it on are replaced.
 
     Args:
         attend, q, k, v, token: as in `jacobian_leak`.
@@ -83,14 +83,13 @@ def mask_times(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]
 
 
 def check_masking(weigh: Weigh) -> Outcome:
-    """Judge a mask: hidden columns have weight 0 and no influence, and rows sum to 1; L <= 4, scores -1, 0, 2, exact.
+    """Judge a mask: hidden columns weigh 0 and change nothing, rows sum to 1; L <= 4, exact.
 
     The rows are those of a causal mask: the first i of L columns are visible.
     """
     cases = 0
-    for seen, hidden in ((seen, total - seen)
-                         for total in range(1, 5)
-                         for seen in range(total, 0, -1)):
+    for seen, hidden in ((seen, total - seen) for total in range(1, 5) for seen in range(total, 0,
+                                                                                         -1)):
         visible = [True] * seen + [False] * hidden
         for scores in product((0, -1, 2), repeat=seen + hidden):
             cases += 1
@@ -99,10 +98,10 @@ def check_masking(weigh: Weigh) -> Outcome:
                          visible)
             leaked = sum(weights[seen:], Fraction(0))
             if leaked or sum(weights) != 1 or weights != calm:
-                return Outcome(
-                    False, f"L={seen + hidden}, scores {list(scores)}, {hidden} hidden: weights "
-                    f"{', '.join(map(str, weights))}; the row sums to {sum(weights)}, {leaked} of it "
-                    "on hidden tokens", {"row_sum": float(sum(weights)), "leaked": float(leaked)})
+                return Outcome(False, f"L={seen + hidden}, scores {list(scores)}, {hidden} hidden: "
+                               f"weights {', '.join(map(str, weights))}; the row sums to "
+                               f"{sum(weights)}, {leaked} of it " "on hidden tokens",
+                               {"row_sum": float(sum(weights)), "leaked": float(leaked)})
     return Outcome(True, f"hidden columns weigh 0 and rows sum to 1 in {cases} of {cases} cases",
                    {"cases": cases})
 
@@ -145,9 +144,8 @@ def check_best_model(factors: Callable[[Sequence[Pair]], list[Pair]]) -> Outcome
         if got != wanted:
             context, token = pair = next(pair for pair in wanted if got.get(pair) != wanted[pair])
             shown = ", ".join(context + token for context, token in corpus)
-            return Outcome(
-                False, f"corpus of pairs {shown}: the best P({token}|{context}) is "
-                f"{wanted[pair]} for the sequences, {got.get(pair, 0)} for the product")
+            return Outcome(False, f"corpus of pairs {shown}: the best P({token}|{context}) is "
+                           f"{wanted[pair]} for the sequences, {got.get(pair, 0)} for the product")
     return Outcome(True, f"the same best model for {len(corpora)} corpora",
                    {"corpora": len(corpora)})
 
@@ -155,5 +153,5 @@ def check_best_model(factors: Callable[[Sequence[Pair]], list[Pair]]) -> Outcome
 SUBJECTS = {
     "D1.eq13": Subjects(check_masking, mask_after, corrected=mask_before),
     "D1.likelihood": Subjects(check_best_model, of_the_corpus, corrected=of_the_corpus,
-        models=(of_the_corpus, distinct)),
+                              models=(of_the_corpus, distinct)),
 }

@@ -24,7 +24,7 @@ Keys = Sequence[int]                                # names of the entries, the 
 
 
 def one_hot_rows(accumulated: Sequence[Fraction]) -> Rows:
-    """Return eviction as the weights of Eq. 4: slot i copies the i-th kept entry; the lowest score is dropped.
+    """Return eviction as weights of Eq. 4: slot i copies the i-th of all but the lowest score.
 
     Args:
         accumulated: accumulated attention of each of the M + 1 entries; among ties the oldest is
@@ -66,10 +66,8 @@ def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> 
                 keys, scores = mix(rows, keys), mix(rows, scores)
                 steps += 1
             if keys != [t for t, _ in kept]:
-                return Outcome(
-                    False,
-                    f"M={slots}, token {token}: eviction keeps {[t for t, _ in kept]}, Eq. 4 holds "
-                    f"{', '.join(map(str, keys))}")
+                return Outcome(False, f"M={slots}, token {token}: eviction keeps "
+                               f"{[t for t, _ in kept]}, Eq. 4 holds {', '.join(map(str, keys))}")
     return Outcome(True, f"mismatch 0 in {steps} evictions", {"evictions": steps})
 
 
@@ -89,12 +87,11 @@ def accumulated(attention: Sequence[Sequence[Fraction]]) -> list[Fraction]:
 
 
 def histories(slots: int) -> Iterator[list[list[Fraction]]]:
-    """Return the attention of the M + 1 rows up to the first eviction, for all scores 0 or 2, with base 2 for e."""
+    """Return the attention of the rows up to the first eviction, for scores 0 or 2, base 2."""
     count = slots + 1
     for scores in product((0, 2), repeat=count * (count + 1) // 2):
-        yield [
-            softmax(scores[row * (row + 1) // 2:(row + 1) * (row + 2) // 2]) for row in range(count)
-        ]
+        yield [softmax(scores[row * (row + 1) // 2:(row + 1) * (row + 2) // 2])
+               for row in range(count)]
 
 
 def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashable]) -> Outcome:
@@ -110,16 +107,12 @@ def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashabl
             dropped, cases = min(keys, key=lambda key: scores[key - 1]), cases + 1
             before, others = seen.setdefault(reads(keys, attention), (dropped, scores))
             if before != dropped:
-                return Outcome(
-                    False,
-                    f"M={slots}, B=1: entries {list(keys)} in both, eviction drops {before} with the "
-                    f"scores {', '.join(map(str, others))}, and {dropped} with "
-                    f"{', '.join(map(str, scores))}; C reads the same")
+                return Outcome(False, f"M={slots}, B=1: entries {list(keys)} in both, eviction "
+                               f"drops {before} with the scores {', '.join(map(str, others))}, and "
+                               f"{dropped} with {', '.join(map(str, scores))}; C reads the same")
     same = keeps_what_eviction_keeps(one_hot_rows)
-    return Outcome(
-        same.holds,
-        f"what C reads decides in {cases} histories; one-hot rows of Eq. 4 then keep what "
-        f"eviction keeps: {same.evidence}", same.numbers)
+    return Outcome(same.holds, f"what C reads decides in {cases} histories; one-hot rows of Eq. 4 "
+                   f"then keep what eviction keeps: {same.evidence}", same.numbers)
 
 
 def keys_and_values(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
@@ -151,27 +144,21 @@ def relu_convolution(channels: Channels, kernel: Sequence[Sequence[int]]) -> lis
     """
     count, half = len(channels[0]), KERNEL // 2
     padded = [[Fraction(0)] * half + channel + [Fraction(0)] * half for channel in channels]
-    return [
-        max(
-            Fraction(0),
-            sum((weight * channel[t + tap]
-                 for channel, taps in zip(padded, kernel, strict=True)
-                 for tap, weight in enumerate(taps)), Fraction(0)))
-        for t in range(count)
-    ]
+    return [max(Fraction(0),
+                sum((weight * channel[t + tap] for channel, taps in zip(padded, kernel, strict=True)
+                     for tap, weight in enumerate(taps)), Fraction(0))) for t in range(count)]
 
 
 def check_convolution(inputs: Callable[..., Channels]) -> Outcome:
-    """Judge whether some kernel separates a token that eviction keeps from one that it drops: 20 kernels, exact.
+    """Judge whether some kernel of 20 separates a token that eviction keeps from one it drops.
 
     44 equal tokens under uniform attention: the accumulated scores fall with the position, so
     eviction to 22 slots keeps the first 22 and drops the others. Tokens 22 and 23 have the same
     21-token window.
     """
     count, kept, dropped = 44, 21, 22
-    scores = [
-        sum((Fraction(1, row + 1) for row in range(t, count)), Fraction(0)) for t in range(count)
-    ]
+    scores = [sum((Fraction(1, row + 1) for row in range(t, count)), Fraction(0))
+              for t in range(count)]
     channels = inputs([1] * count, [1] * count, scores)
     numbers = random.Random(0)
     apart = 0
@@ -184,14 +171,11 @@ def check_convolution(inputs: Callable[..., Channels]) -> Outcome:
     separated = channels[-1][kept] - threshold > 0 >= channels[-1][dropped] - threshold
     found = {"kernels": KERNELS, "different": apart}
     if not apart or not separated:
-        return Outcome(
-            False, f"44 equal tokens, 22 slots: eviction keeps token {kept + 1} and drops token "
-            f"{dropped + 1}, whose 21-token windows are equal; their weights differ under {apart} of "
-            f"{KERNELS} kernels", found)
-    return Outcome(
-        True,
-        f"weights of tokens {kept + 1} and {dropped + 1} differ under {apart} of {KERNELS} kernels; "
-        "a threshold drops one of them exactly", found)
+        return Outcome(False, f"44 equal tokens, 22 slots: eviction keeps token {kept + 1} and "
+                       f"drops token {dropped + 1}, whose 21-token windows are equal; their "
+                       f"weights differ under {apart} of {KERNELS} kernels", found)
+    return Outcome(True, f"weights of tokens {kept + 1} and {dropped + 1} differ under {apart} of "
+                   f"{KERNELS} kernels; " "a threshold drops one of them exactly", found)
 
 
 def share_after(steps: int, slots: int) -> Fraction:
@@ -254,7 +238,7 @@ def direct(slots: int, block: int, kernel: int = KERNEL, head_dim: int = HEAD_DI
 
 
 def by_fourier(slots: int, block: int, kernel: int = KERNEL, head_dim: int = HEAD_DIM) -> float:
-    """Return the multiplications of one head's convolution by Fourier transform, with the kernels' spectra stored.
+    """Return the multiplications of a head's convolution by Fourier transform, spectra stored.
 
     With n = M + B + kernel - 1 padded entries: 2 d M products of spectra of n/2 + 1 complex
     numbers, 4 real multiplications each, and 2 d + M real transforms of about n log2 n.
@@ -291,24 +275,23 @@ class Setting(NamedTuple):
 
 
 def check_overhead(setting: Setting) -> Outcome:
-    """Judge whether the convolution takes at most a tenth of the multiplications of a LLaMA2-7B layer."""
+    """Judge whether the convolution takes at most a tenth of a LLaMA2-7B layer's products."""
     way, slots, block = setting
     share = share_of_layer(way, slots, block)
     to_attention = way(slots, block) / attention_multiplications(slots, block, HEAD_DIM)
-    return Outcome(
-        share <= NEGLIGIBLE,
-        f"M={slots}, B={block}: {100 * share:.3g} % of the multiplications of a layer "
-        f"without it, and {to_attention:.3g} times those of its attention",
-        {"percent": 100 * share, "to attention": to_attention})
+    return Outcome(share <= NEGLIGIBLE, f"M={slots}, B={block}: {100 * share:.3g} % of the "
+                   f"multiplications of a layer without it, and {to_attention:.3g} times those of "
+                   f"its attention", {"percent": 100 * share, "to attention": to_attention})
 
 
 SUBJECTS = {
     "LC.evict": Subjects(check_operator, keys_alone, corrected=keys_and_scores,
-        models=(keys_alone, keys_and_scores)),
+                         models=(keys_alone, keys_and_scores)),
     "LC.conv": Subjects(check_convolution, keys_and_values, corrected=keys_values_scores,
-        models=(free_weights, keys_and_values, keys_values_scores)),
+                        models=(free_weights, keys_and_values, keys_values_scores)),
     "LC.overhead": Subjects(check_overhead, Setting(direct, 512, 512),
-        corrected=Setting(by_fourier, 128, 512),
-        models=(Setting(direct, 128, 512), Setting(direct, 512, 512), Setting(by_fourier, 128, 512),
-                Setting(by_fourier, 512, 512), Setting(by_fourier, 128, 1))),
+                            corrected=Setting(by_fourier, 128, 512),
+                            models=(Setting(direct, 128, 512), Setting(direct, 512, 512),
+                                    Setting(by_fourier, 128, 512), Setting(by_fourier, 512, 512),
+                                    Setting(by_fourier, 128, 1))),
 }

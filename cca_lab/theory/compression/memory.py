@@ -1,4 +1,4 @@
-"""LoCoCo's memory: whose weight it holds, and how many numbers a segment needs, by running Algorithms 1 and 2.
+"""LoCoCo's memory: whose weight it holds, and how many numbers a segment of it needs.
 
 Cai et al., ICML 2024, Sections 3.1 to 3.3. Keys and values have one feature each; the paper's
 orders leave d out. An order O(...) with M and B is read as: at most 4 times what stands inside.
@@ -80,12 +80,8 @@ def led_to(weights: Weights) -> set[int]:
     found = [{slot} for slot in range(len(weights[0]))]
     for step, rows in enumerate(weights, start=len(found)):
         entries = [*found, {step}]
-        found = [
-            set().union(*(tokens
-                          for tokens, w in zip(entries, row, strict=True)
-                          if w))
-            for row in rows
-        ]
+        found = [set().union(*(tokens for tokens, w in zip(entries, row, strict=True) if w))
+                 for row in rows]
     return set().union(*found)
 
 
@@ -108,15 +104,11 @@ def streams() -> Iterator[Weights]:
     for slots, steps, seed in product(range(1, 4), range(1, 9), range(3)):
         numbers = random.Random(100 * steps + seed)
         for least in (-3, 1):
-            drawn = [[[max(0, numbers.randint(least, 3))
-                       for _ in range(slots)] + [1]
-                      for _ in range(slots)]
-                     for _ in range(steps)]
+            drawn = [[[max(0, numbers.randint(least, 3)) for _ in range(slots)] + [1]
+                      for _ in range(slots)] for _ in range(steps)]
             yield tuple([[Fraction(w, sum(row)) for w in row] for row in rows] for rows in drawn)
-        yield tuple(
-            one_hot_rows([Fraction(numbers.randint(0, 3))
-                          for _ in range(slots + 1)])
-            for _ in range(steps))
+        yield tuple(one_hot_rows([Fraction(numbers.randint(0, 3)) for _ in range(slots + 1)])
+                    for _ in range(steps))
         yield ([[Fraction(1, slots + 1)] * (slots + 1)] * slots,) * steps
 
 
@@ -136,17 +128,14 @@ def check_kept(kept: Callable[[Weights], set[int]],
         said, found = kept(weights), in_memory(weights)
         if said != found:
             last = "; ".join(", ".join(map(str, row)) for row in weights[-1])
-            return Outcome(
-                False,
-                f"M={len(weights[0])}, {len(weights)} steps, the last weights are {last}: tokens "
-                f"{sorted(t + 1 for t in found)} have weight, claimed {sorted(t + 1 for t in said)}"
-            )
+            return Outcome(False, f"M={len(weights[0])}, {len(weights)} steps, the last weights "
+                           f"are {last}: tokens {sorted(t + 1 for t in found)} have weight, "
+                           f"claimed {sorted(t + 1 for t in said)}")
     half_life = next(n for n in range(10_000)
                      if 2 * share_after(n, 512) <= share_after(0, 512))  # 512 ln 2 = 354.9
-    return Outcome(
-        True,
-        f"right in {len(cases)} streams; under equal weights a share of one of 512 slots halves in "
-        f"{half_life} tokens", {"streams": len(cases), "half_life_512": half_life})
+    return Outcome(True, f"right in {len(cases)} streams; under equal weights a share of one of "
+                   f"512 slots halves in {half_life} tokens", {"streams": len(cases),
+                                                               "half_life_512": half_life})
 
 
 def check_segments(bounds: tuple[Count, Count, Count]) -> Outcome:
@@ -162,26 +151,23 @@ def check_segments(bounds: tuple[Count, Count, Count]) -> Outcome:
         for r, numbers in enumerate(found, start=1):
             if numbers.scores > min(scores_of(block, r), peak) or numbers.cache > kept_of(block, r):
                 said = f"claimed {scores_of(block, r)} and {kept_of(block, r)}, at most {peak}"
-                return Outcome(
-                    False,
-                    f"B={block}, N={count}, block {r}: {numbers.scores} scores, {numbers.cache} "
-                    f"entries after it; {said}")
+                return Outcome(False, f"B={block}, N={count}, block {r}: {numbers.scores} scores, "
+                               f"{numbers.cache} entries after it; {said}")
         if max(found).scores != found[-1].scores:
             return Outcome(False, f"B={block}, N={count}: the last block has not the most scores")
-    return Outcome(
-        True,
-        "B^2 r scores in block r, B r entries after it, and L B scores in the last block, the most, "
-        "for B, N <= 8")
+    return Outcome(True, "B^2 r scores in block r, B r entries after it, and L B scores in the "
+                   "last block, the most, for B, N <= 8")
 
 
 def check_peak(bound: Callable[[int, int], int],
                within: Callable[[tuple[int, int]], bool] | None = None) -> Outcome:
-    """Compare a bound (M, B) -> numbers with Steps 3 to 5 of Algorithm 2 on a full cache, up to a factor of 4."""
+    """Compare a bound (M, B) -> numbers with Steps 3 to 5 of Algorithm 2, to a factor of 4."""
     worst = (0.0, "")
     for slots, block in chosen(SIZES, within):
         _, found = segment(np.ones((2, slots)), block, slots)
         most, limit = max(found.scores, found.weights) + found.cache, bound(slots, block)
-        where = f"M={slots}, B={block}: {found.scores} scores, {found.weights} weights, {slots} slots, bound {limit}"
+        where = (f"M={slots}, B={block}: {found.scores} scores, {found.weights} weights, {slots} "
+                 f"slots, bound {limit}")
         worst = max(worst, (most / limit, where))
     return Outcome(worst[0] <= FACTOR, f"{worst[1]}, {worst[0]:.3g} times", {"ratio": worst[0]})
 
@@ -189,10 +175,8 @@ def check_peak(bound: Callable[[int, int], int],
 def check_constant(runs: Callable[[int], Sequence[Numbers]]) -> Outcome:
     """Judge whether the largest segment takes the same for 8, 16 and 32 segments."""
     peaks = [max(map(sum, runs(segments))) for segments in (8, 16, 32)]
-    return Outcome(
-        len(set(peaks)) == 1,
-        f"at most {', '.join(map(str, peaks))} numbers at once in 8, 16, 32 segments",
-        {"8": peaks[0], "32": peaks[-1]})
+    return Outcome(len(set(peaks)) == 1, f"at most {', '.join(map(str, peaks))} numbers at once in "
+                   f"8, 16, 32 segments", {"8": peaks[0], "32": peaks[-1]})
 
 
 SUBJECTS = {
@@ -202,6 +186,6 @@ SUBJECTS = {
                                  lambda length, block: length * block)),
     "LC.peak": Subjects(check_peak, lambda slots, block: slots * block + slots,
                         corrected=lambda slots, block: max(slots, block) * (slots + block) + slots,
-                        within=lambda size: max(size) <= 3 * min(size)), "LC.constant": Subjects(
-                            check_constant, partial(run, block=2, slots=4)),
+                        within=lambda size: max(size) <= 3 * min(size)),
+    "LC.constant": Subjects(check_constant, partial(run, block=2, slots=4)),
 }

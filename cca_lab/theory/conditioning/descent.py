@@ -1,4 +1,4 @@
-"""Gradient descent on the linear coding problem: how many steps a condition number costs (DGA Theorem 3).
+"""Gradient descent on the coding problem: steps by condition number (DGA Theorem 3).
 
 With the best fixed step 2 / (lambda_max + lambda_min), each step multiplies every mode by a factor
 of at most (kappa - 1) / (kappa + 1) in size, and the two extreme modes by exactly that. The gap f -
@@ -60,7 +60,7 @@ def worst_start(matrix: Array) -> Array:
 
 def descend(matrix: Array, error: Array, *, tolerance: float = TOLERANCE,
             most: int = MOST_STEPS) -> Array:
-    """Run gradient descent on e^T H e / 2 until its value is `tolerance` times the first; return the path.
+    """Run gradient descent on e^T H e / 2 to `tolerance` times its value; return the path.
 
     Args:
         matrix: H, (N, N), symmetric, positive semidefinite.
@@ -119,12 +119,12 @@ def long_context(values: Array, m: int) -> bool:
 
 
 def large_groups(values: Array, m: int) -> bool:
-    """Whether L > d and m > (L / d)^2, where kappa of the nonzero spectrum of a large Gaussian V falls."""
+    """Whether L > d and m > (L / d)^2, where the nonzero kappa of a large Gaussian V falls."""
     return long_context(values, m) and m > (len(values) / values.shape[1]) ** 2
 
 
 def check_speed(promises: Callable[[Array, int], bool]) -> Outcome:
-    """Judge a condition under which grouping does not slow descent down, from each problem's own worst start."""
+    """Judge a condition under which grouping does not slow descent from the worst starts."""
     kept = []
     for name, values, m in (*CASES, RUN):
         if not promises(values, m):
@@ -132,11 +132,10 @@ def check_speed(promises: Callable[[Array, int], bool]) -> Outcome:
         before, after = hessian(values), hessian(grouped(values, m))
         steps, steps_grouped = measured_steps(before), measured_steps(after)
         if steps_grouped > steps:
-            return Outcome(
-                False, f"{name}: {steps} steps in full (predicted "
-                f"{predicted_steps(effective_condition(before))}), {steps_grouped} grouped "
-                f"(predicted {predicted_steps(effective_condition(after))})",
-                {"steps": steps, "steps_grouped": steps_grouped})
+            return Outcome(False, f"{name}: {steps} steps in full (predicted "
+                           f"{predicted_steps(effective_condition(before))}), {steps_grouped} "
+                           f"grouped (predicted {predicted_steps(effective_condition(after))})",
+                           {"steps": steps, "steps_grouped": steps_grouped})
         kept.append(f"{name}: {steps} steps, {steps_grouped} grouped")
     return Outcome(bool(kept), "; ".join(kept) or "promises nothing", {"cases": len(kept)})
 
@@ -155,10 +154,8 @@ def check_steps(predict: Callable[[float], int]) -> Outcome:
                 return Outcome(False,
                                f"{name}: kappa = {kappa:.4g}, {steps} steps, predicted {wanted}")
             worst = max(worst, abs(steps - wanted))
-    return Outcome(
-        True,
-        f"descent took the predicted number of steps to within {worst} in {2 * len(CASES)} problems, "
-        "by kappa of the nonzero spectrum")
+    return Outcome(True, f"descent took the predicted number of steps to within {worst} in "
+                   f"{2 * len(CASES)} problems, " "by kappa of the nonzero spectrum")
 
 
 Gradient = Callable[[Sequence[Fraction], Sequence[int], Fraction], list[Fraction]]
@@ -177,10 +174,8 @@ def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int],
                        residual: Fraction) -> list[Fraction]:
     """Return the gradient by the logits: 2 alpha_j (V_j - o) (o - y)."""
     output = sum(w * v for w, v in zip(weights, values, strict=True))
-    return [
-        2 * weight * (value - output) * residual
-        for weight, value in zip(weights, values, strict=True)
-    ]
+    return [2 * weight * (value - output) * residual for weight, value in zip(weights, values,
+                                                                              strict=True)]
 
 
 def check_gradient(gradient: Gradient) -> Outcome:
@@ -197,19 +192,17 @@ def check_gradient(gradient: Gradient) -> Outcome:
         for j, slope in enumerate(gradient(weights, values, residual)):
             bound = 2 * weights[j] * spread * abs(residual)
             if abs(slope) > bound:
-                return Outcome(
-                    False,
-                    f"V = {values}, y = -1, alpha_{j + 1} = {weights[j]}: the gradient is {slope}, "
-                    f"and a small one is at most {bound}",
-                    {"gradient": float(slope), "bound": float(bound)})
+                return Outcome(False, f"V = {values}, y = -1, alpha_{j + 1} = {weights[j]}: the "
+                               f"gradient is {slope}, and a small one is at most {bound}",
+                               {"gradient": float(slope), "bound": float(bound)})
     return Outcome(
         True, "in rationals, at most 2 alpha_j |o - y| times the spread of the values, in 3 cases")
 
 
 SUBJECTS = {
     "T3.descent": Subjects(check_speed, always, corrected=full_row_rank,
-        models=(full_row_rank, large_groups, long_context)),
+                           models=(full_row_rank, large_groups, long_context)),
     "T3.rate": Subjects(check_steps, predicted_steps),
     "T3.gradient": Subjects(check_gradient, gradient_by_weights, corrected=gradient_by_logits,
-        models=(gradient_by_logits, gradient_by_weights)),
+                            models=(gradient_by_logits, gradient_by_weights)),
 }

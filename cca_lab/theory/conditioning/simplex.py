@@ -1,4 +1,4 @@
-"""How far Theorem 3 reaches: steps on the simplex, groups of unequal size, and the runs of Section 6.3 (DGA).
+"""How far DGA's Theorem 3 reaches: the simplex, unequal groups, the runs of Section 6.3.
 
 The weights sum to 1, so a step stays in the tangent space T = {v : sum v = 0}, and only H
 restricted to T matters.
@@ -40,9 +40,8 @@ def tangent_hessian(values: Array) -> Array:
 def affinely_independent(values: Array) -> bool:
     """Whether V_2 - V_1 .. V_L - V_1 are linearly independent, which needs L <= d + 1."""
     differences = (values[1:] - values[0]).astype(float)
-    return bool(
-        np.linalg.matrix_rank(differences, tol=ZERO *
-                              np.abs(differences).max()) == len(differences))
+    return bool(np.linalg.matrix_rank(differences, tol=ZERO * np.abs(differences).max())
+                == len(differences))
 
 
 def grouped_by_sizes(values: Array, sizes: Sequence[int], *, rescaled: bool = False) -> Array:
@@ -61,25 +60,22 @@ SMALL = ((3, 3), (4, 3), (5, 3), (8, 7), (9, 7))
 
 
 def check_runs(covers: Callable[[int, int], bool]) -> Outcome:
-    """Judge whether Theorem 3 speaks of L values of width d, on the simplex, where it reaches one token further."""
+    """Judge whether Theorem 3 speaks of L values of width d, on the simplex."""
     for length, width in RUNS:
         if covers(length, width) and length - 1 > width:
-            return Outcome(
-                False,
-                f"L = {length}, d = {width}: 2 V V^T is {length} x {length} of rank {width} at most, "
-                "so lambda_min(H) = 0 for every V, on the simplex as well",
-                {"length": length, "width": width})
+            return Outcome(False, f"L = {length}, d = {width}: 2 V V^T is {length} x {length} of "
+                           f"rank {width} at most, " "so lambda_min(H) = 0 for every V, on the "
+                           "simplex as well", {"length": length, "width": width})
     generator = np.random.default_rng(0)
     for length, width in SMALL:
         if covers(length, width) != affinely_independent(generator.normal(size=(length, width))):
-            return Outcome(
-                False, f"L = {length}, d = {width}, Gaussian V: the theorem "
-                f"{'does not speak' if covers(length, width) else 'speaks'} of it")
+            return Outcome(False, f"L = {length}, d = {width}, Gaussian V: the theorem "
+                           f"{'does not speak' if covers(length, width) else 'speaks'} of it")
     return Outcome(True,
                    f"right for the {len(RUNS)} runs and for Gaussian V of {len(SMALL)} shapes")
 
 
 SUBJECTS = {
     "T3.align": Subjects(check_runs, lambda length, width: True,
-        corrected=lambda length, width: length <= width + 1),
+                         corrected=lambda length, width: length <= width + 1),
 }

@@ -1,11 +1,11 @@
-"""The condition number under grouping: which matrix is the Hessian of Theorem 3 (DGA Theorem 3, Lemmas 3-4).
+"""The condition number under grouping: which matrix is DGA's Hessian (Theorem 3).
 
 Problem 1 minimises |V^T alpha - y|^2 over alpha in R^L, V of shape (L, d). Groups of m tokens, M
 the (k, L) matrix with 1/m on the tokens of a group, Vbar = M V. Two matrices can be meant by
 "Hessian":
 
-    of the proof (Hbar: Eqs. 32, 35; H: Lemmas 3, 4)   H = 2 V^T V   (d x d)      Hbar = 2 Vbar^T Vbar   (d x d)
-    of Problems 1 and 2, by the weights                H = 2 V V^T   (L x L)      Hbar = 2 Vbar Vbar^T   (k x k)
+    of the proof (Eqs. 32, 35; Lemmas 3, 4)  H = 2 V^T V  (d x d)    Hbar = 2 Vbar^T Vbar  (d x d)
+    of Problems 1 and 2, by the weights      H = 2 V V^T  (L x L)    Hbar = 2 Vbar Vbar^T  (k x k)
 
 Theorem 3, kappa(Hbar) <= kappa(H), is stated for the Hessians of Problems 1 and 2, and for them it
 is true. Its printed proof uses the first matrix, for which it is false. Proof for the second: M M^T
@@ -61,10 +61,9 @@ def grouped(values: Array, m: int) -> Array:
 
 
 def smallest_counterexample(e: Any = Fraction(1, 10)) -> Array:
-    """Return V, 4 x 2, with V^T V = diag(4, 4 + 8 e^2) and, for m = 2, Vbar^T Vbar = diag(2, 2 e^2), for any e."""
+    """Return V, 4 x 2: V^T V = diag(4, 4 + 8 e^2) and, for m = 2, Vbar^T Vbar = diag(2, 2 e^2)."""
     rows = ((1, 1), (1, -1 + 2 * e), (1, 1), (1, -1 - 2 * e))
-    numbers = [[Fraction(x) if isinstance(x, (int, float, Fraction)) else x
-                for x in row]
+    numbers = [[Fraction(x) if isinstance(x, (int, float, Fraction)) else x for x in row]
                for row in rows]
     return np.array(numbers, dtype=object)
 
@@ -94,7 +93,7 @@ def condition_number(matrix: Array) -> Any:
 
 
 def separation_margin(values: Array, m: int) -> float:
-    """Return the margin between the eigenvalues of Hbar and Poincare's bounds, relative to the largest of H.
+    """Return the margin from Hbar's eigenvalues to Poincare's bounds, relative to H's largest.
 
     With ascending eigenvalues, lambda_i(H) <= m lambda_i(Hbar) <= lambda_(L-k+i)(H) for i = 1 .. k.
     """
@@ -147,11 +146,9 @@ def check_theorem(subject: Hessian) -> Outcome:
     if not shapes:
         return Outcome(False, "its hypothesis holds in none of the cases: it says nothing")
     ratios = sorted(length / width for length, width in shapes)
-    return Outcome(
-        True, f"kappa(Hbar) / kappa(H) at most {float(worst):.3g} in the {len(shapes)} cases with "
-        f"lambda_min(H) "
-        f"> 0, all of L / d <= {ratios[-1]:.3g}",
-        {"cases": len(shapes), "most_L_over_d": ratios[-1]})
+    return Outcome(True, f"kappa(Hbar) / kappa(H) at most {float(worst):.3g} in the {len(shapes)} "
+                   f"cases with lambda_min(H) > 0, all of L / d <= {ratios[-1]:.3g}",
+                   {"cases": len(shapes), "most_L_over_d": ratios[-1]})
 
 
 def _number(value: Any) -> str:
@@ -173,10 +170,8 @@ def check_largest(factor: Callable[[int], Fraction]) -> Outcome:
                                                                                        m)))[-1]
             share = float(top_grouped / (top * factor(m)))
             if share > 1 + SLACK:
-                return Outcome(
-                    False,
-                    f"{name}, {kind.__name__}: lambda_max(Hbar) = {_number(top_grouped)}, bound "
-                    f"{_number(top * factor(m))}")
+                return Outcome(False, f"{name}, {kind.__name__}: lambda_max(Hbar) = "
+                               f"{_number(top_grouped)}, bound {_number(top * factor(m))}")
             worst = max(worst, share)
     if worst < 1 - SLACK:
         return Outcome(False, f"never attained: the bound is {1 / worst:.3g} times too large")
@@ -199,21 +194,18 @@ def check_smallest(subject: Hessian) -> Outcome:
             continue
         applies += 1
         if bottom_grouped < bottom / m * (1 - SLACK):
-            return Outcome(
-                False,
-                f"{name}: lambda_min(Hbar) = {_number(bottom_grouped)} < lambda_min(H) / m = "
-                f"{_number(bottom / m)}",
-                {"smallest_grouped": float(bottom_grouped), "bound": float(bottom / m)})
+            return Outcome(False, f"{name}: lambda_min(Hbar) = {_number(bottom_grouped)} < "
+                           f"lambda_min(H) / m = {_number(bottom / m)}",
+                           {"smallest_grouped": float(bottom_grouped), "bound": float(bottom / m)})
         least = min(least, float(bottom_grouped / bottom) * m)
     if not applies:
         return Outcome(False, "lambda_min(H) > 0 in none of the cases: it says nothing")
-    return Outcome(True,
-                   f"m lambda_min(Hbar) / lambda_min(H) at least {least:.3f} in {applies} cases",
-                   {"cases": applies})
+    return Outcome(True, f"m lambda_min(Hbar) / lambda_min(H) at least {least:.3f} in {applies} "
+                   f"cases", {"cases": applies})
 
 
 def check_second_difference(subject: Hessian) -> Outcome:
-    """Judge a Hessian against second differences of |sum_i alpha_i V_i - y|^2, which are exact for a quadratic.
+    """Judge a Hessian by second differences of |sum_i alpha_i V_i - y|^2, exact for a quadratic.
 
     The rows V_i are the values of tokens in Problem 1, the means of groups in Problem 2.
     """
@@ -227,15 +219,13 @@ def check_second_difference(subject: Hessian) -> Outcome:
             return left @ left
 
         start = objective(0 * units[0])
-        wanted = np.array([[objective(a + b) - objective(a) - objective(b) + start
-                            for b in units]
+        wanted = np.array([[objective(a + b) - objective(a) - objective(b) + start for b in units]
                            for a in units])
         got = subject(values)
         if got.shape != wanted.shape or np.any(got != wanted):
-            return Outcome(
-                False,
-                f"{length} weights, d = 2: got a matrix {got.shape[0]} x {got.shape[1]}, the "
-                f"objective has {length} variables, so its Hessian is {length} x {length}")
+            return Outcome(False, f"{length} weights, d = 2: got a matrix {got.shape[0]} x "
+                           f"{got.shape[1]}, the objective has {length} variables, so its Hessian "
+                           f"is {length} x {length}")
     return Outcome(True, "equals the second differences of the objective in rationals")
 
 
@@ -279,7 +269,7 @@ def never_rises(values: Array, m: int) -> bool:
 
 
 def full_rank_or_constant(values: Array, m: int) -> bool:
-    """Whether V has full row rank, so that there are no zero eigenvalues, or is constant in every group."""
+    """Whether V has full row rank, so no zero eigenvalues, or is constant in every group."""
     constant = all(constant_in_groups(column, m) for column in values.T)
     return constant or condition_number(hessian(values)) < float("inf")
 
@@ -312,11 +302,11 @@ def check_nonzero(promises: Callable[[Array, int], bool]) -> Outcome:
         if promises(values, m):
             kept += 1
             if rose and not wrong:
-                wrong = f"{name}: kappa over the nonzero eigenvalues {before} becomes {after}, for both matrices"
+                wrong = (f"{name}: kappa over the nonzero eigenvalues {before} becomes {after}, "
+                         "for both matrices")
     if wrong:
-        return Outcome(False,
-                       f"{wrong}; it rises for {sum(rises)} of {len(rises)} Gaussian V with L > d",
-                       {"risen": sum(rises), "gaussian": len(rises)})
+        return Outcome(False, f"{wrong}; it rises for {sum(rises)} of {len(rises)} Gaussian V with "
+                       f"L > d", {"risen": sum(rises), "gaussian": len(rises)})
     return Outcome(kept > 0, f"it does not rise in the {kept} cases that are covered",
                    {"cases": kept})
 
@@ -335,7 +325,7 @@ SUBJECTS = {
     "T3.proof": Subjects(check_theorem, hessian_printed, corrected=hessian),
     "T3.lemma4": Subjects(check_smallest, hessian_printed, corrected=hessian),
     "T3.eq49": Subjects(check_rayleigh, lambda z, m: Fraction(1, m),
-        corrected=lambda z, m: Fraction(int(constant_in_groups(z, m)), m)),
+                        corrected=lambda z, m: Fraction(int(constant_in_groups(z, m)), m)),
     "T3.nonzero": Subjects(check_nonzero, never_rises, corrected=full_rank_or_constant),
     "T3": Subjects(check_theorem, hessian),
     "T3.hessian": Subjects(check_second_difference, hessian_printed, corrected=hessian),

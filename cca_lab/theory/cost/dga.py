@@ -1,4 +1,4 @@
-"""What DGA's Appendix E says about pairs, keys and cache, compared with counts of what its rows read."""
+"""DGA's Appendix E on pairs, keys and cache, compared with counts of what rows read."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -55,8 +55,7 @@ def trainings() -> tuple[Training, ...]:
     """Return every set of focal tokens of up to 7 tokens, and some of 256."""
     small = [(length, focal, group, {0, 1, length}) for length in range(2, 8) for group in (2, 3, 5)
              for size in range(length + 1) for focal in combinations(range(length), size)]
-    large = [(256, tuple(range(0, 256, 256 // r)), group, {0, 8, 16, 256})
-             for r in (4, 16)
+    large = [(256, tuple(range(0, 256, 256 // r)), group, {0, 8, 16, 256}) for r in (4, 16)
              for group in (8, 16)]
     cases = []
     for length, focal, group, queries in [*small, *large]:
@@ -66,19 +65,19 @@ def trainings() -> tuple[Training, ...]:
 
 
 def decodings() -> list[Decoding]:
-    """Return all caches of up to 40 tokens whose non-focal tokens fill their groups of two or more."""
+    """Return all caches of up to 40 tokens whose non-focal tokens fill groups of two or more."""
     return [Decoding(length, focal, group) for length in range(2, 41) for focal in range(length)
             for group in range(2, length - focal + 1) if (length - focal) % group == 0]
 
 
 def pairs_in_front(length: int, focal: int, group: int) -> int:
-    """Return DGA's pairs in closed form if the first r tokens are focal and the others fill groups of m."""
+    """Return DGA's pairs if the first r tokens are focal and the others fill groups of m."""
     others = length - focal
     return focal * (focal + 1) // 2 + others * focal + older_pairs(others - 1, group) + others
 
 
 def cache_sizes(length: int, focal: int, group: int, generated: int) -> list[tuple[int, int, int]]:
-    """Return (tokens, focal tokens, entries of the cache) after each generated token (Section 5.1, group inference).
+    """Return (tokens, focal tokens, entries of the cache) after each token (Section 5.1).
 
     Once m' = 1.1 m tokens are generated, m of them become one group and the others focal.
     """
@@ -125,18 +124,17 @@ def check_training(bound: Callable[[int, int, int, int], float],
     for case in sorted(cases, key=lambda case: case.queries < case.length):
         limit = bound(*case[:4])
         if case.pairs > FACTOR * limit:
-            return Outcome(
-                False,
-                f"L={case.length}, m={case.group}, r={case.focal}, {case.queries} rows score: "
-                f"{case.pairs} pairs, {case.attention} of them attention, more than twice {limit:g}",
-                {"pairs": case.pairs, "attention": case.attention})
+            return Outcome(False, f"L={case.length}, m={case.group}, r={case.focal}, "
+                           f"{case.queries} rows score: {case.pairs} pairs, {case.attention} of "
+                           f"them attention, more than twice {limit:g}",
+                           {"pairs": case.pairs, "attention": case.attention})
         worst = max(worst, case.pairs / limit)
     return Outcome(True, f"{len(cases)} cases: at most {worst:.3f} of the bound",
                    {"cases": len(cases)})
 
 
 def check_quadratic(bound: Callable[[int, int], float]) -> Outcome:
-    """Compare a bound (L, m) -> pairs with counts for constant m and r, from L = m (r + m) on, up to 2^40."""
+    """Compare a bound (L, m) -> pairs with counts for constant m and r, L = m (r + m) to 2^40."""
     worst = (0.0, "")
     for focal, group, k in ((r, m, k) for r in (16, 1024) for m in (4, 16, 64) for k in range(41)):
         length = focal + group * (focal + group) * 2**k
@@ -150,18 +148,14 @@ def check_quadratic(bound: Callable[[int, int], float]) -> Outcome:
 
 
 def check_rate(places: Mapping[str, Focal]) -> Outcome:
-    """Judge whether all places mean the same saving of keys at 8K, 16K and 32K with m = 16, to 5 %."""
-    fewer = {
-        place: [length / Decoding(length, int(focal(length)), GROUP).keys
-                for length in LENGTHS]
-        for place, focal in places.items()
-    }
+    """Judge whether all places mean one saving of keys at 8K, 16K, 32K with m = 16, to 5 %."""
+    fewer = {place: [length / Decoding(length, int(focal(length)), GROUP).keys
+                     for length in LENGTHS] for place, focal in places.items()}
     same = all(max(column) <= 1.05 * min(column) for column in zip(*fewer.values(), strict=True))
     limit = LENGTHS[-1] / dga_keys(LENGTHS[-1], GROUP)[0]
-    return Outcome(
-        same,
-        "; ".join(f"{place}: {', '.join(f'{x:.1f}x' for x in saving)} fewer keys at 8K, 16K, 32K"
-                  for place, saving in fewer.items()), {"exact at 32K": limit})
+    return Outcome(same, "; ".join(f"{place}: {', '.join(f'{x:.1f}x' for x in saving)} fewer keys "
+                                   f"at 8K, 16K, 32K" for place, saving in fewer.items()),
+                   {"exact at 32K": limit})
 
 
 def check_fewer(fewer: Callable[[Decoding], bool],
@@ -173,14 +167,12 @@ def check_fewer(fewer: Callable[[Decoding], bool],
     cases = chosen(decodings(), within)
     for case in sorted(cases, key=lambda case: (case.group < 4, case)):
         if fewer(case) != (case.keys < case.length):
-            return Outcome(
-                False,
-                f"L={case.length}, r={case.focal}, m={case.group}: {case.keys} keys instead of "
-                f"{case.length}", {"keys": case.keys, "length": case.length})
+            return Outcome(False, f"L={case.length}, r={case.focal}, m={case.group}: {case.keys} "
+                           f"keys instead of {case.length}", {"keys": case.keys,
+                                                              "length": case.length})
     at_16k = Decoding(2**14, dga_keys(2**14, GROUP)[1], GROUP).keys
-    return Outcome(
-        True, f"right in {len(cases)} cases; with Appendix C.2's settings {at_16k} keys at 16K",
-        {"cases": len(cases), "keys at 16K": at_16k})
+    return Outcome(True, f"right in {len(cases)} cases; with Appendix C.2's settings {at_16k} keys "
+                   f"at 16K", {"cases": len(cases), "keys at 16K": at_16k})
 
 
 def check_cache(bound: Callable[[int, int, int], float]) -> Outcome:
@@ -194,24 +186,22 @@ def check_cache(bound: Callable[[int, int, int], float]) -> Outcome:
         for tokens, r, entries in cache_sizes(length, focal, group, 200):
             limit = bound(tokens, r, group)
             if entries > FACTOR * limit:
-                return Outcome(
-                    False, f"{tokens} tokens, r={r}, m={group}: {entries} entries, more than twice "
-                    f"{limit:g}", {"entries": entries})
+                return Outcome(False, f"{tokens} tokens, r={r}, m={group}: {entries} entries, more "
+                               f"than twice {limit:g}", {"entries": entries})
             worst = max(worst, entries / limit)
     return Outcome(True, f"at most {worst:.3f} of the bound after each of 200 tokens",
                    {"worst": worst})
 
 
 SUBJECTS = {
-    "D1.pairs": Subjects(check_training,
-        lambda length, r, m, n: length * r + length * (length - r) / m + length * m,
-        corrected=lambda length, r, m, n: length * (r + (length - r) / m + m + n),
-        within=within_budget),
+    "D1.pairs": Subjects(check_training, lambda length, r, m, n: length * r + length * (length - r)
+                         / m + length * m, corrected=lambda length, r, m, n: length
+                         * (r + (length - r) / m + m + n), within=within_budget),
     "D1.keys": Subjects(check_quadratic, lambda length, m: length**2 / m),
     "D1.rate": Subjects(check_rate, {"Appendix E": constant, "Appendix C.2": floored},
-        corrected={"Appendix C.2": floored},
-        sides=({"Appendix E": constant}, {"Appendix C.2": floored})),
+                        corrected={"Appendix C.2": floored}, sides=({"Appendix E": constant},
+                                                                    {"Appendix C.2": floored})),
     "D1.inference": Subjects(check_fewer, lambda case: True, corrected=fewer_keys,
-        within=fewer_keys),
+                             within=fewer_keys),
     "D1.cache": Subjects(check_cache, lambda length, r, m: r + (length - r) / m + m),
 }

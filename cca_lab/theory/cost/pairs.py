@@ -1,10 +1,11 @@
-"""What attention costs: exact pair counts, the best group size, and why no group size gives linear cost.
+"""What attention costs: pairs, the best group size, and why no group size is linear.
 
 Rows and tokens count from 1, as in the papers. A row i > s has n = i - s tokens that are older than
 the window s; it sees floor(n/g) cores of them and n mod g of them raw. So with N = L - s older
 tokens in the last row
 
-    pairs(L, g, s) = s(s+1)/2 + N s + older(N, g),    older(N, g) = sum over n = 1..N of floor(n/g) + n mod g.
+    pairs(L, g, s) = s(s+1)/2 + N s + older(N, g),
+    older(N, g) = sum over n = 1..N of floor(n/g) + n mod g.
 
 The pairs of CCA in closed form are `cca_lab.mechanisms.cca.groups.pairs`.
 """
@@ -34,7 +35,7 @@ def window_pairs(length: int, window: int) -> int:
 
 
 def older_pairs(older: int, group: int) -> int:
-    """Return the pairs with tokens older than the window: sum of floor(n/g) + n mod g over n = 1..N, in closed form.
+    """Return the pairs with tokens older than the window, in closed form.
 
     It is sum n - (g-1) sum floor(n/g), where with N = Q g + R, sum floor(n/g) = g Q(Q-1)/2 + Q
     (R+1).
@@ -84,13 +85,12 @@ def dga_pairs_listed(length: int, focal: Iterable[int], group: int) -> tuple[int
     focal = sorted(chosen.union(others[kept:]))
     groups = [others[start:start + group] for start in range(0, kept, group)]
     rule = FocalRule(group=group, gamma=0.0)
-    return sum(len(part)
-               for row in range(length)
-               for part in row_reads(row, focal, groups, rule)), len(focal)
+    return sum(len(part) for row in range(length) for part in row_reads(row, focal, groups,
+                                                                        rule)), len(focal)
 
 
 def dga_keys(length: int, group: int) -> tuple[int, int]:
-    """Return the most keys that one row of DGA reads in the paper's settings, and how many of them are focal.
+    """Return the most keys that a row of DGA reads in the paper's settings, and the focal ones.
 
     r + (L - r)/m + m, where r is max(L/10, 1024) plus the tokens that would not fill a group
     (Appendix C.2 and E).
@@ -135,7 +135,7 @@ CONSTANT = [(g * g * 2**k + more, g, s)
 
 
 def check_local_window(bound: Callable[[int, int], int]) -> Outcome:
-    """Compare a bound (g, s) -> tokens with the longest list of raw tokens, as printed and repaired."""
+    """Compare a bound (g, s) -> tokens with the longest list of raw tokens."""
     worst = None
     for group, window in ((g, s) for g in range(1, 9) for s in range(1, 13)):
         for row in range(1, 4 * (group + window)):
@@ -144,10 +144,9 @@ def check_local_window(bound: Callable[[int, int], int]) -> Outcome:
                 return Outcome(False, f"g={group}, s={window}: row {row} reads {seen} raw tokens, "
                                       f"more than {bound(group, window)}", {"raw": seen})
             worst = max(worst or (0, 0, 0), (seen - window - group, group, window))
-    return Outcome(
-        True,
-        "g <= 8, s <= 12: the most is s+g with Eq. 4 as printed and s+g-1 once the token that is "
-        "read twice is taken out", {"most minus (s+g)": worst[0] if worst else 0})
+    return Outcome(True, "g <= 8, s <= 12: the most is s+g with Eq. 4 as printed and s+g-1 once "
+                   "the token that is read twice is taken out", {"most minus (s+g)": worst[0]
+                                                                 if worst else 0})
 
 
 def window_at_most() -> Outcome:
@@ -167,7 +166,8 @@ def check_bound(bound: Bound, sizes: Iterable[Sizes], count: Bound = cca_pairs,
     worst, first = (0.0, ""), ""
     for length, group, window in sizes:
         exact, limit = count(length, group, window), bound(length, group, window)
-        where = f"L={_power(length)}, g={_power(group)}, s={window}: {_power(exact)} {unit}, bound {_power(limit)}"
+        where = (f"L={_power(length)}, g={_power(group)}, s={window}: {_power(exact)} {unit}, "
+                 f"bound {_power(limit)}")
         if exact > FACTOR * limit and not first:
             first = where
         worst = max(worst, (exact / limit, where))
@@ -190,28 +190,24 @@ def check_fewest_pairs(order: Callable[[int], float]) -> Outcome:
               for k in range(4, 31)]
     _, low, high = ratios[-1]
     few = [older_pairs(n, best_group(n)) for n in (16, 64, 256)]
-    evidence = (
-        f"the fewest pairs over all g are {few[0]}, {few[1]}, {few[2]} for L-s = 16, 64, 256; "
-        f"for 4^30 they are {high:.3g} times the claimed order")
+    evidence = (f"the fewest pairs over all g are {few[0]}, {few[1]}, {few[2]} for L-s = 16, 64, "
+                f"256; for 4^30 they are {high:.3g} times the claimed order")
     return Outcome(all(low > 0.5 and high < 2 for _, low, high in ratios), evidence,
                    {"low": low, "high": high})
 
 
 def check_falls(groups: Sequence[int]) -> Outcome:
-    """Judge "the cost falls as g grows" for these group sizes, at 16K tokens and s = 1024, as in Table 8."""
+    """Judge "the cost falls as g grows" for group sizes at 16K tokens and s = 1024 (Table 8)."""
     length, window = 2**14, 1024
     counts = [cca_pairs(length, group, window) for group in groups]
     best = best_group(length - window)
     for before, after, few, many in zip(groups, groups[1:], counts, counts[1:], strict=False):
         if many > few:
-            return Outcome(
-                False,
-                f"L={length}, s={window}: {few} pairs at g={before}, but {many} at g={after}; the "
-                f"fewest are at g={best}", {"rises": after, "best": best})
-    return Outcome(
-        True,
-        f"L={length}, s={window}: from {counts[0]} pairs at g={groups[0]} down to {counts[-1]} at "
-        f"g={groups[-1]}; the fewest are at g={best}", {"best": best})
+            return Outcome(False, f"L={length}, s={window}: {few} pairs at g={before}, but {many} "
+                           f"at g={after}; the fewest are at g={best}", {"rises": after,
+                                                                         "best": best})
+    return Outcome(True, f"L={length}, s={window}: from {counts[0]} pairs at g={groups[0]} down to "
+                   f"{counts[-1]} at g={groups[-1]}; the fewest are at g={best}", {"best": best})
 
 
 def check_rises(windows: Sequence[int]) -> Outcome:
@@ -230,16 +226,15 @@ def _power(number: int) -> str:
 
 SUBJECTS = {
     "P1c.window": Subjects(check_local_window, lambda g, s: s + g, machine=window_at_most),
-    "P1c.quadratic": Subjects(partial(check_bound, sizes=CONSTANT),
-        lambda length, g, s: length * length // g + length * s),
-    "P1c.linear": Subjects(partial(check_bound, sizes=ADAPTED),
-        lambda length, g, s: length * (length // g) + length * s,
-        corrected=lambda length, g, s: length * (length // g + s + g)),
+    "P1c.quadratic": Subjects(partial(check_bound, sizes=CONSTANT), lambda length, g, s: length
+                              * length // g + length * s),
+    "P1c.linear": Subjects(partial(check_bound, sizes=ADAPTED), lambda length, g, s: length
+                           * (length // g) + length * s, corrected=lambda length, g, s: length
+                           * (length // g + s + g)),
     "P1c.every-g": Subjects(check_fewest_pairs, lambda older: older,
-        corrected=lambda older: older**1.5),
+                            corrected=lambda older: older**1.5),
     "P1c.best-g": Subjects(check_falls, GROUPS),
     "P1c.larger-s": Subjects(check_rises, WINDOWS),
-    "P1c.storage": Subjects(
-        partial(check_bound, sizes=CONSTANT, count=cache_tokens, unit="entries"),
-        lambda length, g, s: length // g + s),
+    "P1c.storage": Subjects(partial(check_bound, sizes=CONSTANT, count=cache_tokens,
+                                    unit="entries"), lambda length, g, s: length // g + s),
 }

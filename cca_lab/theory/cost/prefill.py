@@ -1,4 +1,4 @@
-"""LLaMA2-7B at 128K tokens: bytes of the KV cache, floating-point operations of the prefill, Amdahl's law.
+"""LLaMA2-7B at 128K tokens: bytes of the KV cache, operations of the prefill, Amdahl's law.
 
 A prefill multiplies every token by the weights, and computes two products for every query-key pair
 (scores, values):
@@ -48,7 +48,7 @@ class Shape:
         return self.layers * (4 * self.width**2 + 3 * self.width * self.inner)
 
     def prefill_operations(self, length: int, pairs: int) -> int:
-        """Return the floating-point operations of a prefill whose attention computes this number of pairs."""
+        """Return the floating-point operations of a prefill with this number of pairs."""
         return 2 * self.weights() * length + 4 * self.layers * self.width * pairs
 
 
@@ -64,12 +64,12 @@ def amdahl(share: float | Fraction, gain: float | Fraction) -> float | Fraction:
 
 
 def cache_bytes(length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> tuple[int, int]:
-    """Return the bytes of the KV cache of full attention, and of CCA-Attention with the paper's g and s."""
+    """Return the bytes of the KV cache of full attention and of CCA-Attention."""
     return shape.kv_bytes(length), shape.kv_bytes(groups.cache_tokens(length, GROUP, WINDOW))
 
 
 def prefill_speedup(length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> tuple[Fraction, Fraction]:
-    """Return the speed-up of the prefill by CCA-Attention, if every operation takes equally long, and its limit.
+    """Return the prefill's speed-up if every operation takes equally long, and its limit.
 
     The limit is the speed-up if attention cost nothing.
     """
@@ -109,7 +109,7 @@ SLOW = Baseline(slower=Fraction(16, 5))
 
 def stages(length: int, group: int, window: int,
            shape: Shape = LLAMA2_7B) -> tuple[Fraction, Fraction]:
-    """Return how many times fewer operations the prefill takes, and fewer entries the next token reads."""
+    """Return how many times fewer operations the prefill takes, and entries a token reads."""
     before, after = (shape.prefill_operations(length, pairs)
                      for pairs in (full_pairs(length), groups.pairs(length, group, window)))
     read = groups.pairs(length + 1, group, window) - groups.pairs(length, group, window)
@@ -135,35 +135,31 @@ class Memory(NamedTuple):
 def check_cache(printed: tuple[float, float]) -> Outcome:
     """Compare claimed sizes of the two caches with the exact ones, in GiB to one decimal."""
     exact = [Fraction(size, GIB) for size in cache_bytes()]
-    agrees = all(
-        abs(Fraction(claimed) - size) <= Fraction(1, 20)
-        for claimed, size in zip(printed, exact, strict=True))
-    return Outcome(
-        agrees,
-        f"131072 tokens x 512 KiB = {float(exact[0]):g} GiB; CCA keeps {CONTEXT // GROUP} cores and "
-        f"{WINDOW} raw tokens: {float(exact[1]):g} GiB; claimed {printed[0]:g} and {printed[1]:g}",
-        {"full": float(exact[0]), "cca": float(exact[1])})
+    agrees = all(abs(Fraction(claimed) - size) <= Fraction(1, 20) for claimed,
+                 size in zip(printed, exact, strict=True))
+    return Outcome(agrees, f"131072 tokens x 512 KiB = {float(exact[0]):g} GiB; CCA keeps "
+                   f"{CONTEXT // GROUP} cores and {WINDOW} raw tokens: {float(exact[1]):g} GiB; "
+                   f"claimed {printed[0]:g} and {printed[1]:g}", {"full": float(exact[0]),
+                                                                  "cca": float(exact[1])})
 
 
 def check_saving(percent: float) -> Outcome:
     """Compare a claimed reduction of the cache with the exact one, to the nearest percent."""
     full, cca = cache_bytes()
     saving = 1 - Fraction(cca, full)
-    return Outcome(
-        abs(100 * saving - Fraction(percent)) <= Fraction(1, 2),
-        f"1 - {Fraction(cca, full)} = {float(100 * saving):.2f} %; claimed {percent:g} %",
-        {"percent": float(100 * saving)})
+    return Outcome(abs(100 * saving - Fraction(percent)) <= Fraction(1, 2), f"1 - "
+                   f"{Fraction(cca, full)} = {float(100 * saving):.2f} %; claimed {percent:g} %",
+                   {"percent": float(100 * saving)})
 
 
 def check_speedup(baseline: Baseline) -> Outcome:
-    """Compare the measured speed-up with the one that less computation explains against such a baseline, to 0.05."""
+    """Compare the measured speed-up with that which less computation explains, to 0.05."""
     expected, cap = explained(baseline), prefill_speedup()[1]
     measured = SECONDS[0] / SECONDS[1]
-    return Outcome(
-        abs(expected - measured) <= Fraction(1, 20),
-        f"fewer pairs explain {float(expected):.2f}x of the measured {float(measured):.2f}x at 128K; "
-        f"attention for free would bring {float(cap):.2f}x if all operations took equally long",
-        {"expected": float(expected), "cap": float(cap)})
+    return Outcome(abs(expected - measured) <= Fraction(1, 20), f"fewer pairs explain "
+                   f"{float(expected):.2f}x of the measured {float(measured):.2f}x at 128K; "
+                   f"attention for free would bring {float(cap):.2f}x if all operations took "
+                   f"equally long", {"expected": float(expected), "cap": float(cap)})
 
 
 def check_stages(setting: tuple[int, int]) -> Outcome:
@@ -171,10 +167,9 @@ def check_stages(setting: tuple[int, int]) -> Outcome:
     fewer = {length: stages(length * 2**10, *setting) for length in (4, 8, 16, 32, 64, 128)}
     shown = "; ".join(f"{length}K: {float(first):.2f}x, {float(other):.1f}x"
                       for length, (first, other) in fewer.items() if length in (4, 32, 128))
-    return Outcome(
-        all(min(pair) > 1 for pair in fewer.values()),
-        f"operations of the prefill, entries that a generated token reads: {shown} fewer",
-        {"prefill at 4K": float(fewer[4][0]), "decoding at 4K": float(fewer[4][1])})
+    return Outcome(all(min(pair) > 1 for pair in fewer.values()), f"operations of the prefill, "
+                   f"entries that a generated token reads: {shown} fewer",
+                   {"prefill at 4K": float(fewer[4][0]), "decoding at 4K": float(fewer[4][1])})
 
 
 def check_one_gpu(memory: Memory) -> Outcome:
@@ -186,17 +181,17 @@ def check_one_gpu(memory: Memory) -> Outcome:
     needed = total + cache / 2 if cache and total else max(cache, total)
     printed = (total, "in all at 64K"), (cache, "of cache at 128K")
     shown = ", ".join(f"{float(size):g} GB {what}" for size, what in printed if size)
-    return Outcome(needed <= memory.gpus * GPU,
-                   f"{shown}: {float(needed):g} GB or more, and {memory.gpus} x {GPU} GB",
-                   {"GB": float(needed)})
+    return Outcome(needed <= memory.gpus * GPU, f"{shown}: {float(needed):g} GB or more, and "
+                   f"{memory.gpus} x {GPU} GB", {"GB": float(needed)})
 
 
 SUBJECTS = {
     "P1c.kv": Subjects(check_cache, (64.0, 4.5)),
     "P1c.93": Subjects(check_saving, 93.0),
     "P1c.amdahl": Subjects(check_speedup, Baseline(), corrected=SLOW,
-        models=(Baseline(), Baseline(square=True), SLOW)),
+                           models=(Baseline(), Baseline(square=True), SLOW)),
     "P1c.stages": Subjects(check_stages, (GROUP, WINDOW)),
     "CCA.a800": Subjects(check_one_gpu, Memory("64", "60.03"),
-        corrected=Memory("64", "60.03", gpus=2), sides=(Memory("64"), Memory(total_64k="60.03"))),
+                         corrected=Memory("64", "60.03", gpus=2),
+                         sides=(Memory("64"), Memory(total_64k="60.03"))),
 }

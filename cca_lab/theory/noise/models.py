@@ -1,15 +1,15 @@
-"""Models of "noise under group coding", and the factor by which each changes a token's variance (DGA Theorem 2).
+"""Models of "noise under group coding", and how each changes a token's variance (Theorem 2).
 
 k groups of m tokens; alpha is constant within groups, A_g = m alpha_j the mass of group g. Full
 attention gets independent noise N(0, sigma^2) on each logit; its variance is alpha_j^2 sigma^2 U_j
 (Lemma 2). Grouped:
 
-    model     where noise is added                                       variance of a token's weight
-    shared    every token's logit, by the same eta_g / m in group g      alpha_j^2 (sigma^2 / m^2) U_g(A)
-    mean      every token's logit, independently; a group has their mean alpha_j^2 (sigma^2 / m)   U_g(A)
+    model     where noise is added                              variance of a token's weight
+    shared    every token's logit, the same eta_g / m in g      alpha_j^2 (sigma^2 / m^2) U_g(A)
+    mean      every token's logit; a group has their mean       alpha_j^2 (sigma^2 / m)   U_g(A)
     weights   every token's logit, independently; a group's weight is the mean of its tokens'
     weights:  as "mean"
-    pooled    the logit of the group                                     alpha_j^2  sigma^2        U_g(A)
+    pooled    the logit of the group                            alpha_j^2  sigma^2        U_g(A)
 
 with U_g(A) = 1 + sum A_h^2 - 2 A_g. Theorem 2 assumes independent noise on tokens, its proof
 "shared". As U_j(alpha) = U_g(A) / m + 1 - 1/m and U_g(A) < 2, the ratio U_g(A) / U_j(alpha) is
@@ -92,11 +92,9 @@ def check_pooled(subject: Pooled) -> Outcome:
         found, allowed = numerical_factor(logits), subject.bound(logits)
         if found > allowed + ROUNDING * (1 + found):
             shown = ", ".join(f"{a:.2g}" for a in logits[:4])
-            return Outcome(
-                False,
-                f"m = {len(logits)}, logits {shown}: the group's logit has {found:.3f} of the "
-                f"variance "
-                f"of a token's, over {allowed:.3g}", {"factor": found})
+            return Outcome(False, f"m = {len(logits)}, logits {shown}: the group's logit has "
+                           f"{found:.3f} of the variance of a token's, over {allowed:.3g}",
+                           {"factor": found})
         largest = max(largest, found)
     return Outcome(True, f"in {len(subject.groups)} groups; the largest F is {largest:.3f}",
                    {"factor": largest})
@@ -114,7 +112,7 @@ def group_masses(weights: Weights, m: int) -> list[Any]:
 
 
 def factor(model: str, weights: Weights, m: int, j: int) -> Any:
-    """Return Var(grouped) / Var(full) of token j's weight, to first order, for weights constant in each group."""
+    """Return Var(grouped) / Var(full) of token j's weight, first order; weights equal in groups."""
     return lemma2(group_masses(weights, m), j // m) / (lemma2(weights, j) * m**POWERS[model])
 
 
@@ -136,10 +134,10 @@ def shared_variance(weights: Weights, m: int, j: int) -> Any:
     return weights[j] ** 2 * lemma2(group_masses(weights, m), j // m) / m**2
 
 
-# ---------------------------------------------------------------- exact: derivatives from the power series
+# ------------------------------------------------ exact: derivatives from the power series
 
 def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
-    """Return the first-order variance of token j's grouped weight: a sum over the independent noises.
+    """Return the first-order variance of token j's grouped weight.
 
     The model is evaluated literally: each noise source moves some logits, and the degree-1 terms of
     the softmax's power series give the resulting change of the weight.
@@ -149,10 +147,10 @@ def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
     for source in range(length if model in ("mean", "weights") else k):
         if model == "shared":  # eta_g / m on every token of the group; the softmax is over tokens
             moved = _derivative(weights, j, [Fraction(i // m == source, m) for i in range(length)])
-        elif model == "weights":  # the weights of the tokens are noisy, and then averaged in the group
+        elif model == "weights":  # the tokens' noisy weights are averaged in the group
             members = range(j // m * m, j // m * m + m)
             moved = sum(_gradient(tuple(weights), member)[source] for member in members) / m
-        else:                     # the softmax is over groups; a token has 1/m of its group's weight
+        else:  # the softmax is over groups; a token has 1/m of its group's weight
             group, share = (source // m, Fraction(1, m)) if model == "mean" else (source,
                                                                                   Fraction(1))
             moves = [share * (g == group) for g in range(k)]
@@ -162,12 +160,12 @@ def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
 
 
 def full_variance(weights: Weights, j: int) -> Any:
-    """Return the first-order variance of token j's weight in full attention, from the same derivatives."""
+    """Return the first-order variance of token j's weight in full attention."""
     return sum(slope**2 for slope in _gradient(tuple(weights), j))
 
 
 def _derivative(weights: Weights, j: int, moves: Sequence[Fraction]) -> Any:
-    """Return the change of the j-th weight along `moves` of the logits, from the series' degree-1 terms."""
+    """Return the change of the j-th weight along `moves` of the logits, to first order."""
     return sum(slope * move
                for slope, move in zip(_gradient(tuple(weights), j), moves, strict=True))
 
@@ -182,18 +180,16 @@ def _gradient(weights: tuple[Any, ...], j: int) -> tuple[Any, ...]:
 
 # ---------------------------------------------------------------- checks
 
-CASES = tuple((tuple(Fraction(part, m * sum(parts))
-                     for part in parts
-                     for _ in range(m)), m)
-              for parts, m in (((1, ) * 8, 8), ((1, 1), 2), ((1, 1, 1), 2), ((1, 3), 2),
-                               ((1, 1), 4), ((1, 2, 5), 2), ((1, 9), 4), ((1, ), 3)))
+CASES = tuple((tuple(Fraction(part, m * sum(parts)) for part in parts for _ in range(m)), m)
+              for parts, m in (((1,) * 8, 8), ((1, 1), 2), ((1, 1, 1), 2), ((1, 3), 2), ((1, 1), 4),
+                               ((1, 2, 5), 2), ((1, 9), 4), ((1,), 3)))
 PLACES = tuple(
     (case, m, j) for case, m in CASES for j in range(0, len(case), m))  # one token of each group
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """The claim that in each of these models the variance of a weight falls by a factor, up to `CONSTANT`.
+    """The claim that in these models the variance of a weight falls by a factor, to `CONSTANT`.
 
     Attributes:
         factor: (model, weights, m, j) -> the claimed Var(grouped) / Var(full).
@@ -216,18 +212,15 @@ def check_reduction(subject: Reduction) -> Outcome:
             claimed = subject.factor(model, weights, m, j)
             if left > CONSTANT * claimed:
                 numbers[model] = float(left)
-                wrong.append(
-                    f"{model}: {left} of the variance is left, not {claimed}, at L = {len(weights)}, m = {m}"
-                )
+                wrong.append(f"{model}: {left} of the variance is left, not {claimed}, at L = "
+                             f"{len(weights)}, m = {m}")
                 break
             most = max(most, left / claimed if claimed else Fraction(0))
     if wrong:
         return Outcome(False, "; ".join(wrong), numbers)
-    return Outcome(
-        True,
-        f"{', '.join(subject.models)}: what is left is at most {float(most):.3g} times what is "
-        f"claimed, "
-        f"in rationals, for {len(CASES)} groupings", {"most": float(most)})
+    return Outcome(True, f"{', '.join(subject.models)}: what is left is at most {float(most):.3g} "
+                   f"times what is claimed, in rationals, for {len(CASES)} groupings",
+                   {"most": float(most)})
 
 
 def two_groups(case: tuple[Weights, int]) -> bool:
@@ -247,19 +240,17 @@ def check_shared(subject: Callable[[Weights, int, int], Any],
         for j in range(0, len(weights), m):
             wanted, got = exact_variance("shared", weights, m, j), subject(weights, m, j)
             if wanted > CONSTANT * got or (got > 0) != (wanted > 0):
-                return Outcome(
-                    False,
-                    f"L = {len(weights)}, m = {m}: got {got} sigma^2, exact {wanted} sigma^2",
-                    {"got": float(got), "exact": float(wanted)})
+                return Outcome(False, f"L = {len(weights)}, m = {m}: got {got} sigma^2, exact "
+                               f"{wanted} sigma^2", {"got": float(got), "exact": float(wanted)})
     return Outcome(True, f"of the order sigma^2 / m^2, in rationals for {len(cases)} groupings")
 
 
 SUBJECTS = {
     "T2.eq14": Subjects(check_pooled, Pooled(no_more), corrected=Pooled(pooled_logit_factor),
-        models=(Pooled(no_more, FLAT), Pooled(no_more, PEAKED))),
+                        models=(Pooled(no_more, FLAT), Pooled(no_more, PEAKED))),
     "T2": Subjects(check_reduction, Reduction(factor_printed), corrected=Reduction(factor),
-        models=tuple(Reduction(factor_printed, (model,))
-                     for model in ("shared", "weights", "mean", "pooled"))),
+                   models=tuple(Reduction(factor_printed, (model,))
+                                for model in ("shared", "weights", "mean", "pooled"))),
     "T2.shared": Subjects(check_shared, shared_by_lemma2, corrected=shared_variance,
-        within=two_groups),
+                          within=two_groups),
 }

@@ -48,10 +48,9 @@ GROUP_MASS = GroupProblem(coefficient=lambda x, size: x / size, mass=lambda x, s
 
 def residual(problem: GroupProblem, shares: Sequence[Any], values: Sequence[Sequence[Any]],
              target: Any) -> Any:
-    """Return |sum_g coefficient_g sum_{j in G_g} V_j - y|^2 for one-dimensional values, a list for each group."""
-    total = sum(
-        problem.coefficient(x, len(group)) * sum(group)
-        for x, group in zip(shares, values, strict=True))
+    """Return |sum_g coefficient_g sum_{j in G_g} V_j - y|^2; values are a list for each group."""
+    total = sum(problem.coefficient(x, len(group)) * sum(group) for x, group in zip(shares, values,
+                                                                                    strict=True))
     return (total - target) ** 2
 
 
@@ -77,24 +76,21 @@ def check_problem(problem: GroupProblem) -> Outcome:
             wanted = sum(weight * sum(group) for weight, group in zip(weights, groups, strict=True))
             if left or residual(problem, shares, groups, wanted):
                 sizes = [len(group) for group in groups]
-                return Outcome(
-                    False,
-                    f"groups of {sizes}, every V_j = y with |y| = 1: Problem 1 reaches 0, this "
-                    f"objective is {left} = {float(left):.3f} at a feasible point",
-                    {"residual": float(left)})
-    return Outcome(
-        True,
-        f"equals Problem 1 at shared weights, for {len(GROUPS) * len(POINTS)} feasible points")
+                return Outcome(False, f"groups of {sizes}, every V_j = y with |y| = 1: Problem 1 "
+                               f"reaches 0, this objective is {left} = {float(left):.3f} at a "
+                               f"feasible point", {"residual": float(left)})
+    return Outcome(True, f"equals Problem 1 at shared weights, for {len(GROUPS) * len(POINTS)} "
+                   f"feasible points")
 
 
 def _solve(problem: GroupProblem, mass: Fraction, size: int) -> Fraction:
-    """Return the x_g at which the group's term in the constraint is `mass` (the term is linear in x_g)."""
+    """Return the x_g at which the group's term in the constraint, linear in x_g, is `mass`."""
     return Fraction(mass / problem.mass(Fraction(1), size))
 
 
 @dataclass(frozen=True)
 class Passed:
-    """The claim that noise eta on a group's number is eta times a share on each weight of the group.
+    """The claim that noise eta on a group's number is eta times a share on each weight in it.
 
     Attributes:
         problem: what the group's number is.
@@ -106,16 +102,14 @@ class Passed:
 
 
 def check_passed(subject: Passed) -> Outcome:
-    """Judge the share of a group's noise that each weight gets, by the objective and by the constraint."""
+    """Judge the share of a group's noise on each weight, by objective and by constraint."""
     for size in (2, 3, 16):
         unit, claimed = Fraction(1), subject.share(size)
         by_objective, by_constraint = subject.problem.coefficient(
             unit, size), subject.problem.mass(unit, size) / size
         if not by_objective == by_constraint == claimed:
-            return Outcome(
-                False,
-                f"m = {size}: {by_objective} by the objective and {by_constraint} by the constraint, "
-                f"claimed {claimed}")
+            return Outcome(False, f"m = {size}: {by_objective} by the objective and "
+                           f"{by_constraint} by the constraint, claimed {claimed}")
     return Outcome(True, "equal by the objective and by the constraint, for groups of 2, 3 and 16")
 
 
@@ -126,7 +120,7 @@ Case = tuple[Sequence[Vector], Weights,
 
 
 def full_covariance(values: Sequence[Vector], weights: Weights) -> Matrix:
-    """Return the first-order covariance of o = sum alpha_j V_j, independent noise on every logit, sigma = 1."""
+    """Return the first-order covariance of o = sum alpha_j V_j, noise on every logit, sigma = 1."""
     output = _mean(values, weights)
     return _scatter(
         [_minus(value, output, weight) for value, weight in zip(values, weights, strict=True)])
@@ -177,11 +171,8 @@ def divergence(covariance: Matrix, output: Vector) -> Any:
 
 
 def _mean(values: Sequence[Vector], weights: Weights) -> list[Any]:
-    return [
-        sum(w * v
-            for w, v in zip(weights, column, strict=True))
-        for column in zip(*values, strict=True)
-    ]
+    return [sum(w * v for w, v in zip(weights, column, strict=True)) for column in zip(*values,
+                                                                                       strict=True)]
 
 
 def _minus(value: Vector, centre: Vector, factor: Any) -> list[Any]:
@@ -209,7 +200,7 @@ APART: tuple[Case, ...] = (
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The claim that grouping leaves less noise in the output, wherever `promises` says so, and nowhere else.
+    """The claim that grouping leaves less noise in the output where, and only where, it promises.
 
     Attributes:
         promises: (values, weights, m, noise) -> whether there is less.
@@ -241,22 +232,19 @@ def only_scatter(values: Sequence[Vector], weights: Weights, m: int, noise: str,
 
 
 def check_smoothing(subject: Smoothing, size: Callable[[Matrix, Vector], Any] = trace) -> Outcome:
-    """Judge where grouping leaves less noise in the output than full attention has, in rationals."""
+    """Judge where grouping leaves less noise in the output than full attention, in rationals."""
     for values, weights, m in subject.cases:
         output = _mean(values, weights)
         full = size(full_covariance(values, weights), output)
         for noise in subject.noise:
             left = size(grouped_covariance(values, weights, m, noise), output)
             if subject.promises(values, weights, m, noise) != (left < full):
-                return Outcome(
-                    False, f"values {values}, m = {m}, noise "
-                    f"{'on tokens' if noise == 'mean' else 'on groups'}: {size.__name__} {full} "
-                    f"sigma^2 in full, {left} sigma^2 grouped",
-                    {"full": float(full), "grouped": float(left)})
-    return Outcome(
-        True,
-        f"in rationals for {len(subject.cases)} sets of values; another value for every token: "
-        f"{size.__name__} {_example(size)}")
+                return Outcome(False, f"values {values}, m = {m}, noise "
+                               f"{'on tokens' if noise == 'mean' else 'on groups'}: "
+                               f"{size.__name__} {full} sigma^2 in full, {left} sigma^2 grouped",
+                               {"full": float(full), "grouped": float(left)})
+    return Outcome(True, f"in rationals for {len(subject.cases)} sets of values; another value for "
+                   f"every token: {size.__name__} {_example(size)}")
 
 
 def _example(size: Callable[[Matrix, Vector], Any]) -> str:
@@ -272,11 +260,11 @@ MODELS = (Smoothing(always, ("mean",), APART), Smoothing(always, ("mean",), (EQU
 
 SUBJECTS = {
     "T2.eq10": Subjects(check_problem, PRINTED, corrected=MEAN_WEIGHT,
-                        sides=(MEAN_WEIGHT, GROUP_MASS)), "T2.equivalent": Subjects(
-                            check_passed, Passed(PRINTED, lambda m: Fraction(1, m)),
-                            corrected=Passed(MEAN_WEIGHT, lambda m: Fraction(1)),
-                            models=(Passed(GROUP_MASS, lambda m: Fraction(1, m)),
-                                    Passed(MEAN_WEIGHT, lambda m: Fraction(1, m)))),
+                        sides=(MEAN_WEIGHT, GROUP_MASS)),
+    "T2.equivalent": Subjects(check_passed, Passed(PRINTED, lambda m: Fraction(1, m)),
+                              corrected=Passed(MEAN_WEIGHT, lambda m: Fraction(1)),
+                              models=(Passed(GROUP_MASS, lambda m: Fraction(1, m)),
+                                      Passed(MEAN_WEIGHT, lambda m: Fraction(1, m)))),
     "T2.output": Subjects(check_smoothing, Smoothing(always),
                           corrected=Smoothing(partial(only_scatter, size=trace)), models=MODELS),
     "T2.kl": Subjects(partial(check_smoothing, size=divergence), Smoothing(always),

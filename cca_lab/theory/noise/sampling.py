@@ -67,7 +67,7 @@ def measured_variance(samples: Array) -> Measured:
 
 def measured_factor(model: str, logits: Sequence[float], m: int, *, sigma: float = 0.1,
                     draws: int = 20_000, j: int = 0, seed: int = 0) -> Measured:
-    """Return Var(grouped) / Var(full) of token j, each relative to the squared mean weight, with its interval."""
+    """Return Var(grouped) / Var(full) of token j, relative to squared means, with its interval."""
     relative = []
     for offset, name in enumerate((model, "full")):
         samples = simulate(name, logits, m, sigma, draws, seed + offset)[:, j]

@@ -1,4 +1,4 @@
-"""A softmax weight under Gaussian noise as a power series with rational coefficients: the exact reference.
+"""A softmax weight under Gaussian noise as a power series: the exact reference.
 
     a_j(z) = w_j e^{z_j} / sum_i w_i e^{z_i},   z_i = sigma eta_i,   eta_i independent N(0, 1)
 
@@ -49,9 +49,8 @@ def softmax_series(weights: Sequence[Any], j: int, order: int = ORDER) -> list[P
         power = _multiply(power, excess, order)
         reciprocal = _add(reciprocal, power, Fraction((-1) ** n))
     quotient = _multiply(exponentials[j], reciprocal, order)
-    return [{exponents: weights[j] * value for exponents, value in quotient.items()
-             if value and sum(exponents) == degree}
-            for degree in range(order + 1)]
+    return [{exponents: weights[j] * value for exponents, value in quotient.items() if value
+             and sum(exponents) == degree} for degree in range(order + 1)]
 
 
 def bias_term(weights: Sequence[Any], j: int) -> Any:
@@ -72,9 +71,8 @@ def expectation(polynomial: Polynomial) -> Any:
 
     E eta^(2n) = (2n - 1)!!, odd moments vanish.
     """
-    return sum((value * prod(_moment(n)
-                             for n in exponents)
-                for exponents, value in polynomial.items()), start=Fraction(0))
+    return sum((value * prod(_moment(n) for n in exponents) for exponents,
+                value in polynomial.items()), start=Fraction(0))
 
 
 def _moment(n: int) -> int:

@@ -1,4 +1,4 @@
-"""Noise on attention logits: its effect on one softmax weight, to second order (DGA Theorem 2, Lemmas 1-2).
+"""Noise on attention logits: its effect on one softmax weight (DGA Theorem 2, Lemmas 1-2).
 
 alpha = softmax(logits) gets independent noise N(0, sigma^2) on each logit. With
 s2 = sum alpha_i^2, s3 = sum alpha_i^3 and U_j = 1 + s2 - 2 alpha_j,
@@ -70,9 +70,8 @@ def lemma1_remainder(weights: Sequence[Fraction], noise: Sequence[Fraction], j: 
     25).
     """
     with localcontext(prec=60):
-        a, eta = ([Decimal(x.numerator) / x.denominator
-                   for x in numbers]
-                  for numbers in (weights, noise))
+        a, eta = ([Decimal(x.numerator) / x.denominator for x in numbers] for numbers in (weights,
+                                                                                          noise))
         moved = [x * e.exp() for x, e in zip(a, eta, strict=True)]
         linear = eta[j] - sum(x * e for x, e in zip(a, eta, strict=True))
         return moved[j] / sum(moved) / a[j] - 1 - linear
@@ -119,12 +118,10 @@ def check_combination(variance: Callable[[Weights, int], Any]) -> Outcome:
         for j in range(len(weights)):
             wanted, got = sum(x * x for x in _combination(weights, j)), variance(weights, j)
             if got != wanted or got <= 0:
-                return Outcome(
-                    False,
-                    f"weights {_shown(weights)}, j = {j + 1}: got {got} sigma^2, exact {wanted}")
-    return Outcome(
-        True,
-        f"1 + s2 - 2 alpha_j, and positive, in rationals for {len(CASES)} weightings, every j")
+                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: got {got} sigma^2, "
+                               f"exact {wanted}")
+    return Outcome(True, f"1 + s2 - 2 alpha_j, and positive, in rationals for {len(CASES)} "
+                   f"weightings, every j")
 
 
 def check_covariance(covariance: Callable[[int, int], int]) -> Outcome:
@@ -135,13 +132,11 @@ def check_covariance(covariance: Callable[[int, int], int]) -> Outcome:
     for weights in CASES:
         for j in range(len(weights)):
             combination = _combination(weights, j)
-            got = sum(x * y * covariance(i, n)
-                      for i, x in enumerate(combination)
-                      for n, y in enumerate(combination))
+            got = sum(x * y * covariance(i, n) for i, x in enumerate(combination) for n,
+                      y in enumerate(combination))
             if got != lemma2(weights, j):
-                return Outcome(
-                    False, f"weights {_shown(weights)}, j = {j + 1}: variance {got} sigma^2, "
-                    f"Lemma 2 says {lemma2(weights, j)} sigma^2")
+                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: variance {got} "
+                               f"sigma^2, Lemma 2 says {lemma2(weights, j)} sigma^2")
     return Outcome(True,
                    f"Lemma 2 follows from it in rationals for {len(CASES)} weightings, every j")
 
@@ -165,17 +160,15 @@ def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
             noise = [Fraction(x, 10**exponent) for x in direction]
             remainder, size = lemma1_remainder(weights, noise, j), scale(noise, j)
             if size == 0 and remainder != 0:
-                return Outcome(
-                    False, f"weights {_shown(weights)}, noise {_shown(noise)}, j = {j + 1}: "
-                    f"the remainder is {remainder:.3g}, o(.) of 0 must be 0",
-                    {"remainder": float(remainder)})
+                return Outcome(False, f"weights {_shown(weights)}, noise {_shown(noise)}, j = "
+                               f"{j + 1}: the remainder is {remainder:.3g}, o(.) of 0 must be 0",
+                               {"remainder": float(remainder)})
             ratios.append(
                 abs(remainder) * size.denominator / size.numerator if size else Decimal(0))
         if not (ratios[1] <= ratios[0] / 10 and ratios[2] <= ratios[1] / 10):
-            return Outcome(
-                False,
-                f"weights {_shown(weights)}, direction {direction}: remainder over scale is " +
-                ", ".join(f"{ratio:.3g}" for ratio in ratios) + " and does not go to 0")
+            return Outcome(False, f"weights {_shown(weights)}, direction {direction}: remainder "
+                           f"over scale is " + ", ".join(f"{ratio:.3g}" for ratio in ratios) + " "
+                           "and does not go to 0")
         worst = max(worst, ratios[2])
     return Outcome(
         True, f"remainder over scale at most {worst:.2g} at eps = 1e-6, along {len(rays)} rays")
@@ -187,9 +180,9 @@ def _shown(numbers: Sequence[Fraction]) -> str:
 
 SUBJECTS = {
     "T2.lemma1": Subjects(check_lemma1, lambda eta, j: abs(eta[j]),
-        corrected=lambda eta, j: max(map(abs, eta)), within=own_noise),
+                          corrected=lambda eta, j: max(map(abs, eta)), within=own_noise),
     "T2.lemma2": Subjects(check_combination, lemma2),
     "T2.eq29": Subjects(check_covariance, lambda i, j: int(i != j),
-        corrected=lambda i, j: int(i == j)),
+                        corrected=lambda i, j: int(i == j)),
     "T2.eq23": Subjects(check_leading, lambda weights, j: weights[j] ** 2 * lemma2(weights, j)),
 }

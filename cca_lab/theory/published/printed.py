@@ -1,4 +1,4 @@
-"""Printed numbers that arithmetic alone can check: means, sums, quotients, and numbers printed twice.
+"""Printed numbers that arithmetic can check: means, sums, quotients, numbers printed twice.
 
 The tables stand in tables.toml. One rule of rounding for all of them: a printed number is right if
 it is the exact one rounded at its last digit, a half either way, or cut there. So 104.86 may be
@@ -78,7 +78,7 @@ def ends(printed: str) -> tuple[Fraction, Fraction]:
 
 
 def right(exact: Fraction | Decimal | int | str, printed: str) -> bool:
-    """Whether a printed number that is not negative is the exact one, rounded or cut at its last digit."""
+    """Whether a printed number, not negative, is the exact one, rounded or cut at its end."""
     low, end = ends(printed)
     return low <= Fraction(exact) < end
 
@@ -177,9 +177,8 @@ GPUS = ({SAME: {"Section 4.4": "1"}}, {SAME: {"Table 3": "2"}}, {SAME: {"Poster"
 DEFAULT = ({"perplexity": {"Table 8": "2.86"}, "latency in ms": {"Table 8": "462.8"}},
            {"perplexity": {"Table 9": "2.86"}, "latency in ms": {"Table 9": "461.4"}})
 TWICE = ({"H2O": {"Table 2": "3.5706"}, "LoCoCo with H2O": {"Table 2": "3.5414"}},
-         {"H2O": {"Table 6": "3.5714"}, "LoCoCo with H2O": {"Table 6": "3.5414"},
-          "kernel 21": {"Table 6": "3.5451"}},
-         {"kernel 21": {"Table 7": "3.53"}})
+         {"H2O": {"Table 6": "3.5714"}, "LoCoCo with H2O": {"Table 6": "3.5414"}, "kernel "
+          "21": {"Table 6": "3.5451"}}, {"kernel 21": {"Table 7": "3.53"}})
 DEVICES = ({"GPU": {"Section 4.1": "A6000"}}, {"GPU": {"Section 4.4": "A100"}})
 TRAINED: Runs = tuple(("Table 2", length, True) for length in (8192, 16384, 32768))
 OUT_OF_MEMORY: Runs = (("Table 5", 16384, False),)

@@ -1,4 +1,4 @@
-"""Sentences of the papers about scores, times and trends, judged on the printed tables of tables.toml."""
+"""Sentences about scores, times and trends, judged on the printed tables of tables.toml."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -70,7 +70,7 @@ def columns(paper: str, block: str, names: Sequence[str]) -> tuple[Pair, ...]:
 
 
 def averages(paper: str, blocks: Iterable[str]) -> tuple[Pair, ...]:
-    """Return the paper's method's printed average against that of each other one, for some tables."""
+    """Return the method's printed average against that of each other one, for some tables."""
     return tuple(Pair(f"{block}, average", rows[OURS[paper]][-1], method, other[-1])
                  for block in blocks for rows in [scores(paper, block)]
                  for method, other in rows.items() if method != OURS[paper])
@@ -83,7 +83,7 @@ def scores(paper: str, block: str) -> dict[str, tuple[str, ...]]:
 
 
 def costs(unit: str, block: str) -> tuple[Pair, ...]:
-    """Return a cost of CCA-LLM, in seconds or GB, against that of each other method in one table."""
+    """Return the seconds or GB of CCA-LLM against those of each other method in one table."""
     rows = {method: numbers.split()[0] for method, numbers in TABLES["CCA"][unit][block].items()}
     ours = rows.pop("CCA-LLM")
     return tuple(Pair(f"{block} {unit}", ours, method, cost, lower=True)
@@ -107,10 +107,9 @@ def check_ahead(pairs: tuple[Pair, ...], within: Callable[[Pair], bool] | None =
         return Outcome(True, f"none of {len(cases)} is worse; the closest is {_shown(closest)}",
                        {"cases": len(cases), "lost": 0})
     more = "" if len(lost) <= SHOWN else "; .."
-    return Outcome(
-        False,
-        f"worse in {len(lost)} of {len(cases)}: {'; '.join(map(_shown, lost[:SHOWN]))}{more}",
-        {"cases": len(cases), "lost": len(lost)})
+    return Outcome(False, f"worse in {len(lost)} of {len(cases)}: "
+                   f"{'; '.join(map(_shown, lost[:SHOWN]))}{more}", {"cases": len(cases),
+                                                                     "lost": len(lost)})
 
 
 def _shown(pair: Pair) -> str:
@@ -120,16 +119,11 @@ def _shown(pair: Pair) -> str:
 def check_ranks(ranks: Mapping[str, int]) -> Outcome:
     """Judge the rank of DGA-LLM's exact match among the efficient methods at each length."""
     pairs = efficient(columns("DGA", "Table 2", ("4K", "8K", "16K", "32K")))
-    exact = {
-        length: 1 + sum(pair.gain < 0
-                        for pair in pairs
-                        if pair.place == f"Table 2, {length}")
-        for length in ranks
-    }
-    return Outcome(exact == dict(ranks),
-                   f"ranks {', '.join(f'{rank} at {length}' for length, rank in exact.items())}",
-                   {f"rank at {length}": rank
-                    for length, rank in exact.items()})
+    exact = {length: 1 + sum(pair.gain < 0 for pair in pairs if pair.place == f"Table 2, {length}")
+             for length in ranks}
+    return Outcome(exact == dict(ranks), f"ranks "
+                   f"{', '.join(f'{rank} at {length}' for length, rank in exact.items())}",
+                   {f"rank at {length}": rank for length, rank in exact.items()})
 
 
 def efficient(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
@@ -149,7 +143,7 @@ def check_growth(pairs: tuple[Pair, ...], within: Callable[[Pair], bool] | None 
 
 
 def check_steeper(methods: tuple[str, ...]) -> Outcome:
-    """Judge "these methods lose more EM than DGA-LLM", at 16K or 32K, in points or as a share of the score at 4K."""
+    """Judge "these methods lose more EM than DGA-LLM" at 16K or 32K, in points or as a share."""
     rows = {method: scores("DGA", "Table 2")[method] for method in (*methods, "DGA-LLM")}
     told = []
     for column, length in ((2, "16K"), (3, "32K")):
@@ -167,7 +161,7 @@ def _fallen(fall: Fall) -> str:
 
 
 def check_rise(methods: tuple[str, ...], within: Callable[[str], bool] | None = None) -> Outcome:
-    """Judge "from 4K to 16K the latency of these methods rises more than that of DGA-LLM", in ms or in percent."""
+    """Judge "from 4K to 16K these methods' latency rises more than DGA-LLM's", in ms or percent."""
     falls = {name: Fall(name, numbers[0], numbers[2]) for name, numbers in LATENCY.items()}
     own, cases = falls["DGA-LLM"], [falls[name] for name in chosen(methods, within)]
     slow = [fall for fall in cases if fall.change <= own.change and fall.share <= own.share]
@@ -177,17 +171,14 @@ def check_rise(methods: tuple[str, ...], within: Callable[[str], bool] | None = 
 
 def check_curves(directions: Mapping[str, str], curves: Mapping[str, tuple[str, ...]]) -> Outcome:
     """Judge "rises" or "falls" of columns of a table: strictly, from each column to the next."""
-    wrong = [
-        f"{name}: {', '.join(curves[name])}, claimed to be one that {way}"
-        for name, way in directions.items()
-        if not all((after > before) == (way == "rises") and after != before
-                   for before, after in pairwise(map(Decimal, curves[name])))
-    ]
-    return Outcome(
-        not wrong, "; ".join(wrong)
-        or "; ".join(f"{name} {way}, {curves[name][0]} to {curves[name][-1]}"
-                     for name, way in directions.items()),
-        {"curves": len(directions), "wrong": len(wrong)})
+    wrong = [f"{name}: {', '.join(curves[name])}, claimed to be one that {way}" for name,
+             way in directions.items() if not all((after > before) == (way == "rises")
+                                                  and after != before for before,
+                                                  after in pairwise(map(Decimal, curves[name])))]
+    return Outcome(not wrong, "; ".join(wrong) or "; ".join(f"{name} {way}, {curves[name][0]} to "
+                                                            f"{curves[name][-1]}" for name,
+                                                            way in directions.items()),
+                   {"curves": len(directions), "wrong": len(wrong)})
 
 
 def check_words(called: Mapping[str, tuple[str, str]]) -> Outcome:
@@ -198,9 +189,8 @@ def check_words(called: Mapping[str, tuple[str, str]]) -> Outcome:
     slight = {what: Decimal(size) for what, (word, size) in called.items() if word == "slight"}
     large = {what: Decimal(size) for what, (word, size) in called.items() if word == "substantial"}
     fits = not slight or not large or max(slight.values()) < min(large.values())
-    return Outcome(
-        fits,
-        "; ".join(f"{what}: {size} points, called {word}" for what, (word, size) in called.items()))
+    return Outcome(fits, "; ".join(f"{what}: {size} points, called {word}" for what,
+                                   (word, size) in called.items()))
 
 
 def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
@@ -216,16 +206,13 @@ def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
     for name, printed in falls.items():
         before, after = changes[name]
         if after >= before or (before, after) != tuple(map(Decimal, printed)):
-            return Outcome(
-                False,
-                f"{name}: {before} with them, {after} without; claimed {' to '.join(printed)}")
+            return Outcome(False, f"{name}: {before} with them, {after} without; claimed "
+                           f"{' to '.join(printed)}")
     rises = sum(after > before for before, after in changes.values())
     equal = sum(after == other for other, after in zip(vanilla, without, strict=True))
-    return Outcome(
-        True,
-        f"{' and '.join(falls)} fall; {rises} of {len(full)} columns rise (Single-Doc. QA 3.61 to "
-        f"6.43), and {equal} equal Table 1's row of vanilla attention",
-        {"rises": rises, "equal": equal})
+    return Outcome(True, f"{' and '.join(falls)} fall; {rises} of {len(full)} columns rise "
+                   f"(Single-Doc. QA 3.61 to 6.43), and {equal} equal Table 1's row of vanilla "
+                   f"attention", {"rises": rises, "equal": equal})
 
 
 
@@ -240,12 +227,10 @@ def check_score(name: str, cited: Iterable[str], rows: Mapping[str, Sequence[str
 
 def check_citations(cited: tuple[tuple[str, str], ...], holds: Mapping[str, str]) -> Outcome:
     """Judge references: (what is cited, the place named) against what each place holds."""
-    wrong = [
-        f"{place} holds {holds[place]}, not {what}" for what, place in cited if holds[place] != what
-    ]
-    return Outcome(not wrong, "; ".join(wrong)
-                   or "; ".join(f"{place} holds {what}" for what, place in cited),
-                   {"wrong": len(wrong)})
+    wrong = [f"{place} holds {holds[place]}, not {what}" for what, place in cited
+             if holds[place] != what]
+    return Outcome(not wrong, "; ".join(wrong) or "; ".join(f"{place} holds {what}" for what,
+                                                            place in cited), {"wrong": len(wrong)})
 
 
 def rate(length: int) -> float:
@@ -254,7 +239,7 @@ def rate(length: int) -> float:
 
 
 def floored(length: int) -> float:
-    """Return the number of focal tokens of Appendix C.2, at least 1k, read as 1000 so that some tokens are left."""
+    """Return the focal tokens of Appendix C.2: at least 1k, read as 1000, so that some are left."""
     return max(rate(length), 1000)
 
 
@@ -268,10 +253,9 @@ def check_small_subset(focal: Focal) -> Outcome:
     """
     number, lengths = focal
     worst = max(lengths, key=lambda length: number(length) / length)
-    return Outcome(
-        all(2 * number(length) < length for length in lengths),
-        f"L = {worst}: {number(worst):g} focal tokens; groups of 16 that the others fill: "
-        f"{(worst - number(worst)) // 16:g}")
+    return Outcome(all(2 * number(length) < length for length in lengths), f"L = {worst}: "
+                   f"{number(worst):g} focal tokens; groups of 16 that the others fill: "
+                   f"{(worst - number(worst)) // 16:g}")
 
 
 def check_model(name: str) -> Outcome:
@@ -282,25 +266,21 @@ def check_model(name: str) -> Outcome:
 def check_range(ends: tuple[int, int]) -> Outcome:
     """Compare a range of kernel sizes with those of Table 7."""
     exact = min(KERNELS), max(KERNELS)
-    return Outcome(
-        ends == exact,
-        f"Table 7 has kernels of {exact[0]} to {exact[1]}; printed {ends[0]} to {ends[1]}",
-        {"smallest": exact[0], "largest": exact[1]})
+    return Outcome(ends == exact, f"Table 7 has kernels of {exact[0]} to {exact[1]}; printed "
+                   f"{ends[0]} to {ends[1]}", {"smallest": exact[0], "largest": exact[1]})
 
 
 def check_efficiency(more: Mapping[str, int]) -> Outcome:
-    """Judge GB that LoCoCo needs more than other methods, and that no method has its throughput (Table 5)."""
-    exact = {
-        method: TABLES["LoCoCo"]["GB"]["LoCoCo"] - TABLES["LoCoCo"]["GB"][method]
-        for method in more
-    }
+    """Judge the GB that LoCoCo needs more than others, and that it is fastest (Table 5)."""
+    exact = {method: TABLES["LoCoCo"]["GB"]["LoCoCo"] - TABLES["LoCoCo"]["GB"][method]
+             for method in more}
     rates = TABLES["LoCoCo"]["rate"]
-    return Outcome(
-        exact == dict(more)
-        and all(rates["LoCoCo"] > rates[name] for name in rates if name != "LoCoCo"),
-        f"{', '.join(f'{size} GB more than {name}' for name, size in exact.items())}; tokens a second: "
-        f"{', '.join(f'{name} {speed}' for name, speed in rates.items())}",
-        {"rate": rates["LoCoCo"]})
+    return Outcome(exact == dict(more) and all(rates["LoCoCo"] > rates[name] for name in rates
+                                               if name != "LoCoCo"),
+                   f"{', '.join(f'{size} GB more than {name}' for name, size in exact.items())}; "
+                   f"tokens a second: "
+                   f"{', '.join(f'{name} {speed}' for name, speed in rates.items())}",
+                   {"rate": rates["LoCoCo"]})
 
 
 # ---------------------------------------------------------------- what is judged
@@ -327,9 +307,8 @@ THREE_METRICS = tuple(pair for pair in (
     *(pair for unit in ("seconds", "GB") for block in LONGBENCH_TABLES[2:]
       for pair in costs(unit, block)), *averages("CCA", LONGBENCH_TABLES[2:]))
     if pair.other == "MInference")
-CCA_CONTENTS = {"Table 3": "EM scores", "Table 4": "RULER scores",
-                "Section 3.4": "the fusion of the two modules",
-                "Section 3.5": "the updating strategies"}
+CCA_CONTENTS = {"Table 3": "EM scores", "Table 4": "RULER scores", "Section 3.4": "the fusion of "
+                "the two modules", "Section 3.5": "the updating strategies"}
 CCA_TRENDS = {"perplexity with g": "rises", "latency with g": "falls", "perplexity with s": "falls",
               "latency with s": "rises"}
 OTHERS = ("MInference", "StreamingLLM", "LM-Infinite")
@@ -382,12 +361,14 @@ SUBJECTS = {
     "CCA.advantages": Subjects(check_growth, EM_LEADS, corrected=tuple(filter(from_32k, EM_LEADS)),
                                within=from_32k),
     "CCA.long": Subjects(check_ahead, tuple(filter(at_length, EM_LEADS))),
-    "CCA.ruler": Subjects(check_ahead, ON_RULER, corrected=tuple(
-        pair for pair in ON_RULER if pair.place != "Table 4, 32K")),
-    "CCA.citations": Subjects(
-        partial(check_citations, holds=CCA_CONTENTS),
-        (("RULER scores", "Table 3"), ("the updating strategies", "Section 3.4")),
-        corrected=(("RULER scores", "Table 4"), ("the updating strategies", "Section 3.5"))),
+    "CCA.ruler": Subjects(check_ahead, ON_RULER,
+                          corrected=tuple(pair for pair in ON_RULER if pair.place != "Table 4, "
+                                          "32K")),
+    "CCA.citations": Subjects(partial(check_citations, holds=CCA_CONTENTS),
+                              (("RULER scores", "Table 3"), ("the updating strategies", "Section "
+                                                             "3.4")),
+                              corrected=(("RULER scores", "Table 4"),
+                                         ("the updating strategies", "Section 3.5"))),
     "CCA.em": Subjects(partial(check_score, cited=("22.24", "21.20", "22.08"),
                                rows={"LongBench-E": LONGBENCH_TABLES, "EM": ("Table 3",)}), "EM",
                        corrected="LongBench-E"),
@@ -398,20 +379,19 @@ SUBJECTS = {
     "DGA.best": Subjects(check_ranks, {"4K": 1, "8K": 2, "16K": 1, "32K": 1}),
     "DGA.degradation": Subjects(check_steeper, ("StreamingLLM", "LM-Infinite"),
                                 corrected=("MInference",)),
-    "DGA.rise": Subjects(check_rise, OTHERS, corrected=OTHERS[1:],
-                         within=lambda method: method != "MInference"),
+    "DGA.rise": Subjects(check_rise, OTHERS, corrected=OTHERS[1:], within=lambda method: method
+                         != "MInference"),
     "DGA.slower": Subjects(check_ahead, SLOWER),
-    "DGA.citations": Subjects(
-        partial(check_citations, holds=DGA_CONTENTS),
-        (("69.70 and 102.22 ms", "Table 2"), ("what gamma does", "Table 7")),
-        corrected=(("69.70 and 102.22 ms", "Table 1"), ("what gamma does", "Table 6"))),
-    "DGA.table7": Subjects(check_degrades, {"Multi-Doc. QA": ("3.58", "2.37"),
-                                            "Code": ("53.45", "48.00")}),
+    "DGA.citations": Subjects(partial(check_citations, holds=DGA_CONTENTS),
+                              (("69.70 and 102.22 ms", "Table 2"), ("what gamma does", "Table 7")),
+                              corrected=(("69.70 and 102.22 ms", "Table 1"),
+                                         ("what gamma does", "Table 6"))),
+    "DGA.table7": Subjects(check_degrades,
+                           {"Multi-Doc. QA": ("3.58", "2.37"), "Code": ("53.45", "48.00")}),
     "DGA.table5": Subjects(check_ahead, TOP_K),
     "DGA.trends": Subjects(partial(check_curves, curves=CURVES), DGA_TRENDS),
-    "DGA.slight": Subjects(check_words, SIZES,
-                           corrected={what: ("substantial", size)
-                                      for what, (_, size) in SIZES.items()},
+    "DGA.slight": Subjects(check_words, SIZES, corrected={what: ("substantial", size) for what,
+                                                          (_, size) in SIZES.items()},
                            sides=tuple({what: word} for what, word in SIZES.items())),
     "DGA.focal": Subjects(check_small_subset, (floored, (1024, 2048)),
                           corrected=(rate, (1024, 2048)),

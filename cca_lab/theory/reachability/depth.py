@@ -17,17 +17,14 @@ NEVER = 0  # the entry of a pair that no number of layers connects
 LAYERS, WINDOW, SINKS = 32, 2000, 4  # of LLaMA2-7B, and of StreamingLLM in Appendix B.2
 Case = tuple[int, int, int, int]     # length L, window w, kept initial tokens a, layers n
 Lost = Callable[[int, int, int, int], bool]
-CASES: list[Case] = [(length, window, sinks, layers)
-                     for length in range(3, 17)
-                     for window in range(2, 7)
-                     for sinks in range(3)
-                     for layers in range(1, 6)
+CASES: list[Case] = [(length, window, sinks, layers) for length in range(3, 17)
+                     for window in range(2, 7) for sinks in range(3) for layers in range(1, 6)
                      if window + sinks < length]
 
 
 def layer_reach(mechanism: Mechanism, length: int, *, heads: int = 2, head_dim: int = 8,
                 seed: int = 0) -> Tensor:
-    """Return which tokens each row of one layer reads, in any of its heads, for random queries and keys.
+    """Return which tokens each row of one layer reads, in any head, for random queries and keys.
 
     Args:
         mechanism: with its options.
@@ -104,21 +101,17 @@ def check_depth(lost: Lost, within: Callable[[Case], bool] | None = None) -> Out
         past = torch.ones(length, length, dtype=torch.bool).tril()
         left_out = bool((past & ~through(window_reach(length, window, sinks), layers)).any())
         if lost(length, window, sinks, layers) != left_out:
-            some, said = ("a row gets nothing of some token"
-                          if one else "every row gets every earlier token"
-                          for one in (left_out, not left_out))
-            return Outcome(
-                False,
-                f"L={length}, windows of {window}, {sinks} kept initial tokens, {layers} layers: "
-                f"{some}, claimed: {said}",
-                {"length": length, "window": window, "sinks": sinks, "layers": layers})
-    return Outcome(
-        True, f"right in {len(cases)} cases; {LAYERS} layers of windows of {WINDOW} reach "
-        f"{LAYERS * (WINDOW - 1)} tokens back, less than 128K and more than 32K",
-        {"cases": len(cases)})
+            some, said = ("a row gets nothing of some token" if one else "every row gets every "
+                          "earlier token" for one in (left_out, not left_out))
+            return Outcome(False, f"L={length}, windows of {window}, {sinks} kept initial tokens, "
+                           f"{layers} layers: {some}, claimed: {said}",
+                           {"length": length, "window": window, "sinks": sinks, "layers": layers})
+    return Outcome(True, f"right in {len(cases)} cases; {LAYERS} layers of windows of {WINDOW} "
+                   f"reach {LAYERS * (WINDOW - 1)} tokens back, less than 128K and more than 32K",
+                   {"cases": len(cases)})
 
 
 SUBJECTS = {
     "P1.depth": Subjects(check_depth, lambda length, window, sinks, layers: True,
-        corrected=loses_some, within=lambda case: loses_some(*case)),
+                         corrected=loses_some, within=lambda case: loses_some(*case)),
 }

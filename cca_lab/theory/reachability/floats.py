@@ -23,9 +23,9 @@ CASES: list[Case] = [(name, 2.0**-power * (1 + extra)) for name in POWERS for po
 
 
 def predicted_gaps(dtype: torch.dtype) -> dict[str, float]:
-    """Return the smallest gap, in nats, at which a weight exp(-gap) is lost, for each of three kinds of loss.
+    """Return the smallest gap, in nats, at which a weight exp(-gap) is lost, by kind of loss.
 
-    zero:      it rounds to 0. Half of the smallest subnormal number is a tie and rounds to the even 0.
+    zero:      it rounds to 0; half of the smallest subnormal is a tie, to the even 0.
     flushed:   it is subnormal, and hardware that flushes subnormal numbers reads it as 0.
     absorbed:  adding it to the largest weight, 1, has no effect: once rounded, it is at most half
                of the last place of 1.
@@ -35,14 +35,13 @@ def predicted_gaps(dtype: torch.dtype) -> dict[str, float]:
     """
     info = torch.finfo(dtype)
     smallest = info.smallest_normal * info.eps
-    return {
-        "zero": -math.log(smallest / 2), "flushed": -math.log(info.smallest_normal - smallest / 2),
-        "absorbed": -math.log(info.eps / 2 * (1 + info.eps / 2))
-    }
+    return {"zero": -math.log(smallest / 2), "flushed": -math.log(info.smallest_normal
+                                                                  - smallest / 2), "absorbed":
+            -math.log(info.eps / 2 * (1 + info.eps / 2))}
 
 
 def lost(event: str, weight: float, dtype: torch.dtype) -> bool:
-    """Whether a weight, computed in float64 and cast to `dtype`, is lost in the way `event` names."""
+    """Whether a weight in float64, cast to `dtype`, is lost in the way `event` names."""
     cast = torch.tensor(weight, dtype=torch.float64).to(dtype)
     if event == "zero":
         return bool(cast == 0)
@@ -77,7 +76,7 @@ def product_survives(gap_of_core: float, gap_in_core: float, dtype: torch.dtype)
 
 
 def large_enough(name: str, weight: float) -> bool:
-    """Whether a weight is more than half of the smallest subnormal number, so that it is not stored as 0."""
+    """Whether a weight is over half of the smallest subnormal number, so not stored as 0."""
     return weight > 2.0 ** -POWERS[name]
 
 
@@ -94,14 +93,12 @@ def check_stored(positive: Callable[[str, float], bool],
         return Outcome(True, f"right for {len(cases)} weights", {"cases": len(cases)})
     name, weight = wrong[0]
     stored = "0" if lost("zero", weight, DTYPES[name]) else "positive"
-    return Outcome(
-        False,
-        f"{name}: a weight of {weight.hex()}, e^-{-math.log(weight):.2f}, is stored as {stored}; "
-        f"{len(wrong)} of {len(cases)} weights are not as claimed",
-        {"cases": len(cases), "wrong": len(wrong)})
+    return Outcome(False, f"{name}: a weight of {weight.hex()}, e^-{-math.log(weight):.2f}, is "
+                   f"stored as {stored}; {len(wrong)} of {len(cases)} weights are not as claimed",
+                   {"cases": len(cases), "wrong": len(wrong)})
 
 
 SUBJECTS = {
     "P1.float": Subjects(check_stored, lambda name, weight: True, corrected=large_enough,
-        within=lambda case: large_enough(*case)),
+                         within=lambda case: large_enough(*case)),
 }

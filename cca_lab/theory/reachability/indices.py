@@ -1,4 +1,4 @@
-"""Which row reads which token in CCA-Attention: the indices as printed, as corrected, and the checks that judge them.
+"""Which row reads which token in CCA-Attention: indices as printed, as corrected, and checks.
 
 Rows, tokens and cores count from 1, as in the paper: row i reads cores 1 .. j, of g tokens each,
 and the raw tokens k .. i. The functions of i, g and s also take the symbolic integers of
@@ -66,15 +66,13 @@ def check_cover(cover: Cover) -> Outcome:
     # g > 1, so that a core is more than one token; the shortest row is the easiest to check by hand
     i, g, s = min(wrong, key=lambda case: (case[1] == 1, *case))
     j, k = cover(i, g, s)
-    return Outcome(
-        False,
-        f"g={g}, s={s}, i={i}: cores hold tokens 1..{j * g}, raw tokens are {k}..{i}, so the "
-        f"tokens are read {times_read(cover, i, g, s)} times; exact in {cases - len(wrong)} of "
-        f"{cases} cases", numbers)
+    return Outcome(False, f"g={g}, s={s}, i={i}: cores hold tokens 1..{j * g}, raw tokens are "
+                   f"{k}..{i}, so the tokens are read {times_read(cover, i, g, s)} times; exact in "
+                   f"{cases - len(wrong)} of {cases} cases", numbers)
 
 
 def clipped_window(i: int, g: int, s: int) -> int:
-    """Section 3.3's window, s + ((i - s) mod g) raw tokens, clipped to the i that there are (k >= 1 in Eq. 4)."""
+    """Section 3.3's window, s + ((i - s) mod g) raw tokens, clipped to i (k >= 1 in Eq. 4)."""
     return min(s + (i - s) % g, i)
 
 
@@ -103,10 +101,9 @@ def _counted(window: Count, right: Callable[[int, int, int, int], bool],
     if not wrong:
         return Outcome(True, f"right in all {cases} cases ({RANGE})", {"cases": cases, "wrong": 0})
     i, g, s = min(wrong, key=lambda case: (case[1] == 1, *case))
-    return Outcome(
-        False,
-        f"g={g}, s={s}, i={i}: a window of {window(i, g, s)} tokens, {wanted(i, g, s)}; wrong in "
-        f"{len(wrong)} of {cases} cases", {"cases": cases, "wrong": len(wrong)})
+    return Outcome(False, f"g={g}, s={s}, i={i}: a window of {window(i, g, s)} tokens, "
+                   f"{wanted(i, g, s)}; wrong in {len(wrong)} of {cases} cases",
+                   {"cases": cases, "wrong": len(wrong)})
 
 
 def no_cores_before(i: int, g: int, s: int) -> bool:
@@ -122,9 +119,8 @@ def check_short(excluded: Callable[[int, int, int], bool]) -> Outcome:
     for g, s in SIZES:
         for i in ROWS:
             if excluded(i, g, s) != (core_count(i, g, s) == 0):
-                return Outcome(
-                    False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to be "
-                    f"{'none' if excluded(i, g, s) else 'some'}")
+                return Outcome(False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to "
+                               f"be {'none' if excluded(i, g, s) else 'some'}")
     return Outcome(True,
                    f"j = 0 exactly in these rows in all {len(SIZES) * len(ROWS)} cases ({RANGE})")
 
@@ -137,11 +133,8 @@ def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
     if i <= g:
         return list(range(1, i + 1))
     seen = min(length // g, core_count(i, g, s))
-    return [
-        *range(1, g * seen + 1), *(g * (length // g) + t
-                                   for t in range(1,
-                                                  clipped_window(i, g, s) + 1))
-    ]
+    return [*range(1, g * seen + 1),
+            *(g * (length // g) + t for t in range(1, clipped_window(i, g, s) + 1))]
 
 
 def exact_terms(i: int, length: int, g: int, s: int) -> list[int]:
@@ -163,15 +156,13 @@ def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Outcome:
     if not wrong:
         return Outcome(True, f"exact in all {len(cases)} cases (L <= 20, g <= 5, s <= 6)", numbers)
     i, length, g, s = min(wrong, key=lambda case: (case[2] == 1, case[1], case))
-    return Outcome(
-        False,
-        f"L={length}, g={g}, s={s}, i={i}: adds tokens {terms(i, length, g, s)}; with L=20, g=s=4, "
-        f"{len(ahead)} of 20 rows read tokens after i", numbers)
+    return Outcome(False, f"L={length}, g={g}, s={s}, i={i}: adds tokens {terms(i, length, g, s)}; "
+                   f"with L=20, g=s=4, {len(ahead)} of 20 rows read tokens after i", numbers)
 
 
 def effective_row(i: int, g: int, s: int, cover: Cover, draw: Callable[[],
                                                                        int]) -> dict[int, Fraction]:
-    """Return row i of E (Eq. 8), the weight of each token: A^G phi inside a core, A^L raw; `draw` gives the scores.
+    """Return row i of E (Eq. 8), the weight of each token; `draw` gives the scores.
 
     The scores are integers and the softmax has base 2, so E is exact. The scores of the cores are
     drawn at random as well, so that the result holds for any pooled keys.
@@ -200,16 +191,12 @@ def check_reachable(cover: Cover) -> Outcome:
         missing = [t for t in range(1, i + 1) if not row.get(t)]
         ahead = [t for t in row if t > i]
         if missing or ahead or sum(row.values()) != 1:
-            return Outcome(
-                False,
-                f"g={g}, s={s}, i={i}: tokens {missing} have no weight, tokens {ahead} lie ahead, "
-                f"the row sums to {sum(row.values())}")
+            return Outcome(False, f"g={g}, s={s}, i={i}: tokens {missing} have no weight, tokens "
+                           f"{ahead} lie ahead, the row sums to {sum(row.values())}")
         least = min(least, *row.values())
     exponent = least.numerator.bit_length() - least.denominator.bit_length()
-    return Outcome(
-        True,
-        f"positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight 2^{exponent}, rows sum "
-        "to exactly 1", {"smallest_weight_log2": exponent})
+    return Outcome(True, f"positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight "
+                   f"2^{exponent}, rows sum " "to exactly 1", {"smallest_weight_log2": exponent})
 
 
 def _small_cases() -> Iterator[tuple[int, int, int]]:
@@ -236,24 +223,22 @@ def check_scaling(weigh: Callable[[list[int], int], list[Fraction]]) -> Outcome:
             got, wanted = weigh([0, a * root], root), softmax([0, a])
             if sum(got) != 1 or got != wanted:
                 shown = ", ".join(str(weight) for weight in got)
-                return Outcome(
-                    False,
-                    f"d={root * root}, scores 0 and {a * root}: weights {shown}, which sum to "
-                    f"{sum(got)}", {"row_sum": float(sum(got))})
+                return Outcome(False, f"d={root * root}, scores 0 and {a * root}: weights {shown}, "
+                               f"which sum to {sum(got)}", {"row_sum": float(sum(got))})
     return Outcome(True, "rows sum to 1 and equal Eq. 5 for d = 1, 4, 16, 64")
 
 
 SUBJECTS = {
     "P1": Subjects(check_reachable, printed_cover, machine=partial(papers.reached, printed_cover)),
     "P1.alg1": Subjects(check_cover, printed_cover, corrected=exact_cover,
-        machine=partial(papers.read_once, exact_cover)),
-    "P1.window": Subjects(check_window, clipped_window,
-        machine=partial(papers.window_left_over, clipped_window)),
-    "P1.least": Subjects(check_least, clipped_window,
-        machine=partial(papers.window_long_enough, clipped_window)),
+                        machine=partial(papers.read_once, exact_cover)),
+    "P1.window": Subjects(check_window, clipped_window, machine=partial(papers.window_left_over,
+                                                                        clipped_window)),
+    "P1.least": Subjects(check_least, clipped_window, machine=partial(papers.window_long_enough,
+                                                                      clipped_window)),
     "P1.short": Subjects(check_short, no_cores_before,
-        machine=partial(papers.no_cores, no_cores_before)),
+                         machine=partial(papers.no_cores, no_cores_before)),
     "P1.eq6": Subjects(check_terms, printed_terms, corrected=exact_terms,
-        machine=partial(papers.read_once, split_cover)),
+                       machine=partial(papers.read_once, split_cover)),
     "P1.line12": Subjects(check_scaling, scaled_outside, corrected=scaled_inside),
 }

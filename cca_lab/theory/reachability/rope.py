@@ -1,4 +1,4 @@
-"""The position of a core token: pooling rotated keys is not the same as rotating the pooled key to the middle.
+"""The position of a core token: pooling rotated keys is not rotating the pooled key.
 
 CCA, Appendix B.2, gives a core key "the position embedding of the token at the middle position" of
 its group. Keys are often rotated before they reach attention, and pooling rotated keys gives
@@ -26,7 +26,7 @@ def angles(base: float, positions: Tensor, head_dim: int = HEAD_DIM) -> Tensor:
 
 
 def predicted_difference(base: float, group: int, equal_keys: bool) -> float:
-    """Predict the root mean square difference of the two core keys, relative to the one at the middle; phi = 1/g.
+    """Predict the root mean square difference of the two core keys, relative; phi = 1/g.
 
     With delta_t the distance of token t to the middle, g//2, and theta the frequencies:
     independent keys sqrt(mean_{t, theta} (2 - 2 cos(delta_t theta))), equal keys
@@ -40,7 +40,7 @@ def predicted_difference(base: float, group: int, equal_keys: bool) -> float:
 
 
 def pooled_first(keys: Tensor, base: float) -> Tensor:
-    """Pool keys without position, then rotate the core key to its group's middle: B.2 with Eq. 2 and 3, in the lab.
+    """Pool keys without position, then rotate the core key to its group's middle (B.2).
 
     Args:
         keys: (B, 1, g, D) without position.
@@ -76,7 +76,7 @@ def _turned(keys: Tensor, angle: Tensor) -> Tensor:
 
 def measured_difference(kernel: Kernel, base: float, group: int, equal_keys: bool,
                         seed: int = 0) -> tuple[float, float]:
-    """Measure how far a kernel's core keys are from the pooled key with its middle token's position embedding.
+    """Measure how far a kernel's core keys are from the pooled key at its middle token.
 
     Args:
         kernel: (keys, base) -> core keys.
@@ -98,16 +98,15 @@ def measured_difference(kernel: Kernel, base: float, group: int, equal_keys: boo
     return (apart.mean() / length.mean()).sqrt().item(), (1.96 * ratios.std() / BATCHES**0.5).item()
 
 
-def table(
-        difference: Difference = predicted_difference
-) -> dict[tuple[float, int], tuple[float, float]]:
+def table(difference: Difference = predicted_difference) -> dict[tuple[float, int],
+                                                                 tuple[float, float]]:
     """Return the relative differences by (base, g): for independent keys and for equal keys."""
     return {(base, group): (difference(base, group, False), difference(base, group, True))
             for base in BASES for group in GROUPS}
 
 
 def check_difference(subject: tuple[Kernel, Difference]) -> Outcome:
-    """Judge how far a kernel's core keys are said to be from the middle's, within twice the interval of the measured.
+    """Judge how far a kernel's core keys are said to be from the middle's, to twice the interval.
 
     Args:
         subject: the kernel, and the claimed difference.
@@ -123,15 +122,13 @@ def check_difference(subject: tuple[Kernel, Difference]) -> Outcome:
                 numbers[f"base {base:g}, g {group}, {kind}"] = round(measured, 4)
                 widest = max(widest, error)
                 if abs(predicted - measured) > 2 * error + 1e-9:
-                    return Outcome(
-                        False, f"base {base:g}, g={group}, {kind} keys: the core keys differ by "
-                        f"{measured:.2f} +- {error:.3f} of their length, claimed {predicted:.2f}",
-                        numbers, error)
-    return Outcome(
-        True, "g=16, base 5e5: the core keys differ by "
-        f"{numbers['base 500000, g 16, independent']:.2f} (independent keys) and "
-        f"{numbers['base 500000, g 16, equal']:.2f} (equal keys) of their length", numbers,
-        widest if widest > 1e-9 else None)
+                    return Outcome(False, f"base {base:g}, g={group}, {kind} keys: the core keys "
+                                   f"differ by {measured:.2f} +- {error:.3f} of their length, "
+                                   f"claimed {predicted:.2f}", numbers, error)
+    return Outcome(True, "g=16, base 5e5: the core keys differ by "
+                   f"{numbers['base 500000, g 16, independent']:.2f} (independent keys) and "
+                   f"{numbers['base 500000, g 16, equal']:.2f} (equal keys) of their length",
+                   numbers, widest if widest > 1e-9 else None)
 
 
 def no_difference(base: float, group: int, equal_keys: bool) -> float:
@@ -141,6 +138,6 @@ def no_difference(base: float, group: int, equal_keys: bool) -> float:
 
 SUBJECTS = {
     "P1.rope": Subjects(check_difference, (pooled_first, no_difference),
-        corrected=(rotated_first, predicted_difference),
-        models=((pooled_first, no_difference), (rotated_first, no_difference))),
+                        corrected=(rotated_first, predicted_difference),
+                        models=((pooled_first, no_difference), (rotated_first, no_difference))),
 }

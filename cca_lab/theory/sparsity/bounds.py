@@ -1,4 +1,4 @@
-"""P_sparse of independent logits: Theorem 1 corrected, from a two-line bound to a bracket around the exact value.
+"""P_sparse of independent logits: Theorem 1 corrected, from a bound to a bracket.
 
 With n = L - 1, T = L rho - 1 and z_k = X_k / y given X_k <= y, conditioning on the maximum y gives
 
@@ -65,7 +65,7 @@ FORMS: dict[str, Form] = {"markov": markov, "cantelli": cantelli, "chernoff": ch
 
 
 def held(given: Conditional, others: int, most: float, cells: int = 4096) -> tuple[float, float]:
-    """Bracket h: round each z up, then down, to a grid of 1/cells, and convolve by Fourier transform.
+    """Bracket h: round each z up, then down, to a grid, and convolve by Fourier transform.
 
     Rounding up makes the sum larger and h smaller; rounding down does the opposite. Sums that wrap
     around the transform are damped to at most `DAMPING`, and the bracket is widened for them.
@@ -86,7 +86,7 @@ def held(given: Conditional, others: int, most: float, cells: int = 4096) -> tup
 
 
 def _power(values: np.ndarray, exponent: int) -> np.ndarray:
-    """Return values ** exponent by squaring, several times faster than NumPy for complex numbers."""
+    """Return values ** exponent by squaring, faster than NumPy for complex numbers."""
     raised = np.ones_like(values)
     while exponent:
         if exponent & 1:
@@ -101,9 +101,8 @@ def _checked(law: LogitLaw, length: int, rho: float) -> tuple[int, float]:
     Raise ValueError for a law or numbers that the bounds do not cover.
     """
     if length < 2 or not 0 < rho <= 1:
-        raise ValueError(
-            f"length, rho: got {length} and {rho}, wanted at least 2 and a rate over 0 and at most 1"
-        )
+        raise ValueError(f"length, rho: got {length} and {rho}, wanted at least 2 and a rate over "
+                         f"0 and at most 1")
     if not law.log_concave:
         raise ValueError(
             f"law: {law.name} has no log-concave density, so h may fall; draw samples instead")
@@ -139,9 +138,8 @@ def bracket(law: LogitLaw, length: int, rho: float, points: int = 64,
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0, 0.0
-    ends = [
-        held(Conditional.below(law, t), others, most, cells) for t in maxima(law, length, points)
-    ]
+    ends = [held(Conditional.below(law, t), others, most, cells) for t in maxima(law, length,
+                                                                                 points)]
     return sum(low for low, _ in ends) / points, sum(high for _, high in ends) / points + 1 / points
 
 
@@ -170,7 +168,7 @@ def product(law: LogitLaw, length: int, rho: float, form: Form = best, points: i
 
 
 def two_term(law: LogitLaw, length: int, rho: float, points: int = 200) -> float:
-    """Return (a), the largest P(max X > x) - P(S > L rho x), with Cantelli for the sum; 0 if that is negative.
+    """Return (a), the largest P(max X > x) - P(S > L rho x), with Cantelli for the sum, or 0.
 
     Raises:
         ValueError: if X has no second moment, or numbers are out of range.
@@ -178,9 +176,8 @@ def two_term(law: LogitLaw, length: int, rho: float, points: int = 200) -> float
     _checked(law, length, rho)
     mean, second = law.moments
     if not np.isfinite(second):
-        raise ValueError(
-            f"law: E X^2 is infinite for {law.name}, and Cantelli needs it; use product or integral"
-        )
+        raise ValueError(f"law: E X^2 is infinite for {law.name}, and Cantelli needs it; use "
+                         f"product or integral")
     x = np.exp(maxima(law, length, points))
     slack = np.maximum(length * (rho * x - mean), 0)
     spread = length * (second - mean**2)
@@ -188,7 +185,7 @@ def two_term(law: LogitLaw, length: int, rho: float, points: int = 200) -> float
 
 
 def printed_at_median(law: LogitLaw, length: int, rho: float) -> float:
-    """Return 1 - 2^-L, which the right side of Equation 8 reaches with x at the median of X, where P_head = 1/2."""
+    """Return 1 - 2^-L, which Equation 8 reaches with x at the median of X, where P_head = 1/2."""
     return 1 - 2.0**-length
 
 
@@ -209,10 +206,9 @@ def check_bound(bound: Callable[[LogitLaw, int, float], float]) -> Outcome:
     for law, length, rho in CASES:
         claimed, seen = bound(law, length, rho), sample(law, length, rho, DRAWS)
         if claimed > seen.value + seen.error:
-            return Outcome(
-                False,
-                f"{law.name}, L={length}, rho={rho}: claims at least {claimed:.3f}, drawn rows give "
-                f"{seen.value:.4f}", {"claimed": claimed, "p_sparse": seen.value}, seen.error)
+            return Outcome(False, f"{law.name}, L={length}, rho={rho}: claims at least "
+                           f"{claimed:.3f}, drawn rows give {seen.value:.4f}",
+                           {"claimed": claimed, "p_sparse": seen.value}, seen.error)
         closest = max(closest, claimed / seen.value if seen.value else 0.0)
     return Outcome(
         True, f"never above the share of {DRAWS} drawn rows in {len(CASES)} cases; at best "
@@ -228,21 +224,18 @@ def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -
     for law, length, rho in CASES:
         (low, high), seen = ends(law, length, rho), sample(law, length, rho, DRAWS)
         if not low - seen.error <= seen.value <= high + seen.error or high - low > 0.1:
-            return Outcome(
-                False, f"{law.name}, L={length}, rho={rho}: [{low:.3f}, {high:.3f}] against "
-                f"{seen.value:.4f} of drawn rows",
-                {"low": low, "high": high, "p_sparse": seen.value}, seen.error)
+            return Outcome(False, f"{law.name}, L={length}, rho={rho}: [{low:.3f}, {high:.3f}] "
+                           f"against {seen.value:.4f} of drawn rows",
+                           {"low": low, "high": high, "p_sparse": seen.value}, seen.error)
         widest = max(widest, high - low)
-    return Outcome(
-        True,
-        f"holds the share of {DRAWS} drawn rows in {len(CASES)} cases, at most {widest:.3f} wide",
-        {"cases": len(CASES), "widest": widest}, 2 / DRAWS**0.5)
+    return Outcome(True, f"holds the share of {DRAWS} drawn rows in {len(CASES)} cases, at most "
+                   f"{widest:.3f} wide", {"cases": len(CASES), "widest": widest}, 2 / DRAWS**0.5)
 
 
 SUBJECTS = {
     "T1.product": Subjects(check_bound, printed_at_median, corrected=partial(product, points=50),
-        machine=partial(enclosure.refutes_product, printed_at_median)),
+                           machine=partial(enclosure.refutes_product, printed_at_median)),
     "T1.value": Subjects(check_bracket, printed_bracket,
-        corrected=partial(bracket, points=32, cells=512),
-        machine=partial(enclosure.refutes_bracket, printed_bracket, bracket)),
+                         corrected=partial(bracket, points=32, cells=512),
+                         machine=partial(enclosure.refutes_bracket, printed_bracket, bracket)),
 }

@@ -1,4 +1,4 @@
-"""P_sparse of independent Gaussian logits between two bounds that are proved: ball arithmetic in place of floats.
+"""P_sparse of Gaussian logits between two bounds that are proved, by ball arithmetic.
 
 Every number is an Arb ball, an interval that contains the true value; python-flint carries the
 radius through each operation. What remains are inequalities between probabilities, and each is said
@@ -34,9 +34,8 @@ def _flint() -> Any:
 def _need(tau: float, length: int, rho: Fraction) -> None:
     """Raise ValueError for numbers that the inequalities do not cover."""
     if not tau > 0 or length < 2 or not 1 < length * Fraction(rho) <= length:
-        raise ValueError(
-            f"tau, length, rho: got {tau}, {length} and {rho}, wanted tau over 0, two logits or more, and "
-            "rho over 1/L and at most 1")
+        raise ValueError(f"tau, length, rho: got {tau}, {length} and {rho}, wanted tau over 0, two "
+                         f"logits or more, and " "rho over 1/L and at most 1")
 
 
 def _below(number: Any) -> float:
@@ -71,7 +70,8 @@ def at_most(tau: float, length: int, rho: Fraction, x: float, u: float) -> Any:
 
     If no X_j is over x and S >= L rho x, then no weight X_j / S is over 1/(L rho). And
 
-        P(S < L rho x) <= e^{u L rho x} (E e^{-uX})^L,    E e^{-uX} <= sum over cells P(xi in cell) e^{-u e^left}.
+        P(S < L rho x) <= e^{u L rho x} (E e^{-uX})^L,
+        E e^{-uX} <= sum over cells P(xi in cell) e^{-u e^left}.
 
     Args:
         tau: standard deviation of the logits.
@@ -100,7 +100,7 @@ def at_most(tau: float, length: int, rho: Fraction, x: float, u: float) -> Any:
 
 def between(tau: float, length: int, rho: Fraction, points: int = 32,
             cells: int = 32) -> tuple[float, float]:
-    """Enclose P_sparse: the integral of h dF(y)^L, with h(y) = P(the other L - 1 given X <= y sum to < (L rho - 1) y).
+    """Enclose P_sparse: the integral of h dF(y)^L, with h(y) as in `bounds`.
 
     h never falls in y, as the normal density is log-concave (see T1.product), so values at the ends
     of a cell of the maximum bound it inside. Rounding each z = X/y up, then down, to a grid of
@@ -128,10 +128,8 @@ def between(tau: float, length: int, rho: Fraction, points: int = 32,
     held = [_held(tau, length, rho, t, cells) for t in ends]
     # P(max in cell k) times h at its left end, or at its right end; over the last end h is at most
     # 1.
-    masses = [
-        chances[0], *(high - low for low, high in zip(chances, chances[1:], strict=False)),
-        1 - chances[-1]
-    ]
+    masses = [chances[0], *(high - low for low, high in zip(chances, chances[1:], strict=False)),
+              1 - chances[-1]]
     low = sum((mass * one[0] for mass, one in zip(masses[1:], held, strict=True)), ball(0))
     high = sum(
         (mass * one[1] for mass, one in zip(masses, held, strict=False)), ball(0)) + masses[-1]
@@ -173,7 +171,7 @@ def _power(chances: list[Any], exponent: int, reach: int) -> list[Any]:
 
 
 def pair(tau: float, rho: Fraction) -> tuple[Any, Any]:
-    """Return the balls of P_sparse for two Gaussian logits, and of Equation 8's right side at the median of X, x = 1.
+    """Return the balls of P_sparse for two Gaussian logits, and of Equation 8 at x = 1, the median.
 
     Of two weights one is over 1/(2 rho) iff |xi_1 - xi_2| > -ln(2 rho - 1), and the difference is
     N(0, 2 tau^2).
@@ -195,7 +193,7 @@ MARGIN = 1e-9  # more than a claimed float can be away from the number that it s
 
 
 def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Outcome:
-    """Prove that P_sparse is below what is claimed for N(0, 1/4), L = 100, rho = 1/20, and below Eq. 8 for two logits.
+    """Prove P_sparse below the claim for N(0, 1/4), L = 100, rho = 1/20, and for two logits.
 
     Args:
         claimed: a lower bound on P_sparse of (law, L, rho).
@@ -203,12 +201,12 @@ def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Outcome
     tau, length, rho, *_ = SMALL
     upper, least = _above(at_most(*SMALL)), claimed(gaussian(tau), length, float(rho))
     true, printed = pair(1.0, Fraction(9, 10))
-    return Outcome(
-        bool(upper < least - MARGIN and true < printed),
-        f"Gaussian, tau={tau}, L={length}, rho={rho}: P_sparse <= {upper:.3g} in ball arithmetic, claimed "
-        f"at least {least:.4g}; tau=1, L=2, rho=9/10: P_sparse = {float(true):.6f}, Eq. 8 at the median "
-        f"claims at least {float(printed):.6f}",
-        {"upper": upper, "claimed": least, "pair": _above(true), "pair_claimed": _below(printed)})
+    return Outcome(bool(upper < least - MARGIN and true < printed), f"Gaussian, tau={tau}, "
+                   f"L={length}, rho={rho}: P_sparse <= {upper:.3g} in ball arithmetic, claimed at "
+                   f"least {least:.4g}; tau=1, L=2, rho=9/10: P_sparse = {float(true):.6f}, Eq. 8 "
+                   f"at the median claims at least {float(printed):.6f}",
+                   {"upper": upper, "claimed": least, "pair": _above(true),
+                    "pair_claimed": _below(printed)})
 
 
 def refutes_bracket(claimed: Callable[[LogitLaw, int, float], tuple[float, float]],
@@ -220,12 +218,12 @@ def refutes_bracket(claimed: Callable[[LogitLaw, int, float], tuple[float, float
     tau, length, rho, *_ = WIDE
     (low, high), case = between(*WIDE), (gaussian(tau), length, float(rho))
     (least, most), (down, up) = claimed(*case), repaired(*case)
-    misses, meets = least > high + MARGIN or most < low - MARGIN, down <= high + MARGIN and up >= low - MARGIN
-    return Outcome(
-        bool(misses and meets),
-        f"{case[0].name}, L={length}, rho={rho}: P_sparse is in [{low:.4f}, "
-        f"{high:.4f}] in ball arithmetic, claimed in [{least:.4g}, {most:.4g}]; the repair says "
-        f"[{down:.4f}, {up:.4f}]", {"low": low, "high": high, "claimed": least})
+    misses = least > high + MARGIN or most < low - MARGIN
+    meets = down <= high + MARGIN and up >= low - MARGIN
+    return Outcome(bool(misses and meets), f"{case[0].name}, L={length}, rho={rho}: P_sparse is in "
+                   f"[{low:.4f}, {high:.4f}] in ball arithmetic, claimed in [{least:.4g}, "
+                   f"{most:.4g}]; the repair says [{down:.4f}, {up:.4f}]",
+                   {"low": low, "high": high, "claimed": least})
 
 
 def refutes_rate(claimed: Callable[[LogitLaw, float], float]) -> Outcome:
@@ -241,8 +239,7 @@ def refutes_rate(claimed: Callable[[LogitLaw, float], float]) -> Outcome:
     reached = normal_below(end / sigma)
     mean = (sigma**2 / 2 - end).exp() * normal_below(end / sigma - sigma) / reached
     fastest, least = _above(-reached.log()), claimed(gaussian(tau), float(rho))
-    return Outcome(
-        bool(mean > ball(rho) and fastest < least - MARGIN),
-        f"Gaussian, tau={tau:g}, rho={rho}: the rate is at most -ln F(e^{t:g}) <= {fastest:.5f}, as "
-        f"E[X | X <= y] / y >= {_below(mean):.4f} > rho; claimed {least:.5f}",
-        {"fastest": fastest, "claimed": least})
+    return Outcome(bool(mean > ball(rho) and fastest < least - MARGIN), f"Gaussian, tau={tau:g}, "
+                   f"rho={rho}: the rate is at most -ln F(e^{t:g}) <= {fastest:.5f}, as E[X | X <= "
+                   f"y] / y >= {_below(mean):.4f} > rho; claimed {least:.5f}", {"fastest": fastest,
+                                                                                "claimed": least})

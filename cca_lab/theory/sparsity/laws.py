@@ -1,4 +1,4 @@
-"""Joint distributions (laws) of logits with finitely many outcomes, in rationals: every probability is exact.
+"""Joint laws of logits with finitely many outcomes, in rationals: every probability is exact.
 
 A row of attention is alpha_j = X_j / S with X_j = e^{xi_j} and S = sum_j X_j. Only the X_j matter,
 so a law lists them directly. `sparsity` judges DGA's statements about sparsity on such laws.
@@ -30,9 +30,8 @@ class FiniteLaw:
         """Check that the outcomes form a law."""
         total = sum(probability for probability, _ in self.outcomes)
         if total != 1 or any(min(row) <= 0 for _, row in self.outcomes) or len(self.lengths) != 1:
-            raise ValueError(
-                f"outcomes of {self.name!r}: probabilities sum to {total}, lengths {self.lengths}; "
-                "wanted sum 1, one length, and X_j = e^xi_j > 0")
+            raise ValueError(f"outcomes of {self.name!r}: probabilities sum to {total}, lengths "
+                             f"{self.lengths}; " "wanted sum 1, one length, and X_j = e^xi_j > 0")
 
     @property
     def lengths(self) -> set[int]:
@@ -52,16 +51,12 @@ class FiniteLaw:
 def iid(name: str, values: Mapping[Fraction | int, Fraction], length: int) -> FiniteLaw:
     """Return the law of `length` independent X_j that take each value with its probability."""
     drawn = product(values.items(), repeat=length)
-    return FiniteLaw(
-        name,
-        tuple((prod((p
-                     for _, p in row), start=Fraction(1)), tuple(Fraction(x)
-                                                                 for x, _ in row))
-              for row in drawn))
+    return FiniteLaw(name, tuple((prod((p for _, p in row), start=Fraction(1)),
+                                  tuple(Fraction(x) for x, _ in row)) for row in drawn))
 
 
 def rho_sparse(weights: Sequence[Fraction], rho: Fraction) -> bool:
-    """Return whether a row is rho-sparse: some alpha_j = X_j / S is greater than 1 / (L rho) (DGA, Theorem 1).
+    """Return whether a row is rho-sparse: some alpha_j = X_j / S exceeds 1 / (L rho) (Theorem 1).
 
     Args:
         weights: X_1 .. X_L or any multiple of them, such as alpha; rationals for an exact answer.
@@ -76,7 +71,7 @@ def p_sparse(law: FiniteLaw, rho: Fraction) -> Fraction:
 
 
 def points(law: FiniteLaw, rho: Fraction) -> list[Fraction]:
-    """Return the x at which to evaluate an objective that is constant between the law's breakpoints.
+    """Return the x at which to evaluate what is constant between the law's breakpoints.
 
     The breakpoints are the values of X_j, of S / (L rho) and of (S - X_1) / (L rho - 1). One more x
     lies between any two neighbours, one below the smallest and one above the largest, so no value
@@ -90,17 +85,15 @@ def points(law: FiniteLaw, rho: Fraction) -> list[Fraction]:
 
 
 def random_laws(count: int, seed: int = 0) -> list[tuple[FiniteLaw, Fraction]]:
-    """Return joint laws with small integer values and any dependence, and a rate in (1/L, 1] for each."""
+    """Return joint laws with small integer values, any dependence, and a rate in (1/L, 1]."""
     generator = random.Random(seed)
     cases = []
     for number in range(count):
         length, size = generator.randint(2, 5), generator.randint(1, 6)
         chances = [generator.randint(1, 9) for _ in range(size)]
-        outcomes = tuple(
-            (Fraction(chance, sum(chances)),
-             tuple(Fraction(generator.choice((1, 1, 2, 3, 5, 20)))
-                   for _ in range(length)))
-            for chance in chances)
+        outcomes = tuple((Fraction(chance, sum(chances)),
+                          tuple(Fraction(generator.choice((1, 1, 2, 3, 5, 20)))
+                                for _ in range(length))) for chance in chances)
         rho = Fraction(1, length) + Fraction(generator.randint(1, 8), 8) * (1 - Fraction(1, length))
         cases.append((FiniteLaw(f"random joint law {number}, L={length}", outcomes), rho))
     return cases
@@ -108,10 +101,8 @@ def random_laws(count: int, seed: int = 0) -> list[tuple[FiniteLaw, Fraction]]:
 
 HALF = Fraction(1, 2)
 EVEN_PAIR = FiniteLaw("L=2, xi=(0,0)", ((Fraction(1), (Fraction(1), Fraction(1))),))
-TWO_POINT = {
-    q: iid(f"L=3 iid, X in {{1,3}}, P(3)={q}", {1: 1 - q, 3: q}, 3)
-    for q in (HALF, Fraction(4, 5))
-}
+TWO_POINT = {q: iid(f"L=3 iid, X in {{1,3}}, P(3)={q}", {1: 1 - q, 3: q}, 3)
+             for q in (HALF, Fraction(4, 5))}
 NEARLY_EVEN = iid("L=2 iid, X in {9/10, 11/10}", {Fraction(9, 10): HALF, Fraction(11, 10): HALF}, 2)
 OPPOSED = FiniteLaw("L=2, X=(1,3) or (3,1)",
                     ((HALF, (Fraction(1), Fraction(3))), (HALF, (Fraction(3), Fraction(1)))))

@@ -17,7 +17,15 @@ from scipy.stats import binom, norm
 
 from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.sparsity import enclosure
-from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, gaussian, laplace, nodes, sample, uniform
+from cca_lab.theory.sparsity.logits import (
+    Conditional,
+    LogitLaw,
+    gaussian,
+    laplace,
+    nodes,
+    sample,
+    uniform,
+)
 
 LIMIT_CASES = ((uniform(1.0), 0.5), (uniform(1.0), 0.75), (uniform(3.0), 0.2), (uniform(3.0), 0.5),
                (gaussian(0.3), 0.05), (gaussian(1.0), 0.05), (gaussian(2.0), 0.05), (laplace(1.5),
@@ -52,7 +60,7 @@ def ends_at(law: LogitLaw, length: float, rho: float) -> tuple[float, float]:
 
 
 def enclosed(law: LogitLaw, rho: float) -> tuple[float, float, float]:
-    """Return bounds on P_sparse that are `NARROW`, and a length from which on they hold, so for the limit as well.
+    """Return `NARROW` bounds on P_sparse and a length from which they hold, so for the limit too.
 
     Raises:
         ValueError: if no length does, as at rho = E X / sup X.
@@ -66,22 +74,19 @@ def enclosed(law: LogitLaw, rho: float) -> tuple[float, float, float]:
 
 def check_limit(predicted: Callable[[LogitLaw, float], float | None],
                 within: Callable[..., bool] | None = None) -> Outcome:
-    """Judge a predicted limit of P_sparse by bounds that hold from some length on, of bounded and unbounded laws."""
+    """Judge a predicted limit of P_sparse by bounds that hold from some length on."""
     cases = chosen(LIMIT_CASES, within and (lambda case: within(*case)))
     longest = 0.0
     for law, rho in cases:
         (low, high, length), wanted = enclosed(law, rho), predicted(law, rho)
         longest = max(longest, length)
         if wanted is None or not low <= wanted <= high:
-            return Outcome(
-                False,
-                f"{law.name}, rho={rho}: predicted limit {wanted}, P_sparse lies between {low:.3f} "
-                f"and {high:.3f} from L={length:g} on",
-                {"predicted": str(wanted), "low": low, "high": high})
-    return Outcome(
-        True,
-        f"{len(cases)} laws: bounds at most {NARROW} apart, which hold from some L on, at the latest "
-        f"from {longest:g}, contain it", {"laws": len(cases), "from": longest})
+            return Outcome(False, f"{law.name}, rho={rho}: predicted limit {wanted}, P_sparse lies "
+                           f"between {low:.3f} and {high:.3f} from L={length:g} on",
+                           {"predicted": str(wanted), "low": low, "high": high})
+    return Outcome(True, f"{len(cases)} laws: bounds at most {NARROW} apart, which hold from some "
+                   f"L on, at the latest from {longest:g}, contain it", {"laws": len(cases),
+                                                                         "from": longest})
 
 
 SMALLEST_RATE = 1e-8  # with a smaller rate, 95 % would take more than 300 million tokens
@@ -105,7 +110,7 @@ def limit(law: LogitLaw, rho: float) -> float | None:
 
 
 def two_valued(length: int, rho: float, large: float, share: float) -> float:
-    """Return P_sparse exactly (a binomial sum) for iid X that are `large` > 1 with probability `share`, else 1."""
+    """Return P_sparse, a binomial sum, for iid X: `large` > 1 with probability `share`, else 1."""
     count = np.arange(1, length + 1)  # number of large X; if there is none, all weights are equal
     sparse = large * length * rho > count * large + (length - count)
     return float(binom.pmf(count, length, share)[sparse].sum())
@@ -152,9 +157,8 @@ def rate(law: LogitLaw, rho: float) -> float:
         ValueError: for other laws or rates.
     """
     if not law.log_concave or law.bound < inf or not 0 < rho <= 0.9:
-        raise ValueError(
-            f"law, rho: got {law.name} and {rho}, wanted unbounded logits with a log-concave density "
-            "and a rate over 0 and at most 0.9")
+        raise ValueError(f"law, rho: got {law.name} and {rho}, wanted unbounded logits with a "
+                         f"log-concave density " "and a rate over 0 and at most 0.9")
     start = mean_reaches(law, rho)
     if -law.distribution.logcdf(start) < SMALLEST_RATE:  # an upper bound on J: u = 0
         return 0.0
@@ -182,7 +186,7 @@ def mean_reaches(law: LogitLaw, rho: float) -> float:
 
 
 def length_for(law: LogitLaw, rho: float, target: float = 0.95) -> float:
-    """Predict the least L with P_sparse(L, rho) >= target: ln(1 / (1 - target)) / J, and more than 1 / rho.
+    """Predict the least L with P_sparse(L, rho) >= target: ln(1 / (1 - target)) / J, over 1 / rho.
 
     J does not determine the factor before the exponential; for Gaussian logits with tau = 2 it is
     1.2 to 1.3, which adds at most about a tenth to the length.
@@ -221,7 +225,7 @@ RATE_DRAWS = 12_000
 
 
 def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
-    """Judge a rate by the slope of ln(1 - P_sparse) between two lengths, estimated from random rows."""
+    """Judge a rate by the slope of ln(1 - P_sparse) between two lengths, from random rows."""
     worst, evidence = -1.0, ""
     for law, rho, short, long in RATE_CASES:
         low, high = (1 - sample(law, length, rho, RATE_DRAWS, seed).value
@@ -229,7 +233,8 @@ def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
         slope = log(low / high) / (long - short)
         error = 3 * (((1 - low) / low + (1 - high) / high) / RATE_DRAWS) ** 0.5 / (long - short)
         numbers = {"rate": predicted(law, rho), "slope": slope}
-        found = f"{law.name}, rho={rho}: rate {numbers['rate']:.5f}, measured {slope:.5f} +- {error:.5f}"
+        found = (f"{law.name}, rho={rho}: rate {numbers['rate']:.5f}, measured {slope:.5f} +- "
+                 f"{error:.5f}")
         off = abs(slope - numbers["rate"])
         if off > error + 0.03 * slope:
             return Outcome(False, found, numbers, error)
@@ -241,5 +246,5 @@ def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
 SUBJECTS = {
     "T1.limit": Subjects(check_limit, lambda law, rho: 1.0, corrected=limit, within=unbounded),
     "T1.rate": Subjects(check_rate, rate_at_median, corrected=rate,
-        machine=partial(enclosure.refutes_rate, rate_at_median)),
+                        machine=partial(enclosure.refutes_rate, rate_at_median)),
 }

@@ -1,4 +1,4 @@
-"""Laws of independent logits with a density: the moments and transforms needed by the bounds on P_sparse.
+"""Laws of independent logits with a density: what the bounds on P_sparse need of them.
 
 The bounds condition on the largest logit. Given xi <= t, z = e^{xi - t} is a weight in units of
 e^t, so 0 < z <= 1. Expectations over z are sums over quadrature nodes.
@@ -48,7 +48,7 @@ class LogitLaw:
 
 
 def gaussian(tau: float) -> LogitLaw:
-    """Return xi ~ N(0, tau^2); a shift of all logits changes no weight, so the mean does not matter.
+    """Return xi ~ N(0, tau^2); the mean does not matter, as a shift changes no weight.
 
     Raises:
         ValueError: unless tau is positive.
@@ -107,7 +107,7 @@ def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Conditional:
-    """A weight z = e^{xi - t} given xi <= t: its moments, its transform, and its rounding to a grid.
+    """A weight z = e^{xi - t} given xi <= t: moments, transform, and rounding to a grid.
 
     Attributes:
         law: of xi.

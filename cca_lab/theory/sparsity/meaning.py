@@ -1,4 +1,4 @@
-"""What rho-sparse says and what it misses: it compares only the largest weight with a threshold that falls like 1/L.
+"""What rho-sparse misses: it compares the largest weight with a bar that falls like 1/L.
 
 Other measures are k90, the keys that carry 90 % of a row, and effective numbers of tokens
 (`cca_lab.attention.statistics`).
@@ -25,7 +25,7 @@ def sink(length: int, weight: Fraction) -> list[Fraction]:
 
 
 def block(length: int, tokens: int) -> list[Fraction]:
-    """Return a row in which the first `tokens` tokens have equal weights and the others have weight 0."""
+    """Return a row in which the first `tokens` tokens have equal weights, the others 0."""
     return [Fraction(1, tokens)] * tokens + [Fraction(0)] * (length - tokens)
 
 
@@ -44,7 +44,7 @@ def jump(weight: Fraction, rho: Fraction) -> int:
 
 
 def gaussian_share(tau: float, mass: float = 0.9) -> float:
-    """Return the share of tokens that carry `mass` of a long row of N(0, tau^2) logits: Q(tau - q), q = Phi^-1(mass).
+    """Return the share of tokens that carry `mass` of a long Gaussian row: Q(tau - Phi^-1(mass)).
 
     Weighted by X = e^xi, the law of xi is N(tau^2, tau^2), so the tokens above tau^2 - q tau carry
     the mass.
@@ -91,12 +91,9 @@ def rows_to_try(seed: int = 0) -> list[list[Fraction]]:
     At most 1000 tokens each.
     """
     generator = Random(seed)
-    rows = [
-        sink(length, weight)
-        for length in (4, 10, 100, 1000)
-        for weight in (Fraction(101, 1000), Fraction(1, 4), Fraction(1, 2))
-        if weight > Fraction(1, length)
-    ]
+    rows = [sink(length, weight) for length in (4, 10, 100, 1000)
+            for weight in (Fraction(101, 1000), Fraction(1, 4), Fraction(1, 2))
+            if weight > Fraction(1, length)]
     for _ in range(200):
         drawn = [generator.choice((0, 1, 1, 2, 9, 40)) for _ in range(generator.randint(2, 60))]
         drawn[0] += 1
@@ -119,11 +116,9 @@ def check_few(most: Callable[[int, Fraction, Fraction], int]) -> Outcome:
             judged, claimed, needed = judged + 1, most(length, rho, max(row)), k90(row)
             if needed > claimed and needed - claimed >= excess:
                 excess = needed - claimed
-                worst = Outcome(
-                    False,
-                    f"L={length}, largest weight {max(row)}, rho={rho}: rho-sparse, 90 % needs "
-                    f"{needed} of {length} tokens, claimed {claimed}",
-                    {"claimed": claimed, "k90": needed, "L": length})
+                worst = Outcome(False, f"L={length}, largest weight {max(row)}, rho={rho}: "
+                                f"rho-sparse, 90 % needs {needed} of {length} tokens, claimed "
+                                f"{claimed}", {"claimed": claimed, "k90": needed, "L": length})
             attained += needed == claimed
     if excess:
         return worst
@@ -156,7 +151,7 @@ SINKS = (
 
 
 def check_proves(measure: Callable[[Row], float]) -> Outcome:
-    """Judge whether a measure of sparsity rises where P_sparse jumps from 0 to 1, rho = 0.02, L = 100 to 1000.
+    """Judge whether a measure of sparsity rises where P_sparse jumps from 0 to 1, rho = 0.02.
 
     The rows have equal weights on all tokens but the first, whose weight stays in one case and
     falls in the other.
@@ -165,13 +160,11 @@ def check_proves(measure: Callable[[Row], float]) -> Outcome:
     for first, last in SINKS:
         short, long = sink(100, first), sink(1000, last)
         if (jumped := rho_sparse_index(long) - rho_sparse_index(short)) != 1:
-            raise ValueError(
-                f"SINKS: P_sparse rises by {jumped} from {first} to {last}; it must jump from 0 to 1"
-            )
+            raise ValueError(f"SINKS: P_sparse rises by {jumped} from {first} to {last}; it must "
+                             f"jump from 0 to 1")
         rose = measure(long) - measure(short)
-        evidence = (
-            f"largest weight {float(first)} of L=100 and {float(last)} of L=1000, an even rest: P_sparse rises "
-            f"by {jumped:.0f}, the measure by {rose:.3f}")
+        evidence = (f"largest weight {float(first)} of L=100 and {float(last)} of L=1000, an even "
+                    f"rest: P_sparse rises by {jumped:.0f}, the measure by {rose:.3f}")
         numbers = {"P_sparse": jumped, "measure": rose}
         if rose <= 0:
             return Outcome(False, evidence, numbers)
@@ -182,5 +175,5 @@ def check_proves(measure: Callable[[Row], float]) -> Outcome:
 SUBJECTS = {
     "T1.few": Subjects(check_few, half_of_them, corrected=most_tokens),
     "T1.artefact": Subjects(check_proves, k90_index, corrected=rho_sparse_index,
-        models=(rho_sparse_index, k90_index, effective_index)),
+                            models=(rho_sparse_index, k90_index, effective_index)),
 }

@@ -30,7 +30,7 @@ def two_term_at(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
 
 
 def largest_over_x(at: Objective, law: FiniteLaw, rho: Fraction) -> Fraction:
-    """Return the supremum over x > 0 of an objective that is constant between the law's breakpoints."""
+    """Return the supremum over x > 0 of what is constant between the law's breakpoints."""
     return max(at(law, rho, x) for x in points(law, rho))
 
 
@@ -44,7 +44,7 @@ def eq19(law: FiniteLaw, rho: Fraction) -> Fraction:
 
 
 def counting_bound(law: FiniteLaw, rho: Fraction) -> Fraction:
-    """Return sum_j P(alpha_j > 1/(L rho)) / (ceil(L rho) - 1), Equation 19 repaired, for any joint law."""
+    """Return sum_j P(alpha_j > 1/(L rho)) / (ceil(L rho) - 1), Equation 19 repaired."""
     return sum(chances_over(law, rho), Fraction(0)) / (ceil(law.length * rho) - 1)
 
 
@@ -52,10 +52,8 @@ def chances_over(law: FiniteLaw, rho: Fraction) -> list[Fraction]:
     """Return P(alpha_j > 1/(L rho)) for each j."""
     most = law.length * rho
     over = [[most * value > sum(row) for value in row] for _, row in law.outcomes]
-    return [
-        sum((chance for (chance, _), row in zip(law.outcomes, over, strict=True) if row[j]),
-            Fraction(0)) for j in range(law.length)
-    ]
+    return [sum((chance for (chance, _), row in zip(law.outcomes, over, strict=True) if row[j]),
+                Fraction(0)) for j in range(law.length)]
 
 
 def repaired_eq19(law: FiniteLaw, rho: Fraction) -> Fraction:
@@ -112,12 +110,10 @@ def check_lower_bound(bound: Bound, cases: Iterable[tuple[FiniteLaw, Fraction]])
     for law, rho in cases:
         claimed, true = bound(law, rho), p_sparse(law, rho)
         if claimed > true:
-            return Outcome(
-                False, f"{law.name}, rho={rho}: claims at least {claimed} = {float(claimed):.3f}, "
-                f"P_sparse is {true} = {float(true):.3f}", {
-                    "claimed": float(claimed), "p_sparse": float(true), "L": law.length,
-                    "rho": float(rho)
-                })
+            return Outcome(False, f"{law.name}, rho={rho}: claims at least {claimed} = "
+                           f"{float(claimed):.3f}, P_sparse is {true} = {float(true):.3f}",
+                           {"claimed": float(claimed), "p_sparse": float(true), "L": law.length,
+                            "rho": float(rho)})
         gaps.append(true - claimed)
     equal = gaps.count(Fraction(0))
     return Outcome(True, f"never above P_sparse on {len(gaps)} laws, {equal} times equal to it",
@@ -125,7 +121,7 @@ def check_lower_bound(bound: Bound, cases: Iterable[tuple[FiniteLaw, Fraction]])
 
 
 def check_upper_bound(bound: Objective) -> Outcome:
-    """Judge an upper bound on P(alpha_1 <= 1/(L rho)) at every x, by exact evaluation on finite laws."""
+    """Judge an upper bound on P(alpha_1 <= 1/(L rho)) at every x, exactly, on finite laws."""
     tried = 0
     for law, rho in CASES:
         true = 1 - chances_over(law, rho)[0]
@@ -154,12 +150,12 @@ def below_the_largest(law: FiniteLaw, rho: Fraction, x: Fraction) -> bool:
 
 
 def where_it_is_said(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
-    """Return P_head P_tail where x lies below the largest value, and 0, that is nothing, elsewhere."""
+    """Return P_head P_tail where x lies below the largest value, and 0 elsewhere."""
     return head_times_tail(law, rho, x) if below_the_largest(law, rho, x) else Fraction(0)
 
 
 def check_bounded(product: Objective, within: Callable[..., bool] | None = None) -> Outcome:
-    """Judge whether a product of two probabilities stays below 1 at every x, on laws of independent logits."""
+    """Judge whether a product of two probabilities is below 1 at every x; independent logits."""
     cases = chosen([(law, rho, x) for law, rho in IID_CASES for x in points(law, rho)],
                    within and (lambda case: within(*case)))
     for law, rho, x in cases:
@@ -173,9 +169,9 @@ def check_bounded(product: Objective, within: Callable[..., bool] | None = None)
 
 SUBJECTS = {
     "T1": Subjects(partial(check_lower_bound, cases=CASES), printed_bound,
-        corrected=two_term_bound),
+                   corrected=two_term_bound),
     "T1.eq19": Subjects(partial(check_lower_bound, cases=CASES), eq19, corrected=repaired_eq19),
     "T1.eq20": Subjects(check_upper_bound, eq20, corrected=union_bound),
     "T1.bounded": Subjects(check_bounded, head_times_tail, corrected=where_it_is_said,
-        within=below_the_largest),
+                           within=below_the_largest),
 }
