@@ -1,8 +1,9 @@
-"""Long-context attention, from loops to models: `docs/use/names.md` says what the public names are for.
+"""Long-context attention, from loops to models; `docs/use/names.md` explains the public names.
 
     from cca_lab import CCA, load_pretrained, swap_attention
 
-Names are imported from their packages when they are first asked for, so that a part of the lab loads no other.
+Names are imported from their packages when they are first asked for, so that a part of the lab
+loads no other.
 """
 
 from importlib import import_module
@@ -52,14 +53,16 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AShape", "BlockSparse", "CACHES", "CCA", "CCACache", "DGA", "DGACache", "Full", "H2O", "H2OCache",
-    "LMInfinite", "LMInfiniteCache", "LoCoCo", "LoCoCoCache", "LongLoRA", "MECHANISMS", "MInference", "MeanPooling",
-    "MeanPoolingCache", "Mechanism", "RandomTokens", "RandomTokensCache", "StreamingLLM", "StreamingLLMCache",
-    "VerticalSlash", "attention_maps", "attention_of", "causal_intervals", "disable_attention_dropout",
-    "interval_attention", "load_pretrained", "local_inputs", "mechanism_of", "pool_groups",
-    "restore_attention", "save_pretrained", "swap_attention",
+    "AShape", "BlockSparse", "CACHES", "CCA", "CCACache", "DGA", "DGACache", "Full", "H2O",
+    "H2OCache", "LMInfinite", "LMInfiniteCache", "LoCoCo", "LoCoCoCache", "LongLoRA", "MECHANISMS",
+    "MInference", "MeanPooling", "MeanPoolingCache", "Mechanism", "RandomTokens",
+    "RandomTokensCache", "StreamingLLM", "StreamingLLMCache", "VerticalSlash", "attention_maps",
+    "attention_of", "causal_intervals", "disable_attention_dropout", "interval_attention",
+    "load_pretrained", "local_inputs", "mechanism_of", "pool_groups", "restore_attention",
+    "save_pretrained", "swap_attention",
 ]
-_PACKAGES = ("attention", "mechanisms", "mechanisms.caches", "models")  # the last two load transformers
+_PACKAGES = ("attention", "mechanisms", "mechanisms.caches", "models"
+             )  # the last two load transformers
 
 
 def __getattr__(name: str) -> Any:
@@ -67,7 +70,8 @@ def __getattr__(name: str) -> Any:
         module = import_module(f"cca_lab.{package}")
         if name in module.__all__:
             return getattr(module, name)
-    raise AttributeError(f"module 'cca_lab' has no attribute {name!r}; its public names are {', '.join(__all__)}")
+    raise AttributeError(
+        f"module 'cca_lab' has no attribute {name!r}; its public names are {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

@@ -5,12 +5,10 @@ from importlib.util import find_spec
 # Names as they are imported; pyproject.toml has the versions.
 EXTRAS = {
     "models": ("accelerate", "safetensors", "tokenizers", "transformers"),
-    "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2", "jupyter_client", "jupyterlab",
-                  "latex2mathml", "matplotlib", "nbclient", "nbconvert", "nbformat", "seaborn", "traitlets"),
-    "course": ("nbgrader",),
-    "smollm2": ("gguf",),
-    "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"),
-    "proofs": ("flint", "z3"),
+    "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2", "jupyter_client",
+                  "jupyterlab", "latex2mathml", "matplotlib", "nbclient", "nbconvert", "nbformat",
+                  "seaborn", "traitlets"), "course": ("nbgrader", ), "smollm2": ("gguf", ),
+    "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"), "proofs": ("flint", "z3"),
 }
 # Where pip's name is another than Python's.
 DISTRIBUTIONS = {"flint": "python-flint", "myst_nb": "myst-nb",
@@ -29,16 +27,24 @@ def need(*packages: str) -> None:
     """
     for package in packages:
         if find_spec(package) is None:
-            raise ModuleNotFoundError(f"{package}: is not installed; {install(EXTRA_OF[package])}", name=package)
+            raise ModuleNotFoundError(f"{package}: is not installed; {install(EXTRA_OF[package])}",
+                                      name=package)
 
 
 def missing(extra: str) -> list[str]:
     """Return the packages of an extra that are not installed, by the names that pip knows."""
-    return [DISTRIBUTIONS.get(package, package) for package in EXTRAS[extra] if find_spec(package) is None]
+    return [
+        DISTRIBUTIONS.get(package, package)
+        for package in EXTRAS[extra]
+        if find_spec(package) is None
+    ]
 
 
 def advice(module: str | None) -> str | None:
-    """Return how to install a module that was not found, such as "nbformat.v4"; None if no extra contains it."""
+    """Return how to install a module that was not found, such as "nbformat.v4".
+
+    None if no extra contains it.
+    """
     extra = EXTRA_OF.get((module or "").partition(".")[0])
     return extra and install(extra)
 

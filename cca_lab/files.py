@@ -1,7 +1,7 @@
 """The lab's own files, outputs that are never left half written, and checksums of the shipped data.
 
-`CHECKSUMS.sha256` in the data folder has the format of `sha256sum`: `cd data && sha256sum -c CHECKSUMS.sha256`
-checks the listed files without this package.
+`CHECKSUMS.sha256` in the data folder has the format of `sha256sum`: `cd data && sha256sum -c
+CHECKSUMS.sha256` checks the listed files without this package.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from pathlib import Path
 
 CLONE = "work in a clone and install it with `pip install -e .`"
 ADVICE = f"{CLONE}, or point CCA_LAB_DATA to its data folder"
-SHIPPED = Path("data", "models")  # prefix by which a shipped model is named, wherever the data folder is
+SHIPPED = Path("data",
+               "models")  # prefix by which a shipped model is named, wherever the data folder is
 CHECKSUMS = "CHECKSUMS.sha256"
 COVERED = ("models", "results")  # folders that the checksums cover
 
@@ -35,7 +36,7 @@ def repository() -> Path:
 
 
 def data_folder() -> Path:
-    """Return the folder of the shipped data: `CCA_LAB_DATA` if set, else the clone's, else the wheel's copy.
+    """Return the folder of the shipped data: `CCA_LAB_DATA`, else the clone's, else the wheel's.
 
     Raises:
         ValueError: if there is no such folder.
@@ -50,7 +51,10 @@ def data_folder() -> Path:
 
 
 def shipped_model(path: Path) -> Path:
-    """Return the path of the shipped model named `data/models/NAME` in the data folder; any other path unchanged."""
+    """Return the path of the shipped model named `data/models/NAME` in the data folder.
+
+    Any other path unchanged.
+    """
     return models_folder() / path.name if path.parent == SHIPPED and not path.exists() else path
 
 
@@ -65,7 +69,10 @@ def results_folder() -> Path:
 
 
 def new_result(name: str) -> Path:
-    """Return the default path of a new measurement: the results folder in a clone or with CCA_LAB_DATA, else `name`."""
+    """Return the default path of a new measurement.
+
+    The results folder in a clone or with CCA_LAB_DATA, else `name`.
+    """
     return results_folder() / name if in_clone() or "CCA_LAB_DATA" in os.environ else Path(name)
 
 
@@ -131,7 +138,10 @@ def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, moved to `path` at the end without error; missing folders are created."""
+    """Yield a temporary path next to `path`, moved to `path` at the end without error.
+
+    Missing folders are created.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")  # overwrites what a killed command left
     try:
@@ -147,7 +157,8 @@ def _is_there(path: Path, name: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:  # such as a name that is too long, or a folder without access
-        raise ValueError(f"{name}: {path} cannot be written ({error.strerror}); choose another place") from error
+        raise ValueError(
+            f"{name}: {path} cannot be written ({error.strerror}); choose another place") from error
     return True
 
 
@@ -155,16 +166,18 @@ def _check_place(folder: Path, path: Path, name: str) -> None:
     """Write and remove a file in the nearest existing folder, to see that writing works."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
-        raise ValueError(f"{name}: {path} is below {nearest}, which is a file; choose another place")
+        raise ValueError(
+            f"{name}: {path} is below {nearest}, which is a file; choose another place")
     try:
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        raise ValueError(f"{name}: {path} cannot be written ({error.strerror}); choose another place") from error
+        raise ValueError(
+            f"{name}: {path} cannot be written ({error.strerror}); choose another place") from error
 
 
 def covered_files(data: Path) -> list[str]:
-    """List the files that the checksums cover, as sorted POSIX paths relative to the data folder."""
+    """List the files that the checksums cover, as sorted POSIX paths below the data folder."""
     paths = (path for folder in COVERED for path in (data / folder).rglob("*"))
     return sorted(path.relative_to(data).as_posix() for path in paths
                   if path.is_file() and not path.name.startswith("."))
@@ -191,7 +204,8 @@ def checksum_problems(data: Path) -> list[str]:
         data: the data folder.
 
     Returns:
-        One line for each file that is missing, changed or not listed; empty if all files are as shipped.
+        One line for each file that is missing, changed or not listed; empty if all files are as
+        shipped.
 
     Raises:
         ValueError: if there is no checksum file, or one of its lines is not "<sha256>  <path>".

@@ -1,7 +1,7 @@
 """Settings: options defined once in a dataclass, and numbers checked by type and range.
 
-A field made by `option` has its name, default, range, choices and help in one definition, which `check` reads before
-the work and the command line reads for its options:
+A field made by `option` has its name, default, range, choices and help in one definition, which
+`check` reads before the work and the command line reads for its options:
 
     @dataclass(frozen=True)
     class Settings:
@@ -23,7 +23,8 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 LARGEST = 2**62  # sums of two such numbers are still int64
-LARGEST_WRITTEN = 2**31 - 1  # limit on a command line and in a config.json; real lengths and sizes are far below
+# limit on a command line and in a config.json; real lengths and sizes are far below
+LARGEST_WRITTEN = 2**31 - 1
 REQUIRED: Any = ...  # the default of an option that must be given
 
 
@@ -36,8 +37,8 @@ class Option:
         least, most: bounds of a number, both allowed; None for none.
         above: bound below a number, itself not allowed; None for none.
         choices: the texts that are allowed; empty for any.
-        flag: its name on the command line, such as "--from"; None for the field's name. "--html/--no-html" is a switch
-            that can be turned off.
+        flag: its name on the command line, such as "--from"; None for the field's name.
+            "--html/--no-html" is a switch that can be turned off.
         metavar: what the help shows in place of the type.
         shown: what the help shows in place of the default.
         output: "file" or "folder" for a path that is written, and is checked before the work.
@@ -61,14 +62,16 @@ class Option:
 def option(default: Any, help: str, **more: Any) -> Any:
     """Return a dataclass field that is an option.
 
-    A field of type `tuple[int, ...]` is an option that can be repeated; one of type `int | None` may be left out.
+    A field of type `tuple[int, ...]` is an option that can be repeated; one of type `int | None`
+    may be left out.
 
     Args:
         default: the default, or `REQUIRED`.
         help: one sentence with the unit.
         more: further attributes of `Option`.
     """
-    return field(default=MISSING if default is REQUIRED else default, metadata={"option": Option(help, **more)})
+    return field(default=MISSING if default is REQUIRED else default,
+                 metadata={"option": Option(help, **more)})
 
 
 def nested(settings: type, *, without: Sequence[str] = (), **changed: Any) -> Any:
@@ -79,19 +82,20 @@ def nested(settings: type, *, without: Sequence[str] = (), **changed: Any) -> An
         without: its fields that are not options here.
         changed: defaults that differ here.
     """
-    return field(default_factory=lambda: settings(**changed), metadata={"option": Option(without=tuple(without))})
+    return field(default_factory=lambda: settings(**changed),
+                 metadata={"option": Option(without=tuple(without))})
 
 
 def options_of(settings: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
-    """Yield the field, its type and its `Option` for each option of a dataclass or of an instance."""
+    """Yield the field, the type and the `Option` of each option of a dataclass or an instance."""
+    hints = _hints(settings if isinstance(settings, type) else type(settings))
     for each in fields(settings):
         if "option" in each.metadata:
-            yield each, _hints(settings if isinstance(settings, type) else type(settings))[each.name], \
-                each.metadata["option"]
+            yield each, hints[each.name], each.metadata["option"]
 
 
 def item_type(kind: Any) -> tuple[type, bool, bool]:
-    """Return the type of one value of an option, whether it may be None, and whether it can be repeated."""
+    """Return an option's type, whether it may be None, and whether it can be repeated."""
     optional = isinstance(kind, UnionType) and type(None) in get_args(kind)
     if optional:
         (kind,) = (each for each in get_args(kind) if each is not type(None))
@@ -125,18 +129,21 @@ def _check_value(name: str, value: Any, kind: type, about: Option) -> None:
         else:
             check_integers(-LARGEST, **{name: value})
     elif kind is float:
-        if about.above is not None and isinstance(value, Real) and not about.above < value < math.inf:
+        if about.above is not None and isinstance(
+                value, int | float) and not about.above < value < math.inf:
             raise ValueError(f"{name}: got {value}, wanted a finite number above {about.above}")
         least = -math.inf if about.least is None else about.least
         if about.most is None:
             check_numbers(least, math.inf, **{name: value})
     elif kind in (bool, str) and not isinstance(value, kind):
-        raise ValueError(f"{name}: got {value!r}, wanted {'true or false' if kind is bool else 'text'}")
+        raise ValueError(
+            f"{name}: got {value!r}, wanted {'true or false' if kind is bool else 'text'}")
     elif kind is Path and not isinstance(value, str | Path):
         raise ValueError(f"{name}: got {value!r}, wanted a path")
     if kind in (int, float) and about.most is not None:
         check_numbers(-math.inf, math.inf, **{name: value})
-        check_sizes(**{name: (value, -math.inf if about.least is None else about.least, about.most)})
+        check_sizes(
+            **{name: (value, -math.inf if about.least is None else about.least, about.most)})
 
 
 @cache
@@ -147,10 +154,12 @@ def _hints(settings: type) -> dict[str, Any]:
 def check_integers(least: int, **values: Any) -> None:
     """Raise ValueError naming the first argument that is not an integer from `least` to `LARGEST`.
 
-    NumPy's int64 is accepted. Its narrower and unsigned types would overflow in the arithmetic of rows and columns.
+    NumPy's int64 is accepted. Its narrower and unsigned types would overflow in the arithmetic of
+    rows and columns.
     """
     for name, value in values.items():
-        integer = isinstance(value, int) or (isinstance(value, Integral) and getattr(value, "dtype", None) == "int64")
+        integer = isinstance(value, int) or (isinstance(value, Integral)
+                                             and getattr(value, "dtype", None) == "int64")
         if not integer or isinstance(value, bool) or not least <= value <= LARGEST:
             kind = "a positive integer" if least == 1 else "an integer"
             limit = ", at most 2**62" if integer and value > LARGEST else ""
@@ -158,7 +167,7 @@ def check_integers(least: int, **values: Any) -> None:
 
 
 def check_numbers(least: float, most: float, **values: Any) -> None:
-    """Raise ValueError naming the first argument that is not a finite number from `least` to `most`."""
+    """Raise ValueError naming the first that is not a finite number from `least` to `most`."""
     for name, value in values.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) \
                 or not least <= float(value) <= most:
@@ -170,7 +179,8 @@ def check_sizes(**sizes: tuple[float | Sequence[float], float, float]) -> None:
     """Raise ValueError naming the first number that is out of its range.
 
     Args:
-        sizes: for each name, the given number or numbers, the smallest allowed and the largest allowed.
+        sizes: for each name, the given number or numbers, the smallest allowed and the largest
+            allowed.
     """
     for name, (given, least, most) in sizes.items():
         numbers = [given] if isinstance(given, int | float) else list(given)
@@ -178,4 +188,5 @@ def check_sizes(**sizes: tuple[float | Sequence[float], float, float]) -> None:
             raise ValueError(f"{name}: got none, wanted one or more")
         for number in numbers:
             if not least <= number <= most:
-                raise ValueError(f"{name}: got {number}, wanted {least} to {most}; choose another number")
+                raise ValueError(
+                    f"{name}: got {number}, wanted {least} to {most}; choose another number")

@@ -1,4 +1,7 @@
-"""Settings of the whole suite; they stand before any import of torch, transformers or matplotlib."""
+"""Settings of the whole suite.
+
+They stand before any import of torch, transformers or matplotlib.
+"""
 
 import os
 from pathlib import Path
@@ -6,11 +9,13 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["MPLBACKEND"] = "Agg"
-# "auto" means the same on every machine, and what tests build is kept for the next run, out of the user's cache.
+# "auto" means the same on every machine, and what tests build is kept for the next run, out of the
+# user's cache.
 os.environ["CCA_LAB_NATIVE"] = "0"
 os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(__file__).parents[1] / "build" / "native")
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: several threads each would only wait
+# workers share the cores: several threads each would only wait
+if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -20,18 +25,21 @@ from hypothesis import settings
 settings.register_profile("lab", deadline=None, derandomize=True)
 settings.load_profile("lab")
 
-# Not in `make quick`: folders and files that train, compile, run notebooks or start programs. Measured; single slow
-# tests of other files are marked there.
+# Not in `make quick`: folders and files that train, compile, run notebooks or start programs.
+# Measured; single slow tests of other files are marked there.
 SLOW = ("course", "attention/kernels", "mechanisms", "models", "studies",
         "attention/test_fused.py", "attention/test_native.py", "attention/test_native_bf16.py",
-        "views/explorer/test_browser.py", "test_docs.py", "test_extras.py", "attention/test_kernels.py",
-        "attention/test_kernels_offline.py", "views/test_notebook_tools.py", "test_notebooks.py",
-        "theory/test_claims.py",
-        "theory/test_forall.py", "views/test_site.py", "views/test_walkthrough.py", "test_wheel.py")
+        "attention/test_kernels.py", "attention/test_kernels_offline.py", "test_docs.py",
+        "test_extras.py", "test_notebooks.py", "test_wheel.py", "theory/test_claims.py",
+        "theory/test_forall.py", "views/explorer/test_browser.py", "views/test_notebook_tools.py",
+        "views/test_site.py", "views/test_walkthrough.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in `SLOW`, and let the longest begin: at the end a worker would run them alone."""
+    """Mark what stands in `SLOW`, and let the longest begin.
+
+    At the end a worker would run them alone.
+    """
     slow = [Path(__file__).parent / name for name in SLOW]
     for item in items:
         if any(item.path.is_relative_to(place) for place in slow):

@@ -1,4 +1,7 @@
-"""Hypothesis strategies that make awkward attention inputs: ragged intervals, grouped heads, odd strides."""
+"""Hypothesis strategies that make awkward attention inputs.
+
+Ragged intervals, grouped heads, odd strides.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +12,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs of one interval attention: q (B, H, L, D), k, v (B, Hk, N, D), intervals (b, h, L, n, 2)."""
+    """Inputs of one interval attention.
+
+    Q (B, H, L, D), k, v (B, Hk, N, D), intervals (b, h, L, n, 2).
+    """
 
     q: Tensor
     k: Tensor
@@ -22,8 +28,8 @@ class Case:
         return self.q, self.k, self.v
 
 
-LAYOUTS = ("contiguous", "heads last", "heads innermost", "every other row", "features outside", "one row",
-           "one batch and head")
+LAYOUTS = ("contiguous", "heads last", "heads innermost", "every other row", "features outside",
+           "one row", "one batch and head")
 
 
 def laid_out(shape: tuple[int, ...], layout: str, generator: torch.Generator) -> Tensor:
@@ -52,7 +58,10 @@ def laid_out(shape: tuple[int, ...], layout: str, generator: torch.Generator) ->
 
 
 def random_table(rows: int, columns: int, intervals: int, generator: torch.Generator) -> Tensor:
-    """Random valid intervals (L, n, 2): sorting along rows and then within each row keeps both orders."""
+    """Random valid intervals (L, n, 2).
+
+    Sorting along rows and then within each row keeps both orders.
+    """
     points = torch.randint(0, columns, (rows, 2 * intervals), generator=generator)
     points = points.sort(dim=0).values.sort(dim=1).values
     points[:, -1] += 1  # so that no row is empty
@@ -76,8 +85,8 @@ def cases(draw: st.DrawFn, most_rows: int = 20, most_columns: int = 20) -> Case:
     heads = key_heads * share
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
     q = laid_out((batch, heads, rows, head_dim), draw(st.sampled_from(LAYOUTS)), generator)
-    k, v = (laid_out((batch, key_heads, columns, head_dim), draw(st.sampled_from(LAYOUTS)), generator)
-            for _ in range(2))
+    k, v = (laid_out((batch, key_heads, columns, head_dim), draw(st.sampled_from(LAYOUTS)),
+                     generator) for _ in range(2))
     of_batch, of_heads = draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, heads]))
     count = draw(st.integers(1, 4))
     each = [random_table(rows, columns, count, generator) for _ in range(of_batch * of_heads)]

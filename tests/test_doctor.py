@@ -32,13 +32,16 @@ def test_every_finding_is_a_marked_line_with_advice_where_something_is_wrong():
         assert str(finding).startswith(("[ok]   ", "[warn] ", "[fail] ")), finding
         assert (finding.status == doctor.OK) or finding.advice, finding
     names = {finding.name for finding in findings}
-    assert {"Python", "torch", "transformers", "pytest", "GPU", "Triton", "CPU attention", "Jupyter kernel",
-            "fonts", "shipped data"} <= names
+    assert {
+        "Python", "torch", "transformers", "pytest", "GPU", "Triton", "CPU attention",
+        "Jupyter kernel", "fonts", "shipped data"
+    } <= names
 
 
 @pytest.mark.parametrize("status, code", [("ok", 0), ("warn", 0), ("fail", 1)])
 def test_only_a_failure_fails(monkeypatch, capsys, status, code):
-    monkeypatch.setattr(doctor, "examine", lambda: iter([doctor.Check("thing", status, "found", "mend it")]))
+    monkeypatch.setattr(doctor, "examine",
+                        lambda: iter([doctor.Check("thing", status, "found", "mend it")]))
     assert doctor.run() == code
     shown = capsys.readouterr().out
     assert shown.startswith(f"[{status}]") and "thing: found" in shown and "-> mend it" in shown
@@ -70,7 +73,8 @@ def test_each_package_is_named_once():
 
 
 def test_pins_are_read_with_their_markers():
-    pins = doctor.read_pins("# a comment\nTorch==2.13.0\nwin_only==1.0 ; sys_platform == 'no-such-platform'\n")
+    pins = doctor.read_pins(
+        "# a comment\nTorch==2.13.0\nwin_only==1.0 ; sys_platform == 'no-such-platform'\n")
     assert pins == {"torch": Version("2.13.0")}
 
 
@@ -106,8 +110,8 @@ def test_missing_triton_is_a_warning_on_linux_only(monkeypatch):
     (False, False, "", None, "ok", "native.*first use.*cca-lab native"),
     (False, False, "", "no-such-compiler", "ok", "blocked.*needs a C.. compiler .no-such-compiler"),
 ], ids=["built", "broken", "switched off", "not built", "no compiler"])
-def test_the_path_of_attention_on_the_cpu_is_named(monkeypatch, tmp_path, built, loads, switch, compiler, status,
-                                                   words):
+def test_the_path_of_attention_on_the_cpu_is_named(monkeypatch, tmp_path, built, loads, switch,
+                                                   compiler, status, words):
     monkeypatch.setattr("cca_lab.attention.native.built", lambda: loads)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setenv("CCA_LAB_NATIVE", switch)
@@ -141,12 +145,16 @@ def test_intact_data_is_ok(data):
 
 
 @pytest.mark.parametrize("damage, words, status", [
-    (lambda data: (data / "results/speed.json").write_bytes(b"[2]"), "changed: results/speed.json", "fail"),
-    (lambda data: (data / "models/tiny/config.json").write_bytes(b"{}\n"), "changed: models/tiny", "fail"),
+    (lambda data: (data / "results/speed.json").write_bytes(b"[2]"), "changed: results/speed.json",
+     "fail"),
+    (lambda data: (data / "models/tiny/config.json").write_bytes(b"{}\n"), "changed: models/tiny",
+     "fail"),
     (lambda data: (data / "results/speed.json").unlink(), "missing: results/speed.json", "fail"),
-    (lambda data: (data / "results/more.json").write_text("1"), "not listed: results/more.json", "warn"),
+    (lambda data: (data / "results/more.json").write_text("1"), "not listed: results/more.json",
+     "warn"),
     (lambda data: (data / files.CHECKSUMS).unlink(), "is missing", "fail"),
-    (lambda data: (data / files.CHECKSUMS).write_text("abc\n"), "wanted '<sha256>  <path>'", "fail"),
+    (lambda data: (data / files.CHECKSUMS).write_text("abc\n"), "wanted '<sha256>  <path>'",
+     "fail"),
     (lambda data: shutil.rmtree(data), "is not a folder", "fail"),
 ], ids=["changed", "line ending", "missing", "not listed", "no list", "bad list", "no folder"])
 def test_each_damage_to_the_data_is_found(data, damage, words, status):

@@ -15,21 +15,27 @@ from cca_lab import extras, files
 ROOT = files.repository()
 CORE = ("attention", "cli", "files", "mechanisms", "settings", "tasks", "theory")
 CACHE = re.compile(r"^cca_lab\.mechanisms\..*cach")  # what decodes needs transformers
-WITHOUT = f"import sys\nsys.modules |= dict.fromkeys({list(extras.EXTRA_OF)})\n"  # as if they were not installed
+# as if they were not installed
+WITHOUT = f"import sys\nsys.modules |= dict.fromkeys({list(extras.EXTRA_OF)})\n"
 
 
 def without_extras(program: str, *arguments: str) -> subprocess.CompletedProcess:
     """Run a program in a Python that finds no package of an extra."""
-    return subprocess.run([sys.executable, "-c", WITHOUT + program, *arguments], cwd=ROOT, capture_output=True,
-                          text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    return subprocess.run([sys.executable, "-c", WITHOUT + program, *arguments], cwd=ROOT,
+                          capture_output=True, text=True, check=False,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def test_extras_are_those_of_the_project():
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = tomllib.loads(
+        (ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert set(named) == {*extras.EXTRAS, "dev"}
     for extra, packages in extras.EXTRAS.items():
-        assert {canonicalize_name(extras.DISTRIBUTIONS.get(package, package)) for package in packages} == {
-            canonicalize_name(Requirement(text).name) for text in named[extra]} - {"cca-lab"}
+        assert {
+            canonicalize_name(extras.DISTRIBUTIONS.get(package, package))
+            for package in packages
+        } == {canonicalize_name(Requirement(text).name)
+              for text in named[extra]} - {"cca-lab"}
 
 
 def test_the_core_needs_no_extra():
@@ -37,17 +43,20 @@ def test_the_core_needs_no_extra():
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
     core = [name for name in modules if name.split(".")[1] in CORE and not CACHE.search(name)]
     assert 80 < len(core) < len(modules)
-    done = without_extras("import importlib\nfor name in sys.argv[1:]:\n    importlib.import_module(name)", *core)
+    done = without_extras(
+        "import importlib\nfor name in sys.argv[1:]:\n    importlib.import_module(name)", *core)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("statement, extra", [
-    ("from cca_lab.models import swap_attention", "models"), ("import cca_lab.mechanisms.caches", "models"),
+    ("from cca_lab.models import swap_attention", "models"),
+    ("import cca_lab.mechanisms.caches", "models"),
     ("import cca_lab.views.figures.costs", "notebooks")])
 def test_a_package_that_needs_an_extra_names_it(statement, extra):
     done = without_extras(statement)
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError: ") and last.endswith(f'run `pip install "cca-lab[{extra}]"`'), last
+    assert last.startswith("ModuleNotFoundError: ") and last.endswith(
+        f'run `pip install "cca-lab[{extra}]"`'), last
 
 
 @pytest.mark.parametrize("arguments, code, words", [
@@ -61,7 +70,8 @@ def test_commands_without_the_extras(arguments, code, words):
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     if code:
-        assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1 and words in done.stderr
+        assert done.stderr.startswith("error: ") and len(
+            done.stderr.splitlines()) == 1 and words in done.stderr
 
 
 def test_a_module_that_no_extra_brings_is_no_business_of_ours():

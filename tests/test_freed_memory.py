@@ -25,15 +25,18 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def run(program, *arguments, **environment):
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60,
-                          env=os.environ | environment)
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True,
+                          text=True, timeout=60, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the thresholds are glibc's")
 def test_a_tensor_of_the_size_of_the_last_one_costs_no_page_faults():
-    faults = {kind: int(run(PROGRAM, kind, str(TENSORS), str(BYTES))) for kind in ("before", "kept")}
+    faults = {
+        kind: int(run(PROGRAM, kind, str(TENSORS), str(BYTES)))
+        for kind in ("before", "kept")
+    }
     assert faults["kept"] < TENSORS * BYTES / PAGE / 50 < faults["before"], faults
 
 

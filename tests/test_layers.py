@@ -14,7 +14,8 @@ from cca_lab import files
 
 ROOT = files.repository()
 PACKAGE = "cca_lab"
-# From the bottom up. A part imports itself and parts of lower layers; parts of one layer do not know each other.
+# From the bottom up. A part imports itself and parts of lower layers; parts of one layer do not
+# know each other.
 LAYERS = (
     {"extras", "files", "freed_memory", "settings"},
     {"attention", "tasks"},
@@ -44,7 +45,8 @@ class Import(NamedTuple):
     lazy: bool
 
     def __str__(self) -> str:
-        return f"{self.module} imports {self.imported}" + (" inside a function" if self.lazy else "")
+        return f"{self.module} imports {self.imported}" + (" inside a function"
+                                                           if self.lazy else "")
 
 
 def sources(root: Path = ROOT) -> dict[str, str]:
@@ -58,7 +60,10 @@ def sources(root: Path = ROOT) -> dict[str, str]:
 
 
 def imports(modules: dict[str, str]) -> list[Import]:
-    """Return every import of the lab by the lab; `from package import name` counts as its module where it is one."""
+    """Return every import of the lab by the lab.
+
+    `from package import name` counts as its module where it is one.
+    """
     found: set[Import] = set()
     for module, source in modules.items():
         for node, lazy in statements_of(source):
@@ -113,7 +118,9 @@ def cycle(pairs: list[tuple[str, str]]) -> str:
 
 def between_parts(found: list[Import]) -> list[tuple[str, str]]:
     """Return the imports between parts as pairs of them."""
-    return [(part(one.module), part(one.imported)) for one in found if part(one.module) != part(one.imported)]
+    return [(part(one.module), part(one.imported))
+            for one in found
+            if part(one.module) != part(one.imported)]
 
 
 MODULES = sources()
@@ -124,7 +131,8 @@ LAZY = [one for one in IMPORTS if one.lazy]
 
 def test_every_part_has_a_layer():
     assert sum(map(len, LAYERS)) == len(LAYER), "a part stands in two layers"
-    assert {part(module) for module in MODULES} == set(LAYER), "name new parts in LAYERS, drop those that went"
+    assert {part(module)
+            for module in MODULES} == set(LAYER), "name new parts in LAYERS, drop those that went"
 
 
 @pytest.mark.parametrize("found", [EAGER, LAZY], ids=["of modules", "of functions"])
@@ -135,15 +143,18 @@ def test_imports_go_down(found: list[Import]):
 
 def test_no_cycles():
     assert not cycle(between_parts(IMPORTS))
-    assert not cycle([(one.module, one.imported) for one in EAGER]), "modules import each other while they load"
+    assert not cycle([(one.module, one.imported)
+                      for one in EAGER]), "modules import each other while they load"
 
 
 # module, a line added to it, and whether packages then need each other in a circle
 MUTANTS = {
     "up": ("attention.plan", "from cca_lab.mechanisms import MECHANISMS", True),
     "up, the package": ("mechanisms.cca.mechanism", "from cca_lab import models", True),
-    "up, later": ("mechanisms.cca.mechanism", "def late():\n    from cca_lab.models import swap_attention", True),
-    "up, for annotations": ("attention.plan", "if TYPE_CHECKING:\n    import cca_lab.models.plugin", True),
+    "up, later": ("mechanisms.cca.mechanism",
+                  "def late():\n    from cca_lab.models import swap_attention", True),
+    "up, for annotations": ("attention.plan", "if TYPE_CHECKING:\n    import cca_lab.models.plugin",
+                            True),
     "beside": ("theory.cost", "import cca_lab.models.checkpoints", False),
 }
 
@@ -158,7 +169,10 @@ def test_a_mutant_import_is_found(module: str, line: str, circular: bool):
 
 def test_a_mutant_cycle_of_two_modules_is_found():
     pair = [f"{PACKAGE}.attention.plan", f"{PACKAGE}.attention.tiles"]
-    mutant = {name: f"{MODULES[name]}\nimport {other}\n" for name, other in pairwise([*pair, pair[0]])}
+    mutant = {
+        name: f"{MODULES[name]}\nimport {other}\n"
+        for name, other in pairwise([*pair, pair[0]])
+    }
     found = imports({**MODULES, **mutant})
     assert not upward(found)
     assert cycle([(one.module, one.imported) for one in found if not one.lazy])

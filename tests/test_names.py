@@ -1,4 +1,7 @@
-"""The public surface: its page names all of it, its examples run, and asking for a name loads no more than it needs."""
+"""The public surface.
+
+Its page names all of it, its examples run, and asking for a name loads no more than it needs.
+"""
 
 import re
 import subprocess
@@ -14,10 +17,15 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_names_everything_and_nothing_else():
-    named = {name for cell in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
-             for name in re.findall(r"^\w+", cell)}
-    others = {"loops", "attention", "effective", "represented", "select", "causal_scope", "exact_when",
-              "cache_entries", "generate", "help", "from"}
+    named = {
+        name
+        for cell in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
+        for name in re.findall(r"^\w+", cell)
+    }
+    others = {
+        "loops", "attention", "effective", "represented", "select", "causal_scope", "exact_when",
+        "cache_entries", "generate", "help", "from"
+    }
     assert named - others == set(cca_lab.__all__)
 
 
@@ -25,7 +33,8 @@ def test_every_name_is_there_and_listed():
     assert set(cca_lab.__all__) <= set(dir(cca_lab))
     for name in cca_lab.__all__:
         assert getattr(cca_lab, name) is not None
-    with pytest.raises(AttributeError, match="'cca_lab' has no attribute 'attend'; its public names are AShape"):
+    with pytest.raises(AttributeError,
+                       match="'cca_lab' has no attribute 'attend'; its public names are AShape"):
         cca_lab.attend  # noqa: B018
 
 
@@ -38,5 +47,6 @@ def test_the_examples_run():
 
 
 def test_a_mechanism_loads_no_transformers():
-    program = "import sys\nfrom cca_lab import CCA, interval_attention\nassert 'transformers' not in sys.modules"
+    program = ("import sys\nfrom cca_lab import CCA, interval_attention\n"
+               "assert 'transformers' not in sys.modules")
     subprocess.run([sys.executable, "-c", program], check=True)

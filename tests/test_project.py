@@ -30,27 +30,34 @@ NOT_OURS_TO_PIN = re.compile(r"^(nvidia|cuda)-|^(pip|wheel)$")
 
 
 def requirements(*groups: str) -> list[Requirement]:
-    """Return the project's requirements, those of the named extras included, and of the extras that these name."""
+    """Return the project's requirements, with those of the named extras and of what these name."""
     texts = [*PROJECT["dependencies"], *(text for group in groups
                                          for text in PROJECT["optional-dependencies"][group])]
     found = [Requirement(text) for text in texts]
-    named = {extra for requirement in found if requirement.name == PROJECT["name"] for extra in requirement.extras}
+    named = {
+        extra
+        for requirement in found if requirement.name == PROJECT["name"]
+        for extra in requirement.extras
+    }
     return requirements(*groups, *named) if named - set(groups) else \
         [requirement for requirement in found if requirement.name != PROJECT["name"]]
 
 
 def pins() -> dict[str, Requirement]:
     """Return the lines of constraints.txt by canonical name."""
-    lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines())
+    lines = (line.partition("#")[0].strip()
+             for line in (ROOT / "constraints.txt").read_text().splitlines())
     found = [Requirement(line) for line in lines if line]
-    assert len({canonicalize_name(pin.name) for pin in found}) == len(found), "a package is pinned twice"
+    assert len({canonicalize_name(pin.name)
+                for pin in found}) == len(found), "a package is pinned twice"
     return {canonicalize_name(pin.name): pin for pin in found}
 
 
 def exact(pin: Requirement) -> str:
     """Return the version of a pin, or fail if it is not one exact public version."""
     (specifier,) = pin.specifier
-    assert specifier.operator == "==" and re.fullmatch(r"[0-9a-z.]+", specifier.version), f"not exact: {pin}"
+    assert specifier.operator == "==" and re.fullmatch(r"[0-9a-z.]+",
+                                                       specifier.version), f"not exact: {pin}"
     return specifier.version
 
 
@@ -85,7 +92,11 @@ def test_each_direct_dependency_is_pinned_within_its_range():
 
 def test_everything_installed_for_the_project_is_pinned_exactly():
     pinned = pins()
-    unpinned = {name for name in needed_here() if name not in pinned and not NOT_OURS_TO_PIN.match(name)}
+    unpinned = {
+        name
+        for name in needed_here()
+        if name not in pinned and not NOT_OURS_TO_PIN.match(name)
+    }
     assert not unpinned, f"add to constraints.txt: {sorted(unpinned)}"
     assert all(map(exact, pinned.values()))
 
@@ -131,15 +142,19 @@ def test_make_alone_explains_every_target():
     shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for target in set(targets.split()) - {"help"}:
-        assert re.search(rf"^make {target}\b", shown, re.MULTILINE), f"`make` does not explain {target}"
+        assert re.search(rf"^make {target}\b", shown,
+                         re.MULTILINE), f"`make` does not explain {target}"
         subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=True)
 
 
 def test_make_walkthrough_hands_on_where_to_start():
     if not shutil.which("make"):
         pytest.skip("make is not installed; README gives the same commands without it")
-    command = ["make", "--no-print-directory", "-n", "-o", ".venv/.installed", "walkthrough", "FROM=05"]
-    line = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    command = [
+        "make", "--no-print-directory", "-n", "-o", ".venv/.installed", "walkthrough", "FROM=05"
+    ]
+    line = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
+                          check=True).stdout.splitlines()[-1]
     shell = line.replace(".venv/bin/cca-lab", "echo cca-lab")
     printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["cca-lab", "walkthrough", "--from", "05"]
@@ -149,11 +164,14 @@ def test_make_test_runs_every_test_once_and_the_quick_ones_first():
     if not shutil.which("make"):
         pytest.skip("make is not installed; README gives the same commands without it")
     command = ["make", "--no-print-directory", "-n", "-o", ".venv/.installed", "test"]
-    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
+                           check=True).stdout.splitlines()
     runs = [line.partition(" -m pytest ")[2] for line in lines if " -m pytest " in line]
-    assert [run.split(" -m ")[1] for run in runs] == ['"not slow"', "slow"] and runs[0].startswith("-x ")
+    assert [run.split(" -m ")[1]
+            for run in runs] == ['"not slow"', "slow"] and runs[0].startswith("-x ")
     for name in SLOW:
-        assert (ROOT / "tests" / name).exists(), f"tests/conftest.py calls {name} slow, which is not there"
+        assert (ROOT / "tests" /
+                name).exists(), f"tests/conftest.py calls {name} slow, which is not there"
 
 
 def test_continuous_integration_runs_make_test():
@@ -164,9 +182,12 @@ def test_continuous_integration_runs_make_test():
 
 def test_help_is_quick_because_nothing_heavy_is_imported():
     heavy = "{'torch', 'transformers', 'matplotlib', 'nbclient', 'numpy'}"
-    program = ("import sys\nfrom cca_lab.cli import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
-               f"sys.exit(', '.join({heavy} & set(sys.modules)))")
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    program = (
+        "import sys\nfrom cca_lab.cli import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n  "
+        "  pass\n"
+        f"sys.exit(', '.join({heavy} & set(sys.modules)))")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         check=False)
     assert run.stderr.strip() == "", f"`cca-lab --help` imports {run.stderr}"
     for command in ("doctor", "walkthrough", "bench"):
         assert command in run.stdout
@@ -179,9 +200,12 @@ def test_ruff_has_nothing_to_say():
 
 
 def mypy(*arguments: str) -> str:
-    """Return what mypy says; what it knows of torch and transformers stays in build/mypy for the next run."""
-    return subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary", *arguments], cwd=ROOT,
-                          capture_output=True, text=True, check=False).stdout
+    """Return what mypy says.
+
+    What it knows of torch and transformers stays in build/mypy for the next run.
+    """
+    return subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary", *arguments],
+                          cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
 
 def test_mypy_has_nothing_to_say():
@@ -196,13 +220,14 @@ def test_mypy_knows_what_a_flag_returns(tmp_path):
                    "one: Tensor = attend(x, x, x, x)\n"
                    "pair: Tensor = attend(x, x, x, x, return_lse=True)\n")
     (complaint,) = mypy(str(use)).splitlines()
-    assert ":5: error: Incompatible types in assignment" in complaint and "tuple[Tensor, Tensor]" in complaint
+    assert ":5: error: Incompatible types in assignment" in complaint
+    assert "tuple[Tensor, Tensor]" in complaint
 
 
 def committed_text() -> list[tuple[str, str]]:
     """Return (path, text) of each text file that is or would be committed."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-                            capture_output=True, check=True).stdout.decode().split("\0")
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     found = []
     for name in filter(None, listed):
         path = ROOT / name

@@ -27,20 +27,20 @@ for model in (new_model("gpt2", vocabulary=64, context=64, width=16, layers=1, h
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(folder, sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "--no-index",
-        "--no-build-isolation", "-w", ".", str(files.repository()))
+    run(folder, sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check",
+        "--no-deps", "--no-index", "--no-build-isolation", "-w", ".", str(files.repository()))
     (built,) = folder.glob("*.whl")
     return built
 
 
 @pytest.fixture(scope="module")
 def programs(wheel) -> Path:
-    """The programs of a new environment with the wheel, which finds the packages of this environment after it."""
+    """The programs of a new environment with the wheel, over the packages of this one."""
     home = wheel.parent / "environment"
     venv.create(home, symlinks=os.name != "nt")
     programs = home / ("Scripts" if os.name == "nt" else "bin")
-    run(wheel.parent, sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "-q",
-        "--disable-pip-version-check", "--no-deps", "--no-index", str(wheel))
+    run(wheel.parent, sys.executable, "-m", "pip", "--python", str(programs / "python"), "install",
+        "-q", "--disable-pip-version-check", "--no-deps", "--no-index", str(wheel))
     (installed,) = home.rglob("cca_lab/__init__.py")
     here = [path for path in sys.path if Path(path).name == "site-packages"]
     (installed.parents[1] / "packages_of_the_tests.pth").write_text("\n".join(here))
@@ -49,8 +49,13 @@ def programs(wheel) -> Path:
 
 def run(folder: Path, *command: str | Path, code: int = 0) -> str:
     """Run a command in a folder, without this process's import path, and return what it printed."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CCA_LAB_DATA")}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "CCA_LAB_DATA")
+    }
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True,
+                          check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -59,7 +64,8 @@ def test_wheel_is_small_and_holds_what_is_no_code(wheel):
     assert wheel.stat().st_size < LARGEST
     names = set(ZipFile(wheel).namelist())
     for name in ("py.typed", "attention/cpp/interval_attention.cpp", "course/pages/student.html",
-                 "_data/models/gpt2-mini/model.safetensors", "_data/results/claims.json", "_data/CHECKSUMS.sha256"):
+                 "_data/models/gpt2-mini/model.safetensors", "_data/results/claims.json",
+                 "_data/CHECKSUMS.sha256"):
         assert f"cca_lab/{name}" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"cca_lab", "cca_lab-0.1.0.dist-info"}

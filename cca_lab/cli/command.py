@@ -1,4 +1,4 @@
-"""The commands: errors become one line in one place, and options are made from settings and checked before any import.
+"""The commands: errors become one line in one place, and options are made from settings.
 
 Exit statuses: 2 for an error of the input or the machine, 3 for a training that diverged.
 """
@@ -6,7 +6,7 @@ Exit statuses: 2 for an error of the input or the machine, 3 for a training that
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, is_dataclass, replace
+from dataclasses import MISSING, Field, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -22,21 +22,25 @@ from cca_lab.freed_memory import keep_freed_memory
 from cca_lab.models.recipe import Diverged
 from cca_lab.settings import LARGEST_WRITTEN, item_type, options_of
 
-NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
+NO_MEMORY = ("allocate memory", "not enough memory", "out of memory",
+             "Storage size calculation overflowed")
 
 
 class Command(TyperCommand):
-    """A command that validates its options while it parses them, and whose function may return its exit status."""
+    """A command that validates its options while parsing; its function returns its status."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
-        """Parse the options; ValueError for one that is given twice, is empty, or is no number in range."""
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options.
+
+        ValueError for one that is given twice, is empty, or is no number in range.
+        """
         given, _, order = self.make_parser(ctx).parse_args(args=list(args))
         check_given(given, [param.name for param in order if not param.multiple])
         rest = super().parse_args(ctx, args)
         check_values(ctx.params)
         return rest
 
-    def invoke(self, ctx: typer.Context) -> None:
+    def invoke(self, ctx: Any) -> None:
         """Run the command, and exit with the status that it returns."""
         raise typer.Exit(int(super().invoke(ctx) or 0))
 
@@ -52,27 +56,34 @@ class Group(TyperGroup):
     lazy: ClassVar[Mapping[str, tuple[str, str]]] = {}
     moved: ClassVar[Mapping[str, str]] = {}
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, without the old ones."""
         return [*super().list_commands(ctx), *self.lazy]
 
-    def get_command(self, ctx: typer.Context, name: str) -> Any:
-        """Return the command of this name, as the help of the group shows it; that of an old name refuses."""
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return the command of this name, as the help of the group shows it.
+
+        That of an old name refuses.
+        """
         if name in self.lazy:
             return TyperCommand(name, help=self.lazy[name][1])
         old = {words: new for words, new in self.moved.items() if words.partition(" ")[0] == name}
         return super().get_command(ctx, name) or (_answer(name, old) if old else None)
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command and its arguments, as it runs."""
         name, command, rest = super().resolve_command(ctx, args)
-        return (name, later(name, *self.lazy[name]), rest) if name in self.lazy else (name, command, rest)
+        return (name, later(name, *self.lazy[name]),
+                rest) if name and name in self.lazy else (name, command, rest)
 
 
 class Commands(Group):
-    """All commands. What goes wrong in one, from its options to its work, ends here as one line on stderr."""
+    """All commands.
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    What goes wrong in one, from its options to its work, ends here as one line on stderr.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         keep_freed_memory()
         try:
@@ -88,7 +99,8 @@ class Commands(Group):
         except RuntimeError as error:
             if not any(words in str(error) for words in NO_MEMORY):
                 raise
-            raise _ended(f"error: not enough memory for these sizes; ask for less ({_line(error)})") from error
+            raise _ended(f"error: not enough memory for these sizes; ask for less ({_line(error)})"
+                         ) from error
 
 
 class App(typer.Typer):
@@ -99,12 +111,13 @@ class App(typer.Typer):
         return super().command(*args, **{"cls": Command, **options})
 
 
-def from_settings(name: str, settings: type, run: Callable[[Any], Any], help: str) -> TyperCommand:
+def from_settings(name: str, settings: type, run: Callable[[Any], Any], help: str) -> Any:
     """Return a command whose options are the options of a dataclass.
 
     Args:
         name: the command's name.
-        settings: a dataclass with fields of `cca_lab.settings.option`, whose defaults the help shows.
+        settings: a dataclass with fields of `cca_lab.settings.option`, whose defaults the help
+            shows.
         run: called with an instance; it may return the exit status.
         help: one sentence.
     """
@@ -116,10 +129,11 @@ def from_settings(name: str, settings: type, run: Callable[[Any], Any], help: st
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     info = CommandInfo(name=name, cls=Command, callback=command, help=help)
-    return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=DEFAULT_MARKUP_MODE)
+    return get_command_from_info(info, pretty_exceptions_short=True,
+                                 rich_markup_mode=DEFAULT_MARKUP_MODE)
 
 
-def later(name: str, address: str, help: str) -> TyperCommand:
+def later(name: str, address: str, help: str) -> Any:
     """Return the command of a class of settings that has `run`, which is imported only now.
 
     Args:
@@ -128,7 +142,8 @@ def later(name: str, address: str, help: str) -> TyperCommand:
         help: one sentence.
     """
     module, _, kind = address.partition(":")
-    return from_settings(name, getattr(import_module(module), kind), lambda settings: settings.run() and None, help)
+    return from_settings(name, getattr(import_module(module), kind),
+                         lambda settings: settings.run() and None, help)
 
 
 def check_given(given: dict[str, Any], single: list[str | None]) -> None:
@@ -140,14 +155,18 @@ def check_given(given: dict[str, Any], single: list[str | None]) -> None:
     """
     for name, value in given.items():
         if "" in (value if isinstance(value, list | tuple) else (value,)):
-            raise ValueError(f"{_dashed(name)}: got an empty text; give a value, or leave the option out")
+            raise ValueError(
+                f"{_dashed(name)}: got an empty text; give a value, or leave the option out")
     for name in filter(None, single):
         if single.count(name) > 1:
-            raise ValueError(f"{_dashed(name)}: given {single.count(name)} times, wanted one; leave the others out")
+            raise ValueError(
+                f"{_dashed(name)}: given {single.count(name)} times, wanted one; leave the others "
+                "out"
+            )
 
 
 def check_values(values: dict[str, Any]) -> None:
-    """Raise ValueError for a number that is infinite or too large, or an output that would overwrite an input."""
+    """Raise ValueError for a number that is not finite or too large, or an output over an input."""
     for name, value in values.items():
         for number in value if isinstance(value, list) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
@@ -169,19 +188,21 @@ def checked_path(kind: str) -> Callable[[typer.CallbackParam, Path | None], Path
 
 
 def _parameters(settings: Any) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of a command for the options of a dataclass, or of an instance that holds the defaults."""
+    """Yield the parameters for the options of a dataclass, or an instance that holds defaults."""
     for each, kind, about in options_of(settings):
         item, _, repeated = item_type(kind)
         if is_dataclass(item):
-            yield from (inner for inner in _parameters(each.default_factory()) if inner.name not in about.without)
+            yield from (inner for inner in _parameters(_inner(each))
+                        if inner.name not in about.without)
             continue
-        default = each.default if isinstance(settings, type) else getattr(settings, each.name)
+        default: Any = each.default if isinstance(settings, type) else getattr(settings, each.name)
         required, shown = default is MISSING, about.shown
         if repeated and not required:
             shown = shown or ", ".join(map(str, default)) or "none"
             default = None
         flags = [about.flag] if about.flag else [f"--{_dashed(each.name)}"] if item is bool else []
-        information: Any = (typer.Argument if about.argument else typer.Option)(
+        kind_of_option: Any = typer.Argument if about.argument else typer.Option
+        information = kind_of_option(
             *([] if about.argument else flags), help=about.help, metavar=about.metavar,
             callback=checked_path(about.output) if about.output else None,
             **({"show_default": shown} if shown else {}))
@@ -191,20 +212,29 @@ def _parameters(settings: Any) -> Iterator[inspect.Parameter]:
             default=inspect.Parameter.empty if required else default)
 
 
+def _inner(holding: Field[Any]) -> Any:
+    """Return the default settings of a field made by `cca_lab.settings.nested`."""
+    make: Any = holding.default_factory
+    return make()
+
+
 def _filled(settings: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of settings for the values of a command line; a list that was not given keeps its default."""
+    """Return the fields of settings for the values of a command line.
+
+    A list that was not given keeps its default.
+    """
     filled: dict[str, Any] = {}
     for each, kind, about in options_of(settings):
         item, _, repeated = item_type(kind)
         if is_dataclass(item):
             inner = {name: value for name, value in values.items() if name not in about.without}
-            filled[each.name] = replace(each.default_factory(), **_filled(item, inner))
+            filled[each.name] = replace(_inner(each), **_filled(item, inner))
         elif each.name in values and not (repeated and values[each.name] in (None, [])):
             filled[each.name] = tuple(values[each.name]) if repeated else values[each.name]
     return filled
 
 
-def _answer(old: str, moved: Mapping[str, str]) -> TyperCommand:
+def _answer(old: str, moved: Mapping[str, str]) -> Any:
     """Return the command of an old name: it refuses, and names the new one."""
     def answer(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
         name = old if old in moved else " ".join([old, *(words or [])[:1]])
@@ -214,7 +244,8 @@ def _answer(old: str, moved: Mapping[str, str]) -> TyperCommand:
 
     settings = {"ignore_unknown_options": True, "help_option_names": []}
     info = CommandInfo(name=old, callback=answer, hidden=True, context_settings=settings)
-    return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=DEFAULT_MARKUP_MODE)
+    return get_command_from_info(info, pretty_exceptions_short=True,
+                                 rich_markup_mode=DEFAULT_MARKUP_MODE)
 
 
 def _ended(line: str, status: int = 2) -> typer.Exit:

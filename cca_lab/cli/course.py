@@ -1,4 +1,7 @@
-"""Commands for the course: check one's own work, grade a class, make the notebooks that students open."""
+"""Commands for the course.
+
+Check one's own work, grade a class, make the notebooks that students open.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,20 +10,24 @@ import typer
 
 from cca_lab.cli.command import App
 
-course = App(name="course", no_args_is_help=True, help="Check, grade and make the assignments in lab/.")
+course = App(name="course", no_args_is_help=True,
+             help="Check, grade and make the assignments in lab/.")
 
 Only = Annotated[str | None, typer.Option(metavar="ASSIGNMENT", help="One assignment, such as a5.",
                                           show_default="all")]
-Course = Annotated[Path | None, typer.Option("--course", help="The course's folder.", show_default="lab/ of the clone")]
+Course = Annotated[
+    Path | None,
+    typer.Option("--course", help="The course's folder.", show_default="lab/ of the clone")]
 
 
 @course.command()
-def check(
-    file: Annotated[Path, typer.Argument(help="A notebook of the course, or adapters.py.")],
-    only: Only = None,
-    task: Annotated[str | None, typer.Option(help="One task, such as a5.2.", show_default="all")] = None,
-    folder: Course = None,
-) -> int:
+def check(file: Annotated[Path,
+                          typer.Argument(help="A notebook of the course, or adapters.py.")],
+          only: Only = None,
+          task: Annotated[str | None,
+                          typer.Option(help="One task, such as a5.2.", show_default="all")] = None,
+          folder: Course = None,
+          ) -> int:
     """Check your own work, on the inputs that the notebook shows too."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
@@ -31,26 +38,34 @@ def check(
 
 @course.command()
 def grade(
-    submitted: Annotated[Path, typer.Argument(metavar="FOLDER", help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for marks and pages.", show_default="marks/ beside FOLDER")
-                   ] = None,
-    only: Only = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Submissions at a time.", show_default="half the cores")
-                    ] = None,
-    gradebook: Annotated[Path | None, typer.Option(help="nbgrader's database to write the marks into, too.")] = None,
+    submitted: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")],
+    out: Annotated[Path | None,
+                   typer.Option(help="Folder for marks and pages.",
+                                show_default="marks/ beside FOLDER")] = None, only: Only = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Submissions at a time.", show_default="half the cores")] = None,
+    gradebook: Annotated[Path | None,
+                         typer.Option(
+                             help="nbgrader's database to write the marks into, too.")] = None,
     folder: Course = None,
 ) -> int:
     """Grade a class; what was graded before and did not change is kept."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    whole = front.grade_class(submitted, out or submitted.parent / "marks", folder or course_folder(), only, jobs,
-                              gradebook)
+    whole = front.grade_class(submitted, out or submitted.parent / "marks", folder
+                              or course_folder(), only, jobs, gradebook)
     return 0 if whole else 1
 
 
 @course.command()
-def report(out: Annotated[Path, typer.Argument(metavar="MARKS", help="The folder that `grade` wrote.")]) -> None:
+def report(
+    out: Annotated[Path,
+                   typer.Argument(metavar="MARKS", help="The folder that `grade` wrote.")]
+) -> None:
     """Write the tables and pages again from what was graded."""
     from cca_lab.course import front
 
@@ -59,9 +74,11 @@ def report(out: Annotated[Path, typer.Argument(metavar="MARKS", help="The folder
 
 @course.command()
 def release(
-    only: Only = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if something is not current.")] = False,
-    adapters: Annotated[bool, typer.Option("--adapters", help="Write adapters.py anew, too.")] = False,
+    only: Only = None, check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; fail if something is not current.")] = False,
+    adapters: Annotated[bool,
+                        typer.Option("--adapters", help="Write adapters.py anew, too.")] = False,
     folder: Course = None,
 ) -> int:
     """Make the notebooks that students open from the solved ones."""
@@ -74,7 +91,7 @@ def release(
 
 @course.command()
 def solutions(only: Only = None, folder: Course = None) -> None:
-    """Make notebooks with folded hints and solutions, for those who learn alone, in lab/solutions/."""
+    """Make notebooks with folded hints and solutions in lab/solutions/, to learn alone."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
 

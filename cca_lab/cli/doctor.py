@@ -1,4 +1,4 @@
-"""`cca-lab doctor`: check that everything the lab needs is installed, and say what to do if it is not.
+"""`cca-lab doctor`: check that all that the lab needs is installed, and say what to do if not.
 
 Each finding is a `Check`, and only `run` prints, so that the tests check what the user sees.
 """
@@ -52,7 +52,8 @@ def check_python(found: tuple[int, ...] = sys.version_info[:3]) -> Check:
         return Check("Python", FAIL, f"{name} is too old",
                      "install Python 3.11 or newer and make a new environment")
     isolated = sys.prefix != sys.base_prefix or "CONDA_PREFIX" in os.environ
-    return Check("Python", OK, f"{name}, {'in its own environment' if isolated else 'not in an environment'}")
+    return Check("Python", OK,
+                 f"{name}, {'in its own environment' if isolated else 'not in an environment'}")
 
 
 def read_pins(text: str) -> dict[str, Version]:
@@ -81,7 +82,8 @@ def check_package(requirement: Requirement, pin: Version | None, extra: str = ""
     if not requirement.specifier.contains(Version(found).public, prereleases=True):
         return Check(requirement.name, worst, f"{found}, wanted {requirement.specifier}", install)
     if pin is not None and Version(found).public != pin.public:
-        return Check(requirement.name, WARN, f"{found}, tested with {pin}", f"if something fails, {install}")
+        return Check(requirement.name, WARN, f"{found}, tested with {pin}",
+                     f"if something fails, {install}")
     return Check(requirement.name, OK, found)
 
 
@@ -89,7 +91,8 @@ def check_packages() -> Iterator[Check]:
     """Check each package that the project requires, once; those for developers only in a clone."""
     pins, groups = {}, ("", *extras.EXTRAS)
     if files.in_clone():
-        pins, groups = read_pins((files.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
+        pins, groups = read_pins(
+            (files.repository() / "constraints.txt").read_text(encoding="utf-8")), (*groups, "dev")
     try:
         requirements = [Requirement(text) for text in requires("cca-lab") or []]
     except PackageNotFoundError:
@@ -100,9 +103,11 @@ def check_packages() -> Iterator[Check]:
         requiring = [extra for extra in groups
                      if requirement.marker is None or requirement.marker.evaluate({"extra": extra})]
         wanted = canonicalize_name(requirement.name), str(requirement.specifier)
-        if requiring and not requirement.extras and wanted not in seen:  # dev lists the other extras as requirements
+        # dev lists the other extras as requirements
+        if requiring and not requirement.extras and wanted not in seen:
             seen.add(wanted)
-            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)), requiring[0])
+            yield check_package(requirement, pins.get(canonicalize_name(requirement.name)),
+                                requiring[0])
 
 
 def check_device() -> Check:
@@ -110,7 +115,8 @@ def check_device() -> Check:
     import torch
 
     if not torch.cuda.is_available():
-        return Check("GPU", OK, f"none; everything runs on the CPU ({torch.get_num_threads()} threads)")
+        return Check("GPU", OK,
+                     f"none; everything runs on the CPU ({torch.get_num_threads()} threads)")
     device = torch.cuda.get_device_properties(0)
     return Check("GPU", OK, f"{device.name}, compute capability {device.major}.{device.minor}, "
                             f"{device.total_memory / 2**30:.0f} GiB")
@@ -130,8 +136,9 @@ def check_triton() -> Check:
         return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): correct, but slow")
     if torch.cuda.is_available():
         return Check("Triton", OK, "compiles kernels for the GPU")
-    return Check("Triton", OK, "importable, no driver: kernels can be interpreted (TRITON_INTERPRET=1) "
-                               "or compiled offline")
+    return Check(
+        "Triton", OK, "importable, no driver: kernels can be interpreted (TRITON_INTERPRET=1) "
+        "or compiled offline")
 
 
 def check_native() -> Check:
@@ -142,13 +149,20 @@ def check_native() -> Check:
     name = "CPU attention"
     if native.library().is_file():
         if native.switched_off():
-            return Check(name, OK, f"blocked, in plain PyTorch; the native op is built, but {native.SWITCH}=0")
+            return Check(
+                name, OK,
+                f"blocked, in plain PyTorch; the native op is built, but {native.SWITCH}=0")
         if not built():
-            return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be loaded; delete it and "
-                                     "run `cca-lab native`")
-        bfloat16 = "and bfloat16 on AMX" if matrix_units() else "bfloat16 stays with PyTorch: no AMX here"
-        return Check(name, OK, f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 switches back to "
-                               "plain PyTorch")
+            return Check(
+                name, WARN,
+                f"blocked, in plain PyTorch: {native.library()} cannot be loaded; delete it and "
+                "run `cca-lab native`")
+        bfloat16 = "and bfloat16 on AMX" if matrix_units(
+        ) else "bfloat16 stays with PyTorch: no AMX here"
+        return Check(
+            name, OK,
+            f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 switches back to "
+            "plain PyTorch")
     if needed := native.missing():
         return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {needed}")
     return Check(name, OK, "native, in C++, once it is compiled: at its first use, or now by "
@@ -156,7 +170,10 @@ def check_native() -> Check:
 
 
 def check_kernel() -> Check:
-    """Check that JupyterLab's `python3` is this interpreter; the walkthrough does not depend on it."""
+    """Check that JupyterLab's `python3` is this interpreter.
+
+    The walkthrough does not depend on it.
+    """
     from jupyter_client.kernelspec import KernelSpecManager
 
     command = KernelSpecManager().get_kernel_spec("python3").argv[0]
@@ -189,19 +206,25 @@ def chromium() -> str | None:
 
 
 def check_course() -> Iterator[Check]:
-    """Say in which sandbox submissions are graded, and whether the test of the course in a browser can run."""
+    """Say in which sandbox submissions are graded, and whether there is a browser for a test."""
     from cca_lab.course import sandbox
 
     kind = sandbox.best()
-    yield Check("course sandbox", OK if kind == "bubblewrap" else WARN, kind, "" if kind == "bubblewrap" else (
-        "for grading only: install bubblewrap (Linux), so that submissions cannot read this account's files"))
+    yield Check(
+        "course sandbox", OK if kind == "bubblewrap" else WARN, kind,
+        "" if kind == "bubblewrap" else
+        ("for grading only: install bubblewrap (Linux), so that submissions cannot read this "
+         "account's files"
+         ))
     browser = chromium()
-    yield Check("course browser", OK, browser or "no Chromium: the test of the course in a browser is skipped")
+    yield Check("course browser", OK, browser
+                or "no Chromium: the test of the course in a browser is skipped")
 
 
 def check_data() -> Iterator[Check]:
     """Compare the shipped models and results with their checksums."""
-    restore = "restore it with `git checkout -- data`" if files.in_clone() else "install cca-lab again"
+    restore = "restore it with `git checkout -- data`" if files.in_clone(
+    ) else "install cca-lab again"
     try:
         data = files.data_folder()
         problems = files.checksum_problems(data)
@@ -222,17 +245,20 @@ def check_data() -> Iterator[Check]:
 def examine() -> Iterator[Check]:
     """Run every check; a check that raises an exception is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
-        check_python, check_packages, check_device, check_triton, check_native, check_kernel, check_fonts, check_data,
-        check_course]
+        check_python, check_packages, check_device, check_triton, check_native, check_kernel,
+        check_fonts, check_data, check_course
+    ]
     for probe in probes:
         try:
             findings = probe()
             yield from [findings] if isinstance(findings, Check) else findings
         except ModuleNotFoundError as error:
             status = WARN if extras.advice(error.name) else FAIL
-            yield Check(re.sub("^check_", "", probe.__name__), status, f"{error.name} is not installed",
+            yield Check(re.sub("^check_", "", probe.__name__), status,
+                        f"{error.name} is not installed",
                         extras.advice(error.name) or INSTALL)
-        except Exception as error:  # a broken package may raise any exception; the other checks still run
+        # a broken package may raise any exception; the other checks still run
+        except Exception as error:
             name = re.sub("^check_", "", probe.__name__)
             yield Check(name, FAIL, f"{type(error).__name__}: {error}", INSTALL)
 

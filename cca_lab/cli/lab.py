@@ -29,15 +29,16 @@ def native() -> None:
         typer.echo("compiling, about half a minute", err=True)
     native.load()
     typer.echo(f"native op: {library}\n" + (
-        f'backend "auto" does not take it, because {native_build.SWITCH}=0' if native_build.switched_off() else
+        f'backend "auto" does not take it, because {native_build.SWITCH}=0' if native_build.
+        switched_off() else
         f'backend "auto" takes it on the CPU from now on; {native_build.SWITCH}=0 turns that off'))
 
 
 @app.command()
 def walkthrough(
-    start: Start = None,
-    only: Only = None,
-    out: Annotated[Path, out_folder("Folder for the notebooks, pages and summary.")] = Path("build/walkthrough"),
+    start: Start = None, only: Only = None, out: Annotated[
+        Path,
+        out_folder("Folder for the notebooks, pages and summary.")] = Path("build/walkthrough"),
     html: Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages too.")] = True,
     folder: Folder = None,
 ) -> int:
@@ -50,15 +51,17 @@ def walkthrough(
 
 
 @app.command()
-def notebooks(
-    start: Start = None,
-    only: Only = None,
-    folder: Folder = None,
-    student: Annotated[Path | None, out_folder(
-        "Write the notebooks to work in to this folder: without outputs, hints and solutions folded. Files that are "
+def notebooks(start: Start = None, only: Only = None, folder: Folder = None, student: Annotated[
+    Path | None,
+    out_folder(
+        "Write the notebooks to work in to this folder: without outputs, hints and solutions "
+        "folded. Files that are "
         "there stay.")] = None,
-) -> int:
-    """Write the notebooks to work in (`--student`); without it, run the committed ones in place (for maintainers)."""
+              ) -> int:
+    """Write the notebooks to work in (`--student`).
+
+    Without it, run the committed ones in place (for maintainers).
+    """
     from cca_lab.course.release import build
     from cca_lab.files import notebooks_folder
     from cca_lab.views.walkthrough import refresh
@@ -81,7 +84,9 @@ def _build_native() -> None:
 
 
 @app.command(hidden=True)
-def checksums(write: Annotated[bool, typer.Option("--write", help="Write them again instead.")] = False) -> int:
+def checksums(
+    write: Annotated[bool,
+                     typer.Option("--write", help="Write them again instead.")] = False) -> int:
     """Verify the checksums of the shipped data (for maintainers: write them)."""
     from cca_lab.files import checksum_problems, data_folder, write_checksums
 

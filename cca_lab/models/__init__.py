@@ -1,6 +1,7 @@
-"""The lab's attention in models of transformers: swap it in, generate with its cache, save, load and inspect.
+"""The lab's attention in models of transformers: swap, generate, save, load and inspect.
 
-A name is imported when it is first asked for: the settings of a training are read without transformers.
+A name is imported when it is first asked for: the settings of a training are read without
+transformers.
 """
 
 from importlib import import_module
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
         swap_attention,
     )
 
-__all__ = ["attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained", "local_inputs",
-           "restore_attention", "save_pretrained", "swap_attention"]
-_MODULES = {"load_pretrained": "checkpoints", "save_pretrained": "checkpoints", "local_inputs": "context"}
+__all__ = [
+    "attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained",
+    "local_inputs", "restore_attention", "save_pretrained", "swap_attention"
+]
+_MODULES = {
+    "load_pretrained": "checkpoints", "save_pretrained": "checkpoints", "local_inputs": "context"
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Save and load a model together with its choice of attention, which transformers alone would not keep.
+"""Save and load a model together with its choice of attention, which transformers drops.
 
-While a model is loaded, every file is checked and that the files fit each other: transformers only logs a weight that
-is missing, unexpected or of another shape, and initialises it at random.
+While a model is loaded, every file is checked and that the files fit each other: transformers only
+logs a weight that is missing, unexpected or of another shape, and initialises it at random.
 """
 
 import glob
@@ -40,14 +40,15 @@ MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which 
 MOST_LAYERS = 1000
 MOST_SAID = 300  # characters of a library's own message
 WEIGHTS = ("*.safetensors", "*.bin")
-GENERIC = ("PreTrainedTokenizerFast", PreTrainedTokenizerFast.__name__)  # as older and as present versions write it
+GENERIC = ("PreTrainedTokenizerFast", PreTrainedTokenizerFast.__name__
+           )  # as older and as present versions write it
 PROBLEMS = {"missing_keys": "lack", "unexpected_keys": "hold, which the config does not ask for,",
             "mismatched_keys": "hold in another shape than the config's"}
 
 
 def save_pretrained(model: PreTrainedModel, folder: str | Path,
                     tokenizer: PreTrainedTokenizerBase | None = None) -> None:
-    """Write model, attention choice and tokenizer to a folder, which appears complete or not at all.
+    """Write model, attention and tokenizer to a folder, which appears complete or not at all.
 
     The choice is the entry "cca_lab_attention" of config.json; the weights of a mechanism's
     own modules are in `cca_lab_modules.safetensors`. transformers can load the folder too,
@@ -59,23 +60,26 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
         tokenizer: saved beside the model if given.
 
     Raises:
-        ValueError: if the folder exists and is not a checkpoint, or cannot be made, or if the model or tokenizer
-            is not one of transformers'.
+        ValueError: if the folder exists and is not a checkpoint, or cannot be made, or if the model
+            or tokenizer is not one of transformers'.
     """
     check_model(model)
     check_path("folder", folder)
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ValueError(f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers, or None")
+        raise ValueError(
+            f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers, or None")
     folder = Path(folder).expanduser().absolute()
     empty = folder.is_dir() and not any(folder.iterdir())
     if folder.exists() and not empty and not (folder / "config.json").is_file():
-        raise ValueError(f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
+        raise ValueError(
+            f"folder: {folder} exists and is not a checkpoint (no config.json); choose another")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _clear_killed_saves(folder)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
-        raise ValueError(f"folder: cannot write to {folder.parent} ({error}); choose another") from error
+        raise ValueError(
+            f"folder: cannot write to {folder.parent} ({error}); choose another") from error
     try:
         _save_model(model, temporary / "new")
         if tokenizer is not None:
@@ -93,7 +97,10 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path,
 
 
 def _as_usual(folder: Path) -> None:
-    """Give files the permissions of any new file; those of a temporary folder are for its owner alone."""
+    """Give files the permissions of any new file.
+
+    Those of a temporary folder are for its owner alone.
+    """
     mask = os.umask(0)
     os.umask(mask)
     for path in folder.iterdir():
@@ -102,8 +109,12 @@ def _as_usual(folder: Path) -> None:
 
 
 def _clear_killed_saves(folder: Path) -> None:
-    """Remove what interrupted saves left beside a folder; restore a checkpoint that one of them had moved away."""
-    for temporary in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):  # as mkdtemp names them
+    """Remove what interrupted saves left beside a folder.
+
+    Restore a checkpoint that one of them had moved away.
+    """
+    for temporary in folder.parent.glob(
+            f".{glob.escape(folder.name)}.????????"):  # as mkdtemp names them
         if (temporary / "old").exists() and not folder.exists():
             (temporary / "old").replace(folder)
         if {path.name for path in temporary.iterdir()} <= {"old", "new"}:
@@ -116,21 +127,26 @@ def _save_model(model: PreTrainedModel, folder: Path) -> None:
     if len(modules) == 0:
         model.save_pretrained(folder)
         return
-    own = {name: tensor for name, tensor in model.state_dict().items() if MODULE not in name.split(".")}
+    own = {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if MODULE not in name.split(".")
+    }
     learnt = {name: tensor.contiguous() for name, tensor in modules.state_dict().items()}
     model.save_pretrained(folder, state_dict=own)
     save_file(learnt, folder / MODULES_FILE)
 
 
-def load_pretrained(
-    path_or_name: str | Path, attention: str | None = None, *, dtype: torch.dtype = torch.float32, **options: Any,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
+                    dtype: torch.dtype = torch.float32, **options: Any,
+                    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load a causal language model with the attention it was saved with, or with another.
 
     The trained modules of the saved mechanism are loaded whenever that mechanism is used.
 
     Args:
-        path_or_name: a folder, or a name on the Hugging Face hub. `data/models/NAME` is found outside a clone too.
+        path_or_name: a folder, or a name on the Hugging Face hub. `data/models/NAME` is found
+            outside a clone too.
         attention: a mechanism to use instead of the saved one; "full" for the model's own.
         dtype: dtype of the weights.
         options: options of `attention`, as in `swap_attention`.
@@ -140,14 +156,17 @@ def load_pretrained(
 
     Raises:
         ValueError: if there is nothing to load, if a file is broken or does not fit the others (see
-            `cca_lab.models.checkpoints`), or if the options do not fit the attention or its saved modules.
+            `cca_lab.models.checkpoints`), or if the options do not fit the attention or its saved
+            modules.
     """
     if options and attention is None:
-        raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, as in "
-                         "load_pretrained(folder, 'cca', group=16, window=256)")
+        raise ValueError(
+            f"{next(iter(options))}: given without attention; name the mechanism too, as in "
+            "load_pretrained(folder, 'cca', group=16, window=256)")
     check_path("path_or_name", path_or_name)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ValueError(f"dtype: got {dtype!r}, wanted a floating dtype of torch, such as torch.float32")
+        raise ValueError(
+            f"dtype: got {dtype!r}, wanted a floating dtype of torch, such as torch.float32")
     source = _source(path_or_name)
     model = load_model(source, dtype)
     saved, saved_options = saved_choice(model.config, source)
@@ -167,15 +186,17 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
     try:
         file = cached_file(source, MODULES_FILE)
     except OSError as error:
-        raise ValueError(f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; "
-                         "save with cca_lab.models.save_pretrained, not with the model's own") from error
+        raise ValueError(
+            f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; "
+            "save with cca_lab.models.save_pretrained, not with the model's own") from error
     with reading(source, MODULES_FILE):
         weights = load_file(file)  # type: ignore[arg-type]  # None is for other options
     wanted, got = shapes(modules), {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if wanted != got:
         name = next(name for name in sorted(wanted | got) if wanted.get(name) != got.get(name))
-        raise ValueError(f"options: got some that ask for {name} of shape {wanted.get(name)}, saved was "
-                         f"{got.get(name)}; load it as saved, and call swap_attention for a new module")
+        raise ValueError(
+            f"options: got some that ask for {name} of shape {wanted.get(name)}, saved was "
+            f"{got.get(name)}; load it as saved, and call swap_attention for a new module")
     check_finite(weights, source)
     modules.load_state_dict(weights)
 
@@ -191,13 +212,16 @@ def _source(path_or_name: str | Path) -> str:
     path = shipped_model(Path(path_or_name).expanduser())
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the folder that "
-                             "save_pretrained wrote")
+            raise ValueError(
+                f"path_or_name: {path} holds no model (no config.json); pass the folder that "
+                "save_pretrained wrote")
         return str(path)
     name = str(path_or_name)
-    if isinstance(path_or_name, Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:
-        raise ValueError(f"path_or_name: no folder {path}; check the path, or pass a name on the hub such as "
-                         "'gpt2', which needs a network the first time")
+    if isinstance(path_or_name,
+                  Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:
+        raise ValueError(
+            f"path_or_name: no folder {path}; check the path, or pass a name on the hub such as "
+            "'gpt2', which needs a network the first time")
     return name
 
 
@@ -209,14 +233,16 @@ def quiet() -> None:
 
 @contextmanager
 def reading(source: str, what: str) -> Iterator[None]:
-    """Turn any error within the context into a one-line ValueError that names the file which cannot be used."""
+    """Turn any error within the context into a one-line ValueError that names the file."""
     try:
         yield
     except Exception as error:  # on a broken file a library may raise anything
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         reason = kind + " ".join(str(error).split())
-        raise ValueError(f"path_or_name: {what} of {source} cannot be used: {reason[:MOST_SAID]}; get or save the "
-                         "model again") from error
+        raise ValueError(
+            f"path_or_name: {what} of {source} cannot be used: {reason[:MOST_SAID]}; get or save "
+            "the "
+            "model again") from error
 
 
 def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
@@ -227,33 +253,37 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
         dtype: dtype of the loaded weights.
 
     Raises:
-        ValueError: if the config is broken or of another family, or if any weight is missing, unexpected, not
-            finite or of another shape than the config's.
+        ValueError: if the config is broken or of another family, or if any weight is missing,
+            unexpected, not finite or of another shape than the config's.
     """
     try:
         config = _config(source)
         with reading(source, "the weights"):
             both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
-                source, config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True,
-                trust_remote_code=False)
+                source, config=config, dtype=dtype, output_loading_info=True,
+                ignore_mismatched_sizes=True, trust_remote_code=False)
     except ValueError as error:
         if isinstance(error.__cause__, OSError) and not Path(source).is_dir():
-            raise ValueError(f"path_or_name: could not load {source!r}: no folder of that name, and the hub gave "
-                             "no such model; check the spelling, and without a network use a folder") from error
+            raise ValueError(
+                f"path_or_name: could not load {source!r}: no folder of that name, and the hub "
+                "gave "
+                "no such model; check the spelling, and without a network use a folder") from error
         raise
     model, found = both
     for kind, words in PROBLEMS.items():
         if found[kind]:
             names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in found[kind])
             others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; config.json and "
-                             "weights belong to different models, or were changed")
+            raise ValueError(
+                f"path_or_name: the weights of {source} {words} {names[0]}{others}; config.json "
+                "and "
+                "weights belong to different models, or were changed")
     check_finite(model.state_dict(), source)
     return model
 
 
 def _config(source: str) -> PreTrainedConfig:
-    """Return the config, after checking that a model can be built from it and that the stored weights can fill it."""
+    """Return the config, after checking that it describes a model which the weights can fill."""
     with reading(source, "config.json"):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         layers = config.get_text_config().num_hidden_layers
@@ -262,27 +292,38 @@ def _config(source: str) -> PreTrainedConfig:
         with torch.device("meta"):  # without memory
             skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
         check_family(skeleton)
-        wanted, stored = sum(parameter.numel() for parameter in skeleton.parameters()), _stored(source)
+        wanted, stored = sum(parameter.numel()
+                             for parameter in skeleton.parameters()), _stored(source)
         if stored and wanted > stored:
-            raise ValueError(f"it asks for {wanted:.3g} weights, and the files beside it have {stored:.3g} bytes")
+            raise ValueError(
+                f"it asks for {wanted:.3g} weights, and the files beside it have {stored:.3g} bytes"
+            )
     return config
 
 
 def _stored(source: str) -> int:
-    """Return the bytes of the weights in a folder; 0 if there are none, or if `source` is a name on the hub."""
-    return sum(path.stat().st_size for pattern in WEIGHTS for path in Path(source).glob(pattern) if path.is_file())
+    """Return the bytes of the weights in a folder.
+
+    0 if there are none, or if `source` is a name on the hub.
+    """
+    return sum(path.stat().st_size
+               for pattern in WEIGHTS
+               for path in Path(source).glob(pattern)
+               if path.is_file())
 
 
 def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
     """Raise ValueError naming a weight that holds a number which is not finite."""
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
-            raise ValueError(f"path_or_name: {name} of {source} holds numbers that are not finite; get or train the "
-                             "model again")
+            raise ValueError(
+                f"path_or_name: {name} of {source} holds numbers that are not finite; get or train "
+                "the "
+                "model again")
 
 
 def saved_choice(config: PreTrainedConfig, source: str) -> tuple[str, dict[str, Any]]:
-    """Return name and options of the attention that a model was saved with; ("full", {}) if none was.
+    """Return name and options of the attention of a saved model; ("full", {}) if none.
 
     Raises:
         ValueError: if the entry of config.json is not a valid choice.
@@ -305,7 +346,8 @@ def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBa
     if Path(source).is_dir() and not settings.is_file():
         return None
     with reading(source, "the tokenizer"):
-        # beside a Qwen2 model, AutoTokenizer would use Qwen2's own class for any tokenizer, which reads it wrongly
+        # beside a Qwen2 model, AutoTokenizer would use Qwen2's own class for any tokenizer, which
+        # reads it wrongly
         generic = settings.is_file() and json.loads(settings.read_text(encoding="utf-8")).get(
             "tokenizer_class") in GENERIC
         loaded = (PreTrainedTokenizerFast if generic else AutoTokenizer).from_pretrained(source)
@@ -319,8 +361,8 @@ def load_tokenizer(source: str, model: PreTrainedModel) -> PreTrainedTokenizerBa
 def _split_as_written(loaded: PreTrainedTokenizerBase, source: str) -> None:
     """Make a tokenizer split text as its tokenizer.json says, if there is one.
 
-    A class of transformers such as GPT2Tokenizer splits by its own rule instead. SmolLM2 is saved as that class, and
-    its vocabulary was learnt with each digit split off.
+    A class of transformers such as GPT2Tokenizer splits by its own rule instead. SmolLM2 is saved
+    as that class, and its vocabulary was learnt with each digit split off.
     """
     try:
         file = cached_file(source, "tokenizer.json")

@@ -1,4 +1,7 @@
-"""One text over several processes in a transformers model: `swap_attention(..., context_parallel=...)`."""
+"""One text over several processes in a transformers model.
+
+`swap_attention(..., context_parallel=...)`.
+"""
 
 from typing import Any, Self
 
@@ -14,7 +17,8 @@ from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms import CCA, Mechanism
 from cca_lab.mechanisms.cca.parallel import context_parallel_cca
 
-CONTEXT = "cca_lab_context"  # the attribute of attention layers, and the keyword argument that the hook makes of it
+# the attribute of attention layers, and the keyword argument that the hook makes of it
+CONTEXT = "cca_lab_context"
 IGNORED = -100  # the label of a token whose loss is not counted
 
 
@@ -37,31 +41,43 @@ class Context:
         return self  # a group of processes cannot be copied; copies of a model share it
 
     def read(self, length: int) -> Tensor:
-        """Prepare for a text of so many tokens; return the positions of this process's tokens, int64 (T,)."""
+        """Prepare for a text of so many tokens.
+
+        Return the positions of this process's tokens, int64 (T,).
+        """
         self.shards = Shards(length, self.group.size(), self.balance)
         return self.shards.positions(self.group.rank())
 
-    def attend(self, mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-               scale: float, rotation: Rotation | None) -> Tensor:
+    def attend(self, mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor,
+               mask: Tensor | None, scale: float, rotation: Rotation | None) -> Tensor:
         """Attend to the whole text from this process's tokens: (B, H, T, D) in and out."""
         if self.shards is None:
-            raise ValueError("context_parallel: no text was announced, wanted model(**local_inputs(model, input_ids))")
+            raise ValueError(
+                "context_parallel: no text was announced, wanted model(**local_inputs(model, "
+                "input_ids))"
+            )
         if mask is not None and not mask.all():
-            raise ValueError("attention_mask: got padding, wanted none over several processes; give texts of one "
-                             "length")
+            raise ValueError(
+                "attention_mask: got padding, wanted none over several processes; give texts of "
+                "one "
+                "length")
         assert isinstance(mechanism, CCA)  # `install` has made sure
-        return context_parallel_cca(mechanism, query, key, value, self.shards, self.group, scale=scale,
-                                    rotation=rotation)
+        return context_parallel_cca(mechanism, query, key, value, self.shards, self.group,
+                                    scale=scale, rotation=rotation)
 
 
 def check_context(mechanism: Mechanism, group: ProcessGroup | None) -> None:
     """Raise ValueError unless a mechanism can be spread over processes."""
     if group is not None and not isinstance(mechanism, CCA):
-        raise ValueError(f"context_parallel: got it with {mechanism.name!r} attention, wanted 'cca'; its cores are few "
-                         "enough to be sent to every process")
+        raise ValueError(
+            f"context_parallel: got it with {mechanism.name!r} attention, wanted 'cca'; its cores "
+            "are few "
+            "enough to be sent to every process")
     if group is not None and not isinstance(group, ProcessGroup):
-        raise ValueError(f"context_parallel: got {type(group).__name__}, wanted a process group of torch.distributed, "
-                         "such as dist.new_group()")
+        raise ValueError(
+            f"context_parallel: got {type(group).__name__}, wanted a process group of "
+            "torch.distributed, "
+            "such as dist.new_group()")
 
 
 def install(layers: list[nn.Module], group: ProcessGroup | None) -> None:
@@ -74,15 +90,19 @@ def install(layers: list[nn.Module], group: ProcessGroup | None) -> None:
 
 
 def context_of(model: PreTrainedModel) -> Context | None:
-    """Return what a model was given by `swap_attention(..., context_parallel=...)`, None if nothing."""
-    return next((module.__dict__[CONTEXT] for module in model.modules() if CONTEXT in module.__dict__), None)
+    """Return what `swap_attention(..., context_parallel=...)` gave a model, None if nothing."""
+    return next(
+        (module.__dict__[CONTEXT] for module in model.modules() if CONTEXT in module.__dict__),
+        None)
 
 
-def local_inputs(model: PreTrainedModel, input_ids: Tensor, labels: Tensor | None = None) -> dict[str, Any]:
+def local_inputs(model: PreTrainedModel, input_ids: Tensor,
+                 labels: Tensor | None = None) -> dict[str, Any]:
     """Return the arguments with which this process calls its model: its tokens and their positions.
 
-    With labels, the model returns this process's share of the mean loss of the whole text: the shares of all
-    processes add up to it, and so do the gradients (sum them: `all_reduce`, or what averages, times the processes).
+    With labels, the model returns this process's share of the mean loss of the whole text: the
+    shares of all processes add up to it, and so do the gradients (sum them: `all_reduce`, or what
+    averages, times the processes).
 
     Args:
         model: swapped with `context_parallel`.
@@ -90,37 +110,48 @@ def local_inputs(model: PreTrainedModel, input_ids: Tensor, labels: Tensor | Non
         labels: the same with -100 at tokens whose prediction is not counted, (B, L).
 
     Returns:
-        `input_ids`, `position_ids`, `attention_mask`, `use_cache`, and with labels `labels`, `shift_labels` and
-        `num_items_in_batch`.
+        `input_ids`, `position_ids`, `attention_mask`, `use_cache`, and with labels `labels`,
+        `shift_labels` and `num_items_in_batch`.
 
     Raises:
-        ValueError: if the model was not swapped with `context_parallel`, or labels have another shape.
+        ValueError: if the model was not swapped with `context_parallel`, or labels have another
+            shape.
     """
     context = context_of(model)
     if context is None:
-        raise ValueError("model: reads whole texts, wanted one swapped with swap_attention(model, CCA(...), "
-                         "context_parallel=group)")
+        raise ValueError(
+            "model: reads whole texts, wanted one swapped with swap_attention(model, CCA(...), "
+            "context_parallel=group)")
     if labels is not None and labels.shape != input_ids.shape:
-        raise ValueError(f"labels: got shape {tuple(labels.shape)}, wanted that of input_ids, {tuple(input_ids.shape)}")
+        raise ValueError(
+            f"labels: got shape {tuple(labels.shape)}, wanted that of input_ids, "
+            f"{tuple(input_ids.shape)}"
+        )
     positions = context.read(input_ids.shape[1]).to(input_ids.device)
     mine = input_ids[:, positions]
-    found: dict[str, Any] = {"input_ids": mine, "position_ids": positions[None], "use_cache": False,
-                             "attention_mask": torch.ones_like(mine)}  # without it, a jump in positions means packing
+    found: dict[str, Any] = {
+        "input_ids": mine, "position_ids": positions[None], "use_cache": False,
+        "attention_mask": torch.ones_like(mine)
+    }  # without it, a jump in positions means packing
     if labels is not None:
-        following = F.pad(labels[:, 1:], (0, 1), value=IGNORED)  # the token that each position predicts
-        found |= {"labels": labels[:, positions], "shift_labels": following[:, positions].contiguous(),
-                  "num_items_in_batch": (following != IGNORED).sum()}
+        following = F.pad(labels[:, 1:], (0, 1),
+                          value=IGNORED)  # the token that each position predicts
+        found |= {
+            "labels": labels[:, positions], "shift_labels": following[:, positions].contiguous(),
+            "num_items_in_batch": (following != IGNORED).sum()
+        }
     return found
 
 
 def context_groups(size: int) -> tuple[ProcessGroup | None, int, int]:
-    """Divide all processes into groups of neighbours that share texts; every process has to call it.
+    """Divide all processes into groups of neighbours that share texts; all have to call it.
 
     Args:
         size: processes per text, a divisor of their number.
 
     Returns:
-        The group of this process (None for `size` 1), its number among the groups, and how many groups there are.
+        The group of this process (None for `size` 1), its number among the groups, and how many
+        groups there are.
 
     Raises:
         ValueError: if the size does not divide the number of processes.
@@ -128,8 +159,10 @@ def context_groups(size: int) -> tuple[ProcessGroup | None, int, int]:
     world = dist.get_world_size() if dist.is_initialized() else 1
     rank = dist.get_rank() if dist.is_initialized() else 0
     if size < 1 or world % size:
-        raise ValueError(f"context_parallel: got {size} for {world} process(es), wanted a divisor; start the program "
-                         f"with torchrun --nproc_per_node {max(2, size)}")
+        raise ValueError(
+            f"context_parallel: got {size} for {world} process(es), wanted a divisor; start the "
+            "program "
+            f"with torchrun --nproc_per_node {max(2, size)}")
     if size == 1:
         return None, rank, world
     groups = [dist.new_group(list(range(first, first + size))) for first in range(0, world, size)]

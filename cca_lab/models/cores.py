@@ -1,10 +1,12 @@
-"""What a core keeps of a document: its weight phi on the answer token, and the attention that the core gets.
+"""What a core keeps of a document: its weight phi on the answer, and the attention it gets.
 
-A row that attends to token t of a closed group p through the group's core gives it the effective weight
+A row that attends to token t of a closed group p through the group's core gives it the effective
+weight
 
     E_it = a_ip phi_pt,   a_ip = sum of E_i over the group,   phi_pt = E_it / a_ip
 
-so both factors can be computed from the effective attention of any layer and head. An answer is found
+so both factors can be computed from the effective attention of any layer and head. An answer is
+found
 where both are large: the core's key must match the question, and phi must keep the answer.
 """
 
@@ -32,8 +34,8 @@ class CoreReading:
     Attributes:
         phi: (offsets, layers, H) mean weight of the answer within its group.
         attention: (offsets, layers, H) mean weight of that group's core in the question's row.
-        kept: (offsets, layers, H, document) mean phi on each token of a document, first to last, over all
-            closed groups. Its sum is document_length / g, a document's length in groups.
+        kept: (offsets, layers, H, document) mean phi on each token of a document, first to last,
+            over all closed groups. Its sum is document_length / g, a document's length in groups.
     """
 
     phi: NDArray[np.float64]
@@ -41,16 +43,17 @@ class CoreReading:
     kept: NDArray[np.float64]
 
     def best_head(self) -> tuple[int, int]:
-        """Return (layer, head) with the largest effective weight on the answer, averaged over the offsets."""
+        """Return (layer, head) with the largest mean effective weight on the answer."""
         weight = (self.phi * self.attention).mean(0)
         layer, head = np.unravel_index(weight.argmax(), weight.shape)
         return int(layer), int(head)
 
 
 @torch.no_grad()
-def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, text: Tensor, offsets: int,
-                 contexts: int = 4, position: float = 0.5, seed: int = 3) -> CoreReading:
-    """Measure what cores keep, and whether the question attends to them, at each offset of the documents.
+def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, text: Tensor,
+                 offsets: int, contexts: int = 4, position: float = 0.5,
+                 seed: int = 3) -> CoreReading:
+    """Measure what cores keep, and whether the question attends to them, at each offset.
 
     Args:
         model: a model swapped to "cca".
@@ -67,29 +70,40 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
     """
     attention = attention_of(model)
     if not isinstance(attention, CCA):
-        raise ValueError(f"model: attends with {attention.name!r}, wanted 'cca', whose groups are tokens side by side")
+        raise ValueError(
+            f"model: attends with {attention.name!r}, wanted 'cca', whose groups are tokens side "
+            "by side"
+        )
     group, window = attention.group, attention.window
-    size, answer_at = task.document_length, task.question_length  # the answer follows the repeated words
+    # the answer follows the repeated words
+    size, answer_at = task.document_length, task.question_length
     count = task.documents_in(length - offsets + 1)
     found = []
     for offset in range(offsets):
         generator = torch.Generator().manual_seed(seed)
         drawn = task.batch(contexts, length - offsets + 1, generator, position)
-        ids = torch.cat([random_windows(text, contexts, offset, generator), drawn.input_ids], dim=1)  # (contexts, L)
+        before = random_windows(text, contexts, offset, generator)
+        ids = torch.cat([before, drawn.input_ids], dim=1)  # (contexts, L)
         answer = offset + round(position * (count - 1)) * size + answer_at
         cores = core_count(ids.shape[1], group, window)  # that the last row sees
         closed = cores * group
         if answer >= closed:
-            raise ValueError(f"position: got {position}, whose answer stands in the local window of {window}; "
-                             "wanted one further back")
+            raise ValueError(
+                f"position: got {position}, whose answer stands in the local window of {window}; "
+                "wanted one further back")
         for row in ids:
-            row_weights = attention_maps(model, row.to(model.device))[:, :, -1].double().cpu()  # (layers, H, L)
+            maps = attention_maps(model, row.to(model.device))
+            row_weights = maps[:, :, -1].double().cpu()  # (layers, H, L)
             groups = row_weights[..., :closed].unflatten(-1, (-1, group))
             core = groups.sum(-1, keepdim=True).clamp(min=TINY)  # a_ip
             phi = (groups / core).flatten(-2)  # (layers, H, closed)
             own = torch.arange(offset, closed)  # the tokens of documents
-            kept = torch.zeros(*phi.shape[:2], size, dtype=phi.dtype).index_add(2, (own - offset) % size, phi[..., own])
+            kept = torch.zeros(*phi.shape[:2], size,
+                               dtype=phi.dtype).index_add(2, (own - offset) % size, phi[..., own])
             documents = torch.bincount((own - offset) % size, minlength=size)
             found.append((phi[..., answer], core[..., answer // group, 0], kept / documents))
-    stacked = [torch.stack(part).unflatten(0, (offsets, contexts)).mean(1).numpy() for part in zip(*found, strict=True)]
+    stacked = [
+        torch.stack(part).unflatten(0, (offsets, contexts)).mean(1).numpy()
+        for part in zip(*found, strict=True)
+    ]
     return CoreReading(*stacked)

@@ -1,8 +1,9 @@
-"""The scores of a checkpoint: perplexity on held-out text, exact match on questions, and the answers to prompts.
+"""The scores of a checkpoint: perplexity, exact match on questions, and answers to prompts.
 
-RULER's score of a prompt is the share of the references that the continuation contains, whatever their case and order.
-An exact match of it is a continuation that contains all of them: more may be written around them, within the few
-tokens that `answer_room` leaves. Where one answer is enough, containing one is both.
+RULER's score of a prompt is the share of the references that the continuation contains, whatever
+their case and order. An exact match of it is a continuation that contains all of them: more may be
+written around them, within the few tokens that `answer_room` leaves. Where one answer is enough,
+containing one is both.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +61,8 @@ def bootstrap_mean(values: np.ndarray, transform: Callable[[float], float] = lam
         return Estimate(point, point, point, len(values))
     interval = bootstrap((values,), np.mean, n_resamples=RESAMPLES, method="percentile",
                          rng=np.random.default_rng(seed)).confidence_interval
-    return Estimate(point, float(transform(interval.low)), float(transform(interval.high)), len(values))
+    return Estimate(point, float(transform(interval.low)), float(transform(interval.high)),
+                    len(values))
 
 
 def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: int = 64,
@@ -69,13 +71,14 @@ def perplexity(model: PreTrainedModel, stream: Tensor, *, length: int, windows: 
 
     It is exp of the mean of `window_losses`, and takes the same arguments.
     """
-    return bootstrap_mean(window_losses(model, stream, length=length, windows=windows, batch=batch), np.exp)
+    return bootstrap_mean(window_losses(model, stream, length=length, windows=windows, batch=batch),
+                          np.exp)
 
 
 @torch.no_grad()
 def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, windows: int = 64,
                   batch: int = 4) -> np.ndarray:
-    """Return the mean negative log-likelihood of each of some evenly spaced windows of a stream, (windows,) in nats.
+    """Return the mean loss of each of some evenly spaced windows of a stream, (windows,) in nats.
 
     Every window starts without context, so its first tokens are harder to predict than in running
     text. The losses of two models on the same windows can be compared in pairs.
@@ -88,8 +91,8 @@ def window_losses(model: PreTrainedModel, stream: Tensor, *, length: int, window
         batch: windows per forward pass.
 
     Raises:
-        ValueError: for zero windows, a window of one token or longer than the model's context, a stream shorter
-            than a window, or ids outside the model's vocabulary.
+        ValueError: for zero windows, a window of one token or longer than the model's context, a
+            stream shorter than a window, or ids outside the model's vocabulary.
     """
     check_model(model)
     check_integers(1, windows=windows, batch=batch)
@@ -128,7 +131,7 @@ def _in_eval_mode(model: PreTrainedModel, input_ids: Tensor, **options: Any) -> 
 
 
 def share_right(hits: np.ndarray) -> Estimate:
-    """Estimate a share of successes with Wilson's interval, which has a width even if all are right or all wrong."""
+    """Estimate a share with Wilson's interval, which has a width even if all are right or wrong."""
     found = binomtest(int(hits.sum()), hits.size)
     interval = found.proportion_ci(method="wilson")
     return Estimate(float(hits.mean()), float(interval.low), float(interval.high), hits.size)
@@ -136,7 +139,7 @@ def share_right(hits: np.ndarray) -> Estimate:
 
 @dataclass(frozen=True)
 class Matches:
-    """Which questions were answered correctly, by the place of the answer and the offset of the text.
+    """Which questions were answered correctly, by place of the answer and offset of the text.
 
     Attributes:
         hits: bool (positions, offsets, questions).
@@ -153,26 +156,36 @@ class Matches:
 
     def by_position(self) -> dict[float, Estimate]:
         """Return the share at each position, over all offsets."""
-        return {position: share_right(hits) for position, hits in zip(self.positions, self.hits, strict=True)}
+        return {
+            position: share_right(hits)
+            for position, hits in zip(self.positions, self.hits, strict=True)
+        }
 
     def by_offset(self) -> list[Estimate]:
-        """Return the share at each offset (0, 1, ... tokens before the documents), over all positions."""
+        """Return the share at each offset (0, 1, ...
+
+        tokens before the documents), over all positions.
+        """
         return [share_right(hits) for hits in self.hits.swapaxes(0, 1)]
 
     def packed(self) -> str:
-        """Return every hit as one bit, in hexadecimal, so that two models can be compared question by question."""
+        """Return every hit as one bit, in hexadecimal, to compare two models by question."""
         return np.packbits(self.hits).tobytes().hex()
 
     def as_json(self) -> dict[str, Any]:
         """Return every estimate as JSON values."""
-        return {**{str(position): asdict(value) for position, value in self.by_position().items()},
-                "all": asdict(self.overall), "by_offset": [asdict(value) for value in self.by_offset()]}
+        return {
+            **{str(position): asdict(value)
+               for position, value in self.by_position().items()}, "all": asdict(self.overall),
+            "by_offset": [asdict(value) for value in self.by_offset()]
+        }
 
 
 @torch.no_grad()
-def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, text: Tensor | None = None,
-                offsets: int = OFFSETS, questions: int = 64, positions: tuple[float, ...] = POSITIONS,
-                batch: int = 16, seed: int = 1) -> Matches:
+def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
+                text: Tensor | None = None, offsets: int = OFFSETS, questions: int = 64,
+                positions: tuple[float,
+                                 ...] = POSITIONS, batch: int = 16, seed: int = 1) -> Matches:
     """Return which questions a model answers exactly, with greedy decoding.
 
     A mechanism that pools groups of tokens may answer only where a document fills a whole group.
@@ -190,8 +203,8 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, t
         seed: seed of the questions; use the same for models that are compared.
 
     Raises:
-        ValueError: for zero questions, a context too short for one document or longer than the model's, offsets
-            without text, or ids outside the model's vocabulary.
+        ValueError: for zero questions, a context too short for one document or longer than the
+            model's, offsets without text, or ids outside the model's vocabulary.
     """
     check_model(model)
     check_integers(1, questions=questions, length=length, offsets=offsets, batch=batch)
@@ -203,20 +216,30 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, t
         check_token_ids(model, "text", text)
     shortest = task.document_length + task.question_length
     if length - offsets + 1 < shortest:
-        raise ValueError(f"length: got {length}, wanted at least {shortest + offsets - 1} tokens (one document, the "
-                         "question, and the text before them)")
+        raise ValueError(
+            f"length: got {length}, wanted at least {shortest + offsets - 1} tokens (one document, "
+            "the "
+            "question, and the text before them)")
     if offsets > 1 and (text is None or len(text) < offsets):
-        raise ValueError(f"offsets: got {offsets}, wanted 1, or a text of as many tokens to put before the documents")
+        raise ValueError(
+            f"offsets: got {offsets}, wanted 1, or a text of as many tokens to put before the "
+            "documents"
+        )
     each = -(-questions // offsets)
     hits = np.zeros((len(positions), offsets, each), dtype=bool)
     for at in np.ndindex(len(positions), offsets):
         place, offset = at
         generator = torch.Generator().manual_seed(_draw_seed(seed, *at))
         drawn = task.batch(each, length - offsets + 1, generator, positions[place])
-        before = [random_windows(text, each, offset, generator)] if offset and text is not None else []
+        before = [random_windows(text, each, offset, generator)
+                  ] if offset and text is not None else []
         ids = torch.cat([*before, drawn.input_ids], dim=1)  # (each, L)
-        logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1) for rows in ids.split(batch)])
-        hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # every answer is one token
+        logits = torch.cat([
+            _in_eval_mode(model, rows.to(model.device), logits_to_keep=1)
+            for rows in ids.split(batch)
+        ])
+        hits[at] = (
+            logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # every answer is one token
     return Matches(hits, positions)
 
 
@@ -262,7 +285,10 @@ class Answers:
         return share_right(np.array([answer.exact for answer in self.each]))
 
     def by_place(self, places: Sequence[float] = POSITIONS) -> dict[float, "Answers"]:
-        """Return the answers at each place, those in between at the nearest; places without any are left out."""
+        """Return the answers at each place, those in between at the nearest.
+
+        Places without any are left out.
+        """
         found: dict[float, list[Answer]] = {place: [] for place in places}
         for answer in self.each:
             if (own := answer.place) is not None:
@@ -271,13 +297,17 @@ class Answers:
 
     def as_json(self) -> dict[str, Any]:
         """Return every estimate as JSON values."""
-        return {"share": asdict(self.share), "exact": asdict(self.exact),
-                "by_place": {str(place): {"share": asdict(found.share), "exact": asdict(found.exact)}
-                             for place, found in self.by_place().items()}}
+        return {
+            "share": asdict(self.share), "exact": asdict(self.exact), "by_place": {
+                str(place): {"share": asdict(found.share), "exact": asdict(found.exact)}
+                for place, found in self.by_place().items()
+            }
+        }
 
 
-def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: AnyTask, *, length: int, each: int,
-                  places: Sequence[float] = POSITIONS, seed: int = 1) -> list[Example]:
+def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: AnyTask, *,
+                  length: int, each: int, places: Sequence[float] = POSITIONS,
+                  seed: int = 1) -> list[Example]:
     """Return the examples by which a model is scored on a task, those of the first place first.
 
     Args:
@@ -285,7 +315,8 @@ def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ta
         tokenizer: the model's own.
         task: the questions.
         length: tokens of a prompt and of the room for its answer, at most.
-        each: examples at each place; a task without places has as many altogether, and a file at most as many.
+        each: examples at each place; a task without places has as many altogether, and a file at
+            most as many.
         places: where the answers stand, 0 to 1.
         seed: seed of the examples; use the same for models that are compared.
 
@@ -302,14 +333,17 @@ def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ta
             for example in task.examples(tokenizer, each, length=length, seed=seed, place=place)]
 
 
-def answer_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: AnyTask, *, length: int, each: int,
-                places: Sequence[float] = POSITIONS, seed: int = 1) -> Answers:
+def answer_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: AnyTask, *,
+                length: int, each: int, places: Sequence[float] = POSITIONS,
+                seed: int = 1) -> Answers:
     """Score a model on a task; the arguments are those of `task_examples`."""
-    return answer_examples(model, tokenizer, task_examples(model, tokenizer, task, length=length, each=each,
-                                                           places=places, seed=seed))
+    return answer_examples(
+        model, tokenizer,
+        task_examples(model, tokenizer, task, length=length, each=each, places=places, seed=seed))
 
 
-def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example],
+def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
+                    examples: Sequence[Example],
                     on_answer: Callable[[Answer], None] = lambda answer: None) -> Answers:
     """Score a model on examples, one after another, by greedy decoding.
 
@@ -338,22 +372,28 @@ def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
 def check_tokenizer(tokenizer: Any) -> None:
     """Raise ValueError unless there is a tokenizer."""
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ValueError(f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers; save the model's "
-                         "tokenizer beside it")
+        raise ValueError(
+            f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers; save the "
+            "model's "
+            "tokenizer beside it")
 
 
 def contained(text: str, example: Example) -> float:
-    """Return the share of an example's references in a text, whatever their case; 1 if one is there and is enough."""
+    """Return the share of an example's references in a text, whatever their case.
+
+    1 if one is there and is enough.
+    """
     hits = [reference.casefold() in text.casefold() for reference in example.answers]
     return float(any(hits)) if example.one_is_enough else sum(hits) / len(hits)
 
 
 @torch.no_grad()
-def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str, tokens: int) -> str:
+def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str,
+                 tokens: int) -> str:
     """Return the text that a model writes after a prompt, greedily.
 
-    It is generated with the cache of the model's present attention; where a mechanism has none, every token is computed
-    from the whole text.
+    It is generated with the cache of the model's present attention; where a mechanism has none,
+    every token is computed from the whole text.
 
     Args:
         model: a causal language model; its own mode is restored.
@@ -371,13 +411,15 @@ def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pro
     check_token_ids(model, "prompt", ids)
     check_length(model, "prompt", ids.shape[1] + tokens)
     name = attention_of(model).name
-    past = {"past_key_values": CACHES[name](model)} if name in CACHES else {"use_cache": name == "full"}
+    past = {"past_key_values": CACHES[name](model)
+            } if name in CACHES else {"use_cache": name == "full"}
     ids, training = ids.to(model.device), model.training
     try:
         model.eval()
         generator: Any = model  # its mixin's attributes are not annotated
-        written = generator.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens,
-                                     pad_token_id=_padding(model), **GREEDY, **past)
+        written = generator.generate(ids, attention_mask=torch.ones_like(ids),
+                                     max_new_tokens=tokens, pad_token_id=_padding(model), **GREEDY,
+                                     **past)
     finally:
         model.train(training)
     return str(tokenizer.decode(written[0, ids.shape[1]:], skip_special_tokens=True))

@@ -50,27 +50,35 @@ class Finetuner:
         config: hyperparameters.
         folder: folder for `log.jsonl`, `state/` and `model/`; None writes nothing.
         tokenizer: saved beside the model.
-        context_parallel: processes that share each text, a divisor of their number; 1 for whole texts in each.
+        context_parallel: processes that share each text, a divisor of their number; 1 for whole
+            texts in each.
     """
 
-    def __init__(self, model: PreTrainedModel, mixture: Mixture, config: FinetuneConfig, folder: Path | None = None,
-                 tokenizer: PreTrainedTokenizerBase | None = None, context_parallel: int = 1) -> None:
+    def __init__(self, model: PreTrainedModel, mixture: Mixture, config: FinetuneConfig,
+                 folder: Path | None = None, tokenizer: PreTrainedTokenizerBase | None = None,
+                 context_parallel: int = 1) -> None:
         self.config, self.mixture, self.tokenizer = config, mixture, tokenizer
         self.folder = Path(folder) if folder is not None else None
         self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
         self.step = 0
-        context, self.reader, self.readers = context_groups(context_parallel)  # readers have texts of their own
+        context, self.reader, self.readers = context_groups(
+            context_parallel)  # readers have texts of their own
         self.parts = config.accumulation * self.readers
         if mixture.rows < self.parts:
-            raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for each of "
-                             f"{config.accumulation} micro-step(s) in {self.readers} process(es) or groups of them")
+            raise ValueError(
+                f"rows: got {mixture.rows}, wanted at least {self.parts}, one for each of "
+                f"{config.accumulation} micro-step(s) in {self.readers} process(es) or groups of "
+                "them"
+            )
         self.trained = mark_trainable(model, config.strategy)
         model.to(self.accelerator.device)
         self.precision = self._precision(model)
         if context is not None:
             swap_attention(model, attention_of(model), context_parallel=context)
-        self.model = self.accelerator.prepare(model)  # may copy the weights, so Muon must view them afterwards
-        optimizers = make_optimizers(model, muon=config.optimizer == "muon", learning_rate=config.learning_rate,
+        self.model = self.accelerator.prepare(
+            model)  # may copy the weights, so Muon must view them afterwards
+        optimizers = make_optimizers(model, muon=config.optimizer == "muon",
+                                     learning_rate=config.learning_rate,
                                      weight_decay=config.weight_decay, betas=BETAS)
         self.optimizers = [self.accelerator.prepare(optimizer) for optimizer in optimizers]
         self.text_losses: list[float] = []
@@ -81,11 +89,17 @@ class Finetuner:
             return self.config.precision
         if not self.trained:
             return "float32"
-        batch = [tensor[:: self.parts].to(self.accelerator.device) for tensor in self.mixture.batch(0)]
-        return "bf16" if self._anywhere(faster_precision(model.train(), *batch) == "bf16") else "float32"
+        batch = [
+            tensor[::self.parts].to(self.accelerator.device) for tensor in self.mixture.batch(0)
+        ]
+        return "bf16" if self._anywhere(
+            faster_precision(model.train(), *batch) == "bf16") else "float32"
 
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
-        """Accumulate the gradient of this micro-step's rows; return their part of the text and question loss, (2,)."""
+        """Accumulate the gradient of this micro-step's rows.
+
+        Return their part of the text and question loss, (2,).
+        """
         accelerator, text_rows = self.accelerator, self.mixture.text_rows
         mine = slice(micro * self.readers + self.reader, None, self.parts)
         ids, spread = input_ids[mine], context_of(accelerator.unwrap_model(self.model)) is not None
@@ -93,15 +107,19 @@ class Finetuner:
         if spread:
             given = local_inputs(accelerator.unwrap_model(self.model), ids)
         # the mean over each kind is taken over the whole batch, across micro-steps and processes
-        kind = (torch.arange(len(input_ids), device=input_ids.device) >= text_rows).long()  # (rows,): 0 text
-        marked = torch.zeros(2, device=input_ids.device).index_add(0, kind, known[:, 1:].sum(dim=1).float())
-        share = torch.tensor([text_rows, len(input_ids) - text_rows], device=input_ids.device) / len(input_ids)
+        kind = (torch.arange(len(input_ids), device=input_ids.device)
+                >= text_rows).long()  # (rows,): 0 text
+        marked = torch.zeros(2, device=input_ids.device).index_add(0, kind,
+                                                                   known[:, 1:].sum(dim=1).float())
+        share = torch.tensor([text_rows, len(input_ids) - text_rows],
+                             device=input_ids.device) / len(input_ids)
         last = micro == self.config.accumulation - 1
         with nullcontext() if last else accelerator.no_sync(self.model):
             with autocast(self.precision, input_ids.device):
                 logits = self.model(**given).logits
             positions = given["position_ids"][0] if spread else None
-            losses = row_losses(logits, ids, known[mine], positions) / marked.clamp(min=1)[kind[mine]]
+            losses = row_losses(logits, ids, known[mine],
+                                positions) / marked.clamp(min=1)[kind[mine]]
             # processes average their gradients
             accelerator.backward((share[kind[mine]] * losses).sum() * accelerator.num_processes)
         return torch.zeros(2, device=losses.device).index_add(0, kind[mine], losses.detach())
@@ -111,13 +129,17 @@ class Finetuner:
         self.model.train()
         ids, known = (tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step))
         model = self.accelerator.unwrap_model(self.model)
-        with group_size(model, lambda last: config.group(self.step, last)):  # it is saved and evaluated at full size
-            summed = sum(self._micro_step(ids, known, micro) for micro in range(config.accumulation))
+        with group_size(model, lambda last: config.group(self.step, last)
+                        ):  # it is saved and evaluated at full size
+            summed = sum(
+                self._micro_step(ids, known, micro) for micro in range(config.accumulation))
         losses = self.accelerator.reduce(summed, reduction="sum").tolist()
         norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip))
         if not math.isfinite(sum(losses)) or not math.isfinite(norm):
-            raise Diverged(f"step {self.step + 1}: loss {sum(losses):.3g}, gradient norm {norm:.3g} at a learning rate "
-                           f"of {rate:.1e}; nothing was changed by this step. Lower the learning rate")
+            raise Diverged(
+                f"step {self.step + 1}: loss {sum(losses):.3g}, gradient norm {norm:.3g} at a "
+                "learning rate "
+                f"of {rate:.1e}; nothing was changed by this step. Lower the learning rate")
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
@@ -153,23 +175,25 @@ class Finetuner:
                 if self._anywhere(pressed()):
                     self.save()
                     raise KeyboardInterrupt
-                if self.config.save_every and self.step % self.config.save_every == 0 and self.step < steps:
+                every = self.config.save_every
+                if every and self.step % every == 0 and self.step < steps:
                     self.save()
         self.save()
         return records
 
     def _anywhere(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process, since all of them must stop at the same step."""
+        """Return whether the flag is set in any process: all must stop at the same step."""
         if self.accelerator.num_processes == 1:
             return flag
-        return bool(self.accelerator.reduce(torch.tensor(float(flag), device=self.accelerator.device)) > 0)
+        return bool(
+            self.accelerator.reduce(torch.tensor(float(flag), device=self.accelerator.device)) > 0)
 
     def _log(self, record: dict[str, Any]) -> None:
         if self.folder is not None and self.accelerator.is_main_process:
             append_log(self.folder, record)
 
     def save(self) -> None:
-        """Write the model and the state to resume from, each to a temporary path that is then renamed."""
+        """Write the model and the state, each to a temporary path that is then renamed."""
         if self.folder is None:
             return
         accelerator, temporary = self.accelerator, self.folder / "state.part"
@@ -184,11 +208,12 @@ class Finetuner:
             progress = {"step": self.step, "precision": self.precision, "run": self._run_identity()}
             (temporary / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
             replace_folder(temporary, self.folder / "state")
-            save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model", self.tokenizer)
+            save_pretrained(accelerator.unwrap_model(self.model), self.folder / "model",
+                            self.tokenizer)
         accelerator.wait_for_everyone()
 
     def _run_identity(self) -> dict[str, Any]:
-        """Return what a resumed run must share with the interrupted one to give the same result, as JSON values."""
+        """Return what a resumed run must share with the interrupted one, as JSON values."""
         attention = attention_of(self.accelerator.unwrap_model(self.model))
         identity = {**asdict(self.config), **self.mixture.identity(), "attention": attention.name,
                     **attention.options(), "processes": self.accelerator.num_processes}
@@ -211,13 +236,18 @@ class Finetuner:
         try:
             progress = json.loads((state / "progress.json").read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ValueError(f"resume: got a progress.json in {state} that cannot be read; start without --resume, in "
-                             "another folder") from error
+            raise ValueError(
+                f"resume: got a progress.json in {state} that cannot be read; start without "
+                "--resume, in "
+                "another folder") from error
         saved, now = progress["run"], self._run_identity()
         if saved != now:
-            differing = [key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)]
-            raise ValueError(f"resume: {', '.join(differing)} differ from the run in {self.folder}; "
-                             "give the same options, or another folder")
+            differing = [
+                key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)
+            ]
+            raise ValueError(
+                f"resume: {', '.join(differing)} differ from the run in {self.folder}; "
+                "give the same options, or another folder")
         if self.optimizers:
             self.accelerator.load_state(str(state))
         self.step, self.precision = progress["step"], progress["precision"]
@@ -230,5 +260,6 @@ class Finetuner:
 
 
 def _rising(losses: list[float]) -> bool:
-    """Return whether the text loss of the last steps exceeds that of the first steps by more than `RISE`."""
-    return len(losses) >= 2 * WATCHED and sum(losses[-WATCHED:]) - sum(losses[:WATCHED]) > RISE * WATCHED
+    """Return whether the text loss of the last steps exceeds that of the first by `RISE`."""
+    return len(losses) >= 2 * WATCHED and sum(losses[-WATCHED:]) - sum(
+        losses[:WATCHED]) > RISE * WATCHED

@@ -13,19 +13,23 @@ from cca_lab.mechanisms.caching.base import has_rotary
 def check_model(model: Any) -> None:
     """Raise ValueError unless the model is a model of transformers."""
     if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"model: got {type(model).__name__}, wanted a model of transformers; load_pretrained(folder) "
-                         "returns one, and its tokenizer")
+        raise ValueError(
+            f"model: got {type(model).__name__}, wanted a model of transformers; "
+            "load_pretrained(folder) "
+            "returns one, and its tokenizer")
 
 
 def check_token_ids(model: PreTrainedModel, name: str, ids: Any) -> None:
-    """Raise ValueError naming the argument unless it is a tensor of ids within the model's vocabulary."""
+    """Raise ValueError naming the argument unless its ids are within the model's vocabulary."""
     check_tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name}: got {ids.dtype}, wanted token ids, torch.int64; use .long()")
     vocabulary = model.config.vocab_size
     if ids.numel() and not (ids.min() >= 0 and ids.max() < vocabulary):
-        raise ValueError(f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to {vocabulary - 1}, the "
-                         "model's vocabulary; use the model's own tokenizer")
+        raise ValueError(
+            f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to {vocabulary - 1}, "
+            "the "
+            "model's vocabulary; use the model's own tokenizer")
 
 
 def check_length(model: PreTrainedModel, name: str, length: int) -> None:
@@ -34,12 +38,14 @@ def check_length(model: PreTrainedModel, name: str, length: int) -> None:
     Rotary positions are unlimited; only a model with learned position embeddings has a limit.
     """
     if not has_rotary(model.config) and length > model.config.max_position_embeddings:
-        raise ValueError(f"{name}: got {length} tokens, wanted at most {model.config.max_position_embeddings}, the "
-                         "model's positions; shorten the text, or take a model with a longer context")
+        raise ValueError(
+            f"{name}: got {length} tokens, wanted at most {model.config.max_position_embeddings}, "
+            "the "
+            "model's positions; shorten the text, or take a model with a longer context")
 
 
-def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int, embeds: Tensor | None,
-                  positions: Tensor | None, mask: Tensor | None) -> None:
+def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int,
+                  embeds: Tensor | None, positions: Tensor | None, mask: Tensor | None) -> None:
     """Check the arguments of a model's forward that are given.
 
     Args:
@@ -81,8 +87,9 @@ def left_padding(mask: Tensor) -> Tensor:
     length = real.sum(dim=-1)
     block = (column >= first[:, None]) & (column < (first + length)[:, None])  # (B, L)
     if not torch.equal(block, real):
-        raise ValueError("attention_mask: padding stands between real tokens, wanted it only before or after "
-                         "them; remove the hole (groups are counted over neighbouring tokens)")
+        raise ValueError(
+            "attention_mask: padding stands between real tokens, wanted it only before or after "
+            "them; remove the hole (groups are counted over neighbouring tokens)")
     return first
 
 
@@ -101,7 +108,7 @@ def roll_rows(x: Tensor, offset: Tensor, dim: int) -> Tensor:
 
 
 def check_positions(position_ids: Tensor | None, mask: Tensor | None, past: int = 0) -> None:
-    """Raise ValueError for packed sequences: positions must rise by one from each real token to the next.
+    """Raise ValueError for packed sequences: positions must rise by one along real tokens.
 
     Args:
         position_ids: (1 or B, L) or None.
@@ -115,5 +122,6 @@ def check_positions(position_ids: Tensor | None, mask: Tensor | None, past: int 
         real = mask[:, past:].bool()
         rises = rises | ~(real[:, 1:] & real[:, :-1])
     if not rises.all():
-        raise ValueError("position_ids: wanted positions that rise by one along each row, got a jump or a "
-                         "restart; packed sequences are not supported: give every sequence its own row")
+        raise ValueError(
+            "position_ids: wanted positions that rise by one along each row, got a jump or a "
+            "restart; packed sequences are not supported: give every sequence its own row")

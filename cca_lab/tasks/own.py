@@ -1,13 +1,15 @@
-"""One's own questions: a file of JSON lines, in a form of the lab or in that of a published benchmark.
+"""One's own questions: JSON lines in a form of the lab or of a published benchmark.
 
-    {"prompt": ..., "answer": ...}  or  "answers": [...], which are all wanted; "place": 0 to 1 may be given
-    {"input": ..., "outputs": [...]}                               RULER; an "answer_prefix" follows the input
-    {"context": ..., "input": ..., "answers": [...]}               LongBench; one of the answers is enough
-    {"ordered_kv_records": [[key, value], ...], "key": ..., "value": ...}                      Lost in the Middle
-    {"question": ..., "answers": [...], "ctxs": [{"title": ..., "text": ...}, ...]}           Lost in the Middle
+    {"prompt": ..., "answer": ...}  or  "answers": [...], all wanted; a "place": 0 to 1 may be given
+    {"input": ..., "outputs": [...]}                  RULER; an "answer_prefix" follows the input
+    {"context": ..., "input": ..., "answers": [...]}  LongBench; one of the answers is enough
+    Lost in the Middle:
+    {"ordered_kv_records": [[key, value], ...], "key": ..., "value": ...}
+    {"question": ..., "answers": [...], "ctxs": [{"title": ..., "text": ...}, ...]}
 
-Differs from the benchmarks: LongBench has a prompt for each of its data sets, and Lost in the Middle an instruction;
-here context, question and "Answer:" follow each other. RULER's questions with alternatives count as if all were wanted.
+Differs from the benchmarks: LongBench has a prompt for each of its data sets, and Lost in the
+Middle an instruction; here context, question and "Answer:" follow each other. RULER's questions
+with alternatives count as if all were wanted.
 """
 
 import hashlib
@@ -44,32 +46,38 @@ class OwnQuestions:
     digest: str
     lines: tuple[Example, ...]
     numbers: tuple[int, ...]
-    _sizes: dict[int, tuple[Any, list[int]]] = field(default_factory=dict, repr=False, compare=False)
+    _sizes: dict[int, tuple[Any, list[int]]] = field(default_factory=dict, repr=False,
+                                                     compare=False)
     placed = filled = False
 
     def __str__(self) -> str:
         return f"{self.name} {self.digest}"
 
     def fitting(self, tokenizer: "PreTrainedTokenizerBase", length: int) -> list[Example]:
-        """Return the examples of at most `length` tokens, the room for the answer included, in the file's order.
+        """Return the examples of at most `length` tokens with their answers, in the file's order.
 
         Raises:
             ValueError: if there is none.
         """
-        known = self._sizes.get(id(tokenizer))  # kept beside its tokenizer, so that no other gets the same id
+        known = self._sizes.get(
+            id(tokenizer))  # kept beside its tokenizer, so that no other gets the same id
         if known is None:
-            known = self._sizes[id(tokenizer)] = tokenizer, [tokens_of(tokenizer, example) for example in self.lines]
+            known = self._sizes[id(tokenizer)] = tokenizer, [
+                tokens_of(tokenizer, example) for example in self.lines
+            ]
         sizes = known[1]
         found = [example for example, size in zip(self.lines, sizes, strict=True) if size <= length]
         if not found:
-            raise ValueError(f"length: got {length}, wanted at least {min(sizes)} tokens for the shortest question of "
-                             f"{self.name}, line {self.numbers[sizes.index(min(sizes))]}; give a longer one, or "
-                             "shorter questions")
+            raise ValueError(
+                f"length: got {length}, wanted at least {min(sizes)} tokens for the shortest "
+                "question of "
+                f"{self.name}, line {self.numbers[sizes.index(min(sizes))]}; give a longer one, or "
+                "shorter questions")
         return found
 
     def examples(self, tokenizer: "PreTrainedTokenizerBase", count: int, *, length: int, seed: int,
                  place: float | None = None) -> list[Example]:
-        """Return examples that fit a length, in the file's order; if more fit than are asked for, some at random.
+        """Return examples that fit a length, in the file's order; some at random if more fit.
 
         Args:
             tokenizer: counts the tokens.
@@ -79,12 +87,16 @@ class OwnQuestions:
             place: None; the answers stand where they stand.
 
         Raises:
-            ValueError: for a number out of range, a place, or a length that is too short for every example.
+            ValueError: for a number out of range, a place, or a length that is too short for every
+                example.
         """
         check_integers(1, count=count, length=length)
         check_integers(0, seed=seed)
         if place is not None:
-            raise ValueError(f"place: got {place} for {self.name}, whose answers stand where they stand; leave it out")
+            raise ValueError(
+                f"place: got {place} for {self.name}, whose answers stand where they stand; leave "
+                "it out"
+            )
         found = self.fitting(tokenizer, length)
         if count >= len(found):
             return found
@@ -96,7 +108,8 @@ def own_questions(path: str | Path) -> OwnQuestions:
     """Read a file of questions.
 
     Raises:
-        ValueError: naming the first line that is not in an accepted form, or if there is no question.
+        ValueError: naming the first line that is not in an accepted form, or if there is no
+            question.
     """
     path = Path(path)
     data = path.read_bytes()
@@ -111,8 +124,10 @@ def own_questions(path: str | Path) -> OwnQuestions:
                 raise ValueError(f"task: {path}, line {number}: {error}") from error
             numbers.append(number)
     if not lines:
-        raise ValueError(f"task: {path} holds no questions, wanted a line of JSON for each; give another file")
-    return OwnQuestions(path.name, hashlib.sha256(data).hexdigest()[:16], tuple(lines), tuple(numbers))
+        raise ValueError(
+            f"task: {path} holds no questions, wanted a line of JSON for each; give another file")
+    return OwnQuestions(path.name,
+                        hashlib.sha256(data).hexdigest()[:16], tuple(lines), tuple(numbers))
 
 
 def example_of(line: str) -> Example:
@@ -126,14 +141,18 @@ def example_of(line: str) -> Example:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is no JSON ({error}); write one object per line") from error
     if not isinstance(found, dict):
-        raise ValueError(f"got {_kind(found)}, wanted an object, such as {{\"prompt\": ..., \"answer\": ...}}")
+        raise ValueError(
+            f"got {_kind(found)}, wanted an object, such as {{\"prompt\": ..., \"answer\": ...}}")
     for keys, form in FORMS.items():
         if all(key in found for key in keys):
             example = form(found)
-            "".join((example.prompt, *example.answers)).encode()  # half of a surrogate pair cannot be tokenized
+            "".join((example.prompt,
+                     *example.answers)).encode()  # half of a surrogate pair cannot be tokenized
             return example
-    raise ValueError(f"got the keys {', '.join(map(repr, found)) or 'of an empty object'}, wanted one of the forms "
-                     f"{'; '.join(', '.join(keys) for keys in FORMS)}; add what is missing")
+    raise ValueError(
+        f"got the keys {', '.join(map(repr, found)) or 'of an empty object'}, wanted one of the "
+        "forms "
+        f"{'; '.join(', '.join(keys) for keys in FORMS)}; add what is missing")
 
 
 def _prompt(line: Line) -> Example:
@@ -141,7 +160,8 @@ def _prompt(line: Line) -> Example:
         raise ValueError("got answer and answers, wanted one of them")
     answers = _answers(line, "answers") if "answers" in line else (_text(line, "answer").strip(),)
     place = line.get("place")
-    if place is not None and (not isinstance(place, int | float) or isinstance(place, bool) or not 0 <= place <= 1):
+    if place is not None and (not isinstance(place, int | float) or isinstance(place, bool)
+                              or not 0 <= place <= 1):
         raise ValueError(f"place: got {place!r}, wanted a number from 0 to 1")
     return Example(_text(line, "prompt"), answers, place)
 
@@ -170,18 +190,21 @@ def _key_values(line: Line) -> Example:
 
 def _documents(line: Line) -> Example:
     documents = line["ctxs"]
-    if not isinstance(documents, list) or not documents or not all(isinstance(one, dict) for one in documents):
+    if not isinstance(documents, list) or not documents or not all(
+            isinstance(one, dict) for one in documents):
         raise ValueError('ctxs: wanted a list of objects, [{"title": ..., "text": ...}, ...]')
     texts = [f"[{number}] {_text(one, 'title', '')}\n{_text(one, 'text')}"
              for number, one in enumerate(documents, start=1)]
     gold = [index for index, one in enumerate(documents) if one.get("isgold") is True]
     place = gold[0] / max(1, len(documents) - 1) if gold else None
     question = f"Question: {_text(line, 'question')}\nAnswer:"
-    return Example("\n\n".join([*texts, question]), _answers(line, "answers"), place, one_is_enough=True)
+    return Example("\n\n".join([*texts, question]), _answers(line, "answers"), place,
+                   one_is_enough=True)
 
 
 FORMS: dict[tuple[str, ...], Callable[[Line], Example]] = {
-    ("prompt", "answers"): _prompt, ("prompt", "answer"): _prompt, ("ordered_kv_records", "key", "value"): _key_values,
+    ("prompt", "answers"): _prompt, ("prompt", "answer"): _prompt,
+    ("ordered_kv_records", "key", "value"): _key_values,
     ("question", "answers", "ctxs"): _documents, ("context", "input", "answers"): _long_bench,
     ("input", "outputs"): _ruler,
 }
@@ -202,10 +225,12 @@ def _answers(line: Line, key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError(f"{key}: got {_kind(value)}, wanted a list of texts")
     if others := [one for one in value if not isinstance(one, str)]:
-        raise ValueError(f"{key}: got {_kind(others[0])} in the list, wanted text; put it in quotation marks")
+        raise ValueError(
+            f"{key}: got {_kind(others[0])} in the list, wanted text; put it in quotation marks")
     found = tuple(one.strip() for one in value)
     if not found or not all(found):
-        raise ValueError(f"{key}: {'holds an empty answer' if found else 'is empty'}, wanted one answer or more")
+        raise ValueError(
+            f"{key}: {'holds an empty answer' if found else 'is empty'}, wanted one answer or more")
     return found
 
 

@@ -18,10 +18,16 @@ from cca_lab.tasks.ruler import (
     VariableTracking,
 )
 
-__all__ = ["TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_task", "chosen_tasks", "make_task"]
+__all__ = [
+    "TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_task", "chosen_tasks",
+    "make_task"
+]
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (
-    NiahSingle, NiahMultikey, NiahMultivalue, VariableTracking, CommonWords, FrequentWords, KeyValues)}
+TASKS: dict[str, type[Task]] = {
+    task.name: task
+    for task in (NiahSingle, NiahMultikey, NiahMultivalue, VariableTracking, CommonWords,
+                 FrequentWords, KeyValues)
+}
 AnyTask = Task | OwnQuestions
 
 
@@ -33,10 +39,14 @@ def make_task(name: str, **difficulty: Any) -> Task:
         difficulty: fields of the task's class; those left out keep their defaults.
 
     Raises:
-        ValueError: for an unknown name, a field that the task does not have, or a value out of range.
+        ValueError: for an unknown name, a field that the task does not have, or a value out of
+            range.
     """
     if name not in TASKS:
-        raise ValueError(f"task: got {name!r}, wanted one of {', '.join(TASKS)}, or a file of questions in JSON lines")
+        raise ValueError(
+            f"task: got {name!r}, wanted one of {', '.join(TASKS)}, or a file of questions in JSON "
+            "lines"
+        )
     own = [field.name for field in fields(TASKS[name])]
     for field in difficulty:
         if field not in own:
@@ -49,14 +59,18 @@ def chosen_task(source: str | Path, difficulty: Sequence[str] = ()) -> AnyTask:
 
     Args:
         source: one of `TASKS`, or a file of questions.
-        difficulty: each a number, which sets the task's main difficulty, or NAME=VALUE with a JSON value.
+        difficulty: each a number, which sets the task's main difficulty, or NAME=VALUE with a JSON
+            value.
 
     Raises:
         ValueError: for a source that is neither, or a difficulty that it does not take.
     """
     if str(source) not in TASKS and Path(source).is_file():
         if difficulty:
-            raise ValueError(f"difficulty: got {difficulty[0]!r} for a file of questions, wanted none; leave it out")
+            raise ValueError(
+                f"difficulty: got {difficulty[0]!r} for a file of questions, wanted none; leave it "
+                "out"
+            )
         return own_questions(source)
     name = str(source)
     main = make_task(name).main
@@ -67,14 +81,16 @@ def chosen_task(source: str | Path, difficulty: Sequence[str] = ()) -> AnyTask:
             field, value = main or "", text
         if not field:
             own = ", ".join(f"{one.name}={json.dumps(one.default)}" for one in fields(TASKS[name]))
-            raise ValueError(f"difficulty: got {text!r} for {name}, wanted NAME=VALUE, such as {own}")
+            raise ValueError(
+                f"difficulty: got {text!r} for {name}, wanted NAME=VALUE, such as {own}")
         if field in found:
             raise ValueError(f"difficulty: {field} given twice, wanted once; leave one out")
         try:
             found[field] = json.loads(value)
         except ValueError as error:
-            raise ValueError(f"difficulty: got {text!r}, wanted a number, or NAME=VALUE with a number, true or "
-                             "false") from error
+            raise ValueError(
+                f"difficulty: got {text!r}, wanted a number, or NAME=VALUE with a number, true or "
+                "false") from error
     return make_task(name, **found)
 
 
@@ -83,10 +99,12 @@ def chosen_tasks(sources: Sequence[str], difficulty: Sequence[str] = ()) -> tupl
 
     Args:
         sources: as in `chosen_task`.
-        difficulty: as in `chosen_task`; a number is for all tasks, NAME=VALUE for those that have the name.
+        difficulty: as in `chosen_task`; a number is for all tasks, NAME=VALUE for those that have
+            the name.
 
     Raises:
-        ValueError: for a source or a difficulty that is refused, the same task twice, or a difficulty without a task.
+        ValueError: for a source or a difficulty that is refused, the same task twice, or a
+            difficulty without a task.
     """
     if difficulty and not sources:
         raise ValueError(f"difficulty: got {difficulty[0]!r} without --task; name the task too")
@@ -94,7 +112,8 @@ def chosen_tasks(sources: Sequence[str], difficulty: Sequence[str] = ()) -> tupl
     for source in sources:
         own = {field.name for field in fields(TASKS[source])} if source in TASKS else set()
         others = _names(sources) - own
-        task = chosen_task(source, [text for text in difficulty if text.partition("=")[0] not in others])
+        task = chosen_task(source,
+                           [text for text in difficulty if text.partition("=")[0] not in others])
         if task in found:
             raise ValueError(f"task: got {task.name} twice, wanted once; leave one out")
         found.append(task)

@@ -1,19 +1,21 @@
-"""Synthetic tasks that look for something: RULER's needles, variable tracking and word counts, and key-value retrieval.
+"""Synthetic tasks: RULER's needles, variable tracking and word counts; key-value retrieval.
 
     Hsieh et al., RULER: What's the Real Context Size of Your Long-Context Language Models? (2024)
     Liu et al., Lost in the Middle: How Language Models Use Long Contexts (2024), for `KeyValues`
 
 Differs from the papers:
-  * All wording is the lab's own, filler sentences and questions included, so scores cannot be compared with published
-    ones. Every prompt ends in the beginning of an answer, as a model without instruction training needs it.
+  * All wording is the lab's own, filler sentences and questions included, so scores cannot be
+    compared with published ones. Every prompt ends in the beginning of an answer, as a model
+    without instruction training needs it.
   * Keys and names are made up: three syllables, so that no word is part of another.
-  * The needles of one key, and the assignments of the chain that is asked for, stand next to each other if a place is
-    given; otherwise each is drawn on its own, as there.
-  * The counting tasks have no solved example before the list, and smaller defaults, which fit 512 tokens of a small
-    tokenizer; `CommonWords(common=10, often=30, rarely=3)` has the paper's numbers. In `FrequentWords`, the most
+  * The needles of one key, and the assignments of the chain that is asked for, stand next to each
+    other if a place is given; otherwise each is drawn on its own, as there.
+  * The counting tasks have no solved example before the list, and smaller defaults, which fit 512
+    tokens of a small tokenizer; `CommonWords(common=10, often=30, rarely=3)` has the paper's
+    numbers. In `FrequentWords`, the most
     frequent word is wanted as well: it is no noise.
-  * A prompt of `KeyValues` ends in the pair that is asked for, up to the opening quotation mark of its value; the
-    number of pairs follows from the length.
+  * A prompt of `KeyValues` ends in the pair that is asked for, up to the opening quotation mark of
+    its value; the number of pairs follows from the length.
 """
 
 import json
@@ -26,8 +28,9 @@ from typing import ClassVar
 from cca_lab.settings import check_integers, check_numbers, check_sizes
 from cca_lab.tasks.examples import Example, Task
 
-SENTENCES = ("The road goes on past the last house.", "A line is set after a line.", "Nothing new is said here.",
-             "The rest of the day is like the first.", "Then all of it starts again.")
+SENTENCES = ("The road goes on past the last house.", "A line is set after a line.",
+             "Nothing new is said here.", "The rest of the day is like the first.",
+             "Then all of it starts again.")
 CONSONANTS, VOWELS, SYLLABLES = "bdfgklmnprstvz", "aeiou", 3
 MOST_DIGITS = 18  # random.sample takes ranges up to 2**63
 MOST = 10_000  # needles, names or words of one kind
@@ -43,8 +46,10 @@ def words(draw: random.Random, count: int) -> list[str]:
     """
     parts = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
     if count > len(parts)**SYLLABLES // 2:
-        raise ValueError(f"words: got {count} different ones to make, wanted at most {len(parts)**SYLLABLES // 2}; "
-                         "choose an easier task, or a shorter length")
+        raise ValueError(
+            f"words: got {count} different ones to make, wanted at most "
+            f"{len(parts)**SYLLABLES // 2}; "
+            "choose an easier task, or a shorter length")
     made: dict[str, None] = {}
     while len(made) < count:
         made["".join(draw.choices(parts, k=SYLLABLES))] = None
@@ -57,7 +62,7 @@ def numbers(draw: random.Random, count: int, digits: int) -> list[str]:
 
 
 def haystack(sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
-    """Return that many filler sentences, with others inserted at their depths, 0 (before all) to 1 (after all)."""
+    """Return filler sentences with others inserted at their depths, 0 (first) to 1 (last)."""
     filler = [SENTENCES[index % len(SENTENCES)] for index in range(sentences)]
     ordered = sorted(inserted, key=lambda one: one[0])
     for depth, sentence in ordered[::-1]:  # so that sentences of one depth keep their order
@@ -65,8 +70,8 @@ def haystack(sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
     return " ".join(filler)
 
 
-def needles(draw: random.Random, place: float | None, sentences: int, *, digits: int, values: int = 1,
-            distractors: int = 0) -> Example:
+def needles(draw: random.Random, place: float | None, sentences: int, *, digits: int,
+            values: int = 1, distractors: int = 0) -> Example:
     """Return an example with needles for one key, which is asked for, and for other keys.
 
     Args:
@@ -81,12 +86,15 @@ def needles(draw: random.Random, place: float | None, sentences: int, *, digits:
     given = numbers(draw, values + distractors, digits)
     depths = sorted(draw.random() for _ in range(values)) if place is None else [place] * values
     asked = list(zip(depths, given, strict=False))
-    placed = [(draw.random(), other, value) for other, value in zip(others, given[values:], strict=True)]
+    placed = [(draw.random(), other, value)
+              for other, value in zip(others, given[values:], strict=True)]
     inserted = [*((depth, key, value) for depth, value in asked), *placed]
-    text = haystack(sentences, [(depth, f"The code for {name} is {value}.") for depth, name, value in inserted])
+    text = haystack(sentences, [(depth, f"The code for {name} is {value}.")
+                                for depth, name, value in inserted])
     question = f"The code for {key} is" if values == 1 else f"The {values} codes for {key} are"
     single = depths[0] if place is not None or values == 1 else None
-    return Example(f"Remember the codes in this text.\n{text}\n{question}", tuple(given[:values]), single)
+    return Example(f"Remember the codes in this text.\n{text}\n{question}", tuple(given[:values]),
+                   single)
 
 
 def check_counts(least: int, **counts: int) -> None:
@@ -96,11 +104,13 @@ def check_counts(least: int, **counts: int) -> None:
 
 
 def check_digits(digits: int, needed: int) -> None:
-    """Raise ValueError unless there are as many different numbers as needed, with a number of digits in range."""
+    """Raise ValueError unless enough different numbers exist, with a number of digits in range."""
     check_integers(1, digits=digits)
     if digits > MOST_DIGITS or needed > 9 * 10 ** (digits - 1):
-        raise ValueError(f"digits: got {digits} for {needed} different number(s), wanted at most {MOST_DIGITS}, and "
-                         "enough for all; choose another number")
+        raise ValueError(
+            f"digits: got {digits} for {needed} different number(s), wanted at most {MOST_DIGITS}, "
+            "and "
+            "enough for all; choose another number")
 
 
 @dataclass(frozen=True)
@@ -171,7 +181,7 @@ class NiahMultivalue(Task):
 
 @dataclass(frozen=True)
 class VariableTracking(Task):
-    """Names that are set to a number, or to an earlier name; all names that hold one number are wanted.
+    """Names set to a number or to an earlier name; all names that hold one number are wanted.
 
     Attributes:
         hops: assignments from a name to the next one; a chain has one name more. The paper has 4.
@@ -194,14 +204,17 @@ class VariableTracking(Task):
         inserted = []
         for chain, value in enumerate(values):
             own = names[chain * each:(chain + 1) * each]
-            depths = sorted(draw.random() for _ in own)  # an assignment stands after the one that it refers to
+            depths = sorted(draw.random()
+                            for _ in own)  # an assignment stands after the one that it refers to
             if chain == 0 and place is not None:
                 depths = [place] * each
             inserted += [(depth, f"Set {name} to {source}.")
                          for depth, name, source in zip(depths, own, [value, *own], strict=False)]
         text = haystack(pieces, inserted)
-        return Example(f"Remember what is set in this text.\n{text}\nThe {each} names with the value {values[0]} are",
-                       tuple(names[:each]), place)
+        return Example(
+            f"Remember what is set in this text.\n{text}\nThe {each} names with the value "
+            f"{values[0]} are",
+            tuple(names[:each]), place)
 
 
 @dataclass(frozen=True)
@@ -224,11 +237,14 @@ class CommonWords(Task):
     def __post_init__(self) -> None:
         check_counts(1, common=self.common, often=self.often, rarely=self.rarely)
         if self.often <= self.rarely:
-            raise ValueError(f"often: got {self.often}, wanted more than {self.rarely}, the times of the other words; "
-                             "choose a larger number")
+            raise ValueError(
+                f"often: got {self.often}, wanted more than {self.rarely}, the times of the other "
+                "words; "
+                "choose a larger number")
         if self.common * self.often > LONGEST:
-            raise ValueError(f"common, often: got {self.common} and {self.often}, wanted a product of at most "
-                             f"{LONGEST}; choose smaller ones")
+            raise ValueError(
+                f"common, often: got {self.common} and {self.often}, wanted a product of at most "
+                f"{LONGEST}; choose smaller ones")
 
     def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
         """Return an example with `pieces` different words beside the common ones."""
@@ -260,8 +276,10 @@ class FrequentWords(Task):
         check_integers(1, top=self.top)
         check_numbers(0.5, 10, alpha=self.alpha)
         if self.top >= VARIETY or self.least > MOST:
-            raise ValueError(f"top, alpha: got {self.top} and {self.alpha}, wanted at most {VARIETY - 1} words, whose "
-                             f"numbers differ in a text of {MOST}; choose smaller ones")
+            raise ValueError(
+                f"top, alpha: got {self.top} and {self.alpha}, wanted at most {VARIETY - 1} words, "
+                "whose "
+                f"numbers differ in a text of {MOST}; choose smaller ones")
 
     def shares(self) -> list[float]:
         """Return the share of each word in the text, the most frequent first."""
@@ -280,14 +298,16 @@ class FrequentWords(Task):
         drawn = [word for word, share in zip(vocabulary, self.shares(), strict=True)
                  for _ in range(int(share * pieces))]
         draw.shuffle(drawn)
-        return Example(f"Some words stand in this text more often than others.\n{' '.join(drawn)}\n"
-                       f"The {self.top} words that stand there most often are", tuple(vocabulary[:self.top]))
+        return Example(
+            f"Some words stand in this text more often than others.\n{' '.join(drawn)}\n"
+            f"The {self.top} words that stand there most often are", tuple(vocabulary[:self.top]))
 
 
 def prompt_of(pairs: list[tuple[str, str]], key: str) -> str:
     """Return the prompt that shows the pairs as JSON and asks for the value of a key."""
     lines = ",\n ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs)
-    return f"These keys have these values:\n{{{lines}}}\nThe pair of one key again:\n{json.dumps(key)}: \""
+    return (f"These keys have these values:\n{{{lines}}}\n"
+            f"The pair of one key again:\n{json.dumps(key)}: \"")
 
 
 @dataclass(frozen=True)
@@ -295,7 +315,8 @@ class KeyValues(Task):
     """Pairs of random UUIDs; the value of one is wanted.
 
     Attributes:
-        short: keys and values of six hexadecimal digits, for tokenizers that need many tokens for a UUID.
+        short: keys and values of six hexadecimal digits, for tokenizers that need many tokens for a
+            UUID.
     """
 
     name: ClassVar[str] = "key_values"
@@ -317,4 +338,5 @@ class KeyValues(Task):
         return Example(prompt_of(pairs, key), (value,), place)
 
     def _text(self, draw: random.Random) -> str:
-        return f"{draw.getrandbits(24):06x}" if self.short else str(uuid.UUID(int=draw.getrandbits(128), version=4))
+        return f"{draw.getrandbits(24):06x}" if self.short else str(
+            uuid.UUID(int=draw.getrandbits(128), version=4))

@@ -1,4 +1,7 @@
-"""save_pretrained and load_pretrained: the attention comes back, and folders are whole or absent."""
+"""save_pretrained and load_pretrained.
+
+The attention comes back, and folders are whole or absent.
+"""
 
 import json
 import os
@@ -27,14 +30,17 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_attention_comes_back(family, tmp_path):
-    model, ids = swap_attention(tiny(family).float(), "cca", group=4, window=6, pooling="mean"), text(30)
+    model, ids = swap_attention(tiny(family).float(), "cca", group=4, window=6,
+                                pooling="mean"), text(30)
     save_pretrained(model, tmp_path / "new" / "model", tokenizer())
     again, words = load_pretrained(tmp_path / "new" / "model")
     assert attention_of(again) == attention_of(model) == CCA(group=4, window=6, pooling="mean")
     assert torch.equal(logits(again, ids), logits(model, ids))
     assert not again.training and words("one two")["input_ids"] == [1, 2]
     config = json.loads((tmp_path / "new" / "model" / "config.json").read_text())
-    assert config["cca_lab_attention"] == {"name": "cca", "group": 4, "window": 6, "pooling": "mean"}
+    assert config["cca_lab_attention"] == {
+        "name": "cca", "group": 4, "window": 6, "pooling": "mean"
+    }
 
 
 def test_another_attention_can_be_asked_for(tmp_path):
@@ -67,7 +73,8 @@ def test_transformers_alone_loads_it_and_attends_in_full(tmp_path):
 
 def test_a_checkpoint_is_replaced(tmp_path):
     for window in (6, 9):
-        save_pretrained(swap_attention(tiny("gpt2"), "cca", group=4, window=window), tmp_path / "model")
+        save_pretrained(swap_attention(tiny("gpt2"), "cca", group=4, window=window),
+                        tmp_path / "model")
     assert attention_of(load_pretrained(tmp_path / "model")[0]).window == 9
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

@@ -1,4 +1,4 @@
-"""What a model, a cache or an evaluation cannot take is refused by name, in one sentence, before torch sees it."""
+"""What a model, a cache or an evaluation cannot take is refused by name, in one sentence."""
 
 import inspect
 from types import SimpleNamespace
@@ -59,9 +59,10 @@ def test_a_text_beyond_the_last_position_is_named_and_rotary_positions_have_none
     if family not in LEARNT:
         assert logits(model, long).isfinite().all()
         return
-    for call in (lambda: model(long), lambda: attention_maps(tiny(family), long),
-                 lambda: model(inputs_embeds=torch.zeros(1, 129, 32, dtype=torch.float64)),
-                 lambda: model.generate(text(126), past_key_values=CCACache(model), max_new_tokens=5)):
+    for call in (
+            lambda: model(long), lambda: attention_maps(tiny(family), long),
+            lambda: model(inputs_embeds=torch.zeros(1, 129, 32, dtype=torch.float64)),
+            lambda: model.generate(text(126), past_key_values=CCACache(model), max_new_tokens=5)):
         with pytest.raises(ValueError, match="got 129 tokens, wanted at most 128"):
             call()
 
@@ -69,21 +70,25 @@ def test_a_text_beyond_the_last_position_is_named_and_rotary_positions_have_none
 @pytest.mark.parametrize("family", LEARNT)
 def test_padding_takes_no_position(family):
     ids, mask, positions = left_padded([text(100)[0], text(120, seed=1)[0]], holes=20)
-    positions = {} if family == "opt" else {"position_ids": positions}  # OPT counts them from the mask
+    positions = {} if family == "opt" else {"position_ids": positions
+                                            }  # OPT counts them from the mask
     assert logits(swapped(family), ids, attention_mask=mask, **positions).isfinite().all()
 
 
 @pytest.mark.parametrize("model", [None, "gpt2", 3, torch.nn.Linear(2, 2)], ids=repr)
 def test_what_is_no_model_is_named(model, tmp_path):
     for call in (lambda: swap_attention(model, "cca"), lambda: attention_maps(model, text(5)),
-                 lambda: perplexity(model, text(50)[0], length=9), lambda: save_pretrained(model, tmp_path / "m"),
+                 lambda: perplexity(model,
+                                    text(50)[0], length=9),
+                 lambda: save_pretrained(model, tmp_path / "m"),
                  lambda: exact_match(model, None, length=50)):
         with pytest.raises(ValueError, match="model: got .*wanted a model of transformers"):
             call()
 
 
 @pytest.mark.parametrize("model", [None, "gpt2", 3], ids=repr)
-@pytest.mark.parametrize("call", [attention_of, restore_attention, disable_attention_dropout, CCACache])
+@pytest.mark.parametrize("call",
+                         [attention_of, restore_attention, disable_attention_dropout, CCACache])
 def test_what_is_no_model_is_named_by_the_small_ones_too(call, model):
     with pytest.raises(ValueError, match="model: got .*wanted a model"):
         call(model)
@@ -112,7 +117,8 @@ def test_options_that_are_no_numbers_are_named(value):
 @every_family
 def test_maps_asked_for_in_the_config_come_as_those_asked_for_by_keyword(family):
     model, ids = tiny(family), text(9)
-    model.set_attn_implementation("eager")  # transformers lets no other one have the wish in its config
+    model.set_attn_implementation(
+        "eager")  # transformers lets no other one have the wish in its config
     model.config.output_attentions = True
     swap_attention(model, "cca", group=2, window=2)
     wanted = swapped(family, group=2, window=2)(ids, output_attentions=True).attentions
@@ -123,14 +129,15 @@ def test_maps_asked_for_in_the_config_come_as_those_asked_for_by_keyword(family)
 
 
 def test_the_attention_function_has_the_order_of_transformers_sdpa():
-    """kvpress and others wrap every registered function, and pass mask, dropout and scaling by position."""
+    """kvpress and others wrap every function, and pass mask, dropout and scaling by position."""
     ours, theirs = (list(inspect.signature(form).parameters)[:7]
                     for form in (interface.attention_forward, sdpa_attention_forward))
     assert ours == theirs
     x = torch.randn(1, 2, 9, 4, dtype=torch.float64)
     config = SimpleNamespace(**{CHOICE: {"name": "cca", "group": 2, "window": 3}})
     module = SimpleNamespace(config=config, layer_idx=1)
-    output, _ = interface.attention_forward(module, x, x, x, None, 0.0, 0.3, **{interface.CACHE: None})
+    output, _ = interface.attention_forward(module, x, x, x, None, 0.0, 0.3,
+                                            **{interface.CACHE: None})
     wanted = CCA(group=2, window=3).attention(x, x, x, scale=0.3)
     assert torch.equal(output, wanted.transpose(1, 2))
 
@@ -148,7 +155,9 @@ def test_a_trace_says_what_is_the_matter(trace):
 def test_guidance_says_what_is_the_matter():
     model = swapped()
     options = dict(guidance_scale=1.5, max_new_tokens=3, do_sample=False)
-    with pytest.raises(ValueError, match="guidance_scale one more for its second text, whatever is passed.*use_cache"):
+    with pytest.raises(
+            ValueError,
+            match="guidance_scale one more for its second text, whatever is passed.*use_cache"):
         model.generate(text(9), past_key_values=CCACache(model), **options)
     assert model.generate(text(9), use_cache=False, **options).shape == (1, 12)
 
@@ -171,7 +180,8 @@ def test_a_cache_of_another_batch_is_named_before_anything_is_stored(name):
 
 @every_family
 def test_a_model_that_was_not_swapped_refuses_a_cache_at_once(family):
-    with pytest.raises(ValueError, match="past_key_values: the model's attention does not read this cache"):
+    with pytest.raises(ValueError,
+                       match="past_key_values: the model's attention does not read this cache"):
         logits(tiny(family), text(5), past_key_values=CCACache(swapped(family)))
 
 
@@ -181,9 +191,12 @@ STREAM = text(200)[0]
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"stream": STREAM.tolist()}, "stream: got list"), ({"stream": STREAM + 60}, "stream: got token ids"),
-    ({"stream": STREAM.double()}, "stream: got torch.float64"), ({"length": 129}, "length: got 129 tokens"),
-    ({"length": 2.0}, "length: got 2.0"), ({"windows": "4"}, "windows: got '4'"), ({"batch": 0}, "batch: got 0"),
+    ({"stream": STREAM.tolist()}, "stream: got list"),
+    ({"stream": STREAM + 60}, "stream: got token ids"),
+    ({"stream": STREAM.double()}, "stream: got torch.float64"),
+    ({"length": 129}, "length: got 129 tokens"),
+    ({"length": 2.0}, "length: got 2.0"), ({"windows": "4"}, "windows: got '4'"),
+    ({"batch": 0}, "batch: got 0"),
 ])
 def test_perplexity_names_what_it_cannot_take(changes, message):
     with pytest.raises(ValueError, match=message):
@@ -207,14 +220,18 @@ def test_exact_match_names_what_it_cannot_take(changes, message):
       for value in (-1, 2.5, "3", None, True, 2**63)),
     *((FinetuneConfig, name, value) for name in ("learning_rate", "weight_decay", "clip", "grow")
       for value in (-1, float("nan"), float("inf"), "1", None)),
-    *((Reading, name, value) for name in ("length", "rows", "seed", "shift") for value in (-1, 2.5, "3", True)),
+    *((Reading, name, value) for name in ("length", "rows", "seed", "shift")
+      for value in (-1, 2.5, "3", True)),
     *((Reading, "text_share", value) for value in (-0.1, 1.1, float("nan"), "half", None)),
-    *((Mixture, name, value) for name in ("length", "rows", "seed", "shift") for value in (-1, 2.5, "3", None, True)),
-    *((Mixture, "stream", value) for value in (STREAM.tolist(), None, "text", STREAM[None], STREAM[:5])),
+    *((Mixture, name, value) for name in ("length", "rows", "seed", "shift")
+      for value in (-1, 2.5, "3", None, True)),
+    *((Mixture, "stream", value)
+      for value in (STREAM.tolist(), None, "text", STREAM[None], STREAM[:5])),
     (Mixture, "text_share", "half"),
 ])
 def test_settings_of_training_are_named(kind, name, value):
-    settings = {"stream": STREAM, "tasks": (), "length": 16, "rows": 2, "text_share": 1.0} if kind is Mixture else {}
+    settings = {"stream": STREAM, "tasks": (), "length": 16, "rows": 2, "text_share": 1.0
+                } if kind is Mixture else {}
     with pytest.raises(ValueError, match=f"{name}.*: got"):
         kind(**settings | {name: value})
 

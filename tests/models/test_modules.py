@@ -1,4 +1,7 @@
-"""What a mechanism trains in a model: attached, handed over, trained, saved; and every mechanism in every family."""
+"""What a mechanism trains in a model: attached, handed over, trained, saved.
+
+And every mechanism in every family.
+"""
 
 import copy
 import json
@@ -58,17 +61,23 @@ def test_each_layer_gets_its_own_module(family):
     modules = [module for module in model.modules() if isinstance(module, Compressor)]
     assert list(modules_of(model)) == ["0", "1"] and list(modules_of(model).values()) == modules
     for module in modules:
-        assert module.conv.weight.shape == (4, 2 * 8, 3) and module.conv.weight.dtype is torch.float64
+        assert module.conv.weight.shape == (4, 2 * 8,
+                                            3) and module.conv.weight.dtype is torch.float64
         assert not module.training and all(p.requires_grad for p in module.parameters())
     assert not torch.equal(*weights(model))
-    assert torch.equal(weights(swapped(family))[0], weights(model)[0]), "the same seed, the same weights"
+    assert torch.equal(weights(swapped(family))[0],
+                       weights(model)[0]), "the same seed, the same weights"
     assert not torch.equal(weights(swapped(family, seed=1))[0], weights(model)[0])
-    assert {name for name, _ in model.named_parameters()} > {name for name, _ in tiny(family).named_parameters()}
+    assert {name
+            for name, _ in model.named_parameters()
+            } > {name
+                 for name, _ in tiny(family).named_parameters()}
 
 
 def test_dtype_and_mode_are_the_layers():
     model = swap_attention(tiny("gpt2").bfloat16().train(), "lococo", **SMALL)
-    assert all(module.conv.weight.dtype is torch.bfloat16 and module.training for module in modules_of(model).values())
+    assert all(module.conv.weight.dtype is torch.bfloat16 and module.training
+               for module in modules_of(model).values())
 
 
 @every_family
@@ -191,21 +200,29 @@ def test_what_was_learnt_comes_back(family, tmp_path):
         again, _ = load_pretrained(tmp_path / "model", *choice, **options)
         assert attention_of(again) == attention_of(model)
         assert torch.equal(logits(again, ids), logits(model, ids))
-    plain, report = AutoModelForCausalLM.from_pretrained(tmp_path / "model", output_loading_info=True)
+    plain, report = AutoModelForCausalLM.from_pretrained(tmp_path / "model",
+                                                         output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert attention_of(plain) == Full()
     assert_equal(logits(plain, ids), logits(tiny(family).float(), ids), 1e-5)
     half, _ = load_pretrained(tmp_path / "model", dtype=torch.float64)
-    assert weights(half)[0].dtype is torch.float64 and torch.equal(weights(half)[0].float(), weights(model)[0])
+    assert weights(half)[0].dtype is torch.float64 and torch.equal(
+        weights(half)[0].float(),
+        weights(model)[0])
 
 
 def test_the_files_of_a_checkpoint(tmp_path):
     model = swapped("gpt2").float()
     save_pretrained(model, tmp_path / "model")
     learnt = load_file(tmp_path / "model" / MODULES_FILE)
-    assert set(learnt) == {f"{layer}.conv.{kind}" for layer in (0, 1) for kind in ("weight", "bias")}
+    assert set(learnt) == {
+        f"{layer}.conv.{kind}"
+        for layer in (0, 1)
+        for kind in ("weight", "bias")
+    }
     assert not any(MODULE in name for name in load_file(tmp_path / "model" / "model.safetensors"))
-    assert json.loads((tmp_path / "model" / "config.json").read_text())["cca_lab_attention"]["slots"] == 4
+    assert json.loads(
+        (tmp_path / "model" / "config.json").read_text())["cca_lab_attention"]["slots"] == 4
     save_pretrained(swap_attention(model, "cca", group=4, window=6), tmp_path / "model")
     assert not (tmp_path / "model" / MODULES_FILE).exists()
 
@@ -228,7 +245,10 @@ def test_another_attention_or_another_size_loads_no_weights(tmp_path):
 @every_family
 @every_mechanism
 def test_every_mechanism_runs_in_every_family(name, family, monkeypatch):
-    """Forward, and maps that times the values are the output; only what the mechanism takes is handed over."""
+    """Forward, and maps that times the values are the output.
+
+    Only what the mechanism takes is handed over.
+    """
     calls, as_written = [], MECHANISMS[name].attention
 
     def attention(self, q, k, v, **call):
@@ -256,7 +276,8 @@ def check_padding(name: str, family: str, options: dict) -> None:
     for ids, mask in ((left_ids, left_mask), (right_ids, right_mask)):
         positions = (mask.cumsum(-1) - 1).clamp_min(0)
         with torch.no_grad():
-            outputs = model(ids, attention_mask=mask, position_ids=positions, output_attentions=True)
+            outputs = model(ids, attention_mask=mask, position_ids=positions,
+                            output_attentions=True)
         for row, tokens in enumerate(rows):
             real = mask[row].bool()
             assert_equal(outputs.logits[row, real], logits(model, tokens[None])[0])
@@ -298,6 +319,7 @@ def test_padding_kills_a_share_of_the_padded_length(monkeypatch):
 def test_a_row_without_tokens_is_zero():
     q = torch.randn(2, 2, 9, 4)
     mask = torch.tensor([[0] * 9, [0] * 4 + [1] * 5])
-    output, maps = interface._attend_whole(first_that_chooses(), None, q, q, q, mask, 0.5, None, maps=True)
+    output, maps = interface._attend_whole(first_that_chooses(), None, q, q, q, mask, 0.5, None,
+                                           maps=True)
     assert output.shape == (2, 9, 2, 4) and maps.shape == (2, 2, 9, 9)
     assert output[0].abs().max() == maps[0].abs().max() == 0 and output[1, 4:].abs().min() > 0

