@@ -1,14 +1,12 @@
 """`cca-lab walkthrough`: run the notebooks in order, compare, and tell what came out."""
 
-import copy
 import hashlib
 import json
 import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -131,40 +129,53 @@ def collect(notebook: NotebookNode, kind: str) -> list[dict[str, Any]]:
     return [dict(output.data[kind]) for output in outputs if kind in output.get("data", {})]
 
 
-@contextmanager
-def progress(paths: Sequence[Path], console: Console
-             ) -> Iterator[Callable[[Path, int], None]]:
-    """Show how far the run is: a bar on a terminal, a line for each notebook elsewhere.
+@dataclass(frozen=True)
+class Run:
+    """A notebook that was run: its file, its outputs, and how it ended ("ok", "failed", "interrupted")."""
+
+    path: Path
+    notebook: NotebookNode
+    state: str
+    failure: Failure | None
+    seconds: float
+
+
+def run_each(paths: Sequence[Path], console: Console) -> Iterator[Run]:
+    """Run notebooks in order, showing how far it is: a bar on a terminal, a line for each elsewhere.
+
+    Each notebook records its running time on the authors' machine: from what has run, the bar
+    learns how fast this machine is.
 
     Args:
-        paths: the notebooks to run, in order. Each records its running time on the authors' machine:
-            from what has run, the bar learns how fast this machine is.
+        paths: the notebooks; they are not changed.
         console: where to show it.
-
-    Yields:
-        A function to call with a notebook and the number of its cell that starts; 0 before the first.
     """
     notebooks = [read(path) for path in paths]
     seconds = [notebook.metadata.get("cca_lab", {}).get("seconds") or UNKNOWN_SECONDS
                for notebook in notebooks]
-    cells = [sum(map(is_run, notebook.cells)) for notebook in notebooks]
     bar = Progress(TextColumn("{task.description}"), BarColumn(24), TimeElapsedColumn(),
                    TextColumn("so far, about"), TimeRemainingColumn(), TextColumn("left"),
                    console=console, transient=True, disable=not console.is_terminal,
                    speed_estimate_period=3600)
     task = bar.add_task("", total=sum(seconds))
-
-    def tell(path: Path, cell: int) -> None:
-        at = paths.index(path)
-        done = sum(seconds[:at]) + seconds[at] * max(cell - 1, 0) / max(cells[at], 1)
-        text = f"[{at + 1}/{len(paths)}] {path.stem}: cell {cell} of {cells[at]}"
-        bar.update(task, completed=done, description=text.replace("[", r"\["))
-        if not cell and not console.is_terminal:
-            _say(console, f"[{at + 1}/{len(paths)}] {path.stem}: {cells[at]} cells, "
-                          f"{seconds[at]:.0f} s on the authors' machine")
-
     with bar:
-        yield tell
+        for at, (path, notebook) in enumerate(zip(paths, notebooks, strict=True)):
+            place, cells = f"[{at + 1}/{len(paths)}] {path.stem}", sum(map(is_run, notebook.cells))
+            if not console.is_terminal:
+                _say(console, f"{place}: {cells} cells, {seconds[at]:.0f} s on the authors' machine")
+
+            def on_cell(cell: int, at: int = at, place: str = place, cells: int = cells) -> None:
+                done = sum(seconds[:at]) + seconds[at] * (cell - 1) / cells
+                text = f"{place}: cell {cell} of {cells}".replace("[", r"\[")
+                bar.update(task, completed=done, description=text)
+
+            began, failure = time.monotonic(), None
+            try:
+                failure = execute(notebook, on_cell)
+                state = FAILED if failure else OK
+            except KeyboardInterrupt:
+                state = INTERRUPTED
+            yield Run(path, notebook, state, failure, round(time.monotonic() - began, 1))
 
 
 def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str | None = None,
@@ -194,18 +205,24 @@ def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str 
     paths, chosen = choose(folder, start, only)
     records = _records(paths, chosen, out)
     out.mkdir(parents=True, exist_ok=True)
-    with progress(chosen, console) as tell:
-        for path in chosen:
-            record = _run(path, records[path.stem], out, tell)
-            (out / "summary.json").write_text(json.dumps(
-                {"headline": headline(records.values()),
-                 "notebooks": [asdict(each) for each in records.values()]}, indent=1) + "\n")
-            _say(console, f"{path.stem}: {record.verdict()}")
-            if record.state != OK:
-                break
+    for run in run_each(chosen, console):
+        record = records[run.path.stem]
+        record.state, record.failure, record.seconds = run.state, run.failure, run.seconds
+        record.checks = collect(run.notebook, CHECK_TYPE)
+        record.results = collect(run.notebook, RESULT_TYPE)
+        committed = read(run.path)
+        if run.state == OK and any(cell.get("execution_count") for cell in committed.cells):
+            record.differences = compare_notebooks(committed, run.notebook)
+        nbformat.write(run.notebook, out / run.path.name)
+        (out / "summary.json").write_text(json.dumps(
+            {"headline": headline(records.values()),
+             "notebooks": [asdict(each) for each in records.values()]}, indent=1) + "\n")
+        _say(console, f"{run.path.stem}: {record.verdict()}")
+        if run.state != OK:
+            break
     if with_pages:
         _write_pages(folder, out, list(records.values()), {path.stem for path in chosen})
-    _say(console, _closing(path, record, out, with_pages, headline(records.values())))
+    _say(console, _closing(run.path, record, out, with_pages, headline(records.values())))
     return EXIT[record.state]
 
 
@@ -240,25 +257,6 @@ def _records(paths: list[Path], chosen: list[Path], out: Path) -> dict[str, Reco
             for suffix in (".ipynb", ".html"):
                 (out / f"{path.stem}{suffix}").unlink(missing_ok=True)
     return records
-
-
-def _run(path: Path, record: Record, out: Path, tell: Callable[[Path, int], None]) -> Record:
-    """Run one notebook, write its outputs, and fill its record."""
-    committed = read(path)
-    notebook = copy.deepcopy(committed)
-    began = time.monotonic()
-    tell(path, 0)
-    try:
-        record.failure = execute(notebook, lambda cell: tell(path, cell))
-        record.state = FAILED if record.failure else OK
-    except KeyboardInterrupt:
-        record.state = INTERRUPTED
-    record.seconds = round(time.monotonic() - began, 1)
-    record.checks, record.results = collect(notebook, CHECK_TYPE), collect(notebook, RESULT_TYPE)
-    if record.state == OK and any(cell.get("execution_count") for cell in committed.cells):
-        record.differences = compare_notebooks(committed, notebook)
-    nbformat.write(notebook, out / path.name)
-    return record
 
 
 def _write_pages(folder: Path, out: Path, records: list[Record], names: set[str]) -> None:
@@ -314,21 +312,16 @@ def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
     The file of a notebook that fails is not changed.
 
     Returns:
-        The exit status: 0, or 1 if a notebook failed.
+        The exit status: 0, 1 if a notebook failed, 130 if it was interrupted.
     """
     console = console or Console()
-    _, chosen = choose(folder, start, only)
-    with progress(chosen, console) as tell:
-        for path in chosen:
-            notebook, began = read(path), time.monotonic()
-            tell(path, 0)
-            failure = execute(notebook, lambda cell, path=path: tell(path, cell))
-            seconds = time.monotonic() - began
-            if failure:
-                _say(console, f"{path.stem}: failed in cell {failure.cell}: {failure.line}\n"
-                              f"{failure.traceback}\n{failure.error}\nThe file was left as it was.")
-                return 1
-            tidy(notebook, seconds)
-            nbformat.write(notebook, path)
-            _say(console, f"{path.stem}: written, {seconds:.0f} s")
+    for run in run_each(choose(folder, start, only)[1], console):
+        if run.state != OK:
+            why = f"failed in cell {run.failure.cell}: {run.failure.line}\n{run.failure.traceback}\n" \
+                  f"{run.failure.error}" if run.failure else run.state
+            _say(console, f"{run.path.stem}: {why}\nThe file was left as it was.")
+            return EXIT[run.state]
+        tidy(run.notebook, run.seconds)
+        nbformat.write(run.notebook, run.path)
+        _say(console, f"{run.path.stem}: written, {run.seconds:.0f} s")
     return 0
