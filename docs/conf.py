@@ -1,5 +1,9 @@
 """Settings of the site, which `cca-lab site` builds with Sphinx; nothing is loaded from a network."""
 
+import importlib
+import sys
+from pathlib import Path
+
 project = "cca_lab"
 author = "The cca_lab authors"
 copyright = "the cca_lab authors; MIT, texts CC BY 4.0"
@@ -38,8 +42,30 @@ html_theme_options = {
 
 
 def setup(app):
-    """Show two stars in a docstring as they are: they are Python's, as in `**options`."""
+    """Show two stars in a docstring as they are, for they are Python's; write the course's mistakes."""
     def escape(app, what, name, item, options, lines):
         lines[:] = [line.replace("**", r"\*\*") for line in lines]
 
     app.connect("autodoc-process-docstring", escape)
+    app.connect("builder-inited", lambda app: Path(app.srcdir, "docs", "teach", "mistakes.md").write_text(
+        mistakes(), encoding="utf-8"))
+
+
+def mistakes():
+    """Return the page of the mistakes that the course's tests feed to each check, and what they cost."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    try:
+        answers = {number: importlib.import_module(f"tests.course.answers.a{number}")
+                   for number in range(1, 11)}
+    finally:
+        sys.path.pop(0)
+    lines = ["# What each mistake costs", "", "Right answers that get all points, and mistakes with the "
+             "points that they lose. A test grades every one of them."]
+    for number, module in answers.items():
+        lines += ["", f"## Assignment a{number}", "", "All points: "
+                  + "; ".join(right.what for right in module.RIGHT) + ".", "",
+                  "| task | mistake | points lost |", "|---|---|---|"]
+        lines += [f"| {wrong.task} | {wrong.what.replace('|', chr(92) + '|')} | "
+                  + "; ".join(f"{name}: {points:g}" for name, points in wrong.lost.items()) + " |"
+                  for wrong in module.WRONG]
+    return "\n".join(lines) + "\n"
