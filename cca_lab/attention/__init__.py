@@ -6,12 +6,6 @@ from cca_lab.attention.intervals import causal_intervals, check_intervals, count
 from cca_lab.attention.pooling import pool_groups, pooling_matrix
 
 __all__ = [
-    "causal_intervals",
-    "check_intervals",
-    "count_pairs",
-    "interval_attention",
-    "masked_attention",
-    "pool_groups",
-    "pooling_matrix",
-    "visible_mask",
+    "causal_intervals", "check_intervals", "count_pairs", "interval_attention", "masked_attention",
+    "pool_groups", "pooling_matrix", "visible_mask",
 ]

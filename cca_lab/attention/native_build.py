@@ -191,12 +191,8 @@ def _flags() -> list[str]:
 @cache
 def _digest(sources: Path) -> str:
     """Return 16 hexadecimal digits that change with the sources, options, torch version, system and processor."""
-    parts = [
-        torch.__version__, *_flags(),
-        platform.system(), *platform.libc_ver(),
-        platform.machine(),
-        _processor()
-    ]
+    parts = [torch.__version__, *_flags(), platform.system(), *platform.libc_ver(),
+             platform.machine(), _processor()]
     parts += [path.name + path.read_text(encoding="utf-8") for path in sorted(sources.iterdir())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

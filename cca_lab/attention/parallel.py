@@ -213,9 +213,8 @@ def run_in_processes(ranks: int, function: Callable[..., Any], *arguments: Any) 
     check_integers(1, ranks=ranks)
     with tempfile.TemporaryDirectory() as folder:
         spawn(_process, (ranks, folder, function, arguments), nprocs=ranks)
-        return [
-            torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(ranks)
-        ]
+        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=False)
+                for rank in range(ranks)]
 
 
 def _process(rank: int, ranks: int, folder: str, function: Callable[..., Any],

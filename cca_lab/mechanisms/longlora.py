@@ -82,9 +82,8 @@ class LongLoRA(Mechanism):
         The halves of the heads differ.
         """
         heads, length = q.shape[1:3]
-        return [
-            Columns(q, k, v, intervals(length, group_length(self.group, length), heads, q.device))
-        ]
+        group = group_length(self.group, length)
+        return [Columns(q, k, v, intervals(length, group, heads, q.device))]
 
     def exact_when(self, length: int) -> bool:
         """Return True if the text has one block in the shifted heads too.

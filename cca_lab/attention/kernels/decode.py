@@ -25,32 +25,12 @@ Span = tuple[int, int]
 
 @triton.jit(do_not_specialize=["N"])  # N grows with every token: no separate kernel for 1 or multiples of 16
 def decode_split(
-    Q,
-    K,
-    V,
-    OUT,
+    Q, K, V, OUT,
     LSE,  # (B, H, D), (B, Hk, N, D) x 2, (S, B Hk, R, D), (S, B Hk, R); R = H / Hk
-    stride_qb,
-    stride_qh,
-    stride_qd,
-    stride_kb,
-    stride_kh,
-    stride_kn,
-    stride_kd,
-    stride_vb,
-    stride_vh,
-    stride_vn,
-    stride_vd,
-    HK,
-    N,
-    keys_per_split,
-    scale_log2,
-    QUERIES_PER_KEY: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    UPCAST: tl.constexpr,
+    stride_qb, stride_qh, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd, stride_vb,
+    stride_vh, stride_vn, stride_vd, HK, N, keys_per_split, scale_log2,
+    QUERIES_PER_KEY: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
 ):
     """Softmax attention of the R query heads of one KV head over one split of the keys."""
     split = tl.program_id(0)

@@ -66,26 +66,10 @@ def fold(accumulator, row_sum, row_max, scores, v, MASKED: tl.constexpr, UPCAST:
 
 @triton.jit
 def attend_columns(
-    accumulator,
-    row_sum,
-    row_max,
-    q,
-    K,
-    V,
-    stride_kn,
-    stride_kd,
-    stride_vn,
+    accumulator, row_sum, row_max, q, K, V, stride_kn, stride_kd, stride_vn,
     stride_vd,  # (M, D), (M,), (M,), (M, D)
-    starts,
-    ends,
-    begin,
-    end,
-    scale_log2,
-    D: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    MASKED: tl.constexpr,
-    UPCAST: tl.constexpr,
+    starts, ends, begin, end, scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_N: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
 ):
     """Update the online softmax with columns [begin, end).
 
@@ -122,40 +106,12 @@ def attend_columns(
 
 @triton.jit
 def interval_forward(
-    Q,
-    K,
-    V,
-    BOUNDS,
-    OUT,
+    Q, K, V, BOUNDS, OUT,
     LSE,  # (B, H, L, D), (B, Hk, N, D) x 2, (b, h, n, 2, L), (B, H, L, D), (B, H, L)
-    stride_qb,
-    stride_qh,
-    stride_qm,
-    stride_qd,
-    stride_kb,
-    stride_kh,
-    stride_kn,
-    stride_kd,
-    stride_vb,
-    stride_vh,
-    stride_vn,
-    stride_vd,
-    stride_ob,
-    stride_oh,
-    stride_om,
-    stride_od,
-    stride_bb,
-    stride_bh,
-    H,
-    QUERIES_PER_KEY,
-    L,
-    scale_log2,
-    D: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    INTERVALS: tl.constexpr,
-    UPCAST: tl.constexpr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om, stride_od,
+    stride_bb, stride_bh, H, QUERIES_PER_KEY, L, scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, INTERVALS: tl.constexpr, UPCAST: tl.constexpr,
 ):
     """out = softmax(scale q K^T over the row's intervals) V, and the log of its normaliser."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows see most: they start first

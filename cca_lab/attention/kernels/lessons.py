@@ -40,24 +40,10 @@ def causal_softmax(
 
 @triton.jit
 def online_softmax(
-    Q,
-    K,
-    V,
-    OUT,
+    Q, K, V, OUT,
     LSE,  # (M, D), (N, D) x 2, (M, D), (M,)
-    stride_qm,
-    stride_qd,
-    stride_kn,
-    stride_kd,
-    stride_vn,
-    stride_vd,
-    M,
-    N,
-    scale_log2,
-    D: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, M, N, scale_log2,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
     """out = softmax(scale q K^T) V over all N columns, for one block of rows, one tile of columns after another."""

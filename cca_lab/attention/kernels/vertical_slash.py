@@ -46,43 +46,13 @@ def attend_gathered(accumulator, row_sum, row_max, q, K, V, COLUMNS, COVERED, st
 
 @triton.jit
 def vertical_slash_forward(
-    Q,
-    K,
-    V,
-    RANGES,
-    RANGE_COUNT,
-    COLUMNS,
-    COLUMN_COUNT,
-    COVERED,
-    OUT,
+    Q, K, V, RANGES, RANGE_COUNT, COLUMNS, COLUMN_COUNT, COVERED, OUT,
     # (B, H, L, D), (B, Hk, L, D) x 2, (B, H, S, 2), (B, H), (B, H, V), (B, H, blocks), (B, H, L +
     # W), (B, H, L, D)
-    stride_qb,
-    stride_qh,
-    stride_qm,
-    stride_qd,
-    stride_kb,
-    stride_kh,
-    stride_kn,
-    stride_kd,
-    stride_vb,
-    stride_vh,
-    stride_vn,
-    stride_vd,
-    H,
-    QUERIES_PER_KEY,
-    L,
-    WIDTH,
-    TILES,
-    SLASH,
-    VERTICAL,
-    BLOCKS,
-    scale_log2,
-    D: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    UPCAST: tl.constexpr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd, H, QUERIES_PER_KEY, L, WIDTH, TILES, SLASH,
+    VERTICAL, BLOCKS, scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
 ):
     """One tile of rows in one block of the pattern, for one query head."""
     program = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows see most: they start first

@@ -56,8 +56,8 @@ class H2OState:
             self.heavy, self.recent = self.mechanism.budget(max(self.prompt, key.shape[2]))
             self.key, self.value = none_of(key), none_of(value)
             self.score = key.new_zeros((*key.shape[:2], 0), dtype=accumulation_dtype(key.dtype))
-        self.key, self.value = self.buffers.append("key", self.key, key), self.buffers.append(
-            "value", self.value, value)
+        self.key = self.buffers.append("key", self.key, key)
+        self.value = self.buffers.append("value", self.value, value)
         self.score = F.pad(self.score, (0, key.shape[2]))
         self.seen += key.shape[2]
         output = self._attend(query, scale)
@@ -74,9 +74,8 @@ class H2OState:
             visible = torch.arange(stop, device=query.device) <= past + rows[:, None]  # (R, stop)
             weights, _ = masked_matrix(query[:, :, rows], self.key[:, :, :stop],
                                        visible[None, None], scale)
-            attention = weights.detach().unflatten(1,
-                                                   (kv_heads, -1)).mean(2).sum(-2)  # (B, Hk, stop)
-            self.score[:, :, :stop] += attention
+            attention = weights.detach().unflatten(1, (kv_heads, -1)).mean(2).sum(-2)
+            self.score[:, :, :stop] += attention                               # (B, Hk, stop)
             done.append(weigh(weights, self.value[:, :, :stop]).to(query.dtype))
         return torch.cat(done, dim=2)
 
@@ -89,8 +88,8 @@ class H2OState:
         if extra <= 0:
             return
         older = self.score[..., : self.score.shape[2] - self.recent]
-        order = older.argsort(dim=-1, stable=True)[...,
-                                                   extra:].sort(dim=-1).values  # (B, Hk, heavy)
+        heaviest = older.argsort(dim=-1, stable=True)[..., extra:]                     # (B, Hk, heavy)
+        order = heaviest.sort(dim=-1).values
         recent = torch.arange(older.shape[2], self.score.shape[2], device=order.device)
         kept = torch.cat([order, recent.expand(*order.shape[:2], -1)], dim=-1)         # (B, Hk, n)
         self.score = self.score.gather(2, kept)
@@ -99,8 +98,8 @@ class H2OState:
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after a prompt of `length` tokens, see `State.fill`."""
-        self.seen, (self.heavy, self.recent) = length, self.mechanism.budget(
-            max(self.prompt, length))
+        self.seen = length
+        self.heavy, self.recent = self.mechanism.budget(max(self.prompt, length))
         entries = length if length < self.prompt else min(length, self.heavy + self.recent)
         self.key, self.value = (draw(entries) for _ in range(2))
         self.score = draw(entries)[..., 0].abs().float()

@@ -222,9 +222,8 @@ def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scal
             slots, weights = _slots_after(compressed, depth, (keys[:0], values[:0]), settings,
                                           compressor)
             accumulated, first = weights.detach() @ accumulated, start
-        columns = [
-            torch.cat([slot, x[first:stop]]) for slot, x in zip(slots, (keys, values), strict=True)
-        ]
+        columns = [torch.cat([slot, x[first:stop]])
+                   for slot, x in zip(slots, (keys, values), strict=True)]
         accumulated = torch.cat([accumulated, accumulated.new_zeros(stop - start)])
         if settings.scores == "last":
             accumulated = torch.zeros_like(accumulated)

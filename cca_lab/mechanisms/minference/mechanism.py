@@ -88,9 +88,8 @@ class MInference(Mechanism):
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
         """Return one part: the tokens, under the masks of all heads."""
         one = (q.shape[0], 1, q.shape[2], q.shape[2])
-        masks = [
-            own.columns(*head)[0].mask().expand(one) for own, head in self.heads(q, k, v, call)
-        ]
+        masks = [own.columns(*head)[0].mask().expand(one)
+                 for own, head in self.heads(q, k, v, call)]
         return [Columns(q, k, v, torch.cat(masks, dim=1))]
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> list[Any]:

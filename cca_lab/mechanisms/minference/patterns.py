@@ -70,10 +70,8 @@ class AShape(Mechanism):
 
         Row i reads [0, min(sinks, w)) and [w, i + 1), w = max(0, i + 1 - window).
         """
-        return [
-            Columns(q, k, v,
-                    intervals(torch.arange(q.shape[2], device=q.device), self.sinks, self.window))
-        ]
+        row = torch.arange(q.shape[2], device=q.device)
+        return [Columns(q, k, v, intervals(row, self.sinks, self.window))]
 
     def exact_when(self, length: int) -> bool:
         """Return True if the window of the last row leaves no gap after the first tokens."""
@@ -138,12 +136,10 @@ class BlockSparse(Mechanism):
             if call.selection is not None:
                 return call.selection[b, h, m].nonzero().flatten().tolist()
             mean_query = queries[b, h, m * block:m * block + block].mean(0)  # (D,)
-            score = [
-                float(keys[b, h, n * block:n * block + block].mean(0) @ mean_query)
-                for n in range(m + 1)
-            ]
-            best_first = sorted(range(m + 1), key=lambda n:
-                                (self.force_diagonal and n < m, -score[n]))
+            score = [float(keys[b, h, n * block : n * block + block].mean(0) @ mean_query)
+                     for n in range(m + 1)]
+            best_first = sorted(range(m + 1),
+                                key=lambda n: (self.force_diagonal and n < m, -score[n]))
             return best_first[: self.top_k]
 
         blocks = {(b, h, m): set(chosen(b, h, m))
@@ -160,9 +156,8 @@ class BlockSparse(Mechanism):
         """Return one part: the tokens, under the mask of the chosen blocks."""
         chosen = self.select(q, k) if call.selection is None else call.selection  # (B, H, M, M)
         own = torch.arange(q.shape[2], device=q.device) // self.block  # the block of each token
-        return [
-            Columns(q, k, v, chosen[:, :, own[:, None], own] & causal_mask(q.shape[2], q.device))
-        ]
+        visible = chosen[:, :, own[:, None], own] & causal_mask(q.shape[2], q.device)
+        return [Columns(q, k, v, visible)]
 
     @torch.no_grad()
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
@@ -307,8 +302,7 @@ class VerticalSlash(Mechanism):
         for b in range(batch):
             for h in range(heads):
                 if call.selection is not None:
-                    chosen[b, h] = call.selection.columns[b, h].tolist(), call.selection.offsets[
-                        b, h].tolist()
+                    chosen[b, h] = [x[b, h].tolist() for x in call.selection]
                     continue
                 by_column, by_offset = scores_loops(q[b, h], keys[b, h], self.last, call.scale)
                 columns = sorted(
@@ -448,7 +442,6 @@ def block_index(columns: list[int], offsets: list[int], block: int,
             ranges[-1] = ranges[-1][0], end
         else:
             ranges.append((start, end))
-    single = [
-        t for t in sorted(columns) if t < first_row and not any(s <= t < e for s, e in ranges)
-    ]
+    single = [t for t in sorted(columns)
+              if t < first_row and not any(s <= t < e for s, e in ranges)]
     return ranges, single

@@ -82,9 +82,8 @@ class LMInfinite(Mechanism):
             for h in range(heads):
                 for i in range(length):
                     near = [t for t in range(i + 1) if i - t < self.local]
-                    far = [
-                        t for t in range(i + 1) if i - t >= self.local and t < self.global_tokens
-                    ]
+                    far = [t for t in range(i + 1)
+                           if i - t >= self.local and t < self.global_tokens]
                     far_query, far_keys = q[b, h, i], k[b, h, far]  # (D,) and (global tokens, D)
                     if rotation is not None:
                         cos, sin = (table.expand(batch, length, head_dim)[b] for table in rotation)
