@@ -129,7 +129,7 @@ SLIPS = {
                                     "DGA's columns by blocks", f"{INDICES}blocks_before",
                                     "(length - 1) // block", "length // block"),
     "a group in the row of its last token": Slip(
-        "DGA's specification", "cca_lab.mechanisms.dga.rows.row_reads", "members[-1] < i]",
+        "DGA's specification", "cca_lab.mechanisms.dga.mechanism.row_reads", "members[-1] < i]",
         "members[-1] <= i]"), "leftovers that stay in no group": Slip(
             "DGA's leftovers", f"{INDICES}focal_count",
             "return count + (span - count) % group", "return count"), "m' rounded down": Slip(

@@ -1,7 +1,15 @@
 """Dynamic Group Attention (DGA) chooses focal tokens and pools all others in groups: start with `mechanism`."""
 
-from cca_lab.mechanisms.dga.mechanism import DGA, columns, divide, group_weights, pool
-from cca_lab.mechanisms.dga.rows import cache_tokens, intervals, row_reads
+from cca_lab.mechanisms.dga.mechanism import (
+           DGA,
+           cache_tokens,
+           columns,
+           divide,
+           group_weights,
+           intervals,
+           pool,
+           row_reads,
+)
 from cca_lab.mechanisms.dga.selection import FocalRule, focal_loops, highest, importance, importance_loops, select
 from cca_lab.mechanisms.indices import decode_span
 

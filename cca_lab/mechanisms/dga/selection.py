@@ -2,8 +2,9 @@
 
     s_t = sum_j A_jt / (number of rows j that can see token t)          the mean attention on token t
 
-with A full causal attention, and j all rows (Eq. 16) or a sample of them (Eq. 17). Tokens and rows count
-from 0, so the divisor of Eq. 16 is L - t. The tokens with the highest scores are the focal tokens.
+with A full causal attention, and j all rows (Eq. 16) or a sample of them (Eq. 17). Tokens and rows
+count from 0, so the divisor of Eq. 16 is L - t. The tokens with the highest scores are the focal
+tokens.
 """
 
 import math
@@ -30,12 +31,14 @@ class FocalRule:
     Attributes:
         group: m, the non-focal tokens in a group.
         gamma: the share of the tokens that are focal, rounded down.
-        floor: the smallest number of focal tokens; 1K in Appendix C.2, which is all tokens of a short text.
-        choose: "prompt": focal tokens are chosen once, among all tokens (the paper's); or "blocks": in each
-            block of the text separately, so that no later token can change them (the lab's).
+        floor: the smallest number of focal tokens; 1K in Appendix C.2, which is all tokens of a
+            short text.
+        choose: "prompt": focal tokens are chosen once, among all tokens (the paper's); or "blocks":
+            in each block of the text separately, so that no later token can change them (the
+            lab's).
         block: B, tokens in a block. No effect for "prompt".
-        recent, random: how many of the last rows, and how many of the others at random, Eq. 17 samples; all
-            rows (Eq. 16) if both are 0. The paper gives no numbers.
+        recent, random: how many of the last rows, and how many of the others at random, Eq. 17
+            samples; all rows (Eq. 16) if both are 0. The paper gives no numbers.
         seed: of the random rows, which are the same for all heads.
         shared: make one choice for all heads of a layer instead of one for each KV head.
     """
@@ -53,31 +56,46 @@ class FocalRule:
     def __post_init__(self) -> None:
         check_integers(1, group=self.group, block=self.block)
         if not isinstance(self.gamma, int | float) or not 0 <= self.gamma <= 1:
-            raise ValueError(f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth token")
+            raise ValueError(
+                f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth token"
+            )
         check_integers(0, floor=self.floor, recent=self.recent, random=self.random, seed=self.seed)
         if self.choose not in CHOICES:
-            raise ValueError(f"choose: got {self.choose!r}, wanted one of {', '.join(CHOICES)}; the paper's is "
-                             "'prompt'")
+            raise ValueError(
+                f"choose: got {self.choose!r}, wanted one of {', '.join(CHOICES)}; the paper's is "
+                "'prompt'")
 
     def spans(self, length: int) -> tuple[int, int]:
-        """Return number and size of the segments to divide: the whole text, or the blocks before the last row's."""
-        return (1, length) if self.choose == "prompt" else (blocks_before(length, self.block), self.block)
+        """Return number and size of the segments to divide.
+
+        The whole text, or the blocks before the last row's.
+        """
+        return (1, length) if self.choose == "prompt" else (blocks_before(length, self.block),
+                                                            self.block)
 
     def focal_count(self, span: int) -> int:
-        """Return the focal tokens of a segment: max(floor(gamma L), floor), plus leftovers of groups (Section 5.1)."""
+        """Return the focal tokens of a segment.
+
+        Max(floor(gamma L), floor), plus leftovers of groups (Section 5.1).
+        """
         return focal_count(span, floor_of_share(self.gamma, span), self.floor, self.group)
 
     def rows(self, span: int) -> Tensor | None:
-        """Return the rows that Eq. 17 samples from a segment, int64, ascending; None for all rows (Eq. 16)."""
+        """Return the rows that Eq. 17 samples from a segment, int64, ascending.
+
+        None for all rows (Eq. 16).
+        """
         if self.recent == self.random == 0:
             return None
         earlier = max(0, span - self.recent)
-        drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(int(self.seed)))[: self.random]
+        drawn = torch.randperm(earlier, generator=torch.Generator().manual_seed(int(
+            self.seed)))[:self.random]
         return torch.cat([drawn.sort().values, torch.arange(earlier, span)])
 
 
 @torch.no_grad()
-def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None, scale: float | None = None) -> Tensor:
+def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None,
+               scale: float | None = None) -> Tensor:
     """Return the score of each token: the mean attention on it (Eq. 16; with `rows`, Eq. 17).
 
     Args:
@@ -87,7 +105,8 @@ def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None, scale: float
         scale: factor on the dot products; None means D**-0.5.
 
     Returns:
-        (B, H, L), in at least float32, without gradient. A token that no sampled row can see has the score
+        (B, H, L), in at least float32, without gradient. A token that no sampled row can see has
+        the score
         inf: it was not measured, so it is kept.
     """
     batch, heads, length, head_dim = q.shape
@@ -95,15 +114,15 @@ def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None, scale: float
     token = torch.arange(length, device=q.device)
     rows = token if rows is None else rows.to(q.device)
     dtype = accumulation_dtype(q.dtype)
-    keys = k.to(dtype)[:, :, None]                                                  # (B, Hk, 1, L, D)
+    keys = k.to(dtype)[:, :, None]  # (B, Hk, 1, L, D)
     accumulated = torch.zeros(batch, heads, length, dtype=dtype, device=q.device)
     for some in rows.split(ROWS_AT_ONCE):
-        past = int(some[-1]) + 1                                                    # n, tokens these rows see
-        queries = q[:, :, some].to(dtype).unflatten(1, (k.shape[1], -1))            # (B, Hk, H / Hk, rows, D)
-        logits = (scale * queries @ keys[..., :past, :].mT).flatten(1, 2)           # (B, H, rows, n)
+        past = int(some[-1]) + 1  # n, tokens these rows see
+        queries = q[:, :, some].to(dtype).unflatten(1, (k.shape[1], -1))  # (B, Hk, H / Hk, rows, D)
+        logits = (scale * queries @ keys[..., :past, :].mT).flatten(1, 2)  # (B, H, rows, n)
         weights = logits.masked_fill(token[:past] > some[:, None], float("-inf")).softmax(-1)
         accumulated[..., :past] += weights.sum(2)
-    seen_by = (rows[:, None] >= token).sum(0)                                       # (L,)  the divisor
+    seen_by = (rows[:, None] >= token).sum(0)  # (L,)  the divisor
     return (accumulated / seen_by).masked_fill(seen_by == 0, float("inf"))
 
 
@@ -118,21 +137,23 @@ def select(q: Tensor, k: Tensor, rule: FocalRule, *, scale: float | None = None)
         scale: factor on the dot products; None means D**-0.5.
 
     Returns:
-        bool (B, Hk, L), True at focal tokens, equally many for each batch row and head. With choose="blocks",
-        False in the last row's block, which is not divided.
+        bool (B, Hk, L), True at focal tokens, equally many for each batch row and head. With
+        choose="blocks", False in the last row's block, which is not divided.
 
-    Differs from the paper, which does not discuss heads: scores are averaged over the query heads of a KV
-    head, or over all heads with `shared`. Leftover tokens become focal by score ("we will include more
-    tokens", Section 5.1, does not say which).
+    Differs from the paper, which does not discuss heads: scores are averaged over the query heads
+    of a KV head, or over all heads with `shared`. Leftover tokens become focal by score ("we will
+    include more tokens", Section 5.1, does not say which).
     """
     check_qkv(q, k, k)
     batch, kv_heads, length, _ = k.shape
     count, span = rule.spans(length)
-    q, k = (x[:, :, : count * span].unflatten(2, (count, span)).transpose(1, 2).flatten(0, 1) for x in (q, k))
-    scores = importance(q, k, rows=rule.rows(span), scale=scale)                    # (B * count, H, span)
-    scores = scores.unflatten(1, (1 if rule.shared else kv_heads, -1)).mean(2)      # (B * count, 1 or Hk, span)
+    q, k = (x[:, :, :count * span].unflatten(2, (count, span)).transpose(1, 2).flatten(0, 1)
+            for x in (q, k))
+    scores = importance(q, k, rows=rule.rows(span), scale=scale)  # (B * count, H, span)
+    scores = scores.unflatten(1, (1 if rule.shared else kv_heads, -1)).mean(
+        2)  # (B * count, 1 or Hk, span)
     focal = highest(scores, rule.focal_count(span)).expand(-1, kv_heads, -1)
-    focal = focal.unflatten(0, (batch, count)).transpose(1, 2).flatten(2)           # (B, Hk, count * span)
+    focal = focal.unflatten(0, (batch, count)).transpose(1, 2).flatten(2)  # (B, Hk, count * span)
     return torch.nn.functional.pad(focal, (0, length - count * span))
 
 
@@ -140,17 +161,22 @@ def check_selection(selection: Any, k: Tensor, rule: FocalRule) -> None:
     """Raise ValueError unless `selection` is a choice that `select` could return for keys (B, Hk, L, D)."""
     check_tensors(selection=selection)
     if selection.dtype != torch.bool or selection.shape != k.shape[:3]:
-        raise ValueError(f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, Hk, L) = "
-                         f"{tuple(k.shape[:3])}; pass what `select` returns")
+        raise ValueError(
+            f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, Hk, L) = "
+            f"{tuple(k.shape[:3])}; pass what `select` returns")
     count, span = rule.spans(k.shape[2])
     kept = selection[..., : count * span].unflatten(2, (count, span)).sum(-1)  # (B, Hk, count)
     if count and ((kept != kept[0, 0, 0]).any() or int(span - kept[0, 0, 0]) % rule.group):
-        raise ValueError(f"selection: marks {kept.unique().tolist()} of {span} tokens, wanted the same number for "
-                         f"each row, head and block, and a multiple of group = {rule.group} left; see `select`")
+        raise ValueError(
+            f"selection: marks {kept.unique().tolist()} of {span} tokens, wanted the same number for "
+            f"each row, head and block, and a multiple of group = {rule.group} left; see `select`")
 
 
 def highest(scores: Tensor, count: int) -> Tensor:
-    """Return a bool mask of the `count` highest scores of the last axis; of equal scores the earlier wins."""
+    """Return a bool mask of the `count` highest scores of the last axis.
+
+    Of equal scores the earlier wins.
+    """
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best(scores, count), True)
 
 
@@ -168,17 +194,22 @@ def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: floa
     accumulated, seen_by = [0.0] * keys.shape[1], [0] * keys.shape[1]
     for j in rows:
         for query, own_keys in zip(queries[:, j], keys[:, : j + 1], strict=True):
-            weights = torch.softmax(scale * (own_keys @ query), dim=0)              # row j of A, (j+1,)
+            weights = torch.softmax(scale * (own_keys @ query), dim=0)  # row j of A, (j+1,)
             for t in range(j + 1):
                 accumulated[t] += weights[t].item() / len(queries)
         for t in range(j + 1):
             seen_by[t] += 1
-    return [total / rows if rows else math.inf for total, rows in zip(accumulated, seen_by, strict=True)]
+    return [
+        total / rows if rows else math.inf for total, rows in zip(accumulated, seen_by, strict=True)
+    ]
 
 
 @torch.no_grad()
 def focal_loops(queries: Tensor, keys: Tensor, rule: FocalRule, scale: float) -> list[int]:
-    """Return the focal tokens, ascending, of heads that choose together: queries and keys (heads, L, D)."""
+    """Return the focal tokens, ascending, of heads that choose together.
+
+    Queries and keys (heads, L, D).
+    """
     count, span = rule.spans(keys.shape[1])
     sampled = rule.rows(span)
     rows = list(range(span)) if sampled is None else sampled.tolist()

@@ -18,7 +18,7 @@ from cca_lab.attention.derivatives import needs_gradient
 from cca_lab.attention.fused import fused, require_triton
 from cca_lab.mechanisms.base import OWN_BLOCK, WHOLE_PROMPT, Call, Keywords, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.streaming.sinks import intervals
+from cca_lab.mechanisms.streaming.streaming_llm import intervals
 from cca_lab.mechanisms.tokens import attend_loops, best, causal_mask
 from cca_lab.settings import check_integers
 
@@ -302,7 +302,8 @@ class VerticalSlash(Mechanism):
         for b in range(batch):
             for h in range(heads):
                 if call.selection is not None:
-                    chosen[b, h] = [x[b, h].tolist() for x in call.selection]
+                    columns, offsets = (x[b, h].tolist() for x in call.selection)
+                    chosen[b, h] = columns, offsets
                     continue
                 by_column, by_offset = scores_loops(q[b, h], keys[b, h], self.last, call.scale)
                 columns = sorted(

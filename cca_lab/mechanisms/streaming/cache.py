@@ -27,8 +27,7 @@ from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rota
 from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, GrowingBuffers, attend_row, with_rows
 from cca_lab.mechanisms.indices import sink_dropped, sink_entries, sink_eviction
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
-from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
-from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
+from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM, far_and_near, intervals
 
 PROMPTS = ("windowed", "dense")
 

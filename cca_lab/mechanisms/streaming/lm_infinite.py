@@ -33,7 +33,7 @@ from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.rotary import Rotation, at, rotate, turn, unrotate
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
+from cca_lab.mechanisms.streaming.streaming_llm import far_and_near, intervals
 from cca_lab.settings import check_integers
 
 

@@ -7,16 +7,15 @@ token is appended and attends; then the oldest recent token is dropped. So row i
     t <= i   and   (t < sinks   or   i - t <= recent)
 
 which is at most sinks + recent + 1 tokens: the row's own token is not one of the `recent` previous
-ones. LM-Infinite and A-shape include the row's own token: their window of n tokens is recent = n -
-1.
+ones. LM-Infinite and A-shape include the row's own token: their window of n tokens is
+recent = n - 1.
 
 Positions: "cache", as in the paper, is a token's place in the cache, so that no distance exceeds
 sinks + recent. "original" is its place in the text. With RoPE the distances among recent tokens are
 the same in both; a sink t is at the distance min(i, sinks + recent) - t instead of i - t. To
 re-rotate the query is enough for that: keys need not be stored without their rotation. Models that
-add positions to the embeddings (GPT-2, OPT) have them
-in q and k for good: without `rotation` both settings give the same result, and only "original"
-describes it.
+add positions to the embeddings (GPT-2, OPT) have them in q and k for good: without `rotation` both
+settings give the same result, and only "original" describes it.
 
 Differs from the paper:
   * The public code reads a prompt with full attention and drops tokens afterwards. Here every row
@@ -31,10 +30,11 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import expand_heads
+from cca_lab.attention.intervals import table_of
 from cca_lab.attention.rotary import Rotation, at, rotate, turn, unrotate
 from cca_lab.mechanisms.base import Call, Mechanism
 from cca_lab.mechanisms.columns import Columns
-from cca_lab.mechanisms.streaming.sinks import far_and_near, intervals
+from cca_lab.mechanisms.indices import sink_columns
 from cca_lab.settings import check_integers
 
 POSITIONS = ("original", "cache")
@@ -128,3 +128,44 @@ def query_for_sinks(q: Tensor, rotation: Rotation, full: int) -> Tensor:
     """Re-rotate each query, (B, H, L, D), to its place in the cache, min(i, full) with full = sinks + recent."""
     place = torch.arange(q.shape[2], device=rotation[0].device).clamp_max(full)
     return turn(q, rotation, at(rotation, place))
+
+
+def intervals(rows: Tensor, sinks: int, near: int, dropped: int = 0) -> Tensor:
+    """Return the columns that each row sees, the far part first.
+
+    Args:
+        rows: int64 (T,), consecutive rows.
+        sinks: first tokens that stay visible.
+        near: nearest tokens, the row's own included.
+        dropped: tokens after the sinks that are no longer stored; later tokens have moved up by as
+            many columns.
+
+    Returns:
+        int64 (1, 1, T, 2, 2): [0, min(sinks, a)) and [a, i + 1) with a = max(0, i + 1 - near), both
+        ends of the second less `dropped`.
+    """
+    return table_of(rows, *sink_columns(rows, sinks, near, dropped))[None, None]
+
+
+def far_and_near(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, far_q: Tensor,
+                 far_k: Tensor) -> list[Columns]:
+    """Return the near part, with `q` and `k`, and the far part, with `far_q` and `far_k`, of each row.
+
+    Args:
+        q, far_q: (B, H, T, D).
+        k, v: (B, Hk, N, D).
+        visible: int64 (1, 1, T, 2, 2), from `intervals`.
+        far_k: (B, Hk, F, D), the keys of the first F columns for the far part.
+
+    Returns:
+        The near part and, if some row has one, the far part.
+    """
+    far, near = visible[..., :1, :], visible[..., 1:, :]
+    parts = [Columns(q, k, v, near)]
+    near_only = int((far[0, 0, :, 0, 1] == 0).sum())  # the rows without a far part come first
+    if near_only < q.shape[2]:
+        count = int(far.max())
+        parts.append(
+            Columns(far_q[:, :, near_only:], far_k[:, :, :count], v[:, :, :count],
+                    far[:, :, near_only:], first_row=near_only))
+    return parts

@@ -17,9 +17,10 @@ from torch.distributed import ProcessGroup
 
 from cca_lab.attention.parallel import BALANCES, Shards, run_in_processes
 from cca_lab.mechanisms import CCA
-from cca_lab.mechanisms.cca.parallel import Plan, context_parallel_cca
-from cca_lab.mechanisms.cca.traffic import (
+from cca_lab.mechanisms.cca.parallel import (
+    Plan,
     Shape,
+    context_parallel_cca,
     entries_received,
     pairs_of,
     resident_entries,

@@ -10,7 +10,7 @@ from typing import Any
 
 from cca_lab.attention import intervals as checks
 from cca_lab.mechanisms import indices
-from cca_lab.mechanisms.dga import rows as dga_rows
+from cca_lab.mechanisms.dga import row_reads
 from cca_lab.mechanisms.lococo import segments
 from cca_lab.theory.forall.core import Goals, theorem
 from cca_lab.theory.forall.terms import (
@@ -280,7 +280,7 @@ def dga_blocks_cover(L: Any, m: Any, focal: Any, groups: Any, i: Any, t: Any,
             "token of the last block": (home >= count).implies(raw.iff(t <= i))}
 
 
-@theorem("DGA's specification", *PROMPT, "cca_lab.mechanisms.dga.rows.row_reads",
+@theorem("DGA's specification", *PROMPT, "cca_lab.mechanisms.dga.mechanism.row_reads",
          by_hand="`row_reads` filters lists; it runs on one focal token and on three members of "
                  "one group")
 def dga_specification(L: Any, m: Any, i: Any, t: Any, first: Any, last: Any) -> Goals:
@@ -292,7 +292,7 @@ def dga_specification(L: Any, m: Any, i: Any, t: Any, first: Any, last: Any) -> 
     group, column = (t - before(t)) // m, indices.divided_tokens(L, before(L), m) + t - before(t)
     member = every(*(focal(x) == 0 for x in (first, t, last)), first - before(first) == m * group,
                    last - before(last) == m * group + m - 1)
-    listed, groups, members = dga_rows.row_reads(i, [t], [[first, t, last]],
+    listed, groups, members = row_reads(i, [t], [[first, t, last]],
                                                  SimpleNamespace(choose="prompt"))
     complete = closed[1] - before(L)
     lemma(every(member, first <= i, i <= last).implies(complete == group),

@@ -176,7 +176,7 @@ def test_options_that_do_not_fit_are_refused(method, wrong, named):
 
 def test_shapes_and_backends_that_do_not_fit_are_refused():
     q, k, v = bench.inputs()
-    with pytest.raises(ValueError, match="as many queries as keys"):
+    with pytest.raises(ValueError, match="every token needs its query, key and value"):
         CCA(group=3, window=2).attention(q[:, :, -1:], k, v)
     with pytest.raises(ValueError, match="backend"):
         CCA(group=3, window=2, backend="fast")

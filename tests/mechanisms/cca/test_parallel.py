@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from cca_lab.attention.parallel import Shards, run_in_processes, size
-from cca_lab.mechanisms.cca.parallel import Plan
-from cca_lab.mechanisms.cca.traffic import cores_received, raw_received
+from cca_lab.mechanisms.cca.parallel import Plan, cores_received, raw_received
 from tests.mechanisms.cca.campaign import CASES, campaigns
 from tests.mutants.parallel import MUTANTS
 
@@ -67,7 +66,7 @@ def test_each_core_is_pooled_once_and_each_token_held_once(balance):
 
 
 def test_zigzag_evens_the_pairs():
-    from cca_lab.mechanisms.cca.traffic import pairs_of
+    from cca_lab.mechanisms.cca.parallel import pairs_of
 
     spread = {}
     for balance in ("contiguous", "zigzag"):
@@ -79,7 +78,7 @@ def test_zigzag_evens_the_pairs():
 
 def test_pairs_of_processes_add_up():
     from cca_lab.mechanisms.cca.groups import pairs
-    from cca_lab.mechanisms.cca.traffic import pairs_of
+    from cca_lab.mechanisms.cca.parallel import pairs_of
 
     for balance in ("contiguous", "zigzag"):
         for ranks in (1, 3, 8):

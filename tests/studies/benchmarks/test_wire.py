@@ -2,7 +2,7 @@
 
 import pytest
 
-from cca_lab.mechanisms.cca.traffic import Shape, ulysses_bytes
+from cca_lab.mechanisms.cca.parallel import Shape, ulysses_bytes
 from cca_lab.studies import tables as readme
 from cca_lab.studies.benchmarks import wire
 

@@ -21,7 +21,7 @@ from cca_lab.attention import interval_attention, pool_groups
 from cca_lab.attention.intervals import causal_intervals
 from cca_lab.mechanisms import VerticalSlash
 from cca_lab.mechanisms.cca import groups
-from cca_lab.mechanisms.streaming import sinks
+from cca_lab.mechanisms.streaming import streaming_llm
 from cca_lab.studies.benchmarks.gpu.section import Section, random_tensors
 from cca_lab.studies.benchmarks.gpu.sizes import Sizes
 
@@ -65,7 +65,7 @@ def table_of(mechanism: str, length: int, group: int, window: int) -> tuple[Tens
         return groups.intervals(length, group, window), groups.core_count(length, group, window) + length
     if mechanism == "full":
         return causal_intervals(length), length
-    return sinks.intervals(torch.arange(length), 4, window), length
+    return streaming_llm.intervals(torch.arange(length), 4, window), length
 
 
 def check_attention(sizes: Sizes, section: Section, mechanism: str, dtype: torch.dtype, head_dim: int) -> None:
