@@ -271,7 +271,7 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
 def _entry(axes: Axes, row: int, place: int, shares: np.ndarray, tokens: Sequence[str], *,
            waits: bool) -> None:
     """Draw one entry and write its tokens into it, two in a line."""
-    names = [tokens[token] for token in np.flatnonzero(shares > LEAST_SHARE)]
+    names = [tokens[token] for token in np.flatnonzero(shares > LEAST_SHARE).tolist()]
     raw = len(names) == 1
     axes.add_patch(Rectangle((place + 0.04, row + 0.06), 0.92, 0.88, facecolor=RAW if raw else CORE,
                              linewidth=0, alpha=0.35 if waits else 1.0))
@@ -330,7 +330,7 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
 def _name_ends(axes: Axes, ends: Mapping[str, float], colours: Mapping[str, ColorType]) -> None:
     """Write each name to the right of its line's end; move names apart where they overlap."""
     low, high = np.log(axes.get_ylim())
-    order = sorted(ends, key=ends.get)
+    order = sorted(ends, key=lambda name: ends[name])
     places = spread([(np.log(ends[name]) - low) / (high - low) for name in order], _APART)
     for name, place in zip(order, places, strict=True):
         axes.annotate(name, (1.02, place), xycoords="axes fraction", color=colours[name],

@@ -9,7 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import Circle, FancyBboxPatch
 
 from cca_lab.views.figures.style import (
     CORE,
@@ -113,7 +113,7 @@ def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Itera
     """
     bold = set(bold)
     figure, axes = plt.subplots(figsize=(5.6, 3.6))
-    axes.add_patch(plt.Circle((0, 0), 1, fill=False, color="#D0D0D0", linewidth=1))
+    axes.add_patch(Circle((0, 0), 1, fill=False, color="#D0D0D0", linewidth=1))
     bold_first = sorted(vectors, key=lambda name: name not in bold)
     colours = dict(zip(bold_first, (CORE, GOOD, RAW, SKY, MISSING, WRONG), strict=False))
     # the shorter ones on top
@@ -148,9 +148,10 @@ def _nodes(axes: Axes, places: Iterable[float], height: float, names: Sequence[s
 
 
 def _box(axes: Axes, name: str, x: float, y: float, *, colour: str, exists: bool) -> None:
-    look = ({"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4} if exists
-            else {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0,
-                  "linestyle": (0, (3, 2))})
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "linewidth": 1.0,
+                            "linestyle": (0, (3, 2))}
+    if exists:
+        look = {"facecolor": (*to_rgb(colour), 0.16), "edgecolor": colour, "linewidth": 1.4}
     axes.add_patch(FancyBboxPatch((x - 0.38, y - 0.24), 0.76, 0.48, zorder=2, **look,
                                   boxstyle="round,pad=0.02,rounding_size=0.08"))
     axes.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK if exists else FAINT,

@@ -9,6 +9,7 @@ import seaborn
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, ListedColormap, PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.patches import Rectangle
 
 from cca_lab.views.figures.style import (
@@ -159,11 +160,18 @@ def _panels(titles: Collection[str], shape: tuple[int, int],
 
 def _colour_bar(figure: Figure, panels: list[Axes], shape: tuple[int, int], label: str) -> None:
     """Draw the colour bar of all panels, as tall as the last panel of the first line."""
-    last = max((axes for axes in panels if axes.get_subplotspec().is_first_row()), key=panels.index)
+    last = [axes for axes in panels if _spec(axes).is_first_row()][-1]
     width = _BAR * max(shape) / shape[1]  # of the panel's width; its cells are square
     scale = figure.colorbar(panels[0].collections[0], cax=last.inset_axes((1 + width, 0, width, 1)),
                             label=label)
     scale.outline.set_visible(False)
+
+
+def _spec(axes: Axes) -> SubplotSpec:
+    """Return where axes stand among their figure's panels."""
+    spec = axes.get_subplotspec()
+    assert spec is not None
+    return spec
 
 
 def _grid(array: np.ndarray) -> dict[str, Any]:
@@ -180,7 +188,7 @@ def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None,
     wide = any(len(label) > 2 for label in column_labels)
     axes.set_xticks(np.arange(len(column_labels)) + 0.5, column_labels, rotation=90 if wide else 0)
     axes.tick_params(length=0, colors="#222222")
-    axes.set_ylabel(row_name if axes.get_subplotspec().is_first_col() else "")
+    axes.set_ylabel(row_name if _spec(axes).is_first_col() else "")
     axes.set_xlabel(column_name, color=FAINT)
     axes.yaxis.label.set_color(FAINT)
 

@@ -330,7 +330,7 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
         for rate, array in arrays.items():
             axes.plot(lengths, array[layer, head], color=colours[rate], linewidth=1.8,
                       label=f"$\\rho$ = {rate:g}")
-        if predicted is not None:
+        if predicted is not None and predicted_rate is not None:
             axes.plot(as_array(predicted_at), as_array(predicted)[layer, head],
                       color=colours[predicted_rate], linewidth=1.4, linestyle=DASHED,
                       label=f"iid Gaussian, $\\rho$ = {predicted_rate:g}")

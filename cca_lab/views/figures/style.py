@@ -11,6 +11,7 @@ import seaborn
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.typing import ColorType
 
 # The colours of Okabe and Ito (2008), by their meaning in the figures.
@@ -93,22 +94,19 @@ def described(figure: Figure, what: str) -> Figure:
         figure: any figure.
         what: what it draws, in words; titles, axes and legends are added.
     """
-    found = [what]
+    texts = [what]
     for axes in figure.axes:
-        parts = [axes.get_title(loc="left") or axes.get_title(),
-                 *(f"{name}: {label}" for name, label in (("across", axes.get_xlabel()),
-                                                          ("up", axes.get_ylabel())) if label)]
-        labels = [text.get_text() for text
-                  in axes.get_legend().get_texts()] if axes.get_legend() else []
-        parts += [f"with {', '.join(labels)}"] if labels else []
-        found += [", ".join(part for part in parts if part)]
-    words = "; ".join(" ".join(part.split()) for part in found if part)
+        across, up, legend = axes.get_xlabel(), axes.get_ylabel(), axes.get_legend()
+        names = [text.get_text() for text in legend.get_texts()] if legend else []
+        said = (axes.get_title(loc="left") or axes.get_title(), across and f"across: {across}",
+                up and f"up: {up}", names and f"with {', '.join(names)}")
+        texts.append(", ".join(text for text in said if text))
+    words = "; ".join(" ".join(text.split()) for text in texts if text)
 
     def bundle(include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {"image/png": {"alt": words}}
 
-    # type: ignore[attr-defined]  # IPython asks the object, and adds the picture
-    figure._repr_mimebundle_ = bundle
+    figure._repr_mimebundle_ = bundle  # type: ignore[attr-defined]  # IPython adds the picture
     return figure
 
 
@@ -190,7 +188,7 @@ def powers_of_two(axes: Axes, xlabel: str, ylabel: str, title: str) -> None:
     axes.grid(color=EMPTY, linewidth=0.8)
 
 
-def legend_below(axes: Axes, entries: dict[str, ColorType], columns: int = 3) -> None:
+def legend_below(axes: Axes, entries: Mapping[str, ColorType], columns: int = 3) -> None:
     """Draw a legend of coloured patches below the figure.
 
     Args:
@@ -198,7 +196,7 @@ def legend_below(axes: Axes, entries: dict[str, ColorType], columns: int = 3) ->
         entries: the colour of each meaning, in order.
         columns: number of entries in one line.
     """
-    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=FAINT, linewidth=0.5)
+    handles = [Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=FAINT, linewidth=0.5)
                for colour in entries.values()]
     axes.figure.legend(handles, list(entries), loc="outside lower center", ncols=columns,
                        handlelength=1.1, handleheight=1.1, columnspacing=1.6)

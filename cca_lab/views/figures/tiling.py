@@ -80,8 +80,8 @@ def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] 
             axes.add_patch(Rectangle(corner, *size, facecolor=_TILE_COLOURS[kind],
                                      edgecolor="white", linewidth=2.5))
     if length <= 40:
-        cells = [(t, i) for i in range(length) for t in range(i + 1)]
-        axes.scatter(*(np.array(cells).T + 0.5), s=5, color="#222222", linewidths=0)
+        rows, keys = np.tril_indices(length)
+        axes.scatter(keys + 0.5, rows + 0.5, s=5, color=INK, linewidths=0)
     legend_below(axes, {kind.value: colour for kind, colour in _TILE_COLOURS.items()}, columns=1)
     return figure
 
@@ -168,8 +168,8 @@ def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = No
                                  hatch="////" if read.masked else None))
     axes.add_patch(Rectangle((0, 0), columns, rows, fill=False, edgecolor=INK, linewidth=1.2))
     if loaded is not None:
-        axes.scatter(*(np.argwhere(as_array(loaded))[:, ::-1].T + 0.5), s=7, color=INK,
-                     linewidths=0, zorder=3)
+        read_rows, read_columns = np.nonzero(as_array(loaded))
+        axes.scatter(read_columns + 0.5, read_rows + 0.5, s=7, color=INK, linewidths=0, zorder=3)
     if cores:
         axes.axvline(cores, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
     if numbered:

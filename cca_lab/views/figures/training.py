@@ -103,7 +103,7 @@ def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure
 
 @styled
 def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, float],
-            swapped: tuple[float, float],) -> Figure:
+            swapped: tuple[float, float]) -> Figure:
     """Draw the result of each recipe: answers against perplexity, controls at the top.
 
     Args:
@@ -117,7 +117,7 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
     axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained",
                  zorder=3)
     for index, (name, point) in enumerate(points.items()):
-        look = {"color": SERIES[index % len(SERIES)], "marker": "osD^v"[index // len(SERIES) % 5]}
+        look: Any = {"color": SERIES[index % len(SERIES)], "marker": "osD^v"[index // len(SERIES) % 5]}
         axes.scatter(*_percent(point), s=44, label=name, zorder=3, **look)
         if name in controls:
             axes.scatter(controls[name], 104, s=26, facecolors="none", clip_on=False, **look)

@@ -42,9 +42,9 @@ def write_page(out: Path, models: Sequence[str], attention: str | None = None,
             f"{MOST_BYTES / 1e6:.0f}; give fewer models, or smaller ones")
     with replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    models = zip(data["models"], data["packed"]["models"], strict=True)
+    packed_models = zip(data["models"], data["packed"]["models"], strict=True)
     return {"bytes": size, "models": [{"name": named["name"], "error": packed["error"]}
-                                      for named, packed in models]}
+                                      for named, packed in packed_models]}
 
 
 def page_html(data: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-/** node run.mjs SCRIPT TASK: a task with the page's program; a job comes in as JSON, a result goes out. */
+/** node run.mjs SCRIPT TASK: run a task with the page's program; JSON in, JSON out. */
 
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -15,7 +15,7 @@ function models(packed) {
 }
 
 const TASKS = {
-  /** The logits of each prompt in each case, {model, name, options}, with the prompts read one after another. */
+  /** The logits of each prompt in each case, {model, name, options}. */
   logits({ packed, cases, prompts }) {
     const { list, reader } = models(packed);
     return cases.map(({ model, name, options, fresh }) => {
