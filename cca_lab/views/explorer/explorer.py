@@ -181,10 +181,10 @@ class Explorer:
         reading, head, length, shown = self.reading, self.head, len(
             self.source.words), self.mechanism
         attention = {"name": shown.name, "title": shown.title, "settings": settings_of(shown)}
-        place = Head(self.source.name, self.layer, head, self.source.layers, self.source.heads)
+        shown_head = Head(self.source.name, self.layer, head, self.source.layers, self.source.heads)
         return State(self.source.words, attention, reading.columns(head),
                      reading.row(head, self.query), self.totals(),
-                     place if self.source.name else None,
+                     shown_head if self.source.name else None,
                      head_maps(reading.effective[head], reading.full[head]),
                      self.overview() if overview else None,
                      tuple(reading.row(head, query) for query in range(length)) if rows else None,
@@ -214,9 +214,9 @@ class Explorer:
         if self._overview is None or self._overview[0] != key:
             small, distances = [], []
             for layer in range(self.source.layers):
-                one = self._read(self.source, self.mechanism, layer, self.everywhere)[1]
-                small.append(thumbnails(one.effective))
-                distances.append(1 - statistics.overlap(one.effective, one.full).mean(-1))
+                reading = self._read(self.source, self.mechanism, layer, self.everywhere)[1]
+                small.append(thumbnails(reading.effective))
+                distances.append(1 - statistics.overlap(reading.effective, reading.full).mean(-1))
             self._overview = key, overview(torch.stack(small), torch.stack(distances))
         return self._overview[1]
 
@@ -312,9 +312,9 @@ def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: s
 
     library = Library(model, tokenizer)
     source = library.open(None, text)
-    own = attention_of(source.model)
-    if attention is None and own.name != "full":
-        attention, options = own.name, {**own.options(), **options}
+    current = attention_of(source.model)
+    if attention is None and current.name != "full":
+        attention, options = current.name, {**current.options(), **options}
     return Explorer(source, attention or "cca", options, layer=layer, head=head, query=query,
                     everywhere=everywhere, library=library)
 

@@ -43,8 +43,9 @@ def figure(state: State) -> Figure:
     lines = lines_of(state.words, _MOST)
     tall = _LINE * len(lines)
     numbered = list(enumerate(state.columns))
-    lanes = [lane for lane in ([(n, one) for n, one in numbered if one.kind in POOLED],
-                               [(n, one) for n, one in numbered if one.kind not in POOLED]) if lane]
+    pooled = [(n, column) for n, column in numbered if column.kind in POOLED]
+    lanes = [lane for lane in (pooled, [pair for pair in numbered if pair[1].kind not in POOLED])
+             if lane]
     drawing, (words, *panels) = plt.subplots(1 + len(lanes), 1,
                                              figsize=(_WIDTH, tall + 1.5 + 0.9 * len(lanes)),
                                              height_ratios=[tall, *(0.8 for _ in lanes)])
@@ -69,9 +70,9 @@ def _words(axes: Axes, state: State, lines: list[list[int]]) -> None:
     axes.set(xlim=(-0.2, _MOST + 0.2), ylim=(len(lines), 0))
     axes.set_axis_off()
     head = state.place
-    place = f" in {head.model}, layer {head.layer}, head {head.head}" if head else ""
+    where = f" in {head.model}, layer {head.layer}, head {head.head}" if head else ""
     settings = state.attention["settings"]
-    axes.set_title(f"{state.attention['title']}{', ' if settings else ''}{settings}{place}",
+    axes.set_title(f"{state.attention['title']}{', ' if settings else ''}{settings}{where}",
                    wrap=True)
     for number, line in enumerate(lines):
         at = 0
@@ -96,10 +97,10 @@ def _kind_of_each(state: State) -> list[str]:
     """Return the kind of column that gives each token most weight; "" if no seen one has it."""
     kinds, most = [""] * len(state.words), np.full(len(state.words), -1.0)
     for column, weight in zip(state.row.seen, state.row.weights, strict=True):
-        own = state.columns[column]
-        for token, share in zip(own.tokens, own.weights, strict=True):
+        held = state.columns[column]
+        for token, share in zip(held.tokens, held.weights, strict=True):
             if weight * share > most[token]:
-                kinds[token], most[token] = own.kind, weight * share
+                kinds[token], most[token] = held.kind, weight * share
     return kinds
 
 
@@ -112,9 +113,9 @@ def _weights(axes: Axes, state: State, columns: list[tuple[int, Column]],
     most = max((seen.get(number, 0.0) for number, _ in columns), default=0.0) or 1.0
     axes.set_ylim(-0.12 * most, 1.1 * most)
     edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4}
-    for number, own in columns:
-        left, width = own.tokens[0] - 0.5, own.tokens[-1] - own.tokens[0] + 1
-        colour = COLOURS[own.kind] if number in seen else EMPTY
+    for number, column in columns:
+        left, width = column.tokens[0] - 0.5, column.tokens[-1] - column.tokens[0] + 1
+        colour = COLOURS[column.kind] if number in seen else EMPTY
         axes.add_patch(Rectangle((left, -0.12 * most), width, 0.09 * most, facecolor=colour,
                                  **edge))
         if number in seen:

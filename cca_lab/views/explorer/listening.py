@@ -95,8 +95,8 @@ class ModelText:
 def trained(model: PreTrainedModel, layer: int, mechanism: Mechanism) -> nn.Module | None:
     """Return a copy in float64 of a layer's trained module of this mechanism, or None."""
     module = getattr(attention_modules(model)[layer], MODULE, None)
-    own = module is not None and attention_of(model) == mechanism
-    return copy.deepcopy(module).double() if own and module is not None else None
+    same = module is not None and attention_of(model) == mechanism
+    return copy.deepcopy(module).double() if same and module is not None else None
 
 
 @torch.no_grad()
@@ -108,11 +108,11 @@ def heard(model: PreTrainedModel, ids: Tensor, mechanism: Mechanism) -> list[Inp
         ids: (1, L) token ids.
         mechanism: how it attends while it reads them.
     """
-    found: list[Inputs] = []
+    given: list[Inputs] = []
     implementation, training = model.config._attn_implementation, model.training
 
     def hook(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return args, {**kwargs, HEARD: (mechanism, found),
+        return args, {**kwargs, HEARD: (mechanism, given),
                       TABLES: kwargs.get("position_embeddings")}
 
     handles = [layer.register_forward_pre_hook(hook, with_kwargs=True)
@@ -126,19 +126,21 @@ def heard(model: PreTrainedModel, ids: Tensor, mechanism: Mechanism) -> list[Inp
             handle.remove()
         model.train(training)
         model.set_attn_implementation(implementation)
-    return found
+    return given
 
 
 def listening_forward(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
                       scaling: float | None = None, **kwargs: Any) -> tuple[Tensor, None]:
     """Note what a layer's attention is given, and attend; the signature is transformers' own."""
-    mechanism, found = kwargs[HEARD]
+    mechanism, given = kwargs[HEARD]
     scale, rotation = scale_of(scaling, query.shape[-1]), kwargs[TABLES]
     tables = None if rotation is None else tuple(table.detach().double() for table in rotation)
-    found.append(Inputs(query.double(), key.double(), value.double(), scale, tables))
-    own = getattr(module, MODULE, None) if mechanism_named_in(module.config) == mechanism else None
+    given.append(Inputs(query.double(), key.double(), value.double(), scale, tables))
+    same = mechanism_named_in(module.config) == mechanism
+    trained_module = getattr(module, MODULE, None) if same else None
     query, key = query.to(value.dtype), key.to(value.dtype)
-    out = mechanism.attention(query, key, value, scale=scale, rotation=rotation, module=own)
+    out = mechanism.attention(query, key, value, scale=scale, rotation=rotation,
+                              module=trained_module)
     return out.transpose(1, 2), None
 
 

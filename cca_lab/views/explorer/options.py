@@ -58,14 +58,14 @@ def controls(mechanism: Mechanism, length: int) -> list[dict[str, Any]]:
         "choice" with "choices", a "label" and a "value" each; "flag".
     """
     hints = get_type_hints(type(mechanism))
-    found = []
+    shown = []
     for name in mechanism.option_names():
         value = getattr(mechanism, name)
-        own = None if name in WITHOUT_EFFECT else _control(mechanism, name, value, hints[name],
+        control = None if name in WITHOUT_EFFECT else _control(mechanism, name, value, hints[name],
                                                            length)
-        if own is not None:
-            found.append({"name": name, "value": value, "main": name in mechanism.sizes, **own})
-    return found
+        if control is not None:
+            shown.append({"name": name, "value": value, "main": name in mechanism.sizes, **control})
+    return shown
 
 
 def _control(mechanism: Mechanism, name: str, value: Any, hint: Any,
@@ -73,9 +73,9 @@ def _control(mechanism: Mechanism, name: str, value: Any, hint: Any,
     """Return kind and range of one control; None without, as for a list of segments."""
     if name == "patterns":
         listed = [[pattern] for pattern in CANDIDATES]
-        return {"kind": "choice", "choices": [{"label": _label(one), "value": one}
-                                              for one in (listed if value in listed
-                                                          else [value, *listed])]}
+        offered = listed if value in listed else [value, *listed]
+        return {"kind": "choice", "choices": [{"label": _label(patterns), "value": patterns}
+                                              for patterns in offered]}
     if name in CHOICES:
         return {"kind": "choice", "choices": [{"label": choice, "value": choice}
                                               for choice in CHOICES[name]]}

@@ -137,7 +137,7 @@ class Reading:
                                         "selection": self.selection}
         call = mechanism.call(q, k, v, **self._frozen)
         self.scale = call.scale
-        self.parts: list[Columns] = mechanism.columns(q, k, v, call)
+        self.column_sets: list[Columns] = mechanism.columns(q, k, v, call)
         self.full = Full().effective(q, k, scale=scale)[0] if full is None else full
         self._columns = lru_cache(self._columns_of)
 
@@ -145,26 +145,27 @@ class Reading:
     @torch.no_grad()
     def weights(self) -> Tensor:
         """A, (H, L, C): 0 where a row does not see a column."""
-        return logits(self.parts, self.scale).softmax(-1)[0]
+        return logits(self.column_sets, self.scale).softmax(-1)[0]
 
     @cached_property
     @torch.no_grad()
     def effective(self) -> Tensor:
         """E = A P, (H, L, L)."""
-        return effective(self.parts, self.scale)[0]
+        return effective(self.column_sets, self.scale)[0]
 
     @cached_property
     def seen(self) -> Tensor:
         """Which columns each row sees, bool (H, L, C)."""
         heads, length = self.given.q.shape[1:3]
-        return torch.cat([part.mask()[0].expand(heads, length, -1) for part in self.parts], dim=-1)
+        return torch.cat([columns.mask()[0].expand(heads, length, -1)
+                          for columns in self.column_sets], dim=-1)
 
     @cached_property
     @torch.no_grad()
     def read(self) -> Tensor:
         """Which tokens each row reads, raw or pooled, bool (H, L, L)."""
         if type(self.mechanism).represented is Mechanism.represented:
-            return represented(self.parts)[0]
+            return represented(self.column_sets)[0]
         # LoCoCo: a product of weights may underflow, while the token is in its slot
         q, k, v = self.given[:3]
         return self.mechanism.represented(q, k, v, **self._frozen)[0]
@@ -172,37 +173,38 @@ class Reading:
     @cached_property
     def kinds(self) -> list[str]:
         """The kind of each column, see `kinds.kinds`."""
-        return kinds(self.mechanism, self.parts, self.selection)
+        return kinds(self.mechanism, self.column_sets, self.selection)
 
     @torch.no_grad()
     def pooling(self, head: int) -> Tensor:
         """Return P of one head, (C, L): the weight of each token in each column."""
         length = self.given.q.shape[2]
-        return torch.cat([_pooling_of(part, length, self.given.q.shape[1], head)
-                          for part in self.parts])
+        return torch.cat([_pooling_of(columns, length, self.given.q.shape[1], head)
+                          for columns in self.column_sets])
 
     def columns(self, head: int) -> tuple[Column, ...]:
         """Return the columns of one head."""
         return self._columns(head)
 
     def _columns_of(self, head: int) -> tuple[Column, ...]:
-        found = []
+        listed = []
         for kind, weights in zip(self.kinds, self.pooling(head).double().cpu().numpy(),
                                  strict=True):
             tokens = weights.nonzero()[0]
-            found.append(Column(kind, tokens, weights[tokens]))
-        return tuple(found)
+            listed.append(Column(kind, tokens, weights[tokens]))
+        return tuple(listed)
 
     def row(self, head: int, query: int) -> Row:
         """Return what one query reads in one head."""
         seen = self.seen[head, query].nonzero().flatten()
-        own, full = self.effective[head, query], self.full[head, query]
+        weights, full = self.effective[head, query], self.full[head, query]
         numbers = Numbers(lost=(full * ~self.read[head, query]).sum().item(),
-                          distance=max(0.0, 1 - statistics.overlap(own, full).item()),
-                          k90=int(statistics.k90(own)), k90_full=int(statistics.k90(full)),
-                          entropy=statistics.entropy(own).item(),
+                          distance=max(0.0, 1 - statistics.overlap(weights, full).item()),
+                          k90=int(statistics.k90(weights)), k90_full=int(statistics.k90(full)),
+                          entropy=statistics.entropy(weights).item(),
                           entropy_full=statistics.entropy(full).item())
-        arrays = [x.double().cpu().numpy() for x in (self.weights[head, query, seen], own, full)]
+        arrays = [x.double().cpu().numpy() for x in (self.weights[head, query, seen], weights,
+                                                     full)]
         return Row(query, seen.cpu().numpy(), arrays[0], arrays[1], arrays[2], numbers)
 
     def pairs(self, head: int) -> int:
@@ -210,17 +212,17 @@ class Reading:
         return int(self.seen[head].sum())
 
 
-def _pooling_of(part: Columns, length: int, heads: int, head: int) -> Tensor:
+def _pooling_of(columns: Columns, length: int, heads: int, head: int) -> Tensor:
     """Return the rows of P of one part and one query head, (C, L)."""
-    if part.pooling is None:
-        return torch.eye(part.keys.shape[2], length, dtype=torch.float64)
-    pooling = part.pooling()
+    if columns.pooling is None:
+        return torch.eye(columns.keys.shape[2], length, dtype=torch.float64)
+    pooling = columns.pooling()
     return (pooling if pooling.shape[1] == 1 else expand_heads(pooling, heads)[:, head,
                                                                                None])[0,
                                                                                       0].double()
 
 
-def kinds(mechanism: Mechanism, parts: Sequence[Columns], selection: Any) -> list[str]:
+def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) -> list[str]:
     """Return the kind of each column of all parts, in the order of the softmax.
 
     A mechanism that is not named here has cores where a column holds several tokens, and raw tokens
@@ -228,24 +230,24 @@ def kinds(mechanism: Mechanism, parts: Sequence[Columns], selection: Any) -> lis
 
     Args:
         mechanism: with its options.
-        parts: what its `columns` returned.
+        column_sets: what its `columns` returned.
         selection: the choice of tokens with which it was called.
     """
-    near, *far = parts
+    near, *far = column_sets
     length, count = near.q.shape[2], near.keys.shape[2]
     if near.pooling is None:
         first = 0 if far or mechanism.name not in FIRST else min(getattr(mechanism,
                                                                          FIRST[mechanism.name]),
                                                                  count)
-        own = ["sink"] * first + ["raw"] * (count - first)
+        names = ["sink"] * first + ["raw"] * (count - first)
     elif isinstance(mechanism, DGA):
-        own = _divided(mechanism, selection, count)
+        names = _divided(mechanism, selection, count)
     elif mechanism.name in BEFORE_RAW:
-        own = [BEFORE_RAW[mechanism.name]] * (count - length) + ["raw"] * length
+        names = [BEFORE_RAW[mechanism.name]] * (count - length) + ["raw"] * length
     else:
         several = ((near.pooling() != 0).sum(-1) > 1).flatten(0, 1).any(0)
-        own = ["core" if pooled else "raw" for pooled in several.tolist()]
-    return own + ["sink"] * sum(part.keys.shape[2] for part in far)
+        names = ["core" if pooled else "raw" for pooled in several.tolist()]
+    return names + ["sink"] * sum(columns.keys.shape[2] for columns in far)
 
 
 def _divided(mechanism: DGA, focal: Tensor, count: int) -> list[str]:

@@ -86,9 +86,9 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON values; weights of later tokens, which are 0, are left out."""
-        own = slice(0, self.query + 1)
+        past = slice(0, self.query + 1)
         return {"query": self.query, "seen": self.seen.tolist(), "weights": rounded(self.weights),
-                "effective": rounded(self.effective[own]), "full": rounded(self.full[own]),
+                "effective": rounded(self.effective[past]), "full": rounded(self.full[past]),
                 "numbers": self.numbers.to_json()}
 
 
@@ -196,25 +196,25 @@ def encoded(weights: Tensor, most: int) -> tuple[int, str]:
     return size, base64.b64encode(values.numpy().tobytes()).decode("ascii")
 
 
-def head_maps(own: Tensor, full: Tensor) -> dict[str, Any]:
+def head_maps(effective: Tensor, full: Tensor) -> dict[str, Any]:
     """Return the matrices of one head, (L, L) each, as the view's `Maps`."""
-    size, first = encoded(own, MOST)
+    size, first = encoded(effective, MOST)
     return {"size": size, "own": first, "full": encoded(full, MOST)[1]}
 
 
-def overview(own: Tensor, distances: Tensor) -> dict[str, Any]:
+def overview(effective: Tensor, distances: Tensor) -> dict[str, Any]:
     """Return thumbnails as the view's `Overview`.
 
     Args:
-        own: (layers, H, n, n) matrices, n at most `THUMBNAIL` (see `thumbnails`).
+        effective: (layers, H, n, n) matrices, n at most `THUMBNAIL` (see `thumbnails`).
         distances: (layers, H) mean distance of a row from full attention's.
     """
-    size, maps = encoded(own, THUMBNAIL)
-    return {"layers": own.shape[0], "heads": own.shape[1], "size": size, "maps": maps,
+    size, maps = encoded(effective, THUMBNAIL)
+    return {"layers": effective.shape[0], "heads": effective.shape[1], "size": size, "maps": maps,
             "distances": distances.flatten().double().cpu().numpy().round(4).tolist()}
 
 
-def thumbnails(own: Tensor) -> Tensor:
+def thumbnails(effective: Tensor) -> Tensor:
     """Return (H, L, L) matrices made smaller, (H, n, n) with n at most `THUMBNAIL`."""
-    return own.float() if own.shape[-1] <= THUMBNAIL else adaptive_max_pool2d(own.float(),
-                                                                              THUMBNAIL)
+    maps = effective.float()
+    return maps if maps.shape[-1] <= THUMBNAIL else adaptive_max_pool2d(maps, THUMBNAIL)

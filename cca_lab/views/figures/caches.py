@@ -148,10 +148,10 @@ def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequenc
 def _legend(figure: Figure, matrices: Iterable[np.ndarray], nothing: str) -> None:
     """Draw the legend below the figure, of what occurs: raw, pooled, and `nothing` of both."""
     cells = np.concatenate([np.ma.compressed(matrix) for matrix in matrices])
-    found = {"raw": (RAW, cells > _RAW_FROM), nothing: (EMPTY, cells == 0),
+    kinds = {"raw": (RAW, cells > _RAW_FROM), nothing: (EMPTY, cells == 0),
              "pooled, the darker the larger its share": (CORE, (cells > 0) & (cells <= _RAW_FROM))}
-    names = [name for name, (_, cells) in found.items() if cells.any()]
-    patches = [Patch(facecolor=found[name][0], edgecolor=FAINT, linewidth=0.5) for name in names]
+    names = [name for name, (_, cells) in kinds.items() if cells.any()]
+    patches = [Patch(facecolor=kinds[name][0], edgecolor=FAINT, linewidth=0.5) for name in names]
     figure.legend(patches, names, ncols=3, loc="outside lower center", handlelength=1.1,
                   handleheight=1.1)
 
@@ -254,8 +254,8 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
     for axes, (name, matrices), width in zip(grid[0], panels.items(), widths, strict=True):
         unread_by_row = (waiting or {}).get(name, [()] * len(tokens))
         for row, (matrix, unread) in enumerate(zip(matrices, unread_by_row, strict=True)):
-            for place, shares in enumerate(matrix):
-                _entry(axes, row, place, shares, tokens, waits=place in unread)
+            for entry, shares in enumerate(matrix):
+                _entry(axes, row, entry, shares, tokens, waits=entry in unread)
         axes.set(xlim=(-0.05, width + 0.05), ylim=(len(tokens), 0), xticks=[], title=name)
         axes.set_yticks(np.arange(len(tokens)) + 0.5, tokens)
         axes.tick_params(length=0)
@@ -268,15 +268,15 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
     return figure
 
 
-def _entry(axes: Axes, row: int, place: int, shares: np.ndarray, tokens: Sequence[str], *,
+def _entry(axes: Axes, row: int, entry: int, shares: np.ndarray, tokens: Sequence[str], *,
            waits: bool) -> None:
     """Draw one entry and write its tokens into it, two in a line."""
     names = [tokens[token] for token in np.flatnonzero(shares > LEAST_SHARE).tolist()]
     raw = len(names) == 1
-    axes.add_patch(Rectangle((place + 0.04, row + 0.06), 0.92, 0.88, facecolor=RAW if raw else CORE,
+    axes.add_patch(Rectangle((entry + 0.04, row + 0.06), 0.92, 0.88, facecolor=RAW if raw else CORE,
                              linewidth=0, alpha=0.35 if waits else 1.0))
     text = "\n".join(" ".join(names[first : first + 2]) for first in range(0, len(names), 2))
-    axes.text(place + 0.5, row + 0.5, text, ha="center", va="center",
+    axes.text(entry + 0.5, row + 0.5, text, ha="center", va="center",
               fontsize=7.5 if len(names) < 3 else 6, color="white" if raw and not waits else INK,
               linespacing=0.95)
 
@@ -331,20 +331,20 @@ def _name_ends(axes: Axes, ends: Mapping[str, float], colours: Mapping[str, Colo
     """Write each name to the right of its line's end; move names apart where they overlap."""
     low, high = np.log(axes.get_ylim())
     order = sorted(ends, key=lambda name: ends[name])
-    places = spread([(np.log(ends[name]) - low) / (high - low) for name in order], _APART)
-    for name, place in zip(order, places, strict=True):
-        axes.annotate(name, (1.02, place), xycoords="axes fraction", color=colours[name],
+    positions = spread([(np.log(ends[name]) - low) / (high - low) for name in order], _APART)
+    for name, position in zip(order, positions, strict=True):
+        axes.annotate(name, (1.02, position), xycoords="axes fraction", color=colours[name],
                       va="center", fontsize=9, annotation_clip=False)
 
 
-def spread(places: Sequence[float], gap: float) -> list[float]:
+def spread(positions: Sequence[float], gap: float) -> list[float]:
     """Move ascending places apart until neighbours are at least `gap` apart.
 
     A run of places that is too dense is spread evenly around the mean of its places.
     """
     runs: list[list[float]] = []
-    for place in places:
-        runs.append([place])
+    for position in positions:
+        runs.append([position])
         while len(runs) > 1 and _bottom(runs[-1], gap) - _bottom(runs[-2],
                                                                  gap) < gap * len(runs[-2]):
             last = runs.pop()

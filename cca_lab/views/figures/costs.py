@@ -65,20 +65,20 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
     Raises:
         ValueError: if two bars have different parts.
     """
-    parts = list(next(iter(rows.values())))
+    names = list(next(iter(rows.values())))
     for name, row in rows.items():
-        if list(row) != parts:
+        if list(row) != names:
             raise ValueError(
-                f"row {name!r}: got parts {list(row)}, wanted {parts}; every bar has the same parts"
+                f"row {name!r}: got parts {list(row)}, wanted {names}; every bar has the same parts"
             )
     figure, axes = plt.subplots(figsize=(6.4, 1.1 + 0.45 * len(rows)))
     start = np.zeros(len(rows))
-    for part, colour in coloured(parts):
-        widths = np.array([row[part] for row in rows.values()])
-        axes.barh(list(rows), widths, left=start, color=colour, height=0.6, label=part)
+    for name, colour in coloured(names):
+        widths = np.array([row[name] for row in rows.values()])
+        axes.barh(list(rows), widths, left=start, color=colour, height=0.6, label=name)
         start += widths
-    for place, total in enumerate(start):
-        axes.annotate(f"{total:.3g}", (total, place), xytext=(5, 0), textcoords="offset points",
+    for row, total in enumerate(start):
+        axes.annotate(f"{total:.3g}", (total, row), xytext=(5, 0), textcoords="offset points",
                       va="center", fontsize=8.5, color=INK)
     axes.invert_yaxis()
     axes.margins(x=0.1)
@@ -86,7 +86,7 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
     axes.set_title(title)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=len(parts))
+    figure.legend(loc="outside lower center", ncols=len(names))
     return figure
 
 

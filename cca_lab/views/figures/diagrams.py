@@ -87,11 +87,11 @@ def lab_map(columns: Mapping[str, Mapping[str, bool]],
     tallest = max(len(boxes) for boxes in columns.values())
     figure, axes = plt.subplots(figsize=(2.3 * len(columns), 0.72 * tallest + 0.6))
     places: dict[str, tuple[float, float]] = {}
-    for place, (title, boxes) in enumerate(columns.items()):
-        axes.text(place, -0.75, title, ha="center", fontsize=10, fontweight="bold")
+    for column, (title, boxes) in enumerate(columns.items()):
+        axes.text(column, -0.75, title, ha="center", fontsize=10, fontweight="bold")
         for line, (name, exists) in enumerate(boxes.items()):
-            places[name] = (place, line + (tallest - len(boxes)) / 2)
-            _box(axes, name, *places[name], colour=SERIES[place % len(SERIES)], exists=exists)
+            places[name] = (column, line + (tallest - len(boxes)) / 2)
+            _box(axes, name, *places[name], colour=SERIES[column % len(SERIES)], exists=exists)
     for start, end in links:
         (x0, y0), (x1, y1) = places[start], places[end]
         axes.plot([x0 + 0.4, x1 - 0.4], [y0, y1], color=FAINT, linewidth=1.1, zorder=0)
@@ -137,13 +137,13 @@ def _in_order(axes: Axes, names: Iterable[str]) -> tuple[list[Artist], list[str]
     return [handles[name] for name in names], list(names)
 
 
-def _nodes(axes: Axes, places: Iterable[float], height: float, names: Sequence[str],
+def _nodes(axes: Axes, positions: Iterable[float], height: float, names: Sequence[str],
            colour: str) -> None:
     """Draw named boxes in one line, one for each name; without names nothing is drawn."""
-    for place, name in zip(places, names, strict=False):
+    for x, name in zip(positions, names, strict=False):
         box = {"boxstyle": "round,pad=0.32", "facecolor": colour, "edgecolor": "white",
                "linewidth": 1.5}
-        axes.text(place, height, name, ha="center", va="center", fontsize=9, zorder=3, bbox=box,
+        axes.text(x, height, name, ha="center", va="center", fontsize=9, zorder=3, bbox=box,
                   color="white" if colour == RAW else INK)
 
 

@@ -63,12 +63,12 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
     columns = [[t] for t in focal] + [list(members) for members in groups]
     names = [" ".join(tokens[t] for t in members) for members in columns]
     widths = np.array([0.9 + 0.1 * len(name) for name in names])
-    places = (np.cumsum(widths) - widths / 2) * (len(tokens) / widths.sum()) - 0.5
-    for members, place, name in zip(columns, places, names, strict=True):
+    centres = (np.cumsum(widths) - widths / 2) * (len(tokens) / widths.sum()) - 0.5
+    for members, centre, name in zip(columns, centres, names, strict=True):
         colour = RAW if members[0] in focal else CORE
         for t in members:
-            drawing.plot([t, place], [1, 0], color=colour, linewidth=2.0, alpha=0.6, zorder=1)
-        drawing.text(place, 0, name, ha="center", va="center", fontsize=9, zorder=3,
+            drawing.plot([t, centre], [1, 0], color=colour, linewidth=2.0, alpha=0.6, zorder=1)
+        drawing.text(centre, 0, name, ha="center", va="center", fontsize=9, zorder=3,
                      color="white" if colour == RAW else INK, bbox={**_BOX, "facecolor": colour})
     for t, name in enumerate(tokens):
         drawing.text(t, 1, name, ha="center", va="center", fontsize=9, zorder=3,
@@ -240,7 +240,7 @@ def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float
             axes.fill_between(x, low, high, color=colours[name], alpha=0.18, linewidth=0)
         if logarithmic:
             axes.set(xscale="log", yscale="log")
-            axes.set_xticks(x, [f"{place:g}" for place in x])
+            axes.set_xticks(x, [f"{value:g}" for value in x])
             axes.minorticks_off()
             axes.yaxis.set_major_formatter("{x:g}")
         else:

@@ -141,13 +141,13 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
     figure, panels = plt.subplots(1, len(arrays), squeeze=False,
                                   figsize=((0.62 * heads + 0.6) * len(arrays) + 0.2,
                                            0.5 * layers + 0.9))
-    for place, (axes, (title, array)) in enumerate(zip(panels[0], arrays.items(), strict=True)):
+    for number, (axes, (title, array)) in enumerate(zip(panels[0], arrays.items(), strict=True)):
         seaborn.heatmap(array, ax=axes, cmap=WEIGHTS, vmin=0, vmax=largest[title], cbar=False,
                         annot=True, fmt=(numbers or {}).get(title, ".2f"), annot_kws={"size": 9},
                         linewidths=1, linecolor="white")
         axes.set_title(title)
         axes.set_xlabel("head")
-        axes.set_ylabel("layer" if place == 0 else "")
+        axes.set_ylabel("layer" if number == 0 else "")
         axes.tick_params(length=0, rotation=0)
     return figure
 

@@ -195,8 +195,8 @@ def _inches(size: int, other: int) -> float:
     return max(1.6, 6.0 * min(1.0, size / other))
 
 
-def _number(axes: Axes, reads: Sequence[Read], place: float) -> None:
-    """Write each program's number into its widest tile, at the share `place` of its width."""
+def _number(axes: Axes, reads: Sequence[Read], share: float) -> None:
+    """Write each program's number into its widest tile, at a share of its width."""
     largest: dict[int, Read] = {}
     for read in reads:
         size, best = read.columns[1] - read.columns[0], largest.get(read.program)
@@ -204,7 +204,7 @@ def _number(axes: Axes, reads: Sequence[Read], place: float) -> None:
             largest[read.program] = read
     for program, read in largest.items():
         left, right = read.columns
-        axes.text(left + place * (right - left), sum(read.rows) / 2, str(program), ha="center",
+        axes.text(left + share * (right - left), sum(read.rows) / 2, str(program), ha="center",
                   va="center", fontsize=10, fontweight="bold", zorder=4,
                   bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none",
                         "alpha": 0.85})

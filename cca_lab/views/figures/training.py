@@ -117,7 +117,8 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
     axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained",
                  zorder=3)
     for index, (name, point) in enumerate(points.items()):
-        look: Any = {"color": SERIES[index % len(SERIES)], "marker": "osD^v"[index // len(SERIES) % 5]}
+        look: Any = {"color": SERIES[index % len(SERIES)],
+                     "marker": "osD^v"[index // len(SERIES) % 5]}
         axes.scatter(*_percent(point), s=44, label=name, zorder=3, **look)
         if name in controls:
             axes.scatter(controls[name], 104, s=26, facecolors="none", clip_on=False, **look)
@@ -197,15 +198,15 @@ def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
     """
     titles = [row["title"] for row in rows.values()]
     first = next(iter(rows.values()))
-    places = [place for place in first["exact_match"] if place not in ("all", "by_offset")]
-    matches = np.array([[100 * row["exact_match"][place]["value"] for place in places]
+    depths = [depth for depth in first["exact_match"] if depth not in ("all", "by_offset")]
+    matches = np.array([[100 * row["exact_match"][depth]["value"] for depth in depths]
                         for row in rows.values()])
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, _HEAD + _ROW * len(rows)), sharey=True,
                                          width_ratios=(1.1, 1.0))
     seaborn.heatmap(matches, ax=left, cmap=WEIGHTS, vmin=0, vmax=100, annot=True, fmt=".0f",
                     cbar=False, linewidths=1, annot_kws={"size": 8.5})
-    left.set_xticks(np.arange(len(places)) + 0.5,
-                    [f"{100 * float(place):.0f} %" for place in places])
+    left.set_xticks(np.arange(len(depths)) + 0.5,
+                    [f"{100 * float(depth):.0f} %" for depth in depths])
     left.set_yticks(np.arange(len(titles)) + 0.5, titles, rotation=0)
     left.set(xlabel="where the answer stands in the context", title="Answers found, %")
     at = np.arange(len(titles)) + 0.5

@@ -49,13 +49,15 @@ def page_data(sources: Sequence[str], attention: str | None = None,
     words = _words(loaded, sources)
     packed = pack([model for model, _ in loaded], sources)
     trained = [attention_of(model) for model, _ in loaded]
-    start = next((one for one in trained if one.name != "full" and _offered(one)), Full())
+    chosen = [mechanism for mechanism in trained if mechanism.name != "full"
+              and _offered(mechanism)]
+    start = chosen[0] if chosen else Full()
     if attention not in (None, start.name):
         start = mechanism_of(attention, {})
     return {"packed": asdict(packed), "vocabulary": words, "questions": questions(loaded[0][1]),
             "mechanisms": controls(packed.config["positions"]),
-            "models": [{"name": Path(source).name, "trained": str(one)}
-                       for source, one in zip(sources, trained, strict=True)],
+            "models": [{"name": Path(source).name, "trained": str(mechanism)}
+                       for source, mechanism in zip(sources, trained, strict=True)],
             "start": {"mechanism": start.name, "options": start.options() | (options or {})}}
 
 
@@ -94,8 +96,8 @@ def questions(tokenizer: Any) -> dict[str, Any]:
     even, varied = MultiDocumentQA(tokenizer), VariedDocumentQA(tokenizer)
     end = even.end.tolist()
     fixed = [[work, end] for work in even.works.tolist()]
-    frames = [[[opening, [*closing, *end]] for opening, closing in own]
-              for own in varied.frames.values()]
+    frames = [[[opening, [*closing, *end]] for opening, closing in pairs]
+              for pairs in varied.frames.values()]
     return {"first": even.first.tolist(), "last": even.last.tolist(), "offsets": OFFSETS,
             "before": tokenizer.encode(BEFORE, add_special_tokens=False)[-OFFSETS:],
             "kinds": [{"title": f"of {even.document_length} tokens", "frames": [fixed]},
@@ -126,7 +128,8 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase | None, name: str) -> dict[str
     byte_of = {character: chr(byte) for byte, character in bytes_to_unicode().items()}
     ids = model["vocab"]
     tokens = sorted(ids, key=ids.__getitem__)
-    return {"tokens": [token if token in special else "".join(byte_of[one] for one in token)
+    as_bytes = str.maketrans(byte_of)
+    return {"tokens": [token if token in special else token.translate(as_bytes)
                        for token in tokens], "merges": [[ids[left], ids[right]]
                                                         for left, right in model["merges"]],
             "special": special}

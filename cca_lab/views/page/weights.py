@@ -81,7 +81,7 @@ def pack(models: Sequence[PreTrainedModel], names: Sequence[str]) -> Packed:
 def _add(packed: Packed, weights: Tensor,
          sums: list[tuple[list[int], Tensor]]) -> tuple[list[int], Tensor]:
     """Add the parts that a model needs to the nearest sum; return its parts and their sum."""
-    numbers, total = min(sums, key=lambda one: float((weights - one[1]).abs().sum()))
+    numbers, total = min(sums, key=lambda known: float((weights - known[1]).abs().sum()))
     numbers = list(numbers)
     while not numbers or float((weights - total).abs().max()) > MOST_ERROR and len(
             numbers) < MOST_PARTS:

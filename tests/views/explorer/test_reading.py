@@ -94,7 +94,7 @@ def test_rotary_positions(name, options):
     reading = Reading(mechanism_of(name, options), inputs(rotation=rotation(6)))
     check(reading)
     if name in ("streaming_llm", "lm_infinite"):
-        assert len(reading.parts) == 2 and reading.kinds[-2:] == ["sink", "sink"]
+        assert len(reading.column_sets) == 2 and reading.kinds[-2:] == ["sink", "sink"]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
