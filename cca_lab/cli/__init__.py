@@ -2,14 +2,13 @@
 
 import typer
 
-from cca_lab.cli import course, lab, measure, models, packaged, page, reproduce, site, theory
-from cca_lab.cli.command import Commands
+from cca_lab.cli import course, lab, packaged, page, site, studies, theory
 
-app = typer.Typer(name="cca-lab", cls=Commands, no_args_is_help=True, pretty_exceptions_show_locals=False,
+app = typer.Typer(name="cca-lab", cls=studies.Lab, no_args_is_help=True, pretty_exceptions_show_locals=False,
                   add_completion=False, help="Long-context attention, from loops to models.")
-for commands in (lab.app, models.app, packaged.app, page.app, reproduce.app, site.app, theory.app):
+for commands in (lab.app, packaged.app, page.app, site.app, theory.app):
     app.add_typer(commands)
-for group in (course.course, measure.bench, measure.kernels, theory.experiments):
+for group in (course.course, studies.study):
     app.add_typer(group)
 
 __all__ = ["app"]

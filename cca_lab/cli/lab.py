@@ -101,8 +101,8 @@ def checksums(
 @app.command(hidden=True)
 def readme() -> None:
     """Write the tables, pages and figures of README and docs/ from data/ (for maintainers)."""
-    from cca_lab.studies import readme_figures, tables
-    from cca_lab.studies.reproduce import page, record
+    from cca_lab.studies import record, tables
+    from cca_lab.studies.reproduce import page
 
-    written = [*tables.write(), readme_figures.write(), page.write(), record.write()]
+    written = [*tables.write(), tables.draw(), page.write(), record.write()]
     typer.echo(f"written: {', '.join(map(str, written))}")

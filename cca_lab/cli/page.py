@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from cca_lab.cli.command import App, checked_path
-from cca_lab.cli.options import Group, Option, Window, given
+from cca_lab.cli.options import Group, Option, Window
+from cca_lab.studies.study import given
 
 app = App()
 SHIPPED = ["data/models/gpt2-mini", "data/models/gpt2-mini-cca"]
@@ -37,7 +38,7 @@ def page(
     sources = models or SHIPPED
     for source in sources:
         check_apart(out, source)
-    options = given(attention, option, group=group, window=window)
+    options = given(attention, option or (), group=group, window=window)
     quiet()
     written = write_page(out, sources, attention, options)
     typer.echo(f"written: {out}, {written['bytes'] / 1e6:.1f} MB; open it in a browser")

@@ -1,15 +1,17 @@
-"""Figures 3a and 4 of DGA at a small scale: does a model with grouped attention learn faster?
+"""Figures 3a and 4 of DGA at a small scale, `cca-lab study convergence`: does grouped attention learn faster?
 
-For each of several seeds, every condition starts from the same weights, reads the same batches and takes as many
-steps; only the attention differs. The losses on held-out text are compared, condition minus full attention, by seed.
+For each of several seeds, every condition starts from the same weights, reads the same batches and
+takes as many steps; only the attention differs. The losses on held-out text are compared, condition
+minus full attention, by seed.
 
-Differs from the paper: models of about 0.2 million parameters on the standard library of Python, a fixed budget of
-steps, several seeds instead of one, and DGA in its causal form, choose="blocks": with focal tokens chosen from the
-whole prompt, a row's loss would depend on tokens after it.
+Differs from the paper: models of about 0.2 million parameters on the standard library of Python, a
+fixed budget of steps, several seeds instead of one, and DGA in its causal form, choose="blocks":
+with focal tokens chosen from the whole prompt, a row's loss would depend on tokens after it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +19,24 @@ from scipy import stats
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from cca_lab.files import models_folder
+from cca_lab.models import load_pretrained
 from cca_lab.models.evaluate import perplexity
 from cca_lab.models.finetune import FinetuneConfig, Finetuner
 from cca_lab.models.mini import new_model
 from cca_lab.models.plugin import swap_attention
+from cca_lab.models.pretrain import tokenize
+from cca_lab.reporting import device_name, print_table, training_progress
+from cca_lab.settings import check_sizes, option
+from cca_lab.studies.study import MOST_SEEDS, ModelStudy, Study, option_of
+from cca_lab.tasks.corpus import load_corpus
 from cca_lab.tasks.mixture import Mixture
 
 CONFIDENCE = 0.95
+TOKENIZER = "gpt2-mini"  # of the shipped models; all of them share it
+CONDITIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "full attention": ("full", {}), "CCA": ("cca", {"group": 16, "window": 32}),
+    "DGA": ("dga", {"group": 16, "gamma": 0.1, "choose": "blocks"})}
 
 
 @dataclass(frozen=True)
@@ -67,17 +80,19 @@ def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, he
         tokenizer: the tokenizer of these ids.
     """
     torch.manual_seed(seed)
-    model = new_model(budget.family, vocabulary=len(tokenizer), context=budget.length, width=budget.width,
-                      layers=budget.layers, heads=budget.heads, end_of_text=tokenizer.eos_token_id)
+    model = new_model(budget.family, vocabulary=len(tokenizer), context=budget.length,
+                      width=budget.width, layers=budget.layers, heads=budget.heads,
+                      end_of_text=tokenizer.eos_token_id)
     swap_attention(model, name, **options)
     losses = []
 
     def measure() -> None:
-        found = perplexity(model, held_out, length=budget.length, windows=budget.windows, batch=budget.windows)
+        found = perplexity(model, held_out, length=budget.length, windows=budget.windows,
+                           batch=budget.windows)
         losses.append(float(np.log(found.value)))
 
-    config = FinetuneConfig(steps=budget.steps, learning_rate=budget.rate, warmup=budget.warmup, save_every=0, grow=0.0,
-                            precision="float32")
+    config = FinetuneConfig(steps=budget.steps, learning_rate=budget.rate, warmup=budget.warmup,
+                            save_every=0, grow=0.0, precision="float32")
     mixture = Mixture(train, (), budget.length, budget.rows, 1.0, seed)
     trainer = Finetuner(model, mixture, config)
     model.to(trainer.accelerator.device)
@@ -86,8 +101,8 @@ def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, he
     return losses
 
 
-def compare(arms: Mapping[str, tuple[str, dict]], seeds: Sequence[int], budget: Budget, train: Tensor,
-            held_out: Tensor, tokenizer: PreTrainedTokenizerBase,
+def compare(arms: Mapping[str, tuple[str, dict]], seeds: Sequence[int], budget: Budget,
+            train: Tensor, held_out: Tensor, tokenizer: PreTrainedTokenizerBase,
             report: Callable[[int, str], None] = lambda done, text: None) -> dict[str, np.ndarray]:
     """Train every condition with every seed; return held-out losses, (seeds, measurements) by condition.
 
@@ -109,7 +124,10 @@ def compare(arms: Mapping[str, tuple[str, dict]], seeds: Sequence[int], budget: 
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference: the mean over seeds and the half-width of its 95 % interval (Student's t)."""
+    """A paired difference.
+
+    The mean over seeds and the half-width of its 95 % interval (Student's t).
+    """
 
     value: float
     error: float
@@ -130,14 +148,18 @@ def paired(arm: np.ndarray, reference: np.ndarray) -> Difference:
     """
     differences = np.asarray(arm) - np.asarray(reference)
     if len(differences) < 2:
-        raise ValueError(f"seeds: got {len(differences)}, wanted 2 or more; one run shows no spread")
+        raise ValueError(
+            f"seeds: got {len(differences)}, wanted 2 or more; one run shows no spread")
     spread = float(differences.std(ddof=1)) / len(differences) ** 0.5
     return Difference(float(differences.mean()),
                       float(stats.t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1)) * spread)
 
 
 def steps_to(losses: Sequence[float], level: float, every: int) -> float | None:
-    """Return the step at which a loss curve first falls to a level, interpolated linearly; None if it does not."""
+    """Return the step at which a loss curve first falls to a level, interpolated linearly.
+
+    None if it does not.
+    """
     for index, loss in enumerate(losses):
         if loss <= level:
             if index == 0:
@@ -145,3 +167,69 @@ def steps_to(losses: Sequence[float], level: float, every: int) -> float | None:
             before = losses[index - 1]
             return every * (index - 1 + (before - level) / (before - loss))
     return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convergence(Study):
+    """Train small models with full attention, CCA and DGA from the same seeds, and compare (DGA, Figures 3a and 4).
+
+    The file holds the losses by condition and seed, and each condition minus full attention at
+    every measurement.
+
+    Attributes:
+        seeds: training runs per attention.
+        steps: optimizer steps per run.
+        text: as in `load_corpus`.
+        budget: all other sizes.
+    """
+
+    seeds: int = option(4, "Training runs per attention, with seeds 0, 1, ...", least=2,
+                        most=MOST_SEEDS)
+    steps: int = option(Budget.steps, "Optimizer steps per run.")
+    text: str | None = option_of(ModelStudy, "text")
+    budget: Budget = Budget()
+    default_file = "convergence.json"
+
+    def result(self) -> dict[str, Any]:
+        """Train every condition with every seed, and compare each with full attention."""
+        check_sizes(steps=(self.steps, 2 * self.budget.every, 10**6))
+        budget = replace(self.budget, steps=self.steps)
+        _, tokenizer = load_pretrained(models_folder() / TOKENIZER, "full")
+        corpus = load_corpus(self.text)
+        streams = (tokenize(side, tokenizer) for side in (corpus.train, corpus.validation))
+        with training_progress("convergence", self.seeds * len(CONDITIONS)) as report:
+            losses = compare(CONDITIONS, range(self.seeds), budget, *streams, tokenizer, report)
+        full, rows = losses["full attention"], {}
+        at = [index * budget.every for index in range(full.shape[1])]
+        for condition, curves in losses.items():
+            attention, options = CONDITIONS[condition]
+            row = {"attention": attention, "options": options, "losses": curves.tolist()}
+            if condition != "full attention":
+                differences = [paired(curves[:, index], full[:, index]) for index in range(len(at))]
+                row["minus_full"] = [asdict(difference) for difference in differences]
+                row["verdict"] = differences[-1].verdict
+                row["steps_to_full's_last_loss"] = [
+                    steps_to(curve, reference[-1], budget.every)
+                    for curve, reference in zip(curves, full, strict=True)
+                ]
+            rows[condition] = row
+        return {
+            "budget": asdict(budget), "seeds": self.seeds, "at_step": at,
+            "corpus": {"name": corpus.name,
+                       "fingerprint": corpus.fingerprint}, "device": device_name(), "rows": rows
+        }
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print the last losses and differences."""
+        lines = []
+        for condition, row in result["rows"].items():
+            last = [losses[-1] for losses in row["losses"]]
+            cells = [f"{sum(last) / len(last):.4f}", "-", "-"]
+            if "minus_full" in row:
+                difference = row["minus_full"][-1]
+                cells[1:] = [
+                    f"{difference['value']:+.4f} +- {difference['error']:.4f}", row["verdict"]
+                ]
+            lines.append([condition, *cells])
+        print_table(f"held-out loss after {result['at_step'][-1]} steps, {result['seeds']} seeds",
+                    ["attention", "loss", "minus full, paired [95 %]", "verdict"], lines)

@@ -1,7 +1,8 @@
-"""`cca-lab finetune`: swap the attention of a model, and train the model on text and questions."""
+"""Finetuning of a model with swapped attention on text and questions: `cca-lab finetune`."""
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,9 +16,9 @@ from cca_lab.models.pretrain import tokenize
 from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import machine as machine_facts
 from cca_lab.reporting import training_progress
-from cca_lab.settings import check_sizes
-from cca_lab.studies.answers import note_left_out, note_too_long
-from cca_lab.studies.evaluate import context_of, note_full, question_tasks
+from cca_lab.settings import REQUIRED, check, check_sizes, nested, option
+from cca_lab.studies.evaluate import Evaluate, note_left_out, note_too_long, question_tasks
+from cca_lab.studies.study import ModelStudy, SwappedStudy, context_of, given, note_full, option_of
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.mixture import Mixture, PackedExamples
 from cca_lab.tasks.prompts import AnyTask, chosen_tasks
@@ -39,62 +40,112 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
         tasks: asked in place of the built-in questions, with equal shares of the question rows.
 
     Raises:
-        ValueError: for a length over the model's context or over that of the text, or too short for a task.
+        ValueError: for a length over the model's context or over that of the text, or too short for
+            a task.
     """
     context = context_of(model)
     length = min(context, 1024) if reading.length is None else reading.length
     check_sizes(rows=(reading.rows, 1, MOST_TOKENS // max(1, length)))
     stream = tokenize(corpus.train, tokenizer)
     if not 64 <= length <= min(context, len(stream)):
-        raise ValueError(f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's "
-                         "context, and the text there is); give another length")
+        raise ValueError(
+            f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's "
+            "context, and the text there is); give another length")
     shift = min(reading.shift, length // SHIFTED if tasks else length - 1)
     kinds = tuple(PackedExamples(task, tokenizer, length - shift) for task in tasks) or \
         question_tasks(tokenizer)[: 1 + reading.varied]
     return Mixture(stream, kinds, length, reading.rows, reading.text_share, reading.seed, shift)
 
 
-def finetune(model_name: str, attention: str, options: dict, config: FinetuneConfig, reading: Reading,
-             out: Path, *, text: str | None = None, resume: bool = False, tasks: Sequence[str] = (),
-             difficulty: Sequence[str] = (), context_parallel: int = 1) -> list[dict]:
-    """Load a model, swap its attention, train and save it; return the records of the steps taken.
+@dataclass(frozen=True, kw_only=True)
+class Finetune:
+    """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run before it stops.
 
-    Dropout on attention weights is disabled, as pooled attention does not support it. `tasks` and `difficulty` are
-    those of `chosen_tasks`, and replace the built-in questions; `context_parallel` is that of `Finetuner`.
+    Dropout on attention weights is disabled, as pooled attention does not support it.
 
-    Raises:
-        ValueError: if `out` is a model's folder, or holds a saved run and `resume` is False, or for a wrong task.
+    Attributes:
+        out: the folder for the run: its log, state and model.
+        config, reading: how the model is trained, and on what.
+        model, text: as in `ModelStudy`.
+        attention, group, window, option: as in `SwappedStudy`.
+        task, difficulty: as in `Evaluate`; they replace the built-in questions.
+        context_parallel: as in `Finetuner`.
+        resume: continue the run in `out`.
     """
-    quiet()
-    logging.getLogger("accelerate").setLevel(logging.ERROR)  # its warning about tied weights is expected
-    if (out / "config.json").exists():
-        raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
-    if (out / "state").exists() and not resume:
-        raise ValueError(f"out: {out} holds a run already; continue it with --resume, or choose another folder")
-    asked = chosen_tasks(tasks, difficulty)
-    torch.manual_seed(reading.seed)
-    model, tokenizer = load_pretrained(model_name)
-    disable_attention_dropout(model)
-    swap_attention(model, attention, **options)
-    corpus = load_corpus(text)
-    mixture = mixture_for(reading, model, tokenizer, corpus, asked)
-    finetuner = Finetuner(model, mixture, config, out, tokenizer, context_parallel)
-    if resume:
-        finetuner.resume()
-    elif finetuner.accelerator.is_main_process:
-        (out / "log.jsonl").unlink(missing_ok=True)  # of a run that stopped before its first checkpoint
-    if finetuner.accelerator.is_main_process:
-        Console(stderr=True).print(work_ahead(finetuner), highlight=False)
-        note_full(attention_of(model), mixture.length)
-        note_left_out(corpus)
-        for task in asked:
-            note_too_long(task, tokenizer, mixture.length - mixture.shift)
-    records = run_with_progress(finetuner, f"finetuning {Path(model_name).name}, {attention}, {config.strategy}")
-    if finetuner.accelerator.is_main_process:
-        if not records:
-            print(f"nothing left to do: the run stands at step {finetuner.step} of {config.steps}")
-        print(f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model {out / 'model'}")
-    return records
+
+    model: str = option_of(ModelStudy, "model")
+    out: Path = option(REQUIRED, "Folder for the run: its log, state and model.", output="folder")
+    attention: str = option("cca", "Mechanism to train with, such as full, cca or dga.")
+    group: int | None = option_of(SwappedStudy, "group")
+    window: int | None = option_of(SwappedStudy, "window")
+    config: FinetuneConfig = nested(FinetuneConfig, without=("weight_decay", "clip"))
+    reading: Reading = nested(Reading, without=("shift", "varied"))
+    text: str | None = option_of(ModelStudy, "text")
+    task: tuple[str, ...] = option_of(Evaluate, "task")
+    difficulty: tuple[str, ...] = option_of(Evaluate, "difficulty")
+    context_parallel: int = option(
+        1, "Processes of torchrun that share each text, a part of its tokens each; "
+        "cca only.", least=1)
+    resume: bool = option(False, "Continue the run in --out.")
+    option: tuple[str, ...] = option_of(SwappedStudy, "option")
+
+    def run(self) -> list[dict]:
+        """Load a model, swap its attention, train and save it; return the records of the steps taken.
+
+        Raises:
+            ValueError: if `out` is a model's folder, or holds a saved run and `resume` is False, or
+                for a setting that is refused.
+        """
+        check(self)
+        quiet()
+        logging.getLogger("accelerate").setLevel(
+            logging.ERROR)  # its warning about tied weights is expected
+        options = given(self.attention, self.option, group=self.group, window=self.window)
+        config, reading, out = self.config, self.reading, self.out
+        if (out / "config.json").exists():
+            raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
+        if (out / "state").exists() and not self.resume:
+            raise ValueError(
+                f"out: {out} holds a run already; continue it with --resume, or choose another folder"
+            )
+        tasks = chosen_tasks(self.task, self.difficulty)
+        torch.manual_seed(reading.seed)
+        model, tokenizer = load_pretrained(self.model)
+        disable_attention_dropout(model)
+        swap_attention(model, self.attention, **options)
+        corpus = load_corpus(self.text)
+        mixture = mixture_for(reading, model, tokenizer, corpus, tasks)
+        finetuner = Finetuner(model, mixture, config, out, tokenizer, self.context_parallel)
+        main = finetuner.accelerator.is_main_process
+        if self.resume:
+            finetuner.resume()
+        elif main:
+            (out / "log.jsonl").unlink(
+                missing_ok=True)  # of a run that stopped before its first checkpoint
+        if main:
+            Console(stderr=True).print(work_ahead(finetuner), highlight=False)
+            note_full(attention_of(model), mixture.length)
+            note_left_out(corpus)
+            for task in tasks:
+                note_too_long(task, tokenizer, mixture.length - mixture.shift)
+        title = f"finetuning {Path(self.model).name}, {self.attention}, {config.strategy}"
+        try:
+            records = run_with_progress(finetuner, title)
+        except KeyboardInterrupt:
+            saved = (out / "state").exists()
+            Console(stderr=True).print(
+                f"stopped; saved in {out}, continue with --resume"
+                if saved else "stopped; nothing saved yet", highlight=False, soft_wrap=True)
+            raise SystemExit(130) from None
+        if main:
+            if not records:
+                print(
+                    f"nothing left to do: the run stands at step {finetuner.step} of {config.steps}"
+                )
+            print(
+                f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model {out / 'model'}"
+            )
+        return records
 
 
 def run_with_progress(finetuner: Finetuner, title: str) -> list[dict]:
@@ -116,11 +167,14 @@ def work_ahead(finetuner: Finetuner) -> str:
     """Return in one line the device, the attention and its implementation, the precision and the amount of data."""
     machine, mixture = machine_facts(), finetuner.mixture
     name = attention_of(finetuner.accelerator.unwrap_model(finetuner.model)).name
-    path = "PyTorch's" if name == "full" else "kernels" if machine["gpu"] else machine["cpu_attention"]
+    path = "PyTorch's" if name == "full" else "kernels" if machine["gpu"] else machine[
+        "cpu_attention"]
     processes = finetuner.accelerator.num_processes
-    return (f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} threads"
-            f"{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention ({path}), "
-            f"{finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x {mixture.length} tokens")
+    return (
+        f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} threads"
+        f"{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention ({path}), "
+        f"{finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x {mixture.length} tokens"
+    )
 
 
 def _loss(value: float | None) -> str:

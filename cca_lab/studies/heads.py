@@ -1,73 +1,137 @@
-"""`cca-lab experiments heads`: how sparse each head of a model is, in one small file to compare models by."""
+"""How sparse every head of a model is: `cca-lab study heads` and `cca-lab study sparsity`."""
 
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from cca_lab.attention import statistics as analysis
-from cca_lab.files import check_file, new_result
-from cca_lab.models import attention_maps, load_pretrained
-from cca_lab.models.checkpoints import quiet
-from cca_lab.models.pretrain import tokenize
-from cca_lab.reporting import command_line, device, machine, print_table, training_progress, write_json
-from cca_lab.settings import check_sizes
-from cca_lab.studies.evaluate import context_of
-from cca_lab.studies.real_heads import texts_of
-from cca_lab.tasks.corpus import load_corpus
+from cca_lab.attention import statistics
+from cca_lab.models import attention_maps
+from cca_lab.reporting import command_line, device, device_name, machine, print_table, training_progress
+from cca_lab.settings import check_sizes, option
+from cca_lab.studies.real_heads import LONGEST, RATES, SHORTEST, head_report, measure, texts_of
+from cca_lab.studies.study import ModelStudy
 
 SINK, NEAR = 1, 128  # first tokens that count as sinks; tokens that count as near
+HOW = {
+    "tau": "root of the mean variance of a row's logits (ln weight, up to a constant), over texts and lengths",
+    "tau_entropy": "root of the mean of 2 (ln L - H) over texts and lengths: the tau of a long Gaussian row"
+}
 
 
-def heads(model_name: str, out: Path | None = None, *, texts: int = 8, length: int = 512,
-          text: str | None = None) -> dict:
+@dataclass(frozen=True, kw_only=True)
+class Heads(ModelStudy):
     """Measure every head on held-out text, over the second half of each text's rows.
 
-    Args:
-        model_name: a folder or a hub name.
-        out: the JSON file; None for data/results/heads-MODEL.json.
+    By statistic, the file holds a number for each [layer][head]: "k90", "effective" (e^entropy),
+    "sink" (weight of the first token), "far" (weight beyond the nearest 128 tokens, the first token
+    left out).
+
+    Attributes:
         texts: number of texts.
         length: tokens of a text.
-        text: as in `load_corpus`.
-
-    Returns:
-        What is written: by statistic, a number for each [layer][head]: "k90", "effective" (e^entropy), "sink" (weight
-        of the first token), "far" (weight beyond the nearest 128 tokens, the first token left out).
-
-    Raises:
-        ValueError: if a number is out of range, or the text is too short.
     """
-    quiet()
-    out = check_file(out or new_result(f"heads-{Path(model_name).resolve().name}.json"))
-    model, tokenizer = load_pretrained(model_name, "full")
-    check_sizes(length=(length, 2 * NEAR, context_of(model)), texts=(texts, 1, 2**20))
-    corpus, half = load_corpus(text), length // 2
-    found: dict[str, list[torch.Tensor]] = {"k90": [], "effective": [], "sink": [], "far": []}
-    ids = texts_of(tokenize(corpus.validation, tokenizer), texts, length).to(device())
-    model.to(device())
-    with training_progress(f"heads, {Path(model_name).name}", len(ids)) as report:
-        for done, one in enumerate(ids):
-            report(done, "")
-            maps = attention_maps(model, one).cpu()                         # (layers, H, L, L)
-            rows = analysis.summarise(maps, first_row=half)
-            numbers = (rows.k90, rows.effective_tokens, maps[..., half:, :SINK].sum(-1).mean(-1),
-                       analysis.mass_beyond(maps, NEAR, sinks=SINK)[..., half:].mean(-1))
-            for values, new in zip(found.values(), numbers, strict=True):
-                values.append(new.double())
-        report(len(ids), "")
-    result = {"model": Path(model_name).name, "texts": len(ids), "length": length, "command": command_line(),
-              "machine": machine(), "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-              **{name: [[round(number, 4) for number in layer] for layer in torch.stack(values).mean(0).tolist()]
-                 for name, values in found.items()}}
-    write_json(out, result)
-    show(result)
-    return result
+
+    texts: int = option(8, "Number of held-out texts.", least=1, most=2**20)
+    length: int = option(512, "Tokens per text.")
+    default_file = "heads-{self.name}.json"
+
+    def result(self) -> dict[str, Any]:
+        """Measure each text; return the means."""
+        model, half = self.loaded[0], self.length // 2
+        check_sizes(length=(self.length, 2 * NEAR, self.context))
+        sums: dict[str, list[torch.Tensor]] = {"k90": [], "effective": [], "sink": [], "far": []}
+        texts = texts_of(self.held_out, self.texts, self.length).to(device())
+        with training_progress(f"heads, {self.name}", len(texts)) as report:
+            for done, ids in enumerate(texts):
+                report(done, "")
+                maps = attention_maps(model, ids).cpu()  # (layers, H, L, L)
+                rows = statistics.summarise(maps, first_row=half)
+                numbers = (rows.k90, rows.effective_tokens, maps[...,
+                                                                 half:, :SINK].sum(-1).mean(-1),
+                           statistics.mass_beyond(maps, NEAR, sinks=SINK)[..., half:].mean(-1))
+                for values, new in zip(sums.values(), numbers, strict=True):
+                    values.append(new.double())
+            report(len(texts), "")
+        return {
+            "model": self.name, "texts": len(texts), "length": self.length,
+            "command": command_line(), "machine": machine(), "corpus": self.about_text(), **{
+                name: [[round(number, 4) for number in layer] for layer in torch.stack(values).mean(0).tolist(
+                       )]
+                for name, values in sums.items()
+            }
+        }
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print each statistic's median over the heads, and its range."""
+        rows = []
+        for name in ("k90", "effective", "sink", "far"):
+            values = torch.tensor(result[name]).flatten()
+            rows.append([
+                name, *(f"{number:.3g}" for number in (values.median(), values.min(), values.max()))
+            ])
+        print_table(
+            f"{result['model']}: heads on {result['texts']} texts of {result['length']} tokens",
+            ["statistic", "median", "lowest", "highest"], rows)
 
 
-def show(result: dict) -> None:
-    """Print each statistic's median over the heads, and its range."""
-    rows = []
-    for name in ("k90", "effective", "sink", "far"):
-        values = torch.tensor(result[name]).flatten()
-        rows.append([name, *(f"{number:.3g}" for number in (values.median(), values.min(), values.max()))])
-    print_table(f"{result['model']}: heads on {result['texts']} texts of {result['length']} tokens",
-                ["statistic", "median", "lowest", "highest"], rows)
+@dataclass(frozen=True, kw_only=True)
+class Sparsity(ModelStudy):
+    """Measure how often the rows of every head are rho-sparse, and over how many tokens their weight lies.
+
+    Attributes:
+        texts: number of texts; the paper uses 100.
+        length: tokens per text; None for the model's context, at most 1000.
+    """
+
+    texts: int = option(100, "Number of held-out texts.", least=1, most=2**20)
+    length: int | None = option(None, "Tokens per text.", shown="the model's context, at most 1000")
+    default_file = "sparsity-{self.name}.json"
+
+    def result(self) -> dict[str, Any]:
+        """Measure the rows of every head."""
+        length = min(LONGEST, self.context) if self.length is None else self.length
+        check_sizes(length=(length, SHORTEST, self.context))
+        texts = texts_of(self.held_out, self.texts, length).to(device())
+        with training_progress("texts", len(texts)) as report:
+            rows = measure(self.loaded[0], texts, progress=report)
+        layers, heads = rows.tau.shape
+        return {
+            "model": self.name, "context": self.context, "length": length, "texts": len(texts),
+            "rates": list(RATES), "lengths": rows.lengths.tolist(), "corpus": self.about_text(),
+            "how": HOW, "device": device_name(), "heads": [
+                head_report(rows, layer, head) for layer in range(layers) for head in range(heads)
+            ]
+        }
+
+    def show(self, result: Mapping[str, Any], rho: float = 0.02) -> None:
+        """Print a row per head.
+
+        Statistics at the last length, each tau with the L95 it predicts, and L95.
+        """
+        rows = []
+        for head in result["heads"]:
+            shares = [f"{head['p_sparse'][str(rate)][-1]:.2f}" for rate in result["rates"]]
+            length = head["l95"][str(rho)]
+            rows.append([
+                f"{head['layer']}.{head['head']}", f"{head['k90'][-1]:.0f}",
+                f"{head['effective_tokens'][-1]:.0f}", *shares, f"{head['tau']:.1f}",
+                _length(length["tau"]), f"{head['tau_entropy']:.1f}",
+                _length(length["tau_entropy"]),
+                _length(length["measured"])
+            ])
+        columns = [
+            "head", "k90", "e^H", *(f"P {rate:g}".replace("0.", ".") for rate in result["rates"]),
+            "tau", "L95", "tau_H", "L95", "seen"
+        ]
+        print_table(
+            f"{result['model']}: rows of {result['lengths'][-1]} tokens, {result['texts']} texts; "
+            f"P_sparse by rate; L95 at rho = {rho:g}", columns, rows)
+        if result["length"] < LONGEST:
+            print(f"The paper's curves run to L = {LONGEST}; these end at {result['length']}.")
+        print(f"written: {self.file.name}")
+
+
+def _length(length: int | None) -> str:
+    return "-" if length is None else f"{length:,}" if length < 1_000_000 else f"{length / 1e6:.1f} M"

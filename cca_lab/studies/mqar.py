@@ -1,35 +1,53 @@
-"""`cca-lab experiments mqar`: what every mechanism recalls with how much memory, each trained from scratch."""
+"""What every mechanism recalls with how much memory, each trained from scratch: `cca-lab study mqar`.
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+Each mechanism is compared at the largest size within a budget. The budget counts a decoder's cache
+at its largest
+while it reads a text token by token: keys and values, and what a mechanism keeps besides them
+(H2O's scores, DGA's queries of an open block). A mechanism with groups has two sizes to choose, so
+that several choices use up the budget:
+  * CCA, mean pooling and random tokens: the smallest group that fits, and the one that leaves the
+    largest window, which is about sqrt(L). Both are trained.
+  * DGA, in its causal form (choose="blocks"): the block with the most focal tokens over the text.
+    With the paper's form, a row's focal tokens are chosen with the help of later queries, so that
+    later tokens would help to answer.
+"""
+
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cca_lab.files import check_file, new_result
-from cca_lab.mechanisms import Full, Mechanism
-from cca_lab.mechanisms.caching.base import CacheSizes
-from cca_lab.models.checkpoints import quiet
-from cca_lab.reporting import command_line, device_name, machine, training_progress, write_figure, write_json
-from cca_lab.settings import check_sizes
-from cca_lab.studies.mqar_points import figure_of, print_frontier
-from cca_lab.studies.mqar_sizes import NAMES, largest_bytes, within
-from cca_lab.studies.mqar_training import Recipe, learn, new_model
-from cca_lab.studies.needles import versions
-from cca_lab.studies.recover import label
-from cca_lab.studies.trials import read_study
-from cca_lab.tasks.mqar import MQAR
+from matplotlib.figure import Figure
+from transformers import PreTrainedConfig
 
-PUBLISHED = {"accuracy": 0.99,
-             "source": "Arora et al., Zoology, ICLR 2024, Figure 2: attention solves every length at every width; its "
-                       "training stops at an accuracy of 0.99"}
+from cca_lab.mechanisms import DGA, MECHANISMS, Full, Mechanism
+from cca_lab.mechanisms.caches import CACHES, LEAST, sized
+from cca_lab.mechanisms.caching.base import CacheSizes
+from cca_lab.mechanisms.cca.mechanism import Grouped
+from cca_lab.reporting import command_line, device_name, machine, print_table
+from cca_lab.settings import check_sizes, option
+from cca_lab.studies.mqar_training import RecallRecipe, learn, new_model
+from cca_lab.studies.study import MOST_SEEDS, Continued, Report, label, versions
+from cca_lab.tasks.mqar import MQAR
+from cca_lab.views.figures.recall import frontier
+
+NAMES = ("cca", "dga", "lococo", "h2o", "streaming_llm", "lm_infinite", "mean_pooling",
+         "random_tokens")
+PUBLISHED = {
+    "accuracy": 0.99,
+    "source": "Arora et al., Zoology, ICLR 2024, Figure 2: attention solves every length at every width; its "
+    "training stops at an accuracy of 0.99"
+}
 QUICK = ("cca", "streaming_llm")
-SELECTING = ("dga", "h2o")  # they keep tokens by their scores, and no gradient flows through the choice
-LEAST, MOST_SEEDS = 4, 100
+SELECTING = ("dga", "h2o"
+             )  # they keep tokens by their scores, and no gradient flows through the choice
+LEAST_ENTRIES = 4
 
 
 @dataclass(frozen=True)
-class Cell:
+class RecallCell:
     """One point of the frontier: a mechanism at a budget, for one seed.
 
     Attributes:
@@ -46,109 +64,241 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The cell's key in the file."""
+        """The key of its trial in the file."""
         return f"{label(self.mechanism.name, self.mechanism.options())}, seed {self.seed}"
 
 
-def shares(length: int) -> tuple[int, ...]:
-    """Return the default budgets: a quarter, a half and three quarters of the tokens of a text."""
-    return length // 4, length // 2, 3 * length // 4
+@dataclass(frozen=True, kw_only=True)
+class Recall(Continued):
+    """Train full attention and every mechanism at every size on multi-query associative recall.
 
+    Full attention is trained first. More sizes or seeds can be added to a file later.
 
-def mqar(task: MQAR, recipe: Recipe, out: Path | None = None, *, names: Sequence[str] = (), entries: Sequence[int] = (),
-         seeds: int = 1, quick: bool = False, figure: Path | None = None) -> dict[str, Any]:
-    """Train full attention and every mechanism at every size, print the accuracies, and write JSON and figure.
-
-    Full attention is trained first. A trial that the file holds already is not run again, so that an interrupted
-    command continues, and more sizes or seeds can be added later.
-
-    Args:
-        task, recipe: the same for every trial; those of a file that is there must be the same.
-        out: the JSON file; None for data/results/mqar-LENGTH-PAIRS.json.
-        names: mechanisms to compare with full attention; by default `NAMES`.
-        entries: budgets in entries per KV head; by default `shares`.
+    Attributes:
+        length, pairs, vocabulary: as in `MQAR`.
+        attention: mechanisms to compare with full attention; by default `NAMES`.
+        entries: budgets in entries per KV head; by default a quarter, a half and three quarters of
+            the tokens.
         seeds: training runs of each, with the seeds 0, 1, ...
+        steps: optimizer steps at most.
         quick: by default only `QUICK`, at half of the tokens.
         figure: the PNG to write, or None.
+        recipe: the rest of the model and its training.
+    """
 
-    Returns:
-        What is written.
+    length: int = option(64, "Tokens per text.")
+    pairs: int = option(4, "Keys with a value in a text; each is asked once.")
+    vocabulary: int = option(8192, "Tokens of the vocabulary.")
+    attention: tuple[str, ...] = option((), "Mechanism to compare with full attention; repeatable.",
+                                        shown="all that can be sized")
+    entries: tuple[int, ...] = option(
+        (), "Keys, and as many values, that a decoder may keep; repeatable.",
+        shown="a quarter, half and three quarters of the tokens")
+    seeds: int = option(1, "Training runs of each, with seeds 0, 1, ...", least=1, most=MOST_SEEDS)
+    steps: int = option(3000, "Optimizer steps at most per training run.", least=1)
+    quick: bool = option(False, "Only CCA and StreamingLLM, at half of the tokens.")
+    figure: Path | None = option(None, "PNG of the frontier to write.", output="file")
+    recipe: RecallRecipe = RecallRecipe()
+    rows = "trials"
+    default_file = "mqar-{self.length}-{self.pairs}.json"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recipe", replace(self.recipe, steps=self.steps))
+
+    @cached_property
+    def task(self) -> MQAR:
+        """The texts."""
+        return MQAR(length=self.length, pairs=self.pairs, vocabulary=self.vocabulary)
+
+    @cached_property
+    def planned(self) -> tuple[dict[str, RecallCell], list[str]]:
+        """What is trained, by name and seed by seed, and the budgets that are too small."""
+        names = tuple(dict.fromkeys(self.attention or (QUICK if self.quick else NAMES)))
+        shares = self.length // 4, self.length // 2, 3 * self.length // 4
+        budgets = sorted(set(self.entries or shares[slice(1, 2) if self.quick else slice(None)]))
+        check_sizes(entries=(budgets, LEAST_ENTRIES, self.length))
+        config = new_model(self.task, self.recipe).config
+        sizes = CacheSizes.of(config)
+        chosen = [(name, budget, within(config, name, budget, self.length))
+                  for budget in budgets
+                  for name in names]
+        missing = [f"{name}, {budget} entries" for name, budget, fitting in chosen if not fitting]
+        pairs = [(Full(), None),
+                 *((each, budget) for _, budget, fitting in chosen for each in fitting)]
+        cells = [RecallCell(mechanism, budget, largest_bytes(mechanism, self.length, sizes), seed)
+                 for seed in range(self.seeds) for mechanism, budget in pairs]
+        return {cell.name: cell
+                for cell in cells}, missing  # two budgets may lead to the same choice
+
+    def settings(self) -> dict[str, Any]:
+        """Return the task and the recipe."""
+        return {"experiment": "mqar", "task": asdict(self.task), "recipe": asdict(self.recipe)}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was published."""
+        return {"published": PUBLISHED, "too_small": []}
+
+    def cells(self) -> Mapping[str, RecallCell]:
+        """Return what is trained, by name."""
+        return self.planned[0]
+
+    def measure(self, name: str, cell: RecallCell, report: Report) -> dict[str, Any]:
+        """Train one cell; "selecting" says what `SELECTING` says."""
+        run = learn(
+            self.task, cell.mechanism, self.recipe, cell.seed,
+            lambda step, accuracy: report(step / self.recipe.steps, f"{100 * accuracy:.0f} %"))
+        return {
+            "attention": cell.mechanism.name, "options": cell.mechanism.options(),
+            "entries": cell.entries, "state_bytes": cell.state_bytes, "seed": cell.seed,
+            "accuracy": run.accuracy, "solved": run.accuracy >= self.recipe.solved,
+            "steps": run.curve[-1][0], "curve": [list(point)
+                                                 for point in run.curve], "seconds": run.seconds,
+            "selecting": cell.mechanism.name in SELECTING, "command": command_line(),
+            "device": device_name(), "machine": machine(), "versions": versions()
+        }
+
+    def result(self) -> dict[str, Any]:
+        """Train the cells that are missing in the file."""
+        missing = self.planned[1]
+        result = super().result()
+        result["too_small"] = sorted({*result["too_small"], *missing})
+        return result
+
+    def draw(self, result: Mapping[str, Any]) -> Figure:
+        """Draw the accuracies against the state."""
+        return figure_of(result)
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print the accuracies, a row for each mechanism and size."""
+        rows = [[
+            line.options, f"{line.state_bytes / 1024:.1f}",
+            *(f"{100 * share:.1f}"
+              for share in (line.mean, min(line.accuracies), max(line.accuracies))),
+            len(line.accuracies)
+        ]
+                for line in lines(result)]
+        print_table(
+            f"MQAR, {result['task']['pairs']} pairs in {result['task']['length']} tokens: queries answered, %",
+            ["attention", "state, KiB", "mean", "lowest seed", "highest seed", "seeds"], rows)
+
+
+def largest_bytes(mechanism: Mechanism, length: int, sizes: CacheSizes) -> int:
+    """Return the bytes of a model's cache at its largest, while `length` tokens are read one by one."""
+    if mechanism.name == "full":
+        return sizes.layers * sizes.entries(length)
+    cache = CACHES[mechanism.name]
+    return sizes.layers * max(
+        sizes.entries(mechanism.peak_entries(read)) + cache.extra_bytes(mechanism, read, sizes)
+        for read in range(1, length + 1))
+
+
+def within(config: PreTrainedConfig, name: str, entries: int, length: int) -> list[Mechanism]:
+    """Return the choices of a mechanism that are compared at a budget; none if even its smallest cache is larger.
+
+    Args:
+        config: of the model.
+        name: one of `NAMES`.
+        entries: the budget: keys, and as many values, for each KV head; other tensors count by
+            their bytes.
+        length: tokens of a text.
 
     Raises:
-        ValueError: for a number out of range, an unknown mechanism, or a file with another task or recipe.
+        ValueError: for another name.
     """
-    quiet()
-    check_sizes(seeds=(seeds, 1, MOST_SEEDS))
-    names = tuple(dict.fromkeys(names or (QUICK if quick else NAMES)))
-    entries = sorted(set(entries or shares(task.length)[slice(1, 2) if quick else slice(None)]))
-    check_sizes(entries=(entries, LEAST, task.length))
-    out = check_file(out or new_result(f"mqar-{task.length}-{task.pairs}.json"))
-    if out == figure:
-        raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another name")
-    cells, missing = planned(task, recipe, names, entries, seeds)
-    result = started(out, task, recipe)
-    result["too_small"] = sorted({*result["too_small"], *missing})
-    todo = [cell for cell in cells if cell.name not in result["trials"]]
-    if todo:
-        train(result, todo, task, recipe, out)
-    write_json(out, result)
-    if figure is not None:
-        write_figure(figure, figure_of(result))
-    print_frontier(result)
-    return result
-
-
-def planned(task: MQAR, recipe: Recipe, names: Sequence[str], entries: Sequence[int], seeds: int,
-            ) -> tuple[list[Cell], list[str]]:
-    """Return the cells in the order in which they are trained, seed by seed, and the budgets that are too small."""
-    config = new_model(task, recipe).config
+    if name not in NAMES:
+        raise ValueError(f"attention: got {name!r}, wanted full or one of {', '.join(NAMES)}")
     sizes = CacheSizes.of(config)
+    budget = sizes.layers * sizes.entries(entries)
+    fitting = [
+        one for one in choices(name, entries, length) if largest_bytes(one, length, sizes) <= budget
+    ]
+    if not fitting:
+        return []
+    if issubclass(MECHANISMS[name], Grouped):
+        grouped = [one for one in fitting if isinstance(one, Grouped)]
+        smallest = min(grouped, key=lambda one: (one.group, -one.window))
+        widest = max(grouped, key=lambda one: (one.window, -one.group))
+        return [smallest] if smallest.group == widest.group else [smallest, widest]
+    if name == "dga":
+        return [max(fitting, key=lambda one: focal(one, length))]
+    return [max(fitting, key=lambda one: largest_bytes(one, length, sizes))]
 
-    def cell(mechanism: Mechanism, budget: int | None, seed: int) -> Cell:
-        return Cell(mechanism, budget, largest_bytes(mechanism, task.length, sizes), seed)
 
-    chosen = [(name, budget, within(config, name, budget, task.length)) for budget in entries for name in names]
-    missing = [f"{name}, {budget} entries" for name, budget, found in chosen if not found]
-    cells = [cell(mechanism, budget, seed) for seed in range(seeds) for mechanism, budget in
-             [(Full(), None), *((one, budget) for _, budget, found in chosen for one in found)]]
-    return list({cell.name: cell for cell in cells}.values()), missing  # two budgets may lead to the same choice
+def choices(name: str, entries: int, length: int) -> Iterator[Mechanism]:
+    """Yield mechanisms of a name whose caches may use up a budget, many of which exceed it."""
+    if issubclass(MECHANISMS[name], Grouped):
+        yield from (
+            MECHANISMS[name](group=group, window=window)  # type: ignore[call-arg]  # of `Grouped`
+            for group in powers_of_two(entries)
+            for window in range(1, entries + 1))
+    elif name == "dga":
+        yield from (DGA(group=group, gamma=kept / block, choose="blocks", block=block)
+                    for group in powers_of_two(entries) for kept in range(1, entries)
+                    for block in range(group + kept, entries + 1, group))
+    else:
+        yield from (sized(name, count, length) for count in range(LEAST, entries + 1))
 
 
-def started(out: Path, task: MQAR, recipe: Recipe) -> dict[str, Any]:
-    """Return what a file holds, or a result without trials.
+def powers_of_two(most: int) -> list[int]:
+    """Return 2, 4, 8, ... up to `most`."""
+    return [2**power for power in range(1, most.bit_length()) if 2**power <= most]
 
-    Raises:
-        ValueError: if the file holds something else, or trials of another task or recipe.
+
+def focal(mechanism: Mechanism, length: int) -> tuple[int, int, int]:
+    """Return what DGA's choices are compared by.
+
+    Focal tokens of a text, fewer tokens per group, a larger block.
     """
-    settings = json.loads(json.dumps({"experiment": "mqar", "task": asdict(task), "recipe": asdict(recipe)}))
-    earlier = read_study(out)
-    if earlier is None:
-        return {**settings, "published": PUBLISHED, "too_small": [], "trials": {}}
-    differing = [key for key, value in settings.items() if earlier.get(key) != value]
-    if differing:
-        raise ValueError(f"out: {out} holds trials with another {', '.join(differing)}; name another file, or remove "
-                         "it")
-    return earlier
+    assert isinstance(mechanism, DGA)
+    return length // mechanism.block * mechanism.focal_count(
+        mechanism.block), -mechanism.group, mechanism.block
 
 
-def train(result: dict[str, Any], todo: Sequence[Cell], task: MQAR, recipe: Recipe, out: Path) -> None:
-    """Train cells one after the other, add them to the result's trials, and write the file after each."""
-    with training_progress(f"MQAR, {task.length} tokens", len(todo) * recipe.steps) as report:
-        for done, cell in enumerate(todo):
-            def measured(step: int, accuracy: float, before: int = done * recipe.steps, name: str = cell.name) -> None:
-                report(before + step, f"{name}: {100 * accuracy:.0f} %")
+@dataclass(frozen=True)
+class Line:
+    """The trials of one mechanism with the same options: their accuracy by seed."""
 
-            result["trials"][cell.name] = trial(cell, task, recipe, measured)
-            write_json(out, result)
-        report(len(todo) * recipe.steps, "")
+    attention: str
+    entries: int | None
+    state_bytes: int
+    options: str
+    accuracies: list[float]
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return statistics.fmean(self.accuracies)
 
 
-def trial(cell: Cell, task: MQAR, recipe: Recipe, report: Callable[[int, float], None]) -> dict[str, Any]:
-    """Train one cell and return its measurement as JSON values; "selecting" says what `SELECTING` says."""
-    run = learn(task, cell.mechanism, recipe, cell.seed, report)
-    return {"attention": cell.mechanism.name, "options": cell.mechanism.options(), "entries": cell.entries,
-            "state_bytes": cell.state_bytes, "seed": cell.seed, "accuracy": run.accuracy,
-            "solved": run.accuracy >= recipe.solved, "steps": run.curve[-1][0],
-            "curve": [list(point) for point in run.curve], "seconds": run.seconds,
-            "selecting": cell.mechanism.name in SELECTING, "command": command_line(), "device": device_name(),
-            "machine": machine(), "versions": versions()}
+def lines(result: Mapping[str, Any]) -> list[Line]:
+    """Return the trials of a file, those of the same options together, in the order in which they were trained."""
+    found: dict[tuple[str, int | None], Line] = {}
+    for row in result["trials"].values():
+        words = label(row["attention"], row["options"])
+        line = Line(row["attention"], row["entries"], row["state_bytes"], words, [])
+        found.setdefault((words, row["entries"]), line).accuracies.append(row["accuracy"])
+    return list(found.values())
+
+
+def points(result: Mapping[str, Any]) -> dict[str, dict[int, list[float]]]:
+    """Return the accuracies by attention and state bytes.
+
+    Of several choices for one budget, the best mean.
+    """
+    best: dict[tuple[str, int | None], Line] = {}
+    for line in lines(result):
+        key = line.attention, line.entries
+        best[key] = max(best.get(key, line), line, key=lambda one: one.mean)
+    found: dict[str, dict[int, list[float]]] = {}
+    for line in best.values():
+        found.setdefault(line.attention, {})[line.state_bytes] = line.accuracies
+    return {attention: dict(sorted(by_size.items())) for attention, by_size in found.items()}
+
+
+def figure_of(result: Mapping[str, Any]) -> Figure:
+    """Draw what `Recall` wrote."""
+    curves, task = points(result), result["task"]
+    titles = {name: MECHANISMS[name].title for name in curves}
+    return frontier(
+        curves, titles, published=result["published"]["accuracy"], guess=1 / task["pairs"], title=
+        f"MQAR, {task['pairs']} pairs in {task['length']} tokens, vocabulary {task['vocabulary']}")

@@ -1,15 +1,17 @@
 """One training run on multi-query associative recall: a small GPT-2 that attends with one mechanism from the start.
 
-Differs from Zoology (Arora et al. 2024, Figure 2; github.com/HazyResearch/zoology, zoology/experiments/
-iclr24_zoology_figure2/configs.py and zoology/train.py). The model is as there: two layers, one head, learned positions,
-tied embeddings, attention alone. It is trained for about a hundredth of the examples, on one core, therefore:
-  * Muon for the matrices of the blocks, AdamW for the rest, and one pair of learning rates. There, AdamW at four rates,
-    of which the best counts. Weight decay 0.1 and a cosine schedule are as there, after a warm-up.
+Differs from Zoology (Arora et al. 2024, Figure 2; github.com/HazyResearch/zoology,
+zoology/experiments/ iclr24_zoology_figure2/configs.py and zoology/train.py). The model is as there:
+two layers, one head, learned positions, tied embeddings, attention alone. It is trained for about a
+hundredth of the examples, on one core, therefore:
+  * Muon for the matrices of the blocks, AdamW for the rest, and one pair of learning rates. There,
+    AdamW at four rates, of which the best counts. Weight decay 0.1 and a cosine schedule are as
+    there, after a warm-up.
   * 64 new texts for each step. There, 512 of 100 000 texts, which are read up to 64 times.
-  * Larger initial weights, above all of the positions: with GPT-2's 0.02 the first thousand steps learn little else
-    than to name one of the values of the text.
-  * No dropout (there 0.1). A block adds its attention alone; there the identity in the place of the MLP
-    also adds the normalised residual.
+  * Larger initial weights, above all of the positions: with GPT-2's 0.02 the first thousand steps
+    learn little else than to name one of the values of the text.
+  * No dropout (there 0.1). A block adds its attention alone; there the identity in the place of the
+    MLP also adds the normalised residual.
 """
 
 import math
@@ -38,13 +40,14 @@ TESTED_AT_ONCE = 250
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RecallRecipe:
     """The model and the training of every mechanism.
 
     Attributes:
         steps: optimizer steps at most.
         rows: texts per step.
-        rate: learning rate of the matrices of the blocks (Muon) after warm-up; falls to 0 along a cosine.
+        rate: learning rate of the matrices of the blocks (Muon) after warm-up; falls to 0 along a
+            cosine.
         other_rate: that of all other weights (AdamW).
         weight_decay: of every matrix.
         warmup: steps of warm-up.
@@ -68,12 +71,14 @@ class Recipe:
     heads: int = 1
 
     def __post_init__(self) -> None:
-        check_integers(1, steps=self.steps, rows=self.rows, warmup=self.warmup, every=self.every, tests=self.tests,
-                       width=self.width, layers=self.layers, heads=self.heads)
-        check_numbers(0, math.inf, rate=self.rate, other_rate=self.other_rate, weight_decay=self.weight_decay)
+        check_integers(1, steps=self.steps, rows=self.rows, warmup=self.warmup, every=self.every,
+                       tests=self.tests, width=self.width, layers=self.layers, heads=self.heads)
+        check_numbers(0, math.inf, rate=self.rate, other_rate=self.other_rate,
+                      weight_decay=self.weight_decay)
         check_numbers(0, 1, solved=self.solved)
         if self.width % self.heads:
-            raise ValueError(f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")
+            raise ValueError(
+                f"heads: {self.heads} does not divide the width {self.width}; choose a divisor")
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,11 @@ class Nothing(nn.Module):
         return torch.zeros_like(hidden)
 
 
-def new_model(task: MQAR, recipe: Recipe) -> GPT2LMHeadModel:
+def new_model(task: MQAR, recipe: RecallRecipe) -> GPT2LMHeadModel:
     """Build an untrained GPT-2 without MLPs, in float32, with random positions (`torch.manual_seed`)."""
-    config = GPT2Config(vocab_size=task.vocabulary, n_positions=task.length, n_embd=recipe.width, n_layer=recipe.layers,
-                        n_head=recipe.heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None,
-                        eos_token_id=None, pad_token_id=None)
+    config = GPT2Config(vocab_size=task.vocabulary, n_positions=task.length, n_embd=recipe.width,
+                        n_layer=recipe.layers, n_head=recipe.heads, resid_pdrop=0.0, embd_pdrop=0.0,
+                        attn_pdrop=0.0, bos_token_id=None, eos_token_id=None, pad_token_id=None)
     model = GPT2LMHeadModel(config)
     transformer = model.transformer
     for block in transformer.h:
@@ -115,7 +120,7 @@ def new_model(task: MQAR, recipe: Recipe) -> GPT2LMHeadModel:
     return model
 
 
-def learn(task: MQAR, mechanism: Mechanism, recipe: Recipe, seed: int,
+def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
           report: Callable[[int, float], None] = lambda step, accuracy: None) -> Run:
     """Train a model on a task, until it is solved or the steps are taken.
 
@@ -133,7 +138,8 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: Recipe, seed: int,
     torch.manual_seed(seed)
     model = new_model(task, recipe)
     swap_attention(model, mechanism)
-    model.to(device())  # type: ignore[arg-type]  # transformers wraps Module.to without its signature
+    model.to(
+        device())  # type: ignore[arg-type]  # transformers wraps Module.to without its signature
     train, test = (torch.Generator().manual_seed(number) for number in (seed, TEST_SEED + seed))
     tests = task.batch(recipe.tests, test)
     optimizers, schedules = scheduled(model, recipe)
@@ -142,7 +148,9 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: Recipe, seed: int,
         logits, answers = asked(model, *task.batch(recipe.rows, train))
         loss = F.cross_entropy(logits, answers)
         if not math.isfinite(loss.item()):
-            raise Diverged(f"{mechanism}, seed {seed}: the loss is {loss.item()} at step {step}; lower the rates")
+            raise Diverged(
+                f"{mechanism}, seed {seed}: the loss is {loss.item()} at step {step}; lower the rates"
+            )
         model.zero_grad()
         loss.backward()
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
@@ -156,13 +164,15 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: Recipe, seed: int,
     return Run(curve[-1][1], curve, round(time.perf_counter() - start, 1))
 
 
-def scheduled(model: GPT2LMHeadModel, recipe: Recipe) -> tuple[list[Optimizer], list[LambdaLR]]:
+def scheduled(model: GPT2LMHeadModel,
+              recipe: RecallRecipe) -> tuple[list[Optimizer], list[LambdaLR]]:
     """Return Muon for the matrices of the blocks and AdamW for the rest, and their schedules."""
     def share(step: int) -> float:
-        return min(1.0, (step + 1) / recipe.warmup) * (1 + math.cos(math.pi * step / recipe.steps)) / 2
+        return min(1.0,
+                   (step + 1) / recipe.warmup) * (1 + math.cos(math.pi * step / recipe.steps)) / 2
 
-    optimizers = make_optimizers(model, muon=True, learning_rate=recipe.rate, weight_decay=recipe.weight_decay,
-                                 betas=(0.9, 0.999), fused=True)
+    optimizers = make_optimizers(model, muon=True, learning_rate=recipe.rate,
+                                 weight_decay=recipe.weight_decay, betas=(0.9, 0.999), fused=True)
     for group in optimizers[1].param_groups:
         group["lr"] = recipe.other_rate
     return optimizers, [LambdaLR(optimizer, share) for optimizer in optimizers]

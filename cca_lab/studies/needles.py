@@ -1,29 +1,26 @@
-"""`cca-lab experiments needles`: which answers a model finds, by their depth in the prompt and by its length."""
+"""Which answers a model finds, by their depth in the prompt and by its length.
 
-import json
-import platform
+`cca-lab study needles`.
+"""
+
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from cca_lab.models import attention_of, load_pretrained
-from cca_lab.models.checkpoints import quiet
 from cca_lab.models.evaluate import answer_examples, check_tokenizer
 from cca_lab.models.inputs import check_length
-from cca_lab.reporting import command_line, device, device_name, machine, print_table, write_figure, write_json
-from cca_lab.settings import check_sizes
-from cca_lab.studies.answers import answering
-from cca_lab.studies.evaluate import context_of, note_full
+from cca_lab.reporting import command_line, device_name, machine, print_table
+from cca_lab.settings import check_sizes, option
+from cca_lab.studies.evaluate import Evaluate, answering
+from cca_lab.studies.study import SwappedStudy, note_full, option_of, versions
 from cca_lab.tasks.prompts import chosen_task
 from cca_lab.views.figures.recall import found_by_depth
 
-PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
 MOST_CELLS, MOST_SAMPLES = 100, 2**16
 
 
@@ -38,89 +35,88 @@ def depths_of(count: int) -> list[float]:
     return [0.5] if count == 1 else [round(index / (count - 1), 4) for index in range(count)]
 
 
-def needles(model_name: str, attention: str | None, options: dict, *, lengths: Sequence[int] = (),
-            task: str = "niah_single", difficulty: Sequence[str] = (), depths: int = 5, samples: int = 4,
-            seed: int = 0, out: Path | None = None, figure: Path | None = None) -> dict[str, Any]:
-    """Measure a model at each depth and length, print the table, and write JSON and figure if requested.
+@dataclass(frozen=True, kw_only=True)
+class Needles(SwappedStudy):
+    """Measure what a model finds, by its depth in the prompt and the length of the prompt.
 
     The same needles are asked for in every cell.
 
-    Args:
-        model_name: a folder or a hub name.
-        attention, options: a mechanism to swap in; None for the one that the model was saved with.
-        lengths: tokens of the prompts; by default `default_lengths`.
+    Attributes:
+        length: tokens of the prompts; by default `default_lengths`.
         task, difficulty: as in `chosen_task`; a task whose answers have a place.
         depths: number of depths, spaced evenly from the beginning of the prompt to its end.
         samples: prompts for each depth and length.
         seed: seed of the prompts.
-        out, figure: the JSON file and the PNG to write, or None.
-
-    Raises:
-        ValueError: for a task without places, a number out of range, or a length that is too short for the task.
+        figure: the PNG to write, or None.
     """
-    quiet()
-    check_sizes(depths=(depths, 1, MOST_CELLS), samples=(samples, 1, MOST_SAMPLES), seed=(seed, 0, 2**31 - 1))
-    asked = chosen_task(task, difficulty)
-    if not asked.placed:
-        raise ValueError(f"task: got {asked.name}, whose answers have no depth to choose, wanted one such as "
-                         "niah_single")
-    if out is not None and out == figure:
-        raise ValueError(f"figure: got {figure}, which is the JSON file too; choose another name")
-    model, tokenizer = load_pretrained(model_name, attention, **options)
-    check_tokenizer(tokenizer)
-    lengths = sorted(set(lengths or default_lengths(context_of(model))))
-    check_sizes(lengths=(lengths, 1, 2**24), length=(len(lengths), 1, MOST_CELLS))
-    check_length(model, "length", lengths[-1])
-    mechanism = attention_of(model)
-    note_full(mechanism, lengths[-1])
-    model.to(device())
-    cells = {(length, depth): asked.examples(tokenizer, samples, length=length, seed=seed, place=depth)
-             for length in lengths for depth in depths_of(depths)}
-    start = time.perf_counter()
-    with answering(asked.name, samples * len(cells)) as on_answer:
-        found = {cell: answer_examples(model, tokenizer, examples, on_answer) for cell, examples in cells.items()}
-    result = {"experiment": "needles", "command": command_line(), "model": Path(model_name).name,
-              "attention": mechanism.name, "options": mechanism.options(), "task": str(asked), "samples": samples,
-              "seed": seed, "device": device_name(), "machine": machine(), "versions": versions(),
-              "seconds": round(time.perf_counter() - start, 1), "lengths": lengths, "depths": depths_of(depths),
-              "cells": [{"length": length, "depth": depth, "share": asdict(answers.share),
-                         "exact": asdict(answers.exact)} for (length, depth), answers in found.items()]}
-    result = json.loads(json.dumps(result))  # the figure is drawn from what is written
-    if out is not None:
-        write_json(out, result)
-    if figure is not None:
-        write_figure(figure, figure_of(result))
-    print_cells(result)
-    return result
 
+    length: tuple[int, ...] = option((), "Tokens per prompt, with its answer; repeatable.", least=1,
+                                     most=2**24, shown="a quarter, half and all of the context")
+    task: str = option(
+        "niah_single",
+        "niah_single, niah_multikey, niah_multivalue, variable_tracking or key_values.")
+    difficulty: tuple[str, ...] = option_of(Evaluate, "difficulty")
+    depths: int = option(5, "Number of depths, from the beginning of the prompt to its end.",
+                         least=1, most=MOST_CELLS)
+    samples: int = option(4, "Prompts for each depth and length.", least=1, most=MOST_SAMPLES)
+    seed: int = option(0, "Random seed of the prompts.", least=0, most=2**31 - 1)
+    figure: Path | None = option(None, "PNG of the heat map to write.", output="file")
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that the answers depend on."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # run from a folder that is not installed
-            found[package] = "unknown"
-    return found
+    def result(self) -> dict[str, Any]:
+        """Ask the same needles at each depth and length."""
+        task = chosen_task(self.task, self.difficulty)
+        if not task.placed:
+            raise ValueError(
+                f"task: got {task.name}, whose answers have no depth to choose, wanted one such as "
+                "niah_single")
+        model, tokenizer = self.loaded
+        check_tokenizer(tokenizer)
+        lengths, depths = sorted(set(self.length
+                                     or default_lengths(self.context))), depths_of(self.depths)
+        check_sizes(length=(len(lengths), 1, MOST_CELLS))
+        check_length(model, "length", lengths[-1])
+        note_full(self.mechanism, lengths[-1])
+        cells = {(length, depth): task.examples(tokenizer, self.samples, length=length,
+                                                seed=self.seed, place=depth)
+                 for length in lengths
+                 for depth in depths}
+        start = time.perf_counter()
+        with answering(task.name, self.samples * len(cells)) as on_answer:
+            scores = {cell: answer_examples(model, tokenizer, examples, on_answer)
+                      for cell, examples in cells.items()}
+        return {
+            "experiment": "needles", "command": command_line(), "model": self.name,
+            "attention": self.mechanism.name, "options": self.mechanism.options(),
+            "task": str(task), "samples": self.samples, "seed": self.seed, "device": device_name(),
+            "machine": machine(), "versions": versions(), "seconds": round(
+                time.perf_counter() - start, 1), "lengths": lengths, "depths": depths, "cells": [{
+                    "length": length, "depth": depth, "share": asdict(answers.share),
+                    "exact": asdict(answers.exact)
+                } for (length, depth), answers in scores.items()]
+        }
+
+    def draw(self, result: Mapping[str, Any]) -> Figure:
+        """Draw the shares by depth and length."""
+        return figure_of(result)
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print the share of the answers found, a row per depth."""
+        rows = [[f"{100 * depth:.0f} %", *(f"{100 * share:.0f} %" for share in shares)]
+                for depth, shares in zip(result["depths"], shares_of(result), strict=True)]
+        title = f"{result['model']}, {result['attention']}, {result['task']}: answers found"
+        print_table(f"{title}, {result['samples']} prompts each",
+                    ["depth", *(f"{length} tokens" for length in result["lengths"])], rows)
 
 
 def shares_of(result: Mapping[str, Any]) -> np.ndarray:
     """Return the share of the answers found, (depths, lengths), from what `needles` wrote."""
     cells = {(cell["depth"], cell["length"]): cell["share"]["value"] for cell in result["cells"]}
-    return np.array([[cells[depth, length] for length in result["lengths"]] for depth in result["depths"]])
+    return np.array([[cells[depth, length]
+                      for length in result["lengths"]]
+                     for depth in result["depths"]])
 
 
 def figure_of(result: Mapping[str, Any]) -> Figure:
-    """Draw what `needles` wrote."""
+    """Draw what `Needles` wrote."""
     return found_by_depth(shares_of(result), depths=result["depths"], lengths=result["lengths"],
                           title=f"{result['model']}, {result['attention']}\n{result['task']}")
-
-
-def print_cells(result: Mapping[str, Any]) -> None:
-    """Print the share of the answers found as a table, a row per depth."""
-    rows = [[f"{100 * depth:.0f} %", *(f"{100 * share:.0f} %" for share in shares)]
-            for depth, shares in zip(result["depths"], shares_of(result), strict=True)]
-    title = f"{result['model']}, {result['attention']}, {result['task']}: answers found"
-    print_table(f"{title}, {result['samples']} prompts each",
-                ["depth", *(f"{length} tokens" for length in result["lengths"])], rows)

@@ -1,20 +1,25 @@
-"""Figure 3b of DGA on a real model: how far noise in the attention moves the next-token distribution.
+"""Figure 3b of DGA on a real model, `cca-lab study noise`: how far noise moves the next-token distribution.
 
-    KL(p || p') = sum_w p(w) (ln p(w) - ln p'(w)),   p without noise, p' with it, averaged over positions
+    KL(p || p') = sum_w p(w) (ln p(w) - ln p'(w)),   p without noise, p' with it, averaged over
+    positions
 
-Differs from the paper, which does not say where or how noise is added: two sites are measured, with Gaussian noise.
-  * "keys": isotropic noise on every key as it arrives, of such a size that a token's logit gets noise of standard
-    deviation sigma (root mean square over the queries of a head). A quantised cache adds such noise; pooling
-    averages it (model "softmax" of `noise_models`). It is defined for every mechanism.
-  * "logits": noise of standard deviation sigma on every logit that enters a softmax; a pooled token has one logit
-    (model "pooled"). The pooling weights get no noise.
-  * "keys, choice kept": as "keys", for mechanisms that choose tokens; the tokens are chosen without noise.
+Differs from the paper, which does not say where or how noise is added: two sites are measured, with
+Gaussian noise.
+  * "keys": isotropic noise on every key as it arrives, of such a size that a token's logit gets
+    noise of standard deviation sigma (root mean square over the queries of a head). A quantised
+    cache adds such noise; pooling averages it (model "softmax" of `noise_models`). It is defined
+    for every mechanism.
+  * "logits": noise of standard deviation sigma on every logit that enters a softmax; a pooled token
+    has one logit (model "pooled"). The pooling weights get no noise.
+  * "keys, choice kept": as "keys", for mechanisms that choose tokens; the tokens are chosen without
+    noise.
 Each mechanism is compared with itself without noise.
 """
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -24,13 +29,26 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from cca_lab.files import models_folder
 from cca_lab.mechanisms import Mechanism, columns
-from cca_lab.models.evaluate import Estimate, bootstrap_mean
+from cca_lab.models import disable_attention_dropout, swap_attention
+from cca_lab.models.evaluate import Estimate, bootstrap_mean, perplexity
+from cca_lab.models.finetune import Finetuner
 from cca_lab.models.interface import MODULE, ROTATION
 from cca_lab.models.plugin import attention_of
+from cca_lab.models.pretrain import tokenize
+from cca_lab.models.recipe import FinetuneConfig
+from cca_lab.reporting import device_name, print_table, training_progress
+from cca_lab.settings import check_sizes, option
+from cca_lab.studies.study import MOST_SEEDS, ModelStudy
+from cca_lab.tasks.mixture import Mixture
 
 KEPT = "keys, choice kept"
 SITES = ("keys", "logits", KEPT)
+SIGMAS = (0.1, 0.3, 1.0)
+CONDITIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "full attention": ("full", {}), "CCA": ("cca", {"group": 16, "window": 64}),
+    "DGA": ("dga", {"group": 16, "gamma": 0.1})}
 NOISY = "cca_lab_noise"  # name under which transformers knows the attention with noise
 
 
@@ -56,28 +74,32 @@ class Noise:
 
 
 @contextmanager
-def added(model: PreTrainedModel, noise: Noise, kept: dict[int, Any] | None = None) -> Iterator[None]:
+def added(model: PreTrainedModel, noise: Noise,
+          kept: dict[int, Any] | None = None) -> Iterator[None]:
     """Add noise to the attention of every layer within the context; the attention is restored afterwards.
 
     Args:
         model: a model whose attention has the noise's site, see `sites_of`.
         noise: the noise to add.
-        kept: for site KEPT, the choice of each layer; a layer without one chooses, and stores its choice here.
+        kept: for site KEPT, the choice of each layer; a layer without one chooses, and stores its
+            choice here.
 
     Raises:
         ValueError: for a site that the model's attention does not have.
     """
     mechanism = attention_of(model)
     if noise.site not in sites_of(mechanism):
-        raise ValueError(f"site: got {noise.site!r} for {mechanism.name!r} attention, wanted one of "
-                         f"{sites_of(mechanism)}; noise on keys works for every mechanism")
+        raise ValueError(
+            f"site: got {noise.site!r} for {mechanism.name!r} attention, wanted one of "
+            f"{sites_of(mechanism)}; noise on keys works for every mechanism")
     before = model.config._attn_implementation
     generator = torch.Generator(model.device).manual_seed(noise.seed)
     if noise.site == "logits":
         form = partial(_on_logits, mechanism)
     else:
         chosen = partial(_with_choice, mechanism, {} if kept is None else kept)
-        form = partial(_on_keys, ALL_ATTENTION_FUNCTIONS[before] if noise.site == "keys" else chosen)
+        form = partial(_on_keys,
+                       ALL_ATTENTION_FUNCTIONS[before] if noise.site == "keys" else chosen)
     AttentionInterface.register(NOISY, partial(form, noise.sigma, generator))
     AttentionMaskInterface.register(NOISY, ALL_MASK_ATTENTION_FUNCTIONS[before])
     try:
@@ -92,8 +114,9 @@ def sites_of(mechanism: Mechanism) -> tuple[str, ...]:
     return ("keys", "logits", *([KEPT] if mechanism.chooses else []))
 
 
-def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: nn.Module, query: Tensor, key: Tensor,
-                 value: Tensor, attention_mask: Tensor | None, scaling: float, **kwargs) -> tuple[Tensor, None]:
+def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: nn.Module, query: Tensor,
+                 key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float,
+                 **kwargs) -> tuple[Tensor, None]:
     layer = module.layer_idx
     if layer not in kept:
         kept[layer] = mechanism.select(query, key, scale=scaling)
@@ -102,22 +125,25 @@ def _with_choice(mechanism: Mechanism, kept: dict[int, Any], module: nn.Module, 
     return output.transpose(1, 2), None
 
 
-def _on_keys(attend, sigma: float, generator: torch.Generator, module: nn.Module, query: Tensor, key: Tensor,
-             value: Tensor, attention_mask: Tensor | None, scaling: float | None = None,
-             **kwargs) -> tuple[Tensor, Tensor | None]:
+def _on_keys(attend, sigma: float, generator: torch.Generator, module: nn.Module, query: Tensor,
+             key: Tensor, value: Tensor, attention_mask: Tensor | None,
+             scaling: float | None = None, **kwargs) -> tuple[Tensor, Tensor | None]:
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    lengths = query.square().sum(-1).unflatten(1, (key.shape[1], -1)).mean((0, 2, 3)).sqrt()       # (Hk,)
+    lengths = query.square().sum(-1).unflatten(1, (key.shape[1], -1)).mean(
+        (0, 2, 3)).sqrt()  # (Hk,)
     size = (sigma / (scale * lengths))[:, None, None]
     draw = torch.randn(key.shape, generator=generator, device=key.device, dtype=key.dtype)
-    return attend(module, query, key + size * draw, value, attention_mask, scaling=scaling, **kwargs)
+    return attend(module, query, key + size * draw, value, attention_mask, scaling=scaling,
+                  **kwargs)
 
 
-def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, module: nn.Module, query: Tensor,
-               key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None,
-               **kwargs) -> tuple[Tensor, None]:
+def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, module: nn.Module,
+               query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+               scaling: float | None = None, **kwargs) -> tuple[Tensor, None]:
     call = mechanism.call(query, key, value, scale=scaling, rotation=kwargs.get(ROTATION),
                           module=getattr(module, MODULE, None))
-    output = noisy_attention(mechanism.columns(query, key, value, call), call.scale, sigma, generator)
+    output = noisy_attention(mechanism.columns(query, key, value, call), call.scale, sigma,
+                             generator)
     return output.transpose(1, 2), None
 
 
@@ -137,7 +163,8 @@ def log_probabilities(model: PreTrainedModel, input_ids: Tensor) -> Tensor:
     return torch.log_softmax(model(input_ids=input_ids, use_cache=False).logits.float(), dim=-1)
 
 
-def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise, clean: Tensor | None = None) -> Tensor:
+def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise,
+               clean: Tensor | None = None) -> Tensor:
     """Return KL(p || p') of the next-token distribution, averaged over the positions of each row.
 
     Args:
@@ -159,8 +186,9 @@ def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise, clean: T
     return (clean.exp() * (clean - noisy)).sum(-1).mean(-1)
 
 
-def divergences(model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[float], seeds: Sequence[int],
-                sites: Sequence[str] | None = None) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
+def divergences(
+        model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[float], seeds: Sequence[int],
+        sites: Sequence[str] | None = None) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
     """Measure the divergence for each site and strength of noise.
 
     Args:
@@ -171,14 +199,93 @@ def divergences(model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[floa
         sites: where to add it; None for every site that the attention has.
 
     Returns:
-        By site and sigma, in nats: the mean over texts (each the mean over seeds) with its bootstrap interval
-        over texts, and the mean of every seed.
+        By site and sigma, in nats: the mean over texts (each the mean over seeds) with its
+        bootstrap interval over texts, and the mean of every seed.
     """
     clean, sites = log_probabilities(model, input_ids), sites or sites_of(attention_of(model))
     found: dict[str, dict[float, tuple[Estimate, list[float]]]] = {site: {} for site in sites}
     for site in sites:
         for sigma in sigmas:
-            drawn = [divergence(model, input_ids, Noise(site, sigma, seed), clean) for seed in seeds]
+            drawn = [
+                divergence(model, input_ids, Noise(site, sigma, seed), clean) for seed in seeds
+            ]
             drawn = torch.stack(drawn).double().cpu()               # (seeds, B)
             found[site][sigma] = bootstrap_mean(drawn.mean(0).numpy()), drawn.mean(1).tolist()
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseStudy(ModelStudy):
+    """Measure KL(without noise || with noise) of a model under full attention, CCA and DGA (DGA, Figure 3b).
+
+    Every attention, full attention included, is measured right after the swap and after finetuning.
+
+    Attributes:
+        model: None for the shipped gpt2-mini.
+        texts: windows of held-out text.
+        length: tokens per window.
+        seeds: random draws of the noise.
+        steps: optimizer steps of finetuning; 0 for none.
+    """
+
+    model: str | None = option(None, "Folder of a model, or its name on the Hugging Face hub.",
+                               shown="the shipped gpt2-mini")
+    texts: int = option(8, "Number of windows of held-out text.")
+    length: int = option(256, "Tokens per window.")
+    seeds: int = option(3, "Random draws of the noise.", least=1, most=MOST_SEEDS)
+    steps: int = option(30, "Optimizer steps to finetune each attention; 0 for none.", least=0,
+                        most=10**6)
+    default_file = "noise-{self.name}.json"
+
+    def __post_init__(self) -> None:
+        if self.model is None:
+            object.__setattr__(self, "model", str(models_folder() / "gpt2-mini"))
+
+    def result(self) -> dict[str, Any]:
+        """Measure every attention, before and after finetuning."""
+        base = disable_attention_dropout(self.loaded[0])
+        tokens = len(self.held_out)
+        check_sizes(length=(self.length, 2, min(self.context, tokens)))
+        check_sizes(texts=(self.texts, 2, tokens // self.length))
+        first = torch.linspace(0, tokens - self.length, self.texts).long()
+        ids = self.held_out[first[:, None] + torch.arange(self.length)].to(
+            base.device)  # (texts, length)
+        mixture = Mixture(tokenize(self.corpus.train, self.loaded[1]), (), self.length, 8, 1.0)
+        config = FinetuneConfig(steps=self.steps, save_every=0, grow=0.0, precision="float32")
+        rows = []
+        cells = [(name, taken) for name in CONDITIONS for taken in sorted({0, self.steps})]
+        with training_progress(f"noise, {self.name}", len(cells)) as report:
+            for done, (name, taken) in enumerate(cells):
+                report(done, f"{name}, {taken} steps")
+                attention, options = CONDITIONS[name]
+                model = swap_attention(copy.deepcopy(base), attention, **options)
+                if taken:
+                    Finetuner(model, mixture, config).run()
+                model.eval()
+                clean = perplexity(model, self.held_out, length=self.length, windows=self.texts)
+                rows += [{
+                    "attention": name, "options": options, "steps": taken,
+                    "perplexity": asdict(clean), "site": site, "sigma": sigma,
+                    "kl": asdict(estimate), "seeds": each
+                } for site, by_sigma in divergences(model, ids, SIGMAS, range(
+                    self.seeds)).items() for sigma, (estimate, each) in by_sigma.items()]
+            report(len(cells), "")
+        return {
+            "model": self.name, "texts": self.texts, "length": self.length,
+            "noise_seeds": self.seeds, "finetuning_steps": self.steps, "corpus": self.about_text(),
+            "device": device_name(), "rows": rows
+        }
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print a table for each site."""
+        for site in SITES:
+            lines: dict[tuple[str, int], list[str]] = {}
+            for row in result["rows"]:
+                if row["site"] == site:
+                    kl = Estimate(**row["kl"])
+                    cell = f"{kl.value:.3g} +- {(kl.high - kl.low) / 2:.1g}"
+                    lines.setdefault((row["attention"], row["steps"]), []).append(cell)
+            print_table(
+                f"KL in nats, with half the 95 % interval, noise on {site}, {result['model']}",
+                ["attention, steps", *(f"sigma {sigma:g}" for sigma in SIGMAS)],
+                [[f"{condition}, {steps}", *cells] for (condition, steps), cells in lines.items()])

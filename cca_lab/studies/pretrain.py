@@ -1,9 +1,11 @@
-"""`cca-lab pretrain`: train a tokenizer and a base model, and write the model card."""
+"""Pretraining of a tokenizer and a small base model, and its model card: `cca-lab pretrain`."""
 
 import json
+import math
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -14,92 +16,213 @@ from cca_lab.models.mini import new_model, train_tokenizer
 from cca_lab.models.plugin import attention_of, swap_attention
 from cca_lab.models.pretrain import Pretrainer, Recipe, curriculum, tokenize
 from cca_lab.reporting import device, device_name, training_progress
-from cca_lab.studies.card import model_card
-from cca_lab.studies.evaluate import note_full
-from cca_lab.studies.pretrain_options import PretrainOptions
+from cca_lab.settings import LARGEST_WRITTEN, REQUIRED, check, option
+from cca_lab.studies.study import ModelStudy, SwappedStudy, given, note_full, option_of
 from cca_lab.tasks.corpus import Corpus, load_corpus
 from cca_lab.tasks.multi_document_qa import MultiDocumentQA
 from cca_lab.tasks.ngram import KneserNey
 
 CURVE_EVERY = 20  # steps between the points of the loss curve in the card's data
 NGRAM_ORDERS = (1, 2, 3, 4, 5)
+MOST_WEIGHTS = 1e9
+FAMILIES = ("gpt2", "opt")
+CARD = """\
+# {name}
+
+A small {family} that reads and retrieves, so that long-context attention can be tried on a laptop.
+
+| | |
+|---|---|
+| command | `{command}` |
+| size | {parameters:,} parameters: {layers} layers, width {width}, {heads} heads, vocabulary {vocabulary}, \
+context {context} tokens; weights in fp16 |
+| text | {corpus}, fingerprint `{fingerprint}`, dealt to train and validation by module |
+| task | multi-document question answering (`cca_lab/tasks/multi_document_qa.py`) |
+| training | {steps:,} steps, {tokens:.1f} million tokens, seed {seed}, {minutes:.0f} minutes on {device}, \
+torch {torch} |
+| optimizer | Muon for the blocks' matrices, AdamW for the rest, peak rate {rate:g}, curriculum below |
+
+## Does it read?
+
+Perplexity per token on the held-out modules, against interpolated Kneser-Ney n-grams trained on the same tokens.
+The model is read in windows of {context} tokens that start without context; the n-grams read the whole stream.
+
+| model | perplexity |
+|---|---|
+{reading}
+
+## Does it retrieve?
+
+Exact match by the place of the answer; 95 % interval for all positions together.
+Chance is below 1 %.
+
+| context | documents | {positions} | all |
+|---|---|{dashes}---|
+{retrieving}
+
+## How it got there
+
+| stage | reached at step | after |
+|---|---|---|
+{stages}
+
+One seed. `pretraining.json` holds the loss curve and everything above.
+The perplexity is of the standard library of the Python named above; another Python's differs a little.
+"""
 
 
-def pretrain(options: PretrainOptions) -> dict:
-    """Train a base model, write it with its model card, and return the card's data."""
-    quiet()
-    if options.out.exists():
-        raise ValueError(f"out: {options.out} is there already; choose another folder or remove it")
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    corpus = load_corpus(options.text)
-    torch.manual_seed(options.seed)
-    model, tokenizer = _new(corpus, options)
-    model.to(device())
-    recipe = Recipe(learning_rate=options.learning_rate)
-    curve, stages = _train(model, tokenizer, corpus, recipe, options)
-    model.half().float()  # evaluated as it is saved: with weights rounded to fp16
-    card = {"options": asdict(options) | {"out": options.out.name}, "recipe": asdict(recipe),
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
-            "device": device_name(),
+@dataclass(frozen=True, kw_only=True)
+class Pretrain:
+    """Train a tokenizer and a small base model that reads and retrieves, and write its card.
+
+    Attributes:
+        family: "gpt2" or "opt".
+        out: the folder to write.
+        tokens: budget of training tokens.
+        context: the longest sequence the model reads, in tokens.
+        vocabulary, width, layers, heads: sizes of the model.
+        learning_rate: peak learning rate.
+        seed: seed of weights and data.
+        text: as in `load_corpus`.
+        threads: CPU threads; 0 leaves the choice to PyTorch.
+        attention, group, window, option: the mechanism to train with, as in `SwappedStudy`.
+        text_only: train on text only, without the curriculum of questions.
+    """
+
+    out: Path = option(REQUIRED, "New folder to write the model to.", output="folder")
+    family: str = option("gpt2", "Architecture: gpt2 or opt.", choices=FAMILIES)
+    tokens: float = option(20e6, "Budget of training tokens.")
+    context: int = option(512, "Longest sequence the model reads, in tokens.", least=64, most=2**20)
+    vocabulary: int = option(2048, "Size of the tokenizer's vocabulary.", least=512, most=2**20)
+    width: int = option(128, "Width of the residual stream; a multiple of the heads.", least=1,
+                        most=16384)
+    layers: int = option(4, "Transformer blocks.", least=1, most=100)
+    heads: int = option(4, "Query heads per block.", least=1)
+    learning_rate: float = option(8e-3, "Peak learning rate.")
+    seed: int = option(0, "Random seed of the weights and the data.", least=0, most=LARGEST_WRITTEN)
+    text: str | None = option_of(ModelStudy, "text")
+    threads: int = option(0, "CPU threads; 0 leaves the choice to PyTorch.", least=0, most=1024)
+    attention: str = option("full", "Mechanism to train with, from the first step.")
+    group: int | None = option_of(SwappedStudy, "group")
+    window: int | None = option_of(SwappedStudy, "window")
+    text_only: bool = option(False, "Train on text only, without questions.")
+    option: tuple[str, ...] = option_of(SwappedStudy, "option")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.heads > self.width or self.width % self.heads:
+            raise ValueError(
+                f"heads: got {self.heads}, which does not divide the width {self.width}; choose a divisor"
+            )
+        if not 1 <= self.tokens < math.inf:
+            raise ValueError(f"tokens: got {self.tokens}, wanted 1 or more, and an end")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(
+                f"learning_rate: got {self.learning_rate}, wanted a finite number above 0")
+        weights = self.width * (12 * self.layers * self.width + self.vocabulary + self.context)
+        if weights > MOST_WEIGHTS:
+            raise ValueError(f"width, layers, vocabulary, context: {weights:.1e} weights, wanted "
+                             f"{MOST_WEIGHTS:.0e} at most; make the model smaller")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the mechanism, checked."""
+        return given(self.attention, self.option, group=self.group, window=self.window)
+
+    def run(self) -> dict:
+        """Train a base model, write it with its model card, and return the card's data."""
+        quiet()
+        options = self.options
+        if self.out.exists():
+            raise ValueError(
+                f"out: {self.out} is there already; choose another folder or remove it")
+        if self.threads:
+            torch.set_num_threads(self.threads)
+        corpus = load_corpus(self.text)
+        torch.manual_seed(self.seed)
+        tokenizer = train_tokenizer(corpus, self.vocabulary)
+        tokenizer.model_max_length = self.context
+        model = new_model(self.family, vocabulary=self.vocabulary, context=self.context,
+                          width=self.width, layers=self.layers, heads=self.heads,
+                          end_of_text=tokenizer.eos_token_id)
+        swap_attention(model, self.attention, **options)
+        note_full(attention_of(model), self.context)
+        model.to(device())
+        recipe = Recipe(learning_rate=self.learning_rate)
+        curve, stages = self._train(Pretrainer(model, tokenizer, corpus, recipe, self.seed))
+        model.half().float()  # evaluated as it is saved: with weights rounded to fp16
+        own = ("group", "window", "option")  # together the entry "attention_options"
+        settings = {key: value for key, value in asdict(self).items() if key not in own}
+        card = {
+            "options": settings | {"out": self.out.name, "attention_options": options},
+            "recipe": asdict(recipe), "parameters": sum(p.numel() for p in model.parameters()),
+            "corpus": {"name": corpus.name,
+                       "fingerprint": corpus.fingerprint}, "device": device_name(),
             "torch": torch.__version__.split("+")[0], "seconds": curve[-1]["seconds"],
             "steps": curve[-1]["step"], "tokens": curve[-1]["tokens"], "stages": stages,
-            "results": judge(model, tokenizer, corpus, options.context), "curve": curve}
-    _write(model.half(), tokenizer, card, options.out)
-    return card
+            "results": judge(model, tokenizer, corpus, self.context), "curve": curve
+        }
+        _write(model.half(), tokenizer, card, self.out)
+        print(f"written: {self.out}")
+        return card
+
+    def _train(self, pretrainer: Pretrainer) -> tuple[list[dict], list[dict]]:
+        """Run the curriculum.
+
+        Return the loss curve, and the step and time at which each stage began.
+        """
+        plan = curriculum(self.context, self.tokens, self.text_only)
+        curve, stages, record = [], [], {}
+        with training_progress(f"pretraining {self.out.name}", self.tokens) as report:
+            for record in pretrainer.run(plan, self.tokens):
+                if not stages or record["stage"] != stages[-1]["stage"]:
+                    stages.append({
+                        key: record[key]
+                        for key in ("stage", "task", "length", "step", "seconds")
+                    })
+                if record["step"] % CURVE_EVERY == 0:
+                    curve.append(record)
+                report(
+                    record["tokens"],
+                    f"{record['task']} {record['length']}  text {record['text_loss']:.2f}  "
+                    f"task {record['task_loss']:.2f}  right {record['running_accuracy']:.2f}")
+        if not curve or curve[-1]["step"] != record["step"]:
+            curve.append(record)
+        return curve, stages
 
 
-def _new(corpus: Corpus, options: PretrainOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    tokenizer = train_tokenizer(corpus, options.vocabulary)
-    tokenizer.model_max_length = options.context
-    model = new_model(options.family, vocabulary=options.vocabulary, context=options.context,
-                      width=options.width, layers=options.layers, heads=options.heads,
-                      end_of_text=tokenizer.eos_token_id)
-    swap_attention(model, options.attention, **options.attention_options)
-    note_full(attention_of(model), options.context)
-    return model, tokenizer
-
-
-def _train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, recipe: Recipe,
-           options: PretrainOptions) -> tuple[list[dict], list[dict]]:
-    """Run the curriculum; return the loss curve, and the step and time at which each stage began."""
-    pretrainer = Pretrainer(model, tokenizer, corpus, recipe, options.seed)
-    plan = curriculum(options.context, options.tokens, options.text_only)
-    curve, stages, record = [], [], {}
-    with training_progress(f"pretraining {options.out.name}", options.tokens) as report:
-        for record in pretrainer.run(plan, options.tokens):
-            if not stages or record["stage"] != stages[-1]["stage"]:
-                stages.append({key: record[key] for key in ("stage", "task", "length", "step", "seconds")})
-            if record["step"] % CURVE_EVERY == 0:
-                curve.append(record)
-            report(record["tokens"], f"{record['task']} {record['length']}  text {record['text_loss']:.2f}  "
-                   f"task {record['task_loss']:.2f}  right {record['running_accuracy']:.2f}")
-    if not curve or curve[-1]["step"] != record["step"]:
-        curve.append(record)
-    return curve, stages
-
-
-def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, context: int) -> dict:
+def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
+          context: int) -> dict:
     """Measure perplexity, beside that of n-grams, and exact match by position and context length."""
     held_out = tokenize(corpus.validation, tokenizer)
     training = tokenize(corpus.train, tokenizer).numpy()
     orders = [order for order in NGRAM_ORDERS if KneserNey.fits(order, len(tokenizer))]
-    ngrams = {order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy()) for order in orders}
+    ngrams = {
+        order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy())
+        for order in orders
+    }
     task = MultiDocumentQA(tokenizer)
     lengths = [length for length in (128, 256, 512, 1024) if length < context] + [context]
-    matches = {length: exact_match(model, task, length=length, text=held_out).as_json() for length in lengths}
-    return {"perplexity": asdict(perplexity(model, held_out, length=min(context, len(held_out)), windows=160)),
-            "ngram_perplexity": ngrams,
-            "documents": {length: task.documents_in(length) for length in lengths},
-            "exact_match": matches}
+    matches = {
+        length: exact_match(model, task, length=length, text=held_out).as_json()
+        for length in lengths
+    }
+    return {
+        "perplexity": asdict(
+            perplexity(model, held_out, length=min(context, len(held_out)),
+                       windows=160)), "ngram_perplexity": ngrams,
+        "documents": {length: task.documents_in(length)
+                      for length in lengths}, "exact_match": matches
+    }
 
 
-def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dict, out: Path) -> None:
+def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dict,
+           out: Path) -> None:
     temporary = out.with_name(out.name + ".part")
     shutil.rmtree(temporary, ignore_errors=True)
     save_pretrained(model, temporary, tokenizer)
-    (temporary / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n", encoding="utf-8")
+    (temporary / "pretraining.json").write_text(
+        json.dumps(_rounded(card), indent=1) + "\n", encoding="utf-8")
     (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
     temporary.replace(out)
 
@@ -113,3 +236,70 @@ def _rounded(value, digits: int = 5):
     if isinstance(value, list | tuple):
         return [_rounded(item, digits) for item in value]
     return value
+
+
+def model_card(card: dict) -> str:
+    """Return the Markdown card for what `cca-lab pretrain` measured."""
+    options, results = card["options"], card["results"]
+    reading = [f"| **{options['out']}** | **{_estimate(results['perplexity'])}** |"]
+    reading += [
+        f"| {order}-gram | {value:.1f} |" for order, value in results["ngram_perplexity"].items()
+    ]
+    lengths = list(results["exact_match"])
+    positions = [
+        key for key in results["exact_match"][lengths[0]] if key not in ("all", "by_offset")
+    ]
+    retrieving = [
+        _match_row(length, results["documents"][length], results["exact_match"][length], positions)
+        for length in lengths
+    ]
+    stages = [
+        f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | {stage['seconds'] / 60:.1f} min |"
+        for stage in card["stages"]
+    ]
+    return CARD.format(
+        name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
+        command=_command(options), parameters=card["parameters"], corpus=card["corpus"]["name"],
+        fingerprint=card["corpus"]["fingerprint"], steps=card["steps"], tokens=card["tokens"] / 1e6,
+        minutes=card["seconds"] / 60, device=card["device"], torch=card["torch"],
+        rate=card["recipe"]["learning_rate"], reading="\n".join(reading),
+        retrieving="\n".join(retrieving), stages="\n".join(stages), positions=" | ".join(
+            _place(float(position)) for position in positions), dashes="---|" * len(positions), **{
+                key: options[key]
+                for key in ("layers", "width", "heads", "vocabulary", "context", "seed")
+            })
+
+
+def _command(options: dict) -> str:
+    """Return the command that made a model, with the options that differ from the defaults."""
+    defaults = {field.name: field.default for field in fields(Pretrain)}
+    words = [
+        _option(key.replace("_", "-"), value)
+        for key, value in options.items()
+        if key not in ("out", "attention_options") and (key == "family" or value != defaults[key])
+    ]
+    words += [f"--{key} {value}" if key in ("group", "window") else f"--option {key}={value}"
+              for key, value in options.get("attention_options", {}).items()]
+    return f"cca-lab pretrain {' '.join(words)} --out data/models/{options['out']}"
+
+
+def _option(name: str, value: object) -> str:
+    if value is True:
+        return f"--{name}"
+    return f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
+
+
+def _place(position: float) -> str:
+    return {0.0: "first", 0.5: "middle", 1.0: "last"}.get(position, f"{100 * position:.0f} %")
+
+
+def _estimate(estimate: dict) -> str:
+    return f"{estimate['value']:.1f} [{estimate['low']:.1f}, {estimate['high']:.1f}]"
+
+
+def _match_row(length: int, documents: int, matches: dict, positions: list[str]) -> str:
+    cells = [f"{100 * matches[position]['value']:.0f} %" for position in positions]
+    overall = matches["all"]
+    cells.append(
+        f"{100 * overall['value']:.0f} % [{100 * overall['low']:.0f}, {100 * overall['high']:.0f}]")
+    return f"| {length} | {documents} | {' | '.join(cells)} |"

@@ -1,7 +1,8 @@
 """P_sparse on the heads of a trained model, and the prediction for independent Gaussian logits of the same spread.
 
-The row of length L is the query at token L, which attends to L tokens (DGA, Section 6.2 and Appendix C.4). Its
-logits are, up to a constant, the logarithms of its weights, so queries and keys are not needed.
+The row of length L is the query at token L, which attends to L tokens (DGA, Section 6.2 and
+Appendix C.4). Its logits are, up to a constant, the logarithms of its weights, so queries and keys
+are not needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,8 +51,8 @@ class HeadRows:
     def tau(self) -> Tensor:
         """The spread of each head's logits, (layers, H): the root of the mean variance within a row.
 
-        Over all texts and lengths. It is the standard deviation that a Gaussian law of the logits would
-        have; a row's mean cancels in the softmax, so only the spread within a row counts.
+        Over all texts and lengths. It is the standard deviation that a Gaussian law of the logits
+        would have; a row's mean cancels in the softmax, so only the spread within a row counts.
         """
         return self.variance.mean(dim=(0, -1)).sqrt()
 
@@ -59,8 +60,9 @@ class HeadRows:
     def tau_entropy(self) -> Tensor:
         """The tau of a long Gaussian row with the head's entropy, (layers, H): tau^2 / 2 = ln L - H.
 
-        Not in the paper. The variance includes the spread among tokens of negligible weight; the entropy
-        depends only on tokens that carry weight. Mean over texts and lengths; at most sqrt(2 ln L).
+        Not in the paper. The variance includes the spread among tokens of negligible weight; the
+        entropy depends only on tokens that carry weight. Mean over texts and lengths; at most
+        sqrt(2 ln L).
         """
         return (2 * (self.lengths.double().log() - self.effective.log()).mean(dim=(0, -1))).sqrt()
 
@@ -87,8 +89,9 @@ def row_lengths(context: int) -> Tensor:
     """
     last = min(LONGEST, context)
     if last <= SHORTEST:
-        raise ValueError(f"context: got {context} tokens, wanted over {SHORTEST}, where the paper's curves start; "
-                         "use a model or a length that reads more")
+        raise ValueError(
+            f"context: got {context} tokens, wanted over {SHORTEST}, where the paper's curves start; "
+            "use a model or a length that reads more")
     return torch.tensor([*range(SHORTEST, last, STEP), last])
 
 
@@ -128,8 +131,9 @@ def measure(model: PreTrainedModel, texts: Tensor, lengths: Tensor | None = None
     """
     lengths = row_lengths(texts.shape[1]) if lengths is None else lengths
     if lengths.min() < 2 or lengths.max() > texts.shape[1]:
-        raise ValueError(f"lengths: got {lengths.min()} to {lengths.max()}, wanted 2 to {texts.shape[1]}, the length "
-                         "of the texts")
+        raise ValueError(
+            f"lengths: got {lengths.min()} to {lengths.max()}, wanted 2 to {texts.shape[1]}, the length "
+            "of the texts")
     found = []
     for done, text in enumerate(texts, start=1):
         found.append(row_statistics(attention_maps(model, text).cpu(), lengths))
@@ -153,13 +157,15 @@ def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
         ValueError: if the stream is too short for one text, or count is below 1.
     """
     if count < 1 or len(stream) < length:
-        raise ValueError(f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at least 1 "
-                         "and a stream that holds it; give more text or a shorter length")
+        raise ValueError(
+            f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at least 1 "
+            "and a stream that holds it; give more text or a shorter length")
     starts = torch.linspace(0, len(stream) - length, min(count, len(stream) // length)).long()
     return stream[starts[:, None] + torch.arange(length)]
 
 
-def measured_length(shares: Sequence[float], lengths: Sequence[int], target: float = TARGET) -> int | None:
+def measured_length(shares: Sequence[float], lengths: Sequence[int],
+                    target: float = TARGET) -> int | None:
     """Return the first length from which P_sparse stays at `target` or more; None if there is none.
 
     Args:
@@ -176,7 +182,10 @@ def measured_length(shares: Sequence[float], lengths: Sequence[int], target: flo
 
 
 def predicted_length(tau: float, rho: float, target: float = TARGET) -> int | None:
-    """Return the L at which iid N(0, tau^2) logits reach `target`; None if it exceeds 300 million."""
+    """Return the L at which iid N(0, tau^2) logits reach `target`.
+
+    None if it exceeds 300 million.
+    """
     length = length_for(gaussian(tau), rho, target) if tau > 0 else inf
     return int(length) if length < inf else None
 
@@ -184,12 +193,15 @@ def predicted_length(tau: float, rho: float, target: float = TARGET) -> int | No
 def head_report(rows: HeadRows, layer: int, head: int, rates: Sequence[float] = RATES) -> dict:
     """Return the published numbers of one head, as JSON values; curves have one number per length.
 
-    "l95" has the length for 95 % as measured, and as predicted with either tau; null if there is none.
+    "l95" has the length for 95 % as measured, and as predicted with either tau; null if there is
+    none.
     """
     def curve(values: Tensor) -> list[float]:
         return [round(value, 4) for value in values.tolist()]
 
-    taus = {"tau": rows.tau[layer, head].item(), "tau_entropy": rows.tau_entropy[layer, head].item()}
+    taus = {
+        "tau": rows.tau[layer, head].item(), "tau_entropy": rows.tau_entropy[layer, head].item()
+    }
     shares = {rho: rows.p_sparse(rho)[layer, head] for rho in rates}
     return {
         "layer": layer, "head": head, **{name: round(tau, 4) for name, tau in taus.items()},

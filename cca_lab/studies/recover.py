@@ -1,113 +1,94 @@
-"""`cca-lab recover`: what the swap to a mechanism costs a model, and what finetuning recovers."""
+"""What the swap to a mechanism costs a model, and what finetuning recovers.
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType
+`cca-lab study recover`.
+"""
+
+from dataclasses import dataclass, replace
 
 from cca_lab.mechanisms import MECHANISMS, class_of, mechanism_of
 from cca_lab.mechanisms.caches import fits, fitted
 from cca_lab.mechanisms.cca.groups import cache_tokens
 from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.reporting import print_table
-from cca_lab.settings import LARGEST_WRITTEN, check_sizes
-from cca_lab.studies.evaluate import note_full
-from cca_lab.studies.summary import COLUMNS, summaries
-from cca_lab.studies.trials import Study, Trial
+from cca_lab.settings import LARGEST_WRITTEN, nested, option
+from cca_lab.studies.study import MOST_SEEDS, given, label, note_full
+from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
 
-# The lab's first recipe: documents of one length, always at the same places, and groups of constant size.
+# The lab's first recipe: documents of one length, always at the same places, groups of constant
+# size.
 ALIGNED = {"shift": 0, "varied": False}
-TRAINED = {"": "swapped", "full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only",
-           "compressor": "finetuned, its own weights only", "aligned": "finetuned on aligned documents"}
-MOST_SEEDS = 100
-QUESTIONS = 48  # per position and kind: three at each of sixteen offsets
+RUN = ("warmup", "accumulation", "weight_decay", "clip", "save_every", "precision")  # not asked for
 
 
-def recover(model_name: str, out: Path, *, config: FinetuneConfig, reading: Reading, groups: Sequence[int],
-            windows: Sequence[int], options: Mapping = MappingProxyType({}), seeds: int = 3,
-            mechanisms: Sequence[str] = (), aligned: bool = False, text: str | None = None) -> dict[str, dict]:
-    """Measure a model with full attention, swapped, and finetuned, for each setting and seed.
+@dataclass(frozen=True, kw_only=True)
+class Recover(Trials):
+    """Measure a model before the swap to CCA, after it, and after finetuning, at every offset of the text.
 
-    The control is the base model finetuned with full attention for as many steps: training by itself
-    changes the numbers, so every recovery is compared with that. Other mechanisms keep as many keys
-    and values at the end of a context as CCA with the first group and window.
+    The control is the base model finetuned with full attention for as many steps: training by
+    itself changes the numbers, so every recovery is compared with that. Other mechanisms keep as
+    many keys and values at the end of a context as CCA with the first group and window.
 
-    Args:
-        model_name: a folder or a hub name.
-        out: the JSON file; what it holds already is not measured again, so an interrupted command continues.
+    Attributes:
+        group, window: of CCA; every combination is measured.
+        mechanism: other mechanisms to finetune.
+        aligned: also finetune CCA's first setting on documents that always begin at the same
+            places.
+        seeds: finetuning runs of each setting, with the seeds 0, 1, ...
         config: hyperparameters of every finetuning.
         reading: the training data, except for the seed; the same for every attention.
-        groups, windows: tokens per group and local windows of CCA; every combination is measured.
-        options: other options of CCA.
-        seeds: number of finetuning runs per setting, with the seeds 0, 1, ...
-        mechanisms: other mechanisms to finetune.
-        aligned: also finetune CCA's first setting on documents that always begin at the same places.
-        text: as in `load_corpus`.
-
-    Returns:
-        One measurement per trial, as in `Study.run`.
-
-    Raises:
-        ValueError: for zero steps, a number out of range, or a file with other settings.
+        option: other options of CCA, each as "name=value".
     """
-    if config.steps < 1 or config.strategy == "none":
-        raise ValueError(f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training; `cca-lab "
-                         "evaluate` measures without one")
-    check_sizes(seeds=(seeds, 1, MOST_SEEDS), group=(groups, 1, LARGEST_WRITTEN), window=(windows, 1, LARGEST_WRITTEN))
-    for name in mechanisms:
-        class_of(name, "mechanism")
-    study = Study(model_name, out, questions=QUESTIONS, length=reading.length, text=text)
-    settings = [("cca", {"group": group, "window": window, **options}) for group in groups for window in windows]
-    settings += [(name, _as_large(study, name, groups[0], windows[0])) for name in mechanisms]
-    for name, own in settings:
-        note_full(mechanism_of(name, own), study.evaluation.length)
-    trials = {"full": Trial("full")}
-    trials |= {label(name, own): Trial(name, own) for name, own in settings}
-    for seed in range(seeds):
-        drawn = replace(reading, seed=seed)
-        for name, own in [("full", {}), *settings]:
-            strategy = "full" if name == "full" else config.strategy
-            trial = Trial(name, own, replace(config, strategy=strategy), drawn)
-            trials[f"{label(name, own)}, {strategy}, seed {seed}"] = trial
-        if aligned:
-            trials[f"{label(*settings[0])}, aligned, seed {seed}"] = Trial(
-                *settings[0], replace(config, grow=0.0), replace(drawn, **ALIGNED))
-    rows = study.run(trials)
-    print_recovery(rows, f"{study.result['model']}, {study.evaluation.length} tokens")
-    return rows
 
+    group: tuple[int, ...] = option((8, 4, 16), "Tokens per group; repeatable.", least=1,
+                                    most=LARGEST_WRITTEN)
+    window: tuple[int, ...] = option((64, ), "Local window, in tokens; repeatable.", least=1,
+                                     most=LARGEST_WRITTEN)
+    mechanism: tuple[str, ...] = option((), "Another mechanism to finetune beside CCA; repeatable.")
+    aligned: bool = option(False, "Also finetune on documents at fixed positions.")
+    seeds: int = option(3, "Finetuning runs per setting, with seeds 0, 1, ...", least=1,
+                        most=MOST_SEEDS)
+    questions: int = 48  # per place and kind: three at each of sixteen offsets
+    config: FinetuneConfig = nested(FinetuneConfig, without=RUN)
+    reading: Reading = nested(Reading, without=("seed", "shift", "varied"))
+    option: tuple[str, ...] = option((), "Another option of CCA; repeatable.", metavar="NAME=VALUE")
 
-def label(name: str, options: dict) -> str:
-    """Return a short name of an attention and its options; an option holds no space."""
-    def written(value: object) -> str:
-        if isinstance(value, str):
-            return value
-        return f"{value:.3g}" if isinstance(value, float) else json.dumps(value, separators=(",", ":"))
+    @property
+    def tokens(self) -> int | None:
+        """Tokens per context: those of a training sequence."""
+        return self.reading.length
 
-    return " ".join([name, *(f"{key}={written(value)}" for key, value in options.items())])
+    def trials(self) -> dict[str, Trial]:
+        """Return the base, the swapped models, and every training of each seed."""
+        config = self.config
+        if config.steps < 1 or config.strategy == "none":
+            raise ValueError(
+                f"steps, strategy: got {config.steps} and {config.strategy!r}, wanted a training; "
+                "`cca-lab evaluate` measures without one")
+        options = given("cca", self.option)
+        for name in self.mechanism:
+            class_of(name, "mechanism")
+        settings = [("cca", {"group": group, "window": window, **options})
+                    for group in self.group for window in self.window]
+        settings += [(name, self._as_large(name)) for name in self.mechanism]
+        for name, chosen in settings:
+            note_full(mechanism_of(name, chosen), self.evaluation.length)
+        trials = {"full": Trial("full")
+                  } | {label(name, chosen): Trial(name, chosen)
+                       for name, chosen in settings}
+        for seed in range(self.seeds):
+            reading = replace(self.reading, seed=seed)
+            for name, chosen in [("full", {}), *settings]:
+                strategy = "full" if name == "full" else config.strategy
+                trials[f"{label(name, chosen)}, {strategy}, seed {seed}"] = Trial(
+                    name, chosen, replace(config, strategy=strategy), reading)
+            if self.aligned:
+                trials[f"{label(*settings[0])}, aligned, seed {seed}"] = Trial(
+                    *settings[0], replace(config, grow=0.0), replace(reading, **ALIGNED))
+        return trials
 
-
-def spoken(name: str) -> str:
-    """Return a trial's name, without its seed, in words."""
-    attention, _, trained = name.partition(", ")
-    mechanism, *options = attention.split(" ")
-    title = {"full": "full attention", "cca": "CCA"}.get(mechanism) or MECHANISMS[mechanism].title
-    short = {"group": "g", "window": "s"}
-    shown = ", ".join(f"{short.get(key, key)} {value}" for key, value in (option.split("=", 1) for option in options))
-    how = ("", "finetuned, the control")[bool(trained)] if mechanism == "full" else TRAINED[trained]
-    return ", ".join(filter(None, (f"{title} {shown}".strip(), how)))
-
-
-def _as_large(study: Study, name: str, group: int, window: int) -> dict:
-    """Return the options with which a mechanism keeps as many entries of a whole context as CCA does."""
-    length = study.evaluation.length
-    kept = cache_tokens(length, group, window)
-    return (fitted(study.base.config, name, kept, length) if fits(name) else MECHANISMS[name]()).options()
-
-
-def print_recovery(rows: dict[str, dict], title: str) -> None:
-    """Print the trials, averaged over seeds, as a table."""
-    print_table(f"{title}: exact match over every offset; [lowest, highest seed], or 95 % of one",
-                ["attention", *COLUMNS], [[name, *mean.cells()] for name, mean in summaries(rows).items()])
+    def _as_large(self, name: str) -> dict:
+        """Return the options with which a mechanism keeps as many entries of a context as CCA does."""
+        length = self.evaluation.length
+        kept = cache_tokens(length, self.group[0], self.window[0])
+        base = self.loaded[0].config
+        return (fitted(base, name, kept, length) if fits(name) else MECHANISMS[name]()).options()

@@ -1,4 +1,4 @@
-"""Trials averaged over their seeds."""
+"""Trials averaged over their seeds, and their names in words."""
 
 import re
 from collections.abc import Mapping
@@ -6,8 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cca_lab.mechanisms import MECHANISMS
+from cca_lab.reporting import print_table
+
 COLUMNS = ("seeds", "perplexity", "over the base's", "8 tokens a document", "its worst offset",
            "5-20 tokens a document")
+TRAINED = {
+    "": "swapped", "full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only",
+    "compressor": "finetuned, its own weights only", "aligned": "finetuned on aligned documents"
+}
 SEED = re.compile(r", seed \d+$")
 
 
@@ -56,7 +63,10 @@ class Summary:
 
     @property
     def read_in_full(self) -> Spread | None:
-        """The same ratio for the trained weights under full attention; None if nothing was trained."""
+        """The same ratio for the trained weights under full attention.
+
+        None if nothing was trained.
+        """
         found = [row["read_in_full"] for row in self.rows if "read_in_full" in row]
         return self._spread(found) if found else None
 
@@ -72,17 +82,28 @@ class Summary:
 
     def cells(self) -> list[str]:
         """Return the cells of a table row, in the order of `COLUMNS`."""
-        return [str(len(self.rows)), self.perplexity.number(1), self.ratio.number(3), self.fixed.percent(),
-                f"{100 * self.by_offset().min():.0f} %", self.varied.percent()]
+        return [
+            str(len(self.rows)),
+            self.perplexity.number(1),
+            self.ratio.number(3),
+            self.fixed.percent(), f"{100 * self.by_offset().min():.0f} %",
+            self.varied.percent()
+        ]
 
     def by_offset(self) -> np.ndarray:
         """Return exact match over documents of one length at each offset, averaged over seeds, (offsets,)."""
-        return np.mean([[offset["value"] for offset in row["exact_match"]["by_offset"]] for row in self.rows], axis=0)
+        return np.mean([[offset["value"]
+                         for offset in row["exact_match"]["by_offset"]]
+                        for row in self.rows], axis=0)
 
     def by_position(self, kind: str = "varied_match") -> dict[float, float]:
         """Return exact match at each position of the answer, averaged over seeds."""
         places = [key for key in self.rows[0][kind] if key[0].isdigit()]
-        return {float(place): float(np.mean([row[kind][place]["value"] for row in self.rows])) for place in places}
+        return {
+            float(place): float(np.mean([row[kind][place]["value"]
+                                         for row in self.rows]))
+            for place in places
+        }
 
 
 def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
@@ -91,21 +112,49 @@ def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
     for name, row in trials.items():
         setting = SEED.sub("", name)
         gathered.setdefault(setting.partition(", ")[0], {}).setdefault(setting, []).append(row)
-    return {name: Summary(rows) for settings in gathered.values() for name, rows in settings.items()}
+    return {
+        name: Summary(rows)
+        for settings in gathered.values()
+        for name, rows in settings.items()
+    }
 
 
-def swept(trials: Mapping[str, dict]) -> tuple[dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:
+def swept(
+    trials: Mapping[str, dict]
+) -> tuple[dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:
     """Return the result of each recipe of a sweep: perplexity over the base's, and exact match over varied documents.
 
     Args:
-        trials: the trials that `cca-lab sweep` wrote.
+        trials: the trials that `cca-lab study sweep` wrote.
 
     Returns:
-        (perplexity, exact match) of CCA by recipe; the control's perplexity by the same recipes; and the two
-        numbers of CCA without training.
+        (perplexity, exact match) of CCA by recipe; the control's perplexity by the same recipes;
+        and the two numbers of CCA without training.
     """
     found = summaries(trials)
     points = {name.removeprefix("cca, "): (mean.ratio.value, mean.varied.value)
               for name, mean in found.items() if name.startswith("cca, ")}
-    controls = {recipe: found[f"full, {recipe.rpartition(',')[0]}"].ratio.value for recipe in points}
+    controls = {
+        recipe: found[f"full, {recipe.rpartition(',')[0]}"].ratio.value
+        for recipe in points
+    }
     return points, controls, (found["cca"].ratio.value, found["cca"].varied.value)
+
+
+def spoken(name: str) -> str:
+    """Return a trial's name, without its seed, in words."""
+    attention, _, trained = name.partition(", ")
+    mechanism, *options = attention.split(" ")
+    title = {"full": "full attention", "cca": "CCA"}.get(mechanism) or MECHANISMS[mechanism].title
+    short = {"group": "g", "window": "s"}
+    shown = ", ".join(f"{short.get(key, key)} {value}" for key, value in (option.split("=", 1)
+                                                                          for option in options))
+    how = ("", "finetuned, the control")[bool(trained)] if mechanism == "full" else TRAINED[trained]
+    return ", ".join(filter(None, (f"{title} {shown}".strip(), how)))
+
+
+def print_recovery(rows: dict[str, dict], title: str) -> None:
+    """Print the trials, averaged over seeds, as a table."""
+    print_table(f"{title}: exact match over every offset; [lowest, highest seed], or 95 % of one",
+                ["attention", *COLUMNS],
+                [[name, *mean.cells()] for name, mean in summaries(rows).items()])

@@ -6,11 +6,25 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from cca_lab.files import models_folder, repository, results_folder
-from cca_lab.studies.benchmarks.computed import tile_ratio
-from cca_lab.studies.recover import label, spoken
-from cca_lab.studies.summary import COLUMNS, summaries
+import torch
 
+from cca_lab import CCA, DGA, Full, LoCoCo, StreamingLLM
+from cca_lab.files import models_folder, repository, results_folder
+from cca_lab.mechanisms.reading import held
+from cca_lab.reporting import write_figure
+from cca_lab.studies.benchmarks.attention import tile_ratio
+from cca_lab.studies.study import label
+from cca_lab.studies.summary import COLUMNS, spoken, summaries, swept
+from cca_lab.views.figures.caches import holdings
+from cca_lab.views.figures.training import comparison, recipes
+
+READS, LENGTH, HEAD_DIM = "docs/reads.png", 48, 16
+READERS = {
+    "full attention: every token": Full(), "CCA: cores and a window": CCA(group=4, window=8),
+    "DGA: focal tokens and groups": DGA(group=4, gamma=0.1), "LoCoCo: a memory of 8 slots": LoCoCo(
+        slots=8, segment=8), "StreamingLLM: the nearest": StreamingLLM(sinks=2, recent=10)
+}
+COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
 FINDING = [{"group": group, "window": WINDOW} for group in (8, 16)]  # of CCA in the table `finding`
@@ -41,11 +55,15 @@ def models() -> str:
         card = _read(path)
         found = card["results"]
         match = found["exact_match"][str(card["options"]["context"])]
-        rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
-                     str(card["options"]["context"]), f"{found['perplexity']['value']:.1f}",
-                     f"{min(found['ngram_perplexity'].values()):.1f}", _percent(match["all"]["value"]),
-                     f"{card['seconds'] / 60:.0f} min, {card['device']}"])
-    return _table(["model", "parameters", "context", "perplexity", "best n-gram", "exact match", "trained in"], rows)
+        rows.append([
+            f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
+            str(card["options"]["context"]), f"{found['perplexity']['value']:.1f}",
+            f"{min(found['ngram_perplexity'].values()):.1f}",
+            _percent(match["all"]["value"]), f"{card['seconds'] / 60:.0f} min, {card['device']}"
+        ])
+    return _table([
+        "model", "parameters", "context", "perplexity", "best n-gram", "exact match", "trained in"
+    ], rows)
 
 
 def recovery() -> str:
@@ -59,7 +77,8 @@ def variants() -> str:
 
 
 def _variant(trial: dict) -> bool:
-    return trial["attention"] == "cca" and trial["options"] not in [{"group": g, "window": WINDOW} for g in GROUPS]
+    return trial["attention"] == "cca" and trial["options"] not in [{"group": g, "window": WINDOW}
+                                                                    for g in GROUPS]
 
 
 def _recovery(shown: Callable[[dict], bool]) -> str:
@@ -73,11 +92,18 @@ def _recovery(shown: Callable[[dict], bool]) -> str:
 
 
 def finding() -> str:
-    """Return the README's table: what the swap costs, and what finetuning recovers, in eight rows."""
+    """Return the README's table.
+
+    What the swap costs, and what finetuning recovers, in eight rows.
+    """
     study = _read(results_folder() / "recovery-gpt2-mini.json")
-    chosen = {name: row for name, row in study["trials"].items() if row["trial"]["reading"]["varied"] and (
-        row["trial"]["attention"] in ("full", "dga")
-        or row["trial"]["attention"] == "cca" and row["trial"]["options"] in FINDING)}
+    chosen = {
+        name: row
+        for name, row in study["trials"].items()
+        if row["trial"]["reading"]["varied"] and (row["trial"]["attention"] in (
+            "full",
+            "dga") or row["trial"]["attention"] == "cca" and row["trial"]["options"] in FINDING)
+    }
     rows = [[spoken(name), *(mean.cells()[at] for at in (0, 2, 3, 5))]
             for name, mean in summaries(chosen).items()]
     return _table(["attention", *(COLUMNS[at] for at in (0, 2, 3, 5))], rows)
@@ -86,37 +112,61 @@ def finding() -> str:
 def attention() -> str:
     """Return the table of CCA against full attention on a CPU."""
     found = _read(results_folder() / "attention-cpu.json")
-    rows = [[row["pass"], str(row["length"]), str(row["window"]), row["implementation"], f"{row['ratio']:.2f}",
-             f"{row['pair_ratio']:.2f}", _percent(row["share"]), _percent(row["full_of_peak"]),
-             _percent(row["cca_of_peak"]), _mib(row.get("full_peak")), _mib(row.get("cca_peak"))]
-            for row in found["rows"]]
+    rows = [[
+        row["pass"],
+        str(row["length"]),
+        str(row["window"]), row["implementation"], f"{row['ratio']:.2f}",
+        f"{row['pair_ratio']:.2f}",
+        _percent(row["share"]),
+        _percent(row["full_of_peak"]),
+        _percent(row["cca_of_peak"]),
+        _mib(row.get("full_peak")),
+        _mib(row.get("cca_peak"))
+    ] for row in found["rows"]]
     rows.sort(key=lambda row: row[0])
     where = f"{found['machine']['cpu']}, {found['machine']['threads']} threads, torch {found['machine']['torch']}"
     shape = ", ".join(f"{name} {value}" for name, value in found["shape"].items())
-    header = ["pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs", "share",
-              "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"]
-    return _table(header, rows) + (f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds; peak: a "
-                                   f"product {found['roof']['product']}, {found['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
+    header = [
+        "pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs", "share",
+        "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"
+    ]
+    return _table(header, rows) + (
+        f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds; peak: a "
+        f"product {found['roof']['product']}, {found['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
 
 
 def families() -> str:
     """Return the table of CCA against full attention in every committed file, at the lengths that all have."""
     files = [_read(path) for path in sorted(results_folder().glob("attention-*.json"))]
-    rows = [_family(found, row) for found in files for row in found["rows"] if row["length"] in (8192, 16384)]
-    return _table(["CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs", "tiles",
-                   "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"], rows) + "\n" + " ".join(
+    rows = [
+        _family(found, row)
+        for found in files
+        for row in found["rows"]
+        if row["length"] in (8192, 16384)
+    ]
+    return _table([
+        "CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs",
+        "tiles", "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"
+    ], rows) + "\n" + " ".join(
         f"{found['machine']['cpu']}, {found['shape']['dtype']}: a product {found['roof']['product']} at "
         f"{found['roof']['flops'] / 1e9:.0f} GFLOP/s, {found['machine']['threads']} threads, medians of "
         f"{found['rounds']} rounds." for found in files) + "\n"
 
 
 def _family(found: dict, row: dict) -> list[str]:
-    dtype, implementation, peak = found["shape"]["dtype"], row["implementation"], found["roof"]["flops"] / 1e9
+    dtype, implementation, peak = found["shape"]["dtype"], row[
+        "implementation"], found["roof"]["flops"] / 1e9
     tiles = tile_ratio(row["length"], found["shape"]["group"], row["window"], implementation, dtype)
-    return [found["machine"]["cpu"], dtype, row["pass"], str(row["length"]), str(row["window"]), implementation,
-            f"{1e3 * row['full_seconds']:.0f}", f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}",
-            f"{row['pair_ratio']:.2f}", f"{tiles:.2f}", _percent(row["share"]), _percent(row["ratio"] / tiles),
-            f"{row['full_of_peak'] * peak:.0f}", f"{row['cca_of_peak'] * peak:.0f}"]
+    return [
+        found["machine"]["cpu"], dtype, row["pass"],
+        str(row["length"]),
+        str(row["window"]), implementation, f"{1e3 * row['full_seconds']:.0f}",
+        f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}",
+        f"{tiles:.2f}",
+        _percent(row["share"]),
+        _percent(row["ratio"] / tiles), f"{row['full_of_peak'] * peak:.0f}",
+        f"{row['cca_of_peak'] * peak:.0f}"
+    ]
 
 
 def decode() -> str:
@@ -130,14 +180,19 @@ def decode() -> str:
     rows = []
     for (shape, cache), by_length in by_cache.items():
         longest = by_length[max(by_length)]
-        rows.append([shape, cache, f"{1e3 * longest['seconds']:.2f}", f"{longest['entry_ratio']:.1f}",
-                     *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)])
-    header = ["heads / KV heads x head_dim", "cache", "ms a token, longest", "full / its entries, longest",
-              *(f"full / its time, {n // 1024}K" for n in lengths)]
-    return _table(header, rows) + (f"\n{found['machine']['cpu']}, {found['machine']['threads']} threads, torch "
-                                   f"{found['machine']['torch']}; one layer, {found['dtype']}, caches filled with "
-                                   f"random content; medians of {found['rounds']} interleaved rounds of "
-                                   f"{found['tokens']} tokens.\n")
+        rows.append([
+            shape, cache, f"{1e3 * longest['seconds']:.2f}", f"{longest['entry_ratio']:.1f}",
+            *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)
+        ])
+    header = [
+        "heads / KV heads x head_dim", "cache", "ms a token, longest",
+        "full / its entries, longest", *(f"full / its time, {n // 1024}K" for n in lengths)
+    ]
+    return _table(header, rows) + (
+        f"\n{found['machine']['cpu']}, {found['machine']['threads']} threads, torch "
+        f"{found['machine']['torch']}; one layer, {found['dtype']}, caches filled with "
+        f"random content; medians of {found['rounds']} interleaved rounds of "
+        f"{found['tokens']} tokens.\n")
 
 
 def model() -> str:
@@ -148,14 +203,20 @@ def model() -> str:
     rows = []
     for name, step in steps.items():
         own = {row["prompt"]: row for row in found["writing"] if row["attention"] == name}
-        cells = [(f"{1e3 * own[n]['first_seconds']:.0f}", f"{1e3 * own[n]['token_seconds']:.1f}") for n in prompts]
-        rows.append([name, *(cell for pair in cells for cell in pair), f"{step['tokens_a_second']:.0f}"])
-    header = ["attention", *(text for n in prompts for text in (f"first token ms, {n} tokens", "next token ms")),
-              "training tokens / s"]
+        cells = [(f"{1e3 * own[n]['first_seconds']:.0f}", f"{1e3 * own[n]['token_seconds']:.1f}")
+                 for n in prompts]
+        rows.append(
+            [name, *(cell for pair in cells for cell in pair), f"{step['tokens_a_second']:.0f}"])
+    header = [
+        "attention",
+        *(text for n in prompts for text in (f"first token ms, {n} tokens", "next token ms")),
+        "training tokens / s"
+    ]
     size = found["model"]
-    return _table(header, rows) + (f"\nGPT-2, {size['layers']} layers, width {size['width']}, "
-                                   f"{size['parameters'] / 1e6:.1f} M random weights; {found['device']}; medians of "
-                                   f"{found['rounds']} interleaved rounds.\n")
+    return _table(header, rows) + (
+        f"\nGPT-2, {size['layers']} layers, width {size['width']}, "
+        f"{size['parameters'] / 1e6:.1f} M random weights; {found['device']}; medians of "
+        f"{found['rounds']} interleaved rounds.\n")
 
 
 def compare() -> str:
@@ -164,13 +225,19 @@ def compare() -> str:
     rows = []
     for row in found["rows"].values():
         matches, size, decode = row["exact_match"], row["cache_bytes"], row["decode_seconds"]
-        rows.append([row["title"], f"{row['perplexity']['value']:.1f}",
-                     *(_percent(matches[place]["value"]) for place in PLACES), _percent(matches["all"]["value"]),
-                     "all" if size is None else f"{size / 1024:.0f}", f"{1e3 * row['prefill_seconds']:.0f}",
-                     "-" if decode is None else f"{1e3 * decode:.1f}"])
-    header = ["mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB", "prefill ms", "ms a token"]
-    return _table(header, rows) + (f"\n{found['model']}, {found['length']} tokens, {found['entries']} entries a KV "
-                                   f"head, {found['questions']} questions a place; {found['device']}.\n")
+        rows.append([
+            row["title"], f"{row['perplexity']['value']:.1f}",
+            *(_percent(matches[place]["value"]) for place in PLACES),
+            _percent(matches["all"]["value"]), "all" if size is None else f"{size / 1024:.0f}",
+            f"{1e3 * row['prefill_seconds']:.0f}", "-" if decode is None else f"{1e3 * decode:.1f}"
+        ])
+    header = [
+        "mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB", "prefill ms",
+        "ms a token"
+    ]
+    return _table(header, rows) + (
+        f"\n{found['model']}, {found['length']} tokens, {found['entries']} entries a KV "
+        f"head, {found['questions']} questions a place; {found['device']}.\n")
 
 
 def lengths() -> str:
@@ -185,7 +252,8 @@ def lengths() -> str:
     machine = found["rows"]["full"]["machine"]
     return _table(["attention", *(f"{low} to {high}" for low, high in pairwise(ends))], rows) + (
         f"\n{found['model']}, {found['windows']} windows of {found['length']} tokens, {found['entries']} entries a KV "
-        f"head if a cache can be sized; {machine['cpu']}, torch {machine['torch']}. * chooses from the whole text.\n")
+        f"head if a cache can be sized; {machine['cpu']}, torch {machine['torch']}. * chooses from the whole text.\n"
+    )
 
 
 def needles() -> str:
@@ -193,9 +261,14 @@ def needles() -> str:
     rows, found = [], {}
     for path in sorted(results_folder().glob("needles-smollm2*.json"), key=lambda path: path.stem):
         found = _read(path)
-        by_depth = [[cell["exact"] for cell in found["cells"] if cell["depth"] == depth] for depth in found["depths"]]
-        rows.append([found["model"], *(f"{sum(one['value'] * one['samples'] for one in cells):.0f} of "
-                                       f"{sum(one['samples'] for one in cells)}" for cells in by_depth)])
+        by_depth = [[cell["exact"]
+                     for cell in found["cells"]
+                     if cell["depth"] == depth]
+                    for depth in found["depths"]]
+        rows.append([
+            found["model"], *(f"{sum(one['value'] * one['samples'] for one in cells):.0f} of "
+                              f"{sum(one['samples'] for one in cells)}" for cells in by_depth)
+        ])
     return _table(["model", *(f"at {_percent(depth)}" for depth in found["depths"])], rows) + (
         f"\n{found['task']}, prompts of {', '.join(map(str, found['lengths']))} tokens, {found['samples']} for each "
         f"length and depth; {found['machine']['cpu']}.\n")
@@ -204,25 +277,34 @@ def needles() -> str:
 def wire() -> str:
     """Return the table of what travelled between processes, and of the largest error."""
     found = _read(results_folder() / "wire.json")
-    rows = [[str(row["ranks"]), row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
-             "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}", f"{row['ring_bytes'] / 1024:.0f}"]
-            for row in found["measured"]]
+    rows = [[
+        str(row["ranks"]), row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
+        "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
+        f"{row['ring_bytes'] / 1024:.0f}"
+    ] for row in found["measured"]]
     shape = found["shape"]
-    return _table(["processes", "pieces", "largest error, float32", "KiB, closed form", "KiB on the wire", "KiB, ring"],
-                  rows) + (f"\n{found['length']} tokens, group size {found['group']}, window {found['window']}, "
-                           f"{shape['heads']} query and {shape['kv_heads']} KV heads of {shape['head_dim']}, float32; "
-                           f"sums over the processes, gloo; {found['machine']['cpu']}.\n")
+    return _table([
+        "processes", "pieces", "largest error, float32", "KiB, closed form", "KiB on the wire",
+        "KiB, ring"
+    ], rows) + (
+        f"\n{found['length']} tokens, group size {found['group']}, window {found['window']}, "
+        f"{shape['heads']} query and {shape['kv_heads']} KV heads of {shape['head_dim']}, float32; "
+        f"sums over the processes, gloo; {found['machine']['cpu']}.\n")
 
 
 def wire_plan() -> str:
     """Return the table of a long text on many GPUs, planned by the closed forms."""
     found = _read(results_folder() / "wire.json")
-    rows = [[row["method"], f"{row['bytes'] / 1e6:.0f}", f"{row['resident'] / 1e6:.0f}", f"{row['balance']:.2f}",
-             f"{row['flop'] / 1e12:.1f}", f"{row['link'] / 1e9:.1f}"] for row in found["planned"]]
+    rows = [[
+        row["method"], f"{row['bytes'] / 1e6:.0f}", f"{row['resident'] / 1e6:.0f}",
+        f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.1f}", f"{row['link'] / 1e9:.1f}"
+    ] for row in found["planned"]]
     shape = found["planned_shape"]
     tokens, gpus = found["planned_size"]
-    return _table(["method", "MB received", "MB of keys and values", "pairs over the mean", "TFLOP of attention",
-                   "GB/s to hide"], rows) + (
+    return _table([
+        "method", "MB received", "MB of keys and values", "pairs over the mean",
+        "TFLOP of attention", "GB/s to hide"
+    ], rows) + (
         f"\n{tokens} tokens on {gpus} GPUs, {shape['heads']} query and {shape['kv_heads']} KV heads of "
         f"{shape['head_dim']}, {shape['number']} bytes a number; attention at {found['flops'] / 1e12:.0f} TFLOP/s is "
         "assumed for the last column.\n")
@@ -263,3 +345,23 @@ def write() -> list[Path]:
     for path in pages:
         path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")
     return pages
+
+
+def reads():
+    """Return the README's picture: what each query reads of 48 tokens.
+
+    Queries and keys are drawn at random.
+    """
+    q, k = torch.randn(2, 1, 1, LENGTH, HEAD_DIM, dtype=torch.float64,
+                       generator=torch.Generator().manual_seed(0))
+    return holdings({title: held(mechanism, q, k)[0] for title, mechanism in READERS.items()})
+
+
+def draw() -> Path:
+    """Draw the figures of README and docs/ again; return their folder."""
+    write_figure(repository() / READS, reads())
+    write_figure(repository() / COMPARISON,
+                 comparison(_read(results_folder() / "compare-gpt2-mini.json")["rows"]))
+    write_figure(repository() / RECIPES,
+                 recipes(*swept(_read(results_folder() / "sweep-gpt2-mini.json")["trials"])))
+    return repository() / "docs"

@@ -1,4 +1,7 @@
-"""Finetuning trials: many short training runs of one model, measured alike, in a file that a later call continues."""
+"""Finetuning trials.
+
+Short training runs of one model, measured alike, and their means over seeds.
+"""
 
 import copy
 import hashlib
@@ -7,20 +10,23 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from cca_lab.models import disable_attention_dropout, load_pretrained, swap_attention
-from cca_lab.models.checkpoints import quiet
+from cca_lab.models import disable_attention_dropout, swap_attention
 from cca_lab.models.evaluate import bootstrap_mean
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.reporting import command_line, device, machine, write_json
-from cca_lab.studies.evaluate import make_evaluation
+from cca_lab.settings import REQUIRED, option
+from cca_lab.studies.evaluate import Evaluation, make_evaluation
 from cca_lab.studies.finetune import mixture_for, run_with_progress
-from cca_lab.tasks.corpus import load_corpus
+from cca_lab.studies.study import ModelStudy, continued
+from cca_lab.studies.summary import print_recovery
 from cca_lab.tasks.reading import Reading
 
 LAST = 20  # last steps over which the training losses are averaged
@@ -47,75 +53,110 @@ class Trial:
 
     def as_json(self) -> dict:
         """Return the trial as JSON values; without `lengths` where there are none."""
-        found = json.loads(json.dumps(asdict(self)))
-        return found if self.lengths else {key: value for key, value in found.items() if key != "lengths"}
+        values = json.loads(json.dumps(asdict(self)))
+        return values if self.lengths else {
+            key: value for key, value in values.items() if key != "lengths"}
 
 
-class Study:
-    """One base model, and the measurements of its trials.
+@dataclass(frozen=True, kw_only=True)
+class Trials(ModelStudy):
+    """One base model, and the measurements of its trials, in the file `out`.
 
-    Args:
-        model_name: a folder or a hub name.
-        out: the JSON file of the measurements; trials that it holds already are not run again.
-        windows, questions: number of windows and questions of every measurement.
+    A trial of the file is not run again; a file of another model, text or size is refused.
+
+    Attributes:
+        windows, questions: numbers of windows, and of questions for each place, of every
+            measurement.
         length: tokens per sequence and per context; None for the model's context, at most 1024.
-        text: as in `load_corpus`.
-
-    Raises:
-        ValueError: if the file holds a study of another model or with other settings, or is not a study.
     """
 
-    def __init__(self, model_name: str, out: Path, *, windows: int = 64, questions: int = 64,
-                 length: int | None = None, text: str | None = None) -> None:
-        quiet()
-        self.out, earlier, self.corpus = out, read_study(out), load_corpus(text)
-        self.base, self.tokenizer = load_pretrained(model_name, "full")
-        disable_attention_dropout(self.base).to(device())
-        self.evaluation = make_evaluation(self.base, self.tokenizer, self.corpus, length=length, windows=windows,
-                                          questions=questions)
-        self.base_losses = self.evaluation.losses(self.base)
-        settings = {"model": Path(model_name).name, "weights": fingerprint(self.base),
-                    "length": self.evaluation.length, "windows": windows, "questions": self.evaluation.questions,
-                    "corpus": {"name": self.corpus.name, "fingerprint": self.corpus.fingerprint}}
-        self.result = {**settings, "machine": machine(), "trials": {}}
-        if earlier is not None:
-            self.result = earlier
-            differing = [key for key, value in settings.items() if self.result.get(key) != value]
-            if differing:
-                raise ValueError(f"out: {out} holds a study with another {', '.join(differing)}; name another file, "
-                                 "or remove it")
+    out: Path | None = option(REQUIRED, "JSON file to write; what it holds is not measured again.",
+                              output="file")
+    windows: int = 64
+    questions: int = 64
+    length: int | None = None
 
-    def run(self, trials: Mapping[str, Trial]) -> dict[str, dict]:
+    @property
+    def tokens(self) -> int | None:
+        """Tokens per context."""
+        return self.length
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """What every trial is measured on."""
+        base, tokenizer = self.loaded
+        disable_attention_dropout(base)
+        return make_evaluation(base, tokenizer, self.corpus, length=self.tokens,
+                               windows=self.windows, questions=self.questions)
+
+    @cached_property
+    def base_losses(self) -> np.ndarray:
+        """The base's loss of each window, (windows,)."""
+        return self.evaluation.losses(self.loaded[0])
+
+    @cached_property
+    def held(self) -> dict[str, Any]:
+        """The content of the file: the settings, and the row of each trial."""
+        settings = {"model": self.name, "weights": fingerprint(self.loaded[0]),
+                    "length": self.evaluation.length, "windows": self.windows,
+                    "questions": self.evaluation.questions, "corpus": self.about_text()}
+        return continued(self.file, settings) or {**settings, "machine": machine(), "trials": {}}
+
+    def trials(self) -> dict[str, Trial]:
+        """Return what is trained and measured, by name."""
+        raise NotImplementedError
+
+    def result(self) -> dict[str, Any]:
+        """Run the trials missing in the file; return its content."""
+        self.run_trials(self.trials())
+        return self.held
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print the trials that were asked for, averaged over seeds."""
+        rows = {name: result["trials"][name] for name in self.trials()}
+        print_recovery(rows, f"{result['model']}, {result['length']} tokens")
+
+    def run_trials(self, trials: Mapping[str, Trial]) -> dict[str, dict]:
         """Run the trials missing in the file, and write it after each; return the rows of all trials.
 
         Raises:
-            ValueError: before any training, if the file holds a trial of the same name with other settings.
+            ValueError: before any training, if the file holds a trial of the same name with other
+                settings.
             Diverged: if a training run diverged.
         """
-        rows = self.result["trials"]
+        rows = self.held["trials"]
         wanted = {name: trial.as_json() for name, trial in trials.items()}
         for name, asked in wanted.items():
             if rows.get(name, {}).get("trial", asked) != asked:
-                raise ValueError(f"out: {self.out} holds {name!r} trained otherwise; give the same options, or name "
-                                 "another file")
+                raise ValueError(
+                    f"out: {self.out} holds {name!r} trained otherwise; give the same options, "
+                    "or name another file")
+        if wanted.keys() - rows.keys():
+            _ = self.base_losses  # of the untrained base
         for number, (name, trial) in enumerate(trials.items(), start=1):
             if name in rows:
                 continue
-            found = self.measure(trial, f"{number}/{len(trials)} {name}")
-            if not math.isfinite(found["perplexity"]["value"]):
-                raise Diverged(f"{name}: the perplexity is {found['perplexity']['value']}; lower the learning rate")
-            rows[name] = {"trial": wanted[name], "command": command_line(), "machine": machine(), **found}
-            write_json(self.out, self.result)
+            row = self.measure(trial, f"{number}/{len(trials)} {name}")
+            if not math.isfinite(row["perplexity"]["value"]):
+                raise Diverged(
+                    f"{name}: the perplexity is {row['perplexity']['value']}; lower the learning "
+                    "rate")
+            rows[name] = {
+                "trial": wanted[name], "command": command_line(), "machine": machine(), **row
+            }
+            write_json(self.file, self.held)
         return {name: rows[name] for name in trials}
 
     def train(self, trial: Trial, title: str) -> tuple[torch.nn.Module, list[dict]]:
         """Return a copy of the base model, swapped and trained, and the records of its steps."""
         torch.manual_seed(trial.reading.seed)  # for the weights that a mechanism adds
-        model = swap_attention(copy.deepcopy(self.base), trial.attention, **trial.options)
+        model = swap_attention(copy.deepcopy(self.loaded[0]), trial.attention, **trial.options)
         if trial.config.strategy == "none":
             return model, []
-        mixture, config = mixture_for(trial.reading, model, self.tokenizer, self.corpus), trial.config
-        if config.precision == "auto" and device().type == "cpu":  # a timing would choose, for each trial anew
+        mixture, config = mixture_for(trial.reading, model, self.loaded[1],
+                                      self.corpus), trial.config
+        if config.precision == "auto" and device(
+        ).type == "cpu":  # a timing would choose, for each trial anew
             config = replace(config, precision="float32")
         return model, run_with_progress(Finetuner(model, mixture, config), title)
 
@@ -126,11 +167,13 @@ class Study:
         cpu = time.process_time() - start
         losses = self.evaluation.losses(model)
         found = self.evaluation.measure(model, losses)
-        found |= {"by_length": self.evaluation.by_length(model, trial.lengths)} if trial.lengths else {}
+        found |= {"by_length": self.evaluation.by_length(model, trial.lengths)
+                  } if trial.lengths else {}
         found["perplexity_ratio"] = asdict(self._ratio(losses))
         found["losses"] = losses.round(5).tolist()
         if trial.attention != "full" and records:  # the same weights show how much of the loss is due to the mechanism
-            found["read_in_full"] = asdict(self._ratio(self.evaluation.losses(swap_attention(model, "full"))))
+            found["read_in_full"] = asdict(
+                self._ratio(self.evaluation.losses(swap_attention(model, "full"))))
         if records:
             found["seconds"] = round(records[-1]["seconds"], 1)
             found["cpu_seconds"] = round(cpu, 1)  # of all threads, the loading of the data included
@@ -152,23 +195,6 @@ def _curve(losses: Sequence[float | None]) -> list[float]:
         return []
     parts = [losses[start : start + CURVE] for start in range(0, len(losses), CURVE)]
     return [round(float(np.mean(part)), 4) for part in parts]
-
-
-def read_study(out: Path) -> dict | None:
-    """Return the content of a study's file, or None if there is no file.
-
-    Raises:
-        ValueError: if the file is not a study.
-    """
-    if not out.exists():
-        return None
-    try:
-        found = json.loads(out.read_text(encoding="utf-8"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("trials"), dict):
-        raise ValueError(f"out: {out} holds something else than a study; name another file, or remove it")
-    return found
 
 
 def fingerprint(model: torch.nn.Module) -> str:

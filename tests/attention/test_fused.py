@@ -66,12 +66,12 @@ import sys
 sys.modules["triton"] = None  # as if it were not installed: find_spec finds nothing, import fails
 import torch
 from cca_lab.attention import interval_attention, pool_groups
-from cca_lab.studies.kernels import report
+from cca_lab.studies.kernels import Kernels
 from cca_lab.mechanisms import VerticalSlash
 x, table = torch.zeros(1, 1, 4, 16), torch.tensor([[0, 4]]).expand(1, 1, 4, 1, 2)
 for door in (lambda: interval_attention(x, x, x, table, backend="triton"),
              lambda: pool_groups(x, x, x, 4, backend="triton"),
-             lambda: VerticalSlash(backend="triton").attention(x, x, x), report):
+             lambda: VerticalSlash(backend="triton").attention(x, x, x), Kernels().run):
     try:
         door()
     except ValueError as error:

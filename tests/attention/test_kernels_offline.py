@@ -24,7 +24,7 @@ MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backw
 def test_the_committed_report_is_current(target, tmp_path):
     """In a process of its own: a stand-in for the driver serves the whole process."""
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "cca_lab", "kernels", "report", "--target", target,
+    command = [sys.executable, "-m", "cca_lab", "study", "kernels", "--target", target,
                "--out", str(tmp_path / "kernels.json")]
     run = subprocess.run(command, cwd=repository(), env=environment | {"TRITON_CACHE_DIR": str(tmp_path / "cache")},
                          capture_output=True, text=True, check=False)
@@ -36,10 +36,10 @@ def test_the_committed_report_is_current(target, tmp_path):
 
 
 def test_an_unknown_target_is_named():
-    from cca_lab.studies.kernels import report
+    from cca_lab.studies.kernels import Kernels
 
     with pytest.raises(ValueError, match="target: got 'sm_30', wanted one of sm_80"):
-        report(targets=["sm_30"])
+        Kernels(target=("sm_30",)).run()
 
 
 def test_matrix_products_run_on_matrix_units_and_the_forward_spills_nothing():

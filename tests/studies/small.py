@@ -24,5 +24,5 @@ def tokenizer():
 
 def model(family: str = "gpt2", seed: int = 0, context: int = 128):
     torch.manual_seed(seed)
-    return new_model(family, vocabulary=len(tokenizer()), context=context, width=32, layers=2, heads=2,
-                     end_of_text=tokenizer().eos_token_id)
+    return new_model(family, vocabulary=len(tokenizer()), context=context, width=32, layers=2,
+                     heads=2, end_of_text=tokenizer().eos_token_id)

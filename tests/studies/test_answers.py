@@ -1,4 +1,7 @@
-"""The score of a model on prompts: what it writes is what generation writes, and only that is scored."""
+"""The score of a model on prompts.
+
+What it writes is what generation writes, and only that is scored.
+"""
 
 import json
 
@@ -15,8 +18,11 @@ from cca_lab.tasks.ruler import NiahSingle
 from tests.studies import small
 
 PROMPT = "Return the number of items in the list.\n    A map drawn by Marta Keller.\n    A song written by"
-MECHANISMS = {"full": {}, "cca": {"group": 4, "window": 8}, "dga": {"group": 4}, "streaming_llm": {"recent": 12},
-              "longlora": {"group": 16}, "a_shape": {"sinks": 4, "window": 16}}
+MECHANISMS = {
+    "full": {}, "cca": {"group": 4,
+                        "window": 8}, "dga": {"group": 4}, "streaming_llm": {"recent": 12},
+    "longlora": {"group": 16}, "a_shape": {"sinks": 4, "window": 16}
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +52,8 @@ def test_full_attention_writes_what_generate_writes(model, shipped, prompt):
     found = continuation(model, tokenizer, prompt, 12)
     ids = tokenizer(prompt, return_tensors="pt")
     own = model.generate(**ids, max_new_tokens=12, do_sample=False)
-    assert found == tokenizer.decode(own[0, ids.input_ids.shape[1]:]) == step_by_step(model, tokenizer, prompt, 12)
+    assert found == tokenizer.decode(own[0, ids.input_ids.shape[1]:]) == step_by_step(
+        model, tokenizer, prompt, 12)
 
 
 def test_opt_writes_what_generate_writes():
@@ -59,7 +66,8 @@ def test_a_mechanism_writes_with_its_own_cache_or_without_one(model, shipped, na
     tokenizer, made = shipped[1], []
     swap_attention(model, name, **MECHANISMS[name])
     if name in CACHES:
-        monkeypatch.setitem(CACHES, name, lambda model, make=CACHES[name]: made.append(make(model)) or made[-1])
+        monkeypatch.setitem(CACHES, name,
+                            lambda model, make=CACHES[name]: made.append(make(model)) or made[-1])
     found = continuation(model, tokenizer, PROMPT, 10)
     assert len(made) == (name in CACHES)
     ids = tokenizer(PROMPT, return_tensors="pt")
@@ -77,7 +85,8 @@ def test_a_cache_of_another_attention_would_be_seen(model, shipped, monkeypatch)
 
 def test_settings_of_the_model_s_own_generation_change_nothing(model, shipped):
     before, kept = continuation(model, shipped[1], PROMPT, 12), model.generation_config.to_dict()
-    model.generation_config.update(do_sample=True, temperature=5.0, repetition_penalty=5.0, num_beams=3)
+    model.generation_config.update(do_sample=True, temperature=5.0, repetition_penalty=5.0,
+                                   num_beams=3)
     try:
         assert continuation(model, shipped[1], PROMPT, 12) == before
     finally:
@@ -88,19 +97,27 @@ def questions(model, tokenizer):
     """Examples that the model answers, does not, and half answers, by what it writes."""
     wanted = continuation(model, tokenizer, PROMPT, 4).strip()
     first = wanted.split()[0]
-    return {"right": Example(PROMPT, (wanted,)), "in the prompt": Example(PROMPT, ("Marta Keller",)),
-            "only its beginning": Example(PROMPT, (f"{first} and others",)), "half": Example(PROMPT, (wanted, "zzz")),
-            "one of two": Example(PROMPT, ("zzz", wanted.upper()), one_is_enough=True)}
+    return {
+        "right": Example(PROMPT, (wanted, )), "in the prompt": Example(PROMPT, ("Marta Keller", )),
+        "only its beginning": Example(PROMPT, (f"{first} and others", )), "half": Example(
+            PROMPT, (wanted, "zzz")), "one of two": Example(PROMPT, ("zzz", wanted.upper()),
+                                                            one_is_enough=True)
+    }
 
 
 def scores(model, tokenizer):
     asked = questions(model, tokenizer)
     found = answer_examples(model, tokenizer, list(asked.values()))
-    return {name: (answer.share, answer.exact) for name, answer in zip(asked, found.each, strict=True)}
+    return {
+        name: (answer.share, answer.exact)
+        for name, answer in zip(asked, found.each, strict=True)
+    }
 
 
-EXPECTED = {"right": (1, True), "in the prompt": (0, False), "only its beginning": (0, False), "half": (0.5, False),
-            "one of two": (1, True)}
+EXPECTED = {
+    "right": (1, True), "in the prompt": (0, False), "only its beginning": (0, False),
+    "half": (0.5, False), "one of two": (1, True)
+}
 
 
 def test_the_score_is_what_the_continuation_contains(model, shipped):
@@ -138,11 +155,15 @@ def test_the_continuation_leaves_room_for_the_longest_answer(model, shipped, mon
     monkeypatch.setattr(evaluate, "continuation", lambda *given: asked.append(given[3]) or "")
     example = Example(PROMPT, ("1", "1234567"))
     answer_examples(model, tokenizer, [example])
-    assert asked == [answer_room(tokenizer, example)] and asked[0] >= len(tokenizer.encode(" 1, 1234567")) + 2
+    assert asked == [answer_room(tokenizer, example)
+                     ] and asked[0] >= len(tokenizer.encode(" 1, 1234567")) + 2
 
 
 def written(shares, places):
-    return Answers(tuple(Answer("", share, share == 1, place) for share, place in zip(shares, places, strict=True)))
+    return Answers(
+        tuple(
+            Answer("", share, share == 1, place)
+            for share, place in zip(shares, places, strict=True)))
 
 
 def test_estimates_over_all_and_by_place():
@@ -164,13 +185,15 @@ def test_the_same_is_asked_of_every_model_at_every_place(monkeypatch):
     for _ in range(2):
         found = answer_task(model, small.tokenizer(), NiahSingle(3), length=200, each=2)
     assert seen[:10] == seen[10:] and len(set(seen)) == 10
-    assert [answer.place for answer in found.each] == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75, 1.0, 1.0]
+    assert [answer.place
+            for answer in found.each] == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75, 1.0, 1.0]
 
 
 def test_a_file_is_asked_as_often_as_it_has_questions(tmp_path, monkeypatch):
     (tmp_path / "q").write_text('{"prompt": "the group", "answer": "pools"}\n' * 3)
     monkeypatch.setattr(evaluate, "continuation", lambda *given: " pools its keys")
-    found = answer_task(small.model(), small.tokenizer(), own_questions(tmp_path / "q"), length=64, each=2)
+    found = answer_task(small.model(), small.tokenizer(), own_questions(tmp_path / "q"), length=64,
+                        each=2)
     assert len(found.each) == 3 and found.exact.value == 1
 
 

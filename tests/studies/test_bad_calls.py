@@ -39,11 +39,19 @@ def evaluate(home, *more, model=None):
     return ["evaluate", "--model", model or home / "base", "--length", 64, *text, *more]
 
 
-FINETUNE = ["finetune", "--model", "{home}/base", "--text", "{home}/text.txt", "--out", "{home}/run"]
+FINETUNE = [
+    "finetune", "--model", "{home}/base", "--text", "{home}/text.txt", "--out", "{home}/run"
+]
 PRETRAIN = ["pretrain", "--text", "{home}/text.txt", "--out", "{home}/pre"]
-RECOVER = ["recover", "--model", "{home}/base", "--text", "{home}/text.txt"]
-NOISE = ["experiments", "noise", "--model", "{home}/base", "--text", "{home}/text.txt", "--out", "{home}/n.json"]
-SPARSITY = ["sparsity", "--model", "{home}/base", "--text", "{home}/text.txt", "--out", "{home}/s.json"]
+RECOVER = ["study", "recover", "--model", "{home}/base", "--text", "{home}/text.txt"]
+NOISE = [
+    "study", "noise", "--model", "{home}/base", "--text", "{home}/text.txt", "--out",
+    "{home}/n.json"
+]
+SPARSITY = [
+    "study", "sparsity", "--model", "{home}/base", "--text", "{home}/text.txt", "--out",
+    "{home}/s.json"
+]
 
 
 @pytest.mark.parametrize("option, told", [
@@ -81,10 +89,10 @@ def test_an_option_of_a_mechanism_has_its_own_name_and_type(home, command, optio
     ([*SPARSITY, "--length", 0], "length: got 0"), ([*SPARSITY, "--length", -5], "length: got -5"),
     ([*NOISE, "--seeds", 0], "seeds: got 0"), ([*NOISE, "--seeds", -1], "seeds: got -1"),
     ([*NOISE, "--length", 0], "length: got 0"), ([*NOISE, "--steps", -1], "steps: got -1"),
-    (["bench", "attention", "--length", 1], "lengths: got 1"),
-    (["bench", "attention", "--length", 10**9], "lengths: got 1000000000"),
-    (["bench", "decode", "--length", 10**9], "lengths: got 1000000000"),
-    (["bench", "model", "--width", 0], "width: got 0"), (["bench", "model", "--prompt", 10**9], "prompt: got"),
+    (["study", "attention", "--length", 1], "length: got 1"),
+    (["study", "attention", "--length", 10**9], "length: got 1000000000"),
+    (["study", "decode", "--length", 10**9], "length: got 1000000000"),
+    (["study", "model", "--width", 0], "width: got 0"), (["study", "model", "--prompt", 10**9], "prompt: got"),
     (["verify", ""], "ids: got an empty text")])
 def test_numbers_have_ranges_and_options_are_given_once(home, words, told):
     before = sorted(home.iterdir())
@@ -98,24 +106,30 @@ def test_questions_have_a_range(home):
     refused(evaluate(home, "--option", "attention=cca"), "attention: given without --attention")
 
 
-FILES = {"evaluate": ["evaluate", "--model", "m"], "recover": ["recover", "--model", "m"],
-         "sweep": ["sweep", "--model", "m"], "compare": ["compare", "--model", "m"],
-         "sparsity": ["sparsity", "--model", "m"],
-         "needles": ["experiments", "needles", "--model", "m"],
-         "noise": ["experiments", "noise"], "convergence": ["experiments", "convergence"],
-         "attention": ["bench", "attention"], "decode": ["bench", "decode"], "model": ["bench", "model"],
-         "report": ["kernels", "report"]}
-FOLDERS = {"finetune": ["finetune", "--model", "m"], "pretrain": ["pretrain"], "walkthrough": ["walkthrough"],
-           "gpu": ["bench", "gpu"]}
+FILES = {
+    "evaluate": ["evaluate", "--model", "m"], "recover": ["study", "recover", "--model", "m"],
+    "sweep": ["study", "sweep", "--model", "m"], "compare": ["study", "compare", "--model", "m"],
+    "sparsity": ["study", "sparsity", "--model",
+                 "m"], "needles": ["study", "needles", "--model", "m"], "noise": ["study", "noise"],
+    "convergence": ["study", "convergence"], "attention": ["study", "attention"],
+    "decode": ["study", "decode"], "model": ["study", "model"], "report": ["study", "kernels"]
+}
+FOLDERS = {
+    "finetune": ["finetune", "--model", "m"], "pretrain": ["pretrain"],
+    "walkthrough": ["walkthrough"], "gpu": ["study", "gpu"]
+}
 
 
 @pytest.mark.parametrize("words", [*FILES.values(), *FOLDERS.values()], ids=[*FILES, *FOLDERS])
 @pytest.mark.parametrize("place", ["below a file", "of the wrong kind", "too long", "nowhere", "empty"])
 def test_a_place_that_cannot_be_written_is_refused_at_once(home, words, place):
     wrong = home if words in FILES.values() else home / "file"
-    places = {"below a file": (home / "file" / "x", "is a file"), "of the wrong kind": (wrong, f"out: {wrong} is a f"),
-              "too long": (home / ("x" * 300), "cannot be written"), "empty": ("", "out: got an empty text"),
-              "nowhere": ("/proc/x/y", "cannot be written")}
+    places = {
+        "below a file": (home / "file" / "x", "is a file"),
+        "of the wrong kind": (wrong, f"out: {wrong} is a f"),
+        "too long": (home / ("x" * 300), "cannot be written"),
+        "empty": ("", "out: got an empty text"), "nowhere": ("/proc/x/y", "cannot be written")
+    }
     out, told = places[place]
     refused([*words, "--out", out], told)
 
@@ -128,10 +142,12 @@ def test_what_is_read_is_not_written_over(home, command):
             refused(words, "in the folder of the model itself")
     shutil.copy(home / "text.txt", home / "own.txt")
     if command == "evaluate":
-        refused(evaluate(home, "--text", home / "own.txt", "--out", home / "own.txt"), "is the text itself")
+        refused(evaluate(home, "--text", home / "own.txt", "--out", home / "own.txt"),
+                "is the text itself")
     else:
         shutil.copytree(home / "base", home / "other", dirs_exist_ok=True)
-        refused(["finetune", "--model", home / "base", "--out", home / "other"], "other is a model's folder")
+        refused(["finetune", "--model", home / "base", "--out", home / "other"],
+                "other is a model's folder")
 
 
 TEXT = "the group pools its keys and the window keeps the last of them " * 40
@@ -191,36 +207,48 @@ def renamed(tensors):
     '{"nbformat": 4, "nbformat_minor": 5, "metadata": {"cca_lab": {"seconds": "x"}}, "cells": []}'])
 def test_a_broken_notebook_is_named(tmp_path, content):
     (tmp_path / "01_broken.ipynb").write_text(content)
-    refused(["walkthrough", "--folder", tmp_path, "--out", tmp_path / "out"], "01_broken.ipynb cannot be read")
+    refused(["walkthrough", "--folder", tmp_path, "--out", tmp_path / "out"],
+            "01_broken.ipynb cannot be read")
 
 
 ATTN = "transformer.h.0.attn.c_attn.weight"
 BROKEN = {
-    "no JSON": (written("config.json", b"{"), "config.json of"),
-    "null": (written("config.json", b"null"), "config.json"),
-    "another type": (config(n_layer=[2]), "n_layer"), "no heads": (config(n_head=0), "config.json of"),
-    "wider": (config(n_embd=64), "another shape"), "longer": (config(n_positions=256), "wpe.weight"),
-    "more layers": (config(n_layer=3), "lack transformer.h.2"), "fewer layers": (config(n_layer=1), "transformer.h.1"),
-    "no layers": (config(n_layer=-1), "-1 layers"), "endless layers": (config(n_layer=10**8), "100000000 layers"),
-    "BERT": (config(model_type="bert", vocab_size=1200), "got a 'bert', wanted one of gpt2"),
-    "a Llama of 7 billion": (config(model_type="llama"), "it asks for 6.48e+09 weights"),
-    **{f"attention {value}": (attention(value), "cca_lab_attention in config.json") for value in (
-        3, None, "", [], {}, {"name": ["cca"]}, {"name": "nope"}, {"name": "cca", "model": 3},
-        {"name": "cca", "group": 10**30}, {"name": "cca", "per_query_head": "maybe"})},
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no file named model.safetensors"),
-    "empty weights": (written("model.safetensors", b""), "the weights of"), "cut weights": (cut, "the weights of"),
+    "no JSON": (written("config.json", b"{"), "config.json of"), "null": (written(
+        "config.json", b"null"), "config.json"), "another type": (config(n_layer=[2]), "n_layer"),
+    "no heads": (config(n_head=0), "config.json of"), "wider": (config(n_embd=64), "another shape"),
+    "longer": (config(n_positions=256), "wpe.weight"), "more layers": (config(n_layer=3),
+                                                                       "lack transformer.h.2"),
+    "fewer layers": (config(n_layer=1), "transformer.h.1"), "no layers": (config(n_layer=-1),
+                                                                          "-1 layers"),
+    "endless layers": (config(n_layer=10**8), "100000000 layers"), "BERT": (config(
+        model_type="bert", vocab_size=1200), "got a 'bert', wanted one of gpt2"),
+    "a Llama of 7 billion": (config(model_type="llama"), "it asks for 6.48e+09 weights"), **{
+        f"attention {value}": (attention(value), "cca_lab_attention in config.json")
+        for value in (3, None, "", [], {}, {"name": ["cca"]}, {"name": "nope"}, {
+                          "name": "cca", "model": 3
+                      }, {"name": "cca",
+                          "group": 10**30}, {"name": "cca", "per_query_head": "maybe"})
+    }, "no weights": (lambda folder: (folder / "model.safetensors").unlink(),
+                      "no file named model.safetensors"), "empty weights": (written(
+                          "model.safetensors",
+                          b""), "the weights of"), "cut weights": (cut, "the weights of"),
     "a weight missing": (weights(lambda tensors: tensors.pop(ATTN)), f"lack {ATTN}"),
     "names of another": (weights(renamed), "lack transformer.h.1"),
     "a weight more": (weights(lambda tensors: tensors.update(foo=torch.ones(3))), "foo"),
     "another shape": (weights(lambda tensors: tensors.update({ATTN: torch.ones(3, 3)})),
                       f"another shape than the config's {ATTN}"),
     "not a number": (weights(lambda tensors: tensors[ATTN][3].fill_(math.nan)), f"{ATTN} of"),
-    "infinite": (weights(lambda tensors: tensors[ATTN][0, 0].fill_(math.inf)), "not finite"),
-    "tokenizer a list": (written("tokenizer_config.json", b"[]"), "the tokenizer of"),
-    "tokenizer no JSON": (written("tokenizer_config.json", b"{"), "the tokenizer of"),
-    "tokenizer in bytes": (written("tokenizer.json", b"\xff\xfe\0"), "the tokenizer of"),
-    "tokenizer too large": (lambda folder: (config(vocab_size=800)(folder), weights(lambda tensors: tensors.update(
-        {"transformer.wte.weight": tensors["transformer.wte.weight"][:800].clone()}))(folder)), "embeddings for 800"),
+    "infinite": (weights(lambda tensors: tensors[ATTN][0, 0].fill_(math.inf)),
+                 "not finite"), "tokenizer a list": (written("tokenizer_config.json",
+                                                             b"[]"), "the tokenizer of"),
+    "tokenizer no JSON": (written(
+        "tokenizer_config.json", b"{"), "the tokenizer of"), "tokenizer in bytes": (written(
+            "tokenizer.json", b"\xff\xfe\0"), "the tokenizer of"), "tokenizer too large": (
+                lambda folder:
+                (config(vocab_size=800)(folder),
+                 weights(lambda tensors: tensors.update(
+                     {"transformer.wte.weight": tensors["transformer.wte.weight"][:800].clone()}))
+                 (folder)), "embeddings for 800"),
 }
 
 
@@ -243,8 +271,10 @@ def test_a_killed_save_is_cleared_by_the_next_and_what_it_had_moved_comes_back(t
 
 
 def test_a_mechanism_that_reads_all_of_a_text_is_said_to(home):
-    words = evaluate(home, "--windows", 1, "--questions", 0, "--attention", "cca", "--group", 4, "--window")
+    words = evaluate(home, "--windows", 1, "--questions", 0, "--attention", "cca", "--group", 4,
+                     "--window")
     for window, noted in ((8, False), (5000, True)):
         done = CliRunner().invoke(app, [*map(str, words), str(window)])
         assert done.exit_code == 0, done.output
-        assert ("note: cca with group 4, window 5000 attends in full to 64 tokens" in done.stderr) is noted
+        assert ("note: cca with group 4, window 5000 attends in full to 64 tokens"
+                in done.stderr) is noted

@@ -18,7 +18,7 @@ from cca_lab.mechanisms import mechanism_of
 from cca_lab.models import attention_of, load_pretrained, save_pretrained
 from cca_lab.models.evaluate import OFFSETS, POSITIONS
 from cca_lab.models.training import read_log
-from cca_lab.studies.trials import Study
+from cca_lab.studies.trials import Trials
 from cca_lab.tasks.reading import SHIFT
 from tests.studies import small
 
@@ -67,39 +67,49 @@ def test_finetune_then_resume_then_evaluate(home, tmp_path):
     again = invoke(*run)
     assert again.exit_code == 2 and "--resume" in again.output
     assert invoke(*run, "--resume").exit_code == 0
-    found = invoke("evaluate", "--model", tmp_path / "run" / "model", "--text", home / "text.txt", "--length", 64,
-                   "--windows", 2, "--questions", 20, "--out", tmp_path / "found.json")
+    found = invoke("evaluate", "--model", tmp_path / "run" / "model", "--text", home / "text.txt",
+                   "--length", 64, "--windows", 2, "--questions", 20, "--out",
+                   tmp_path / "found.json")
     assert found.exit_code == 0, found.output
     written = json.loads((tmp_path / "found.json").read_text())
     assert written["attention"] == "cca" and written["perplexity"]["samples"] == 2
     for kind in ("exact_match", "varied_match"):
-        check_matches(written[kind], questions=2)  # of each place and offset: 20 rounded up to twice 16
+        check_matches(written[kind],
+                      questions=2)  # of each place and offset: 20 rounded up to twice 16
 
 
 def check_matches(found, questions):
     """Every place and every offset has its share, with Wilson's interval."""
-    assert set(found) == {*map(str, POSITIONS), "all", "by_offset", "documents", "hits"} and found["documents"] >= 1
-    bits = np.unpackbits(np.frombuffer(bytes.fromhex(found["hits"]), dtype=np.uint8))[: found["all"]["samples"]]
+    assert set(found) == {*map(str, POSITIONS), "all", "by_offset", "documents", "hits"
+                          } and found["documents"] >= 1
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(found["hits"]),
+                                       dtype=np.uint8))[:found["all"]["samples"]]
     assert bits.mean() == pytest.approx(found["all"]["value"])
     assert len(found["by_offset"]) == OFFSETS
     samples = {"all": questions * OFFSETS * len(POSITIONS), "position": questions * OFFSETS}
-    for share, count in [(found["all"], samples["all"]), *((found[str(at)], samples["position"]) for at in POSITIONS),
+    for share, count in [(found["all"], samples["all"]),
+                         *((found[str(at)], samples["position"]) for at in POSITIONS),
                          *((offset, questions * len(POSITIONS)) for offset in found["by_offset"])]:
         assert share["samples"] == count
-        assert (share["low"], share["high"]) == pytest.approx(wilson(share["value"], count), abs=1e-6)
+        assert (share["low"], share["high"]) == pytest.approx(wilson(share["value"], count),
+                                                              abs=1e-6)
     for parts in (found["by_offset"], [found[str(at)] for at in POSITIONS]):
-        assert found["all"]["value"] == pytest.approx(sum(part["value"] for part in parts) / len(parts))
+        assert found["all"]["value"] == pytest.approx(
+            sum(part["value"] for part in parts) / len(parts))
 
 
 def wilson(share, count, z=1.959964):
-    middle, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    middle, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count +
+                                                              (z / (2 * count))**2)
     return (middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)
 
 
 def test_finetune_takes_its_recipe_and_says_what_it_trains_on(home, tmp_path):
     """On stderr, before the first step, so that a run of hours that goes wrong is stopped at once."""
-    run = ["finetune", *options(home), "--group", 8, "--window", 8, "--steps", 2, "--rows", 2, "--optimizer", "muon",
-           "--precision", "bf16", "--grow", 0.5, "--out", tmp_path / "run"]
+    run = [
+        "finetune", *options(home), "--group", 8, "--window", 8, "--steps", 2, "--rows", 2,
+        "--optimizer", "muon", "--precision", "bf16", "--grow", 0.5, "--out", tmp_path / "run"
+    ]
     done = invoke(*run)
     assert done.exit_code == 0, done.output
     given = identity(tmp_path / "run")
@@ -114,17 +124,18 @@ def test_finetune_takes_its_recipe_and_says_what_it_trains_on(home, tmp_path):
 
 
 def test_finetune_with_full_attention_says_so(home, tmp_path):
-    done = invoke("finetune", *options(home), "--attention", "full", "--steps", 1, "--rows", 2, "--precision",
-                  "float32", "--out", tmp_path / "run")
+    done = invoke("finetune", *options(home), "--attention", "full", "--steps", 1, "--rows", 2,
+                  "--precision", "float32", "--out", tmp_path / "run")
     assert done.exit_code == 0, done.output
-    assert "full attention (PyTorch's), float32; 1 steps of 2 x 64 tokens" in " ".join(done.stderr.split())
+    assert "full attention (PyTorch's), float32; 1 steps of 2 x 64 tokens" in " ".join(
+        done.stderr.split())
 
 
 @pytest.mark.parametrize("length", [64, 128])
 def test_the_shift_is_less_than_a_short_sequence(home, tmp_path, length):
     """A sequence of 64 tokens has no room for 64 tokens of text and a document."""
-    done = invoke("finetune", *instead(options(home), "--length", length), "--steps", 1, "--rows", 2,
-                  "--out", tmp_path / "run")
+    done = invoke("finetune", *instead(options(home), "--length", length), "--steps", 1, "--rows",
+                  2, "--out", tmp_path / "run")
     assert done.exit_code == 0, done.output
     assert identity(tmp_path / "run")["shift"] == min(SHIFT, length - 1) and SHIFT == 64
 
@@ -134,7 +145,8 @@ def test_a_run_that_diverges_is_one_line_and_an_exit_status_of_its_own(home, tmp
                   "--out", tmp_path / "run")
     assert done.exit_code == 3
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("diverged: ")]
-    assert "step 2: loss" in line and line.endswith("Lower the learning rate") and done.stderr.endswith(line + "\n")
+    assert "step 2: loss" in line and line.endswith(
+        "Lower the learning rate") and done.stderr.endswith(line + "\n")
     assert "written" not in done.output and not (tmp_path / "run" / "model").exists()
 
 
@@ -153,18 +165,22 @@ CCA = {"group": 4, "window": 8}
 
 @pytest.fixture(scope="module")
 def recovered(home, tmp_path_factory):
-    """A recovery: its file, what it printed, and of each trial the attention after its training and its steps."""
+    """A recovery.
+
+    Its file, what it printed, and of each trial the attention after its training and its steps.
+    """
     out, trained = tmp_path_factory.mktemp("recovery") / "recovery.json", {}
-    train = Study.train
+    train = Trials.train
 
     def watched(study, trial, title):
         model, records = train(study, trial, title)
-        trained[title.partition(" ")[2]] = attention_of(model).name, attention_of(model).options(), len(records)
+        trained[title.partition(" ")[2]] = attention_of(model).name, attention_of(
+            model).options(), len(records)
         return model, records
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Study, "train", watched)
-        done = invoke("recover", *options(home), *RECOVER, "--out", out)
+        patched.setattr(Trials, "train", watched)
+        done = invoke("study", "recover", *options(home), *RECOVER, "--out", out)
     assert done.exit_code == 0, done.output
     return out, done.stdout, trained
 
@@ -177,13 +193,16 @@ def test_recover_measures_before_the_swap_after_it_and_after_each_training(recov
     out, _, trained = recovered
     rows = trials_in(out)
     assert list(rows) == list(trained) == [
-        "full", "cca group=4 window=8",
-        "full, full, seed 0", "cca group=4 window=8, full, seed 0", "cca group=4 window=8, aligned, seed 0",
-        "full, full, seed 1", "cca group=4 window=8, full, seed 1", "cca group=4 window=8, aligned, seed 1"]
+        "full", "cca group=4 window=8", "full, full, seed 0", "cca group=4 window=8, full, seed 0",
+        "cca group=4 window=8, aligned, seed 0", "full, full, seed 1",
+        "cca group=4 window=8, full, seed 1", "cca group=4 window=8, aligned, seed 1"
+    ]
     for name, row in rows.items():
-        options, strategy = {} if name.startswith("full") else CCA, "full" if "seed" in name else "none"
+        options, strategy = {} if name.startswith(
+            "full") else CCA, "full" if "seed" in name else "none"
         assert (row["trial"]["options"], row["trial"]["config"]["strategy"]) == (options, strategy)
-        assert trained[name] == (name[:4].strip(), options, 2 if "seed" in name else 0)  # the control attends in full
+        assert trained[name] == (name[:4].strip(), options, 2 if "seed" in name else 0
+                                 )  # the control attends in full
         assert ("read_in_full" in row) == (name.startswith("cca") and "seed" in name)
         for kind in ("exact_match", "varied_match"):
             check_matches(row[kind], questions=3)
@@ -197,7 +216,8 @@ def test_recover_trains_the_control_as_it_trains_cca_and_the_aligned_otherwise(r
         control, cca, aligned = (rows[f"{name}, seed {seed}"]["trial"] for name in (
             "full, full", "cca group=4 window=8, full", "cca group=4 window=8, aligned"))
         assert (control["config"], control["reading"]) == (cca["config"], cca["reading"])
-        assert (cca["reading"]["seed"], cca["reading"]["shift"], cca["reading"]["varied"]) == (seed, SHIFT, True)
+        assert (cca["reading"]["seed"], cca["reading"]["shift"],
+                cca["reading"]["varied"]) == (seed, SHIFT, True)
         assert aligned["reading"] == cca["reading"] | {"shift": 0, "varied": False}
         assert aligned["config"] == cca["config"] | {"grow": 0.0} and cca["config"]["grow"] > 0
 
@@ -216,11 +236,12 @@ def test_a_second_recovery_measures_nothing_again(home, recovered, tmp_path, mon
         raise RuntimeError(f"measured {title}")
 
     out = shutil.copy(recovered[0], tmp_path / "recovery.json")
-    monkeypatch.setattr(Study, "measure", refuse)
-    again = invoke("recover", *options(home), *RECOVER, "--out", out)
+    monkeypatch.setattr(Trials, "measure", refuse)
+    again = invoke("study", "recover", *options(home), *RECOVER, "--out", out)
     assert again.exit_code == 0, again.output
     assert trials_in(out) == trials_in(recovered[0]) and again.stdout == recovered[1]
-    longer = invoke("recover", *options(home), *instead(RECOVER, "--steps", 3), "--out", out)
+    longer = invoke("study", "recover", *options(home), *instead(RECOVER, "--steps", 3), "--out",
+                    out)
     assert longer.exit_code == 2 and "holds 'full, full, seed 0' trained otherwise" in longer.output
     assert trials_in(out) == trials_in(recovered[0])
 
@@ -236,8 +257,9 @@ def test_other_settings_only_add(home, recovered, tmp_path, monkeypatch, more, l
         return before["full"]
 
     out = shutil.copy(recovered[0], tmp_path / "recovery.json")
-    monkeypatch.setattr(Study, "measure", measure)
-    done = invoke("recover", *options(home), *[word for word in RECOVER if word != "--aligned"], *more, "--out", out)
+    monkeypatch.setattr(Trials, "measure", measure)
+    done = invoke("study", "recover", *options(home),
+                  *[word for word in RECOVER if word != "--aligned"], *more, "--out", out)
     assert done.exit_code == 0, done.output
     added = [f"{label}{training}" for training in ("", ", full, seed 0", ", full, seed 1")]
     assert asked == [(name, wanted) for name in added]
@@ -246,13 +268,15 @@ def test_other_settings_only_add(home, recovered, tmp_path, monkeypatch, more, l
 
 
 @pytest.mark.parametrize("other, named", [(["--length", 100], "length"), (["--model", "other"], "model")])
-def test_the_file_of_another_recovery_is_refused_in_one_line(home, recovered, tmp_path, monkeypatch, other, named):
+def test_the_file_of_another_recovery_is_refused_in_one_line(home, recovered, tmp_path, monkeypatch,
+                                                             other, named):
     out = shutil.copy(recovered[0], tmp_path / "recovery.json")
     shutil.copytree(home / "base", tmp_path / "other")
     monkeypatch.chdir(tmp_path)
-    done = invoke("recover", *instead(options(home), *other), *RECOVER, "--out", out)
+    done = invoke("study", "recover", *instead(options(home), *other), *RECOVER, "--out", out)
     assert done.exit_code == 2 and done.stdout == ""
-    assert done.stderr == (f"error: out: {out} holds a study with another {named}; name another file, or remove it\n")
+    assert done.stderr == (
+        f"error: out: {out} holds a study with another {named}; name another file, or remove it\n")
     assert out.read_bytes() == recovered[0].read_bytes()
 
 
@@ -260,7 +284,7 @@ def test_the_file_of_another_recovery_is_refused_in_one_line(home, recovered, tm
     (["--steps", 0], "steps, strategy: got 0"), (["--strategy", "none"], "wanted a training"),
     (["--seeds", 0], "seeds: got 0"), (["--mechanism", "nonsense"], "nonsense")])
 def test_a_recovery_of_nothing_is_one_line(home, tmp_path, wrong, message):
-    done = invoke("recover", *options(home), *wrong, "--out", tmp_path / "recovery.json")
+    done = invoke("study", "recover", *options(home), *wrong, "--out", tmp_path / "recovery.json")
     assert done.exit_code == 2 and message in done.stderr, done.exception
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "recovery.json").exists()
 
@@ -270,7 +294,8 @@ def test_a_recovery_that_diverges_is_one_line_as_a_finetuning_is(home, recovered
     out, study = tmp_path / "recovery.json", json.loads(recovered[0].read_text())
     study["trials"] = {name: row for name, row in study["trials"].items() if ", seed " not in name}
     out.write_text(json.dumps(study))
-    done = invoke("recover", *options(home), *RECOVER, "--learning-rate", 1e30, "--out", out)
+    done = invoke("study", "recover", *options(home), *RECOVER, "--learning-rate", 1e30, "--out",
+                  out)
     assert done.exit_code == 3, repr(done.exception)
     assert done.stderr.splitlines()[-1].startswith("diverged: ")
     assert trials_in(out) == study["trials"] and "full" in study["trials"]
@@ -281,19 +306,23 @@ def test_a_recovery_that_diverges_is_one_line_as_a_finetuning_is(home, recovered
     (["--length", 4096], "length: got 4096"), (["--strategy", "half"], "strategy: got 'half'"),
     (["--group", 0], "group")])
 def test_a_wrong_option_is_one_line(home, tmp_path, wrong, message):
-    done = invoke("finetune", *instead(options(home), *wrong), "--steps", 1, "--out", tmp_path / "run")
+    done = invoke("finetune", *instead(options(home), *wrong), "--steps", 1, "--out",
+                  tmp_path / "run")
     assert done.exit_code == 2 and message in done.output
     assert not (tmp_path / "run").exists()
 
 
 def test_two_processes_from_the_command_line(home, tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "cca_lab",
-               "finetune", *map(str, options(home)), "--group", "4", "--window", "8", "--rows", "2", "--steps", "2",
-               "--save-every", "1", "--out", str(tmp_path / "run")]
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+        "-m", "cca_lab", "finetune", *map(str, options(home)), "--group", "4", "--window", "8",
+        "--rows", "2", "--steps", "2", "--save-every", "1", "--out",
+        str(tmp_path / "run")
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     for extra in ([], ["--resume"]):
-        done = subprocess.run([*command, *extra], env=environment, cwd=repository(), capture_output=True, text=True,
-                              timeout=300)
+        done = subprocess.run([*command, *extra], env=environment, cwd=repository(),
+                              capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-3000:]
     assert [record["step"] for record in read_log(tmp_path / "run")] == [1, 2]
     states = sorted(path.name for path in (tmp_path / "run" / "state").glob("random_states_*"))

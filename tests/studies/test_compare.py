@@ -10,7 +10,7 @@ from cca_lab.mechanisms import MECHANISMS
 from cca_lab.mechanisms.caches import CACHES, LEAST, fits, fitted
 from cca_lab.models import save_pretrained, swap_attention
 from cca_lab.studies import compare as command
-from cca_lab.studies.compare import compare, times
+from cca_lab.studies.compare import Compare, times
 from tests.studies import small
 
 
@@ -36,12 +36,16 @@ def test_the_budget_is_kept_and_one_step_more_would_exceed_it(name, entries):
     config, length = small.model().config, 100
     found, sized = fitted(config, name, entries, length), MECHANISMS[name].sized
     more = next(sized(n + 1, length) for n in range(LEAST, length) if sized(n, length) == found)
-    assert most_bytes(found, length, length) <= budget_bytes(config, entries) < most_bytes(more, length, length)
+    assert most_bytes(found, length, length) <= budget_bytes(config, entries) < most_bytes(
+        more, length, length)
 
 
 @pytest.mark.parametrize("entries", [24, 41])
 def test_lococo_s_slots_and_open_segment_fill_the_budget_at_their_peak_and_never_more(entries):
-    """Read token by token: slots and all but the last token of a segment, which closes it, are held at once."""
+    """Read token by token.
+
+    Slots and all but the last token of a segment, which closes it, are held at once.
+    """
     config, length = small.model().config, 100
     found, entry = fitted(config, "lococo", entries, length), budget_bytes(config, 1)
     assert found.slots + found.segment == entries
@@ -61,10 +65,12 @@ def test_a_row_for_every_mechanism_that_runs_at_inference(tmp_path, monkeypatch)
     text = tmp_path / "text.txt"
     text.write_text(small.corpus().train[0] * 3)
     save_pretrained(small.model(), tmp_path / "model", small.tokenizer())
-    found = compare(str(tmp_path / "model"), entries=40, length=100, windows=1, questions=1, text=str(text),
-                    out=tmp_path / "compare.json")
+    study = Compare(model=str(tmp_path / "model"), entries=40, length=100, windows=1, questions=1,
+                    text=str(text), out=tmp_path / "compare.json")
+    found = study.run()
     assert set(found["rows"]) == {name for name, row in MECHANISMS.items() if not row.training_only}
-    assert json.loads((tmp_path / "compare.json").read_text())["rows"].keys() == found["rows"].keys()
+    assert json.loads(
+        (tmp_path / "compare.json").read_text())["rows"].keys() == found["rows"].keys()
     for name, row in found["rows"].items():
         assert row["perplexity"]["value"] > 1 and row["prefill_seconds"] > 0
         assert (row["cache_bytes"] is None) == (name not in CACHES and name != "full")
@@ -76,7 +82,8 @@ def test_bytes_are_those_after_the_prompt():
     model = small.model()
     swap_attention(model, "streaming_llm", sinks=2, recent=6)
     found = times(model, "streaming_llm", torch.randint(1, 100, (40,)))
-    assert found["cache_bytes"] == 2 * 8 * model.config.num_hidden_layers * model.config.hidden_size * 4
+    assert found[
+        "cache_bytes"] == 2 * 8 * model.config.num_hidden_layers * model.config.hidden_size * 4
 
 
 def test_a_length_without_room_for_a_prompt_is_refused(tmp_path):
@@ -84,4 +91,4 @@ def test_a_length_without_room_for_a_prompt_is_refused(tmp_path):
     text.write_text(small.corpus().train[0] * 3)
     save_pretrained(small.model(), tmp_path / "model", small.tokenizer())
     with pytest.raises(ValueError, match="length: got 17, wanted at least 18"):
-        compare(str(tmp_path / "model"), length=17, text=str(text))
+        Compare(model=str(tmp_path / "model"), length=17, text=str(text)).run()

@@ -1,4 +1,7 @@
-"""What cores keep: the reading from effective attention against phi and a core's weight worked out by hand."""
+"""What cores keep.
+
+The reading from effective attention against phi and a core's weight worked out by hand.
+"""
 
 
 import numpy as np
@@ -64,9 +67,10 @@ def seen_by(model, monkeypatch, **changes):
 def by_hand(q, k, scale, window=WINDOW):
     """phi (H, groups, g) of the groups that the last row sees, its weight on their cores (H, groups), an error bound.
 
-    The bound is relative, for either. A logit is a dot product of D terms in float32, wrong by D + 2 half ulps of
-    its `size`, the sum of what is added, and a softmax doubles that: phi. A core's logit is wrong by as much again,
-    and by what phi made of the core; then come g + 8 single roundings.
+    The bound is relative, for either. A logit is a dot product of D terms in float32, wrong by D +
+    2 half ulps of its `size`, the sum of what is added, and a softmax doubles that: phi. A core's
+    logit is wrong by as much again, and by what phi made of the core; then come g + 8 single
+    roundings.
     """
     heads, length, dim = q.shape
     count = (length - window) // GROUP
@@ -76,7 +80,8 @@ def by_hand(q, k, scale, window=WINDOW):
     core = (phi[..., None] * groups).sum(2)                                  # (H, groups, D)
     columns = torch.cat([core, k[:, count * GROUP:]], dim=1)
     attention = (scale * (q[:, -1:] * columns).sum(-1)).softmax(-1)[:, :count]
-    size = scale * max(float((judge * groups).abs().sum(-1).max()), float((q[:, -1:] * columns).abs().sum(-1).max()))
+    size = scale * max(float(
+        (judge * groups).abs().sum(-1).max()), float((q[:, -1:] * columns).abs().sum(-1).max()))
     return phi, attention, (2 * (dim + 2) * size * (1 + 2 * size) + GROUP + 8) * HALF_ULP
 
 
@@ -89,7 +94,8 @@ def matches_the_definition(monkeypatch, reading):
     """Whether what is reported of two contexts at each of three offsets is what was worked out by hand."""
     model = sharp()
     found, contexts, heads = seen_by(model, monkeypatch, reading=reading)
-    assert len(contexts) == OFFSETS * CONTEXTS and found.phi.shape == found.attention.shape == (OFFSETS, 2, 2)
+    assert len(contexts) == OFFSETS * CONTEXTS and found.phi.shape == found.attention.shape == (
+        OFFSETS, 2, 2)
     size, bound = task().document_length, 0.0
     wanted = {"phi": np.zeros((OFFSETS, 2, 2)), "attention": np.zeros((OFFSETS, 2, 2)),
               "kept": np.zeros((OFFSETS, 2, 2, size))}
@@ -105,8 +111,11 @@ def matches_the_definition(monkeypatch, reading):
                 mean = flat[:, offset + token::size].mean(1).numpy()
                 wanted["kept"][offset, layer, :, token] += mean / CONTEXTS
     assert bound < 1e-3  # no bound at all would let everything pass
-    assert np.ptp(wanted["kept"]) > 0.1 and np.ptp(wanted["attention"]) > 0.02  # nor would equal weights tell much
-    return all(np.allclose(getattr(found, name), value, rtol=bound, atol=0) for name, value in wanted.items())
+    assert np.ptp(wanted["kept"]) > 0.1 and np.ptp(
+        wanted["attention"]) > 0.02  # nor would equal weights tell much
+    return all(
+        np.allclose(getattr(found, name), value, rtol=bound, atol=0)
+        for name, value in wanted.items())
 
 
 def test_phi_and_the_core_s_weight_are_those_of_the_queries_and_keys(monkeypatch):
@@ -118,7 +127,8 @@ def test_phi_and_the_core_s_weight_are_those_of_the_queries_and_keys(monkeypatch
 def test_the_answer_is_looked_for_where_the_question_s_document_stands(monkeypatch):
     """At both ends too; a reading one token off is another."""
     for position in (0.0, 1.0):
-        found, contexts, heads = seen_by(sharp(window=5), monkeypatch, offsets=1, contexts=1, position=position)
+        found, contexts, heads = seen_by(sharp(window=5), monkeypatch, offsets=1, contexts=1,
+                                         position=position)
         answer = place_of_answer(contexts[0])
         phi = by_hand(*heads[0][0], window=5)[0].flatten(1)
         if position == 0:
@@ -129,7 +139,10 @@ def test_the_answer_is_looked_for_where_the_question_s_document_stands(monkeypat
 
 @pytest.mark.parametrize("group, window", [(4, 5), (8, 5), (1, 5)])
 def test_phi_sums_to_one_over_a_group(group, window):
-    """Seven whole documents of 8 tokens are closed: 8 / g groups a document, with a sum of 1 each."""
+    """Seven whole documents of 8 tokens are closed.
+
+    8 / g groups a document, with a sum of 1 each.
+    """
     found = read(sharp(group=group, window=window), offsets=1, length=61, position=0.5)
     assert np.allclose(found.kept.sum(-1), task().document_length / group, rtol=1e-5)
     assert (found.phi > 0).all() and (found.phi <= 1 + 1e-6).all()
@@ -151,20 +164,30 @@ def test_another_attention_is_named():
 
 
 def test_an_answer_in_the_window_is_named():
-    """62 tokens hold seven documents and a question; the last answer is token 53, and 52 stand in closed groups."""
-    with pytest.raises(ValueError, match="position: got 1.0, whose answer stands in the local window of 8"):
+    """62 tokens hold seven documents and a question.
+
+    The last answer is token 53, and 52 stand in closed groups.
+    """
+    with pytest.raises(ValueError,
+                       match="position: got 1.0, whose answer stands in the local window of 8"):
         read(sharp(), position=1.0)
     read(sharp(window=5), position=1.0, offsets=1, contexts=1)  # 56 do
 
 
 def product_of_means(found):
-    """Mutant of `best_head`: lets a head keep the answer at one offset and be looked for at another."""
+    """Mutant of `best_head`.
+
+    Lets a head keep the answer at one offset and be looked for at another.
+    """
     weight = found.phi.mean(0) * found.attention.mean(0)
     return tuple(int(index) for index in np.unravel_index(weight.argmax(), weight.shape))
 
 
 def test_the_best_head_reads_the_answer_itself():
-    """Head (0, 1) keeps it at one offset and is looked for at the other; head (1, 0) does both, half as well."""
+    """Head (0, 1) keeps it at one offset and is looked for at the other.
+
+    Head (1, 0) does both, half as well.
+    """
     phi, attention = np.full((2, 2, 2), 0.1), np.full((2, 2, 2), 0.1)
     phi[:, 0, 1], attention[:, 0, 1] = (1.0, 0.0), (0.0, 1.0)
     phi[:, 1, 0] = attention[:, 1, 0] = 0.45

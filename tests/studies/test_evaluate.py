@@ -1,4 +1,7 @@
-"""The two numbers: perplexity and exact match, against their definitions and on models with known scores."""
+"""The two numbers.
+
+Perplexity and exact match, against their definitions and on models with known scores.
+"""
 
 import math
 from types import SimpleNamespace
@@ -40,7 +43,10 @@ class Rule(PreTrainedModel):
 
 
 def look_up(ids):
-    """Predict what followed the latest earlier occurrence of the current token: perfect retrieval."""
+    """Predict what followed the latest earlier occurrence of the current token.
+
+    Perfect retrieval.
+    """
     logits = torch.zeros(*ids.shape, len(small.tokenizer()))
     for row, line in enumerate(ids.tolist()):
         followed = {}
@@ -72,11 +78,16 @@ def test_perplexity_is_exp_of_the_mean_loss():
 
 
 def test_the_losses_of_windows_are_those_of_each_alone():
-    """The perplexity is exp of their mean; two models' losses of one window stand at the same place."""
+    """The perplexity is exp of their mean.
+
+    Two models' losses of one window stand at the same place.
+    """
     model, stream = small.model(), tokenize(small.corpus().validation, small.tokenizer())
     found = window_losses(model, stream, length=64, windows=5, batch=2)
     starts = window_starts(len(stream), 64, 5).tolist()
-    wanted = [window_losses(model, stream[start:start + 64], length=64, windows=1)[0] for start in starts]
+    wanted = [
+        window_losses(model, stream[start:start + 64], length=64, windows=1)[0] for start in starts
+    ]
     assert found == pytest.approx(wanted, rel=1e-5) and np.ptp(found) > 1e-3
     assert perplexity(model, stream, length=64, windows=5, batch=2).value == np.exp(found.mean())
 
@@ -86,7 +97,8 @@ def test_windows_are_spread_evenly_and_end_within_the_stream(tokens):
     starts = window_starts(tokens, 40, min(7, tokens // 40))
     assert starts[0] == 0 and starts[-1] <= tokens - 40 and len(starts) == min(7, tokens // 40)
     gaps = starts.diff()
-    assert len(gaps) == 0 or gaps.max() - gaps.min() <= max(1, tokens // 2**23)  # float32 has 24 bits
+    assert len(gaps) == 0 or gaps.max() - gaps.min() <= max(1,
+                                                            tokens // 2**23)  # float32 has 24 bits
 
 
 def test_a_model_that_looks_up_answers_everything_at_every_position():
@@ -111,8 +123,8 @@ def test_questions_are_the_same_for_every_model():
     seen = []
     task = MultiDocumentQA(small.tokenizer())
     for _ in range(2):
-        exact_match(Rule(lambda ids: seen.append(ids) or look_up(ids)), task, length=64, questions=3, offsets=1,
-                    positions=(0.5,))
+        exact_match(Rule(lambda ids: seen.append(ids) or look_up(ids)), task, length=64,
+                    questions=3, offsets=1, positions=(0.5, ))
     assert torch.equal(seen[0], seen[1])
 
 
@@ -128,7 +140,8 @@ def test_a_model_that_answers_on_aligned_documents_only_is_found_out():
     found = exact_match(Rule(aligned), task, length=120, text=text, offsets=8, questions=8)
     assert [estimate.value for estimate in found.by_offset()] == [1.0] + 7 * [0.0]
     assert found.overall.value == 1 / 8
-    assert exact_match(Rule(aligned), task, length=113, questions=8, offsets=1).overall.value == 1.0  # the old score
+    assert exact_match(Rule(aligned), task, length=113, questions=8,
+                       offsets=1).overall.value == 1.0  # the old score
 
 
 def test_an_interval_stays_open_where_every_question_is_right():
@@ -138,7 +151,10 @@ def test_an_interval_stays_open_where_every_question_is_right():
 
 
 def wald(hits):
-    """Mutant of `share_right`: the normal interval, which is closed where all are right, and may leave 0 to 1."""
+    """Mutant of `share_right`.
+
+    The normal interval, which is closed where all are right, and may leave 0 to 1.
+    """
     share = hits.mean()
     half = 1.959964 * math.sqrt(share * (1 - share) / hits.size)
     return share - half, share + half
@@ -146,7 +162,10 @@ def wald(hits):
 
 @pytest.mark.parametrize("right, asked", [(0, 5), (1, 5), (40, 80), (79, 80), (80, 80)])
 def test_a_share_s_interval_is_wilson_s(right, asked):
-    """The shares p from which the one seen is 1.96 standard deviations away: (share - p)^2 = z^2 p (1 - p) / n."""
+    """The shares p from which the one seen is 1.96 standard deviations away.
+
+    (share - p)^2 = z^2 p (1 - p) / n.
+    """
     hits = np.arange(asked) < right
     found, z = share_right(hits), 1.959964
     assert (found.value, found.samples) == (right / asked, asked)
@@ -160,10 +179,13 @@ def test_what_is_written_holds_every_place_and_every_offset():
     hits = np.zeros((2, OFFSETS, 3), dtype=bool)
     hits[1, 5] = True  # the last place, at one offset
     written = Matches(hits, (0.0, 1.0)).as_json()
-    assert list(written) == ["0.0", "1.0", "all", "by_offset"] and len(written["by_offset"]) == OFFSETS
-    assert [offset["value"] for offset in written["by_offset"]] == [0.5 * (index == 5) for index in range(OFFSETS)]
+    assert list(written) == ["0.0", "1.0", "all", "by_offset"] and len(
+        written["by_offset"]) == OFFSETS
+    assert [offset["value"]
+            for offset in written["by_offset"]] == [0.5 * (index == 5) for index in range(OFFSETS)]
     assert {offset["samples"] for offset in written["by_offset"]} == {6}
-    assert (written["0.0"]["value"], written["1.0"]["value"], written["all"]["value"]) == (0, 1 / 16, 1 / 32)
+    assert (written["0.0"]["value"], written["1.0"]["value"],
+            written["all"]["value"]) == (0, 1 / 16, 1 / 32)
 
 
 def test_the_model_keeps_its_mode():
@@ -174,7 +196,8 @@ def test_the_model_keeps_its_mode():
 
 def test_bootstrap_interval_covers_the_mean_as_often_as_it_says():
     draws = np.random.default_rng(0)
-    covered = [(lambda e: e.low <= 0.0 <= e.high)(bootstrap_mean(draws.normal(size=60))) for _ in range(100)]
+    covered = [(lambda e: e.low <= 0.0 <= e.high)(bootstrap_mean(draws.normal(size=60)))
+               for _ in range(100)]
     assert 88 <= sum(covered) <= 100  # 95 expected, sd 2.2; percentile intervals are a little short
 
 

@@ -1,4 +1,7 @@
-"""Finetuning: what is trained, one batch for processes and micro-steps, resuming, divergence, Ctrl-C."""
+"""Finetuning.
+
+What is trained, one batch for processes and micro-steps, resuming, divergence, Ctrl-C.
+"""
 
 import copy
 import math
@@ -39,12 +42,16 @@ from tests.studies import small
 
 def mixture(**changes):
     settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
-                    tasks=(MultiDocumentQA(small.tokenizer()),), length=64, rows=4, text_share=0.5, seed=0, shift=16)
+                    tasks=(MultiDocumentQA(small.tokenizer()), ), length=64, rows=4, text_share=0.5,
+                    seed=0, shift=16)
     return Mixture(**settings | changes)
 
 
 def in_float32(**settings):
-    """Return a configuration that does not ask which precision is faster here: runs are compared to the last digits."""
+    """Return a configuration that does not ask which precision is faster here.
+
+    Runs are compared to the last digits.
+    """
     return FinetuneConfig(**settings, precision="float32")
 
 
@@ -57,7 +64,8 @@ def weights(model):
 
 
 def same(first, second):
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return first.keys() == second.keys() and all(
+        torch.equal(first[name], second[name]) for name in first)
 
 
 def gap(first, second):
@@ -92,7 +100,8 @@ def test_losses_are_means_over_the_marked_tokens():
     def loss(row, column):
         return -log_p[row, column - 1, ids[row, column]]
 
-    assert text == pytest.approx(sum(loss(r, c) for r in (0, 1) for c in range(1, 5)).item() / 8, rel=1e-5)
+    assert text == pytest.approx(
+        sum(loss(r, c) for r in (0, 1) for c in range(1, 5)).item() / 8, rel=1e-5)
     assert task == pytest.approx((loss(2, 2) + loss(2, 4)).item() / 2, rel=1e-5)
 
 
@@ -101,7 +110,9 @@ def changed_by_training(model, **config):
     before = weights(model)
     finetuner = Finetuner(model, mixture(), in_float32(steps=2, **config))
     finetuner.run()
-    return {name for name, value in weights(model).items() if not torch.equal(value, before[name])}, finetuner.trained
+    return {name
+            for name, value in weights(model).items()
+            if not torch.equal(value, before[name])}, finetuner.trained
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
@@ -115,7 +126,11 @@ def test_qkv_trains_the_three_projections_only(family, expected, optimizer):
 
 
 class CopiedPieces(MatrixMuon):
-    """Mutant: trains copies of the projections, as if the model went to its device after the optimizer was made."""
+    """Mutant.
+
+    Trains copies of the projections, as if the model went to its device after the optimizer was
+    made.
+    """
 
     def __init__(self, model, **options):
         super().__init__(model, **options)
@@ -151,13 +166,15 @@ def test_none_trains_nothing():
 
 def test_none_saves_and_resumes(tmp_path):
     Finetuner(swapped(), mixture(), in_float32(steps=2, strategy="none"), tmp_path).run()
-    assert Finetuner(swapped(), mixture(), in_float32(steps=2, strategy="none"), tmp_path).resume() == 0
+    assert Finetuner(swapped(), mixture(), in_float32(steps=2, strategy="none"),
+                     tmp_path).resume() == 0
 
 
 def test_muon_is_given_the_matrices_and_adamw_the_rest():
     model = swapped()
     mark_trainable(model, "full")
-    muon, adamw = make_optimizers(model, muon=True, learning_rate=1e-3, weight_decay=0.01, betas=(0.9, 0.95))
+    muon, adamw = make_optimizers(model, muon=True, learning_rate=1e-3, weight_decay=0.01,
+                                  betas=(0.9, 0.95))
     assert isinstance(muon, MatrixMuon) and isinstance(adamw, torch.optim.AdamW)
     count = [sum(p.numel() for group in optimizer.param_groups for p in group["params"])
              for optimizer in (muon, adamw)]
@@ -168,17 +185,23 @@ def test_muon_is_given_the_matrices_and_adamw_the_rest():
 
 @pytest.mark.parametrize("optimizer, rate", [("adamw", 1e-2), ("muon", 2e-2)])
 def test_the_loss_falls(optimizer, rate):
-    records = Finetuner(swapped(), mixture(), in_float32(steps=20, learning_rate=rate, optimizer=optimizer)).run()
+    records = Finetuner(swapped(), mixture(),
+                        in_float32(steps=20, learning_rate=rate, optimizer=optimizer)).run()
     assert records[-1]["text_loss"] < 0.7 * records[0]["text_loss"]
     assert not any(record["rising"] for record in records)
 
 
 class MeansOfSlices(Finetuner):
-    """Mutant: averages the means of what the micro-steps and processes hold, whatever number of answers that is."""
+    """Mutant.
+
+    Averages the means of what the micro-steps and processes hold, whatever number of answers that
+    is.
+    """
 
     def _micro_step(self, input_ids, known, micro):
         accelerator = self.accelerator
-        mine = slice(micro * accelerator.num_processes + accelerator.process_index, None, self.parts)
+        mine = slice(micro * accelerator.num_processes + accelerator.process_index, None,
+                     self.parts)
         text_rows = len(range(*mine.indices(self.mixture.text_rows)))
         logits = self.model(input_ids=input_ids[mine], use_cache=False).logits
         text, task = masked_losses(logits, input_ids[mine], known[mine], text_rows)
@@ -187,15 +210,19 @@ class MeansOfSlices(Finetuner):
         return torch.stack([text.detach(), task.detach()]) / self.parts
 
 
-# The same gradient is summed in another order, so it differs by a few float32 rounding errors, of 6e-8 each. Both
-# optimizers take steps of a size that is not the gradient's: where a gradient, or a direction of it, is little more
-# than rounding, as in the biases of the keys, the step differs by more than that; a step is 1e-4 to 1e-3.
+# The same gradient is summed in another order, so it differs by a few float32 rounding errors, of
+# 6e-8 each. Both optimizers take steps of a size that is not the gradient's: where a gradient, or a
+# direction of it, is little more than rounding, as in the biases of the keys, the step differs by
+# more than that; a step is 1e-4 to 1e-3.
 TOLERANCE = 1e-5
 
 
 @contextmanager
 def muon_in_float32():
-    """Let Muon orthogonalise in float32; in bfloat16 a rounding error of a gradient may become 1e-4 of a weight."""
+    """Let Muon orthogonalise in float32.
+
+    In bfloat16 a rounding error of a gradient may become 1e-4 of a weight.
+    """
     bfloat16, torch.Tensor.bfloat16 = torch.Tensor.bfloat16, torch.Tensor.clone
     try:
         yield
@@ -212,7 +239,9 @@ def test_micro_steps_change_nothing_but_memory(rows, optimizer):
         return kind(model, mixture(rows=rows), config).run(), weights(model)
 
     with muon_in_float32():
-        (whole, expected), (cut, got), (mutant, wrong) = run(Finetuner, 1), run(Finetuner, 4), run(MeansOfSlices, 4)
+        (whole, expected), (cut, got), (mutant, wrong) = run(Finetuner,
+                                                             1), run(Finetuner,
+                                                                     4), run(MeansOfSlices, 4)
     assert far_apart(cut, whole) < 1e-5 and gap(got, expected) < TOLERANCE
     assert far_apart(mutant, whole) > 1e-2 and gap(wrong, expected) > 30 * TOLERANCE
 
@@ -223,7 +252,9 @@ def test_the_losses_written_are_the_means_of_the_whole_batch():
     model = swapped()
     ids, known = read.batch(0)
     with torch.no_grad():
-        expected = [float(loss) for loss in masked_losses(model(ids).logits, ids, known, read.text_rows)]
+        expected = [
+            float(loss) for loss in masked_losses(model(ids).logits, ids, known, read.text_rows)
+        ]
     record = Finetuner(model, read, in_float32(steps=1, accumulation=3, grow=0)).run()[0]
     assert [record["text_loss"], record["task_loss"]] == pytest.approx(expected, rel=1e-5)
 
@@ -245,13 +276,17 @@ def test_groups_grow_while_the_model_trains_and_only_then():
 
 
 def test_each_micro_step_needs_a_row():
-    with pytest.raises(ValueError, match=r"rows: got 4, wanted at least 5.* 5 micro-step\(s\) in 1 process"):
+    with pytest.raises(ValueError,
+                       match=r"rows: got 4, wanted at least 5.* 5 micro-step\(s\) in 1 process"):
         Finetuner(swapped(), mixture(rows=4), in_float32(accumulation=5))
     Finetuner(swapped(), mixture(rows=4), in_float32(accumulation=4))
 
 
 def run_until_divergence(folder=None):
-    """Train at a rate that the second step cannot survive; return the error, and weights after the first and last."""
+    """Train at a rate that the second step cannot survive.
+
+    Return the error, and weights after the first and last.
+    """
     model, after = swapped(), []
     config = in_float32(steps=20, learning_rate=1e30, warmup=0, save_every=1)
     with pytest.raises(Diverged) as raised:
@@ -261,8 +296,10 @@ def run_until_divergence(folder=None):
 
 def test_divergence_stops_the_run_and_keeps_what_was_saved(tmp_path):
     message, after, now, config = run_until_divergence(tmp_path)
-    assert message.startswith("step 2: loss nan") and f"learning rate of {config.rate(1):.1e}" in message
-    assert len(after) == 1 and same(after[0], now) and all(value.isfinite().all() for value in now.values())
+    assert message.startswith(
+        "step 2: loss nan") and f"learning rate of {config.rate(1):.1e}" in message
+    assert len(after) == 1 and same(after[0], now) and all(value.isfinite().all()
+                                                           for value in now.values())
     model = swapped()
     assert Finetuner(model, mixture(), config, tmp_path).resume() == 1 and same(weights(model), now)
 
@@ -273,7 +310,9 @@ def test_a_gradient_that_is_no_number_is_divergence_too():
     before = weights(model)
     finetuner = Finetuner(model, mixture(), in_float32(steps=1))
     model.transformer.wpe.weight.register_hook(lambda gradient: gradient * math.nan)
-    with pytest.raises(Diverged, match=r"step 1: loss 1\d\.\d, gradient norm nan at a learning rate of 1.0e-04"):
+    with pytest.raises(
+            Diverged,
+            match=r"step 1: loss 1\d\.\d, gradient norm nan at a learning rate of 1.0e-04"):
         finetuner.run()
     assert same(weights(model), before)
 
@@ -309,7 +348,8 @@ def test_a_run_at_too_high_a_rate_is_said_to_rise(tmp_path):
     config = in_float32(steps=2 * WATCHED, learning_rate=30.0)
     records = Finetuner(swapped(), mixture(), config, tmp_path).run()
     assert [record["rising"] for record in records] == [False] * (2 * WATCHED - 1) + [True]
-    assert [record["rising"] for record in read_log(tmp_path)] == [record["rising"] for record in records]
+    assert [record["rising"]
+            for record in read_log(tmp_path)] == [record["rising"] for record in records]
 
 
 def test_a_resumed_run_goes_on_watching_where_it_stopped(tmp_path):
@@ -403,7 +443,8 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_bit_for_bit(tmp_path, moment
     if moment == "in a forward":
         model.register_forward_hook(lambda *_: interrupt(finetuner.step))
     with pytest.raises(KeyboardInterrupt):
-        finetuner.run(None if moment == "in a forward" else lambda record: interrupt(record["step"]))
+        finetuner.run(None if moment ==
+                      "in a forward" else lambda record: interrupt(record["step"]))
     loaded, tokenizer = load_pretrained(tmp_path / "model")
     assert attention_of(loaded) == attention_of(model)
     assert same(weights(loaded), weights(model)) and tokenizer is not None
@@ -460,7 +501,10 @@ def config_of(kind):
 
 
 def two_process_run(folder: Path) -> None:
-    """The program that torchrun starts twice; it is given model and mixture, which take a tokenizer to make."""
+    """The program that torchrun starts twice.
+
+    It is given model and mixture, which take a tokenizer to make.
+    """
     base, read = torch.load(folder / "given.pt", weights_only=False)
     for kind, finetuner in KINDS.items():
         model = swap_attention(copy.deepcopy(base), "cca", group=4, window=8)
@@ -471,14 +515,21 @@ def two_process_run(folder: Path) -> None:
 
 
 def test_two_processes_train_as_one(tmp_path):
-    """The same losses and weights, with one batch of five rows between them; not so the mutant of above."""
+    """The same losses and weights, with one batch of five rows between them.
+
+    Not so the mutant of above.
+    """
     read = mixture(rows=5)
     torch.save((small.model(), read), tmp_path / "given.pt")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-               __file__, str(tmp_path)]
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+        __file__,
+        str(tmp_path)
+    ]
     root = Path(__file__).parents[2]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True,
+                          timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     for kind in KINDS:
         ranks = [torch.load(tmp_path / f"{kind}{rank}.pt") for rank in range(2)]

@@ -20,8 +20,8 @@ def varied():
 
 
 def mixture(kind=Mixture, **changes):
-    settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()), tasks=(one_length(),), length=128,
-                    rows=4, text_share=0.5, seed=0)
+    settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
+                    tasks=(one_length(), ), length=128, rows=4, text_share=0.5, seed=0)
     return kind(**settings | changes)
 
 
@@ -97,7 +97,10 @@ def document_starts(mixed, steps=10):
 
 
 class ShiftsByDocuments(Mixture):
-    """Mutant: puts a multiple of 8 tokens before the documents, so that they stand where groups of 8 do."""
+    """Mutant.
+
+    Puts a multiple of 8 tokens before the documents, so that they stand where groups of 8 do.
+    """
 
     def _shifted(self, ids, known, generator):
         aligned = mixture(shift=0)
@@ -130,7 +133,11 @@ class OneShiftForAll(Mixture):
 
 def test_each_row_is_shifted_by_its_own_0_to_shift_tokens():
     def firsts(kind, **changes):
-        return {starts[0] for starts in document_starts(mixture(kind, text_share=0.0, rows=32, **changes), steps=1)}
+        return {
+            starts[0]
+            for starts in document_starts(mixture(kind, text_share=0.0, rows=32, **changes),
+                                          steps=1)
+        }
 
     assert firsts(Mixture, shift=3) == {0, 1, 2, 3}
     assert len(firsts(OneShiftForAll, shift=3)) == 1
@@ -169,7 +176,8 @@ def test_a_row_begins_with_text_and_goes_on_with_its_documents():
     """Only the end of what the task drew is lost."""
     class Fixed(MultiDocumentQA):
         def interleaved_batch(self, rows, length, generator):
-            return 5000 + torch.arange(length).expand(rows, -1), torch.ones(rows, length, dtype=torch.bool)
+            return 5000 + torch.arange(length).expand(rows, -1), torch.ones(
+                rows, length, dtype=torch.bool)
 
     mixed = mixture(tasks=(Fixed(small.tokenizer()),), text_share=0.0, rows=8)
     for row, marks in zip(*mixed.batch(0), strict=True):
@@ -200,7 +208,11 @@ def test_batches_depend_on_step_and_seed_only():
     mixed, fresh = mixture(), mixture()
     mixed.batch(4)
     assert torch.equal(mixed.batch(5)[0], fresh.batch(5)[0])  # whatever was read before
-    drawn = {one.batch(step)[0].numpy().tobytes() for one in (mixed, mixture(seed=1)) for step in range(3)}
+    drawn = {
+        one.batch(step)[0].numpy().tobytes()
+        for one in (mixed, mixture(seed=1))
+        for step in range(3)
+    }
     assert len(drawn) == 6
 
 
@@ -222,8 +234,8 @@ class NeverInTurn(Mixture):
 
 
 def rows_of_kinds(kind, question_rows, steps, kinds=2):
-    mixed = mixture(kind, tasks=tuple(Constant(7000 + index) for index in range(kinds)), rows=question_rows,
-                    text_share=0.0, shift=0)
+    mixed = mixture(kind, tasks=tuple(Constant(7000 + index) for index in range(kinds)),
+                    rows=question_rows, text_share=0.0, shift=0)
     return [tuple(int((mixed.batch(step)[0][:, 0] == 7000 + index).sum()) for index in range(kinds))
             for step in range(steps)]
 
@@ -244,12 +256,14 @@ def test_the_identity_changes_with_what_changes_the_batches():
     same = mixture().identity()
     assert same == mixture().identity() == json.loads(json.dumps(same))
     stream = tokenize(small.corpus().train, small.tokenizer())
-    for changes in ({"shift": 5}, {"tasks": ()}, {"tasks": (varied(),)}, {"tasks": (one_length(), varied())},
-                    {"seed": 1}, {"length": 100}, {"rows": 5}, {"text_share": 0.25}, {"stream": stream[:-1]}):
+    for changes in ({"shift": 5}, {"tasks": ()}, {"tasks": (varied(), )}, {
+            "tasks": (one_length(), varied())
+    }, {"seed": 1}, {"length": 100}, {"rows": 5}, {"text_share": 0.25}, {"stream": stream[:-1]}):
         assert mixture(**changes).identity() != same, changes
 
 
 def test_the_identity_tells_documents_of_other_lengths_apart():
-    short, long = (mixture(tasks=(VariedDocumentQA(small.tokenizer(), longest=longest),)) for longest in (10, 20))
+    short, long = (mixture(tasks=(VariedDocumentQA(small.tokenizer(), longest=longest), ))
+                   for longest in (10, 20))
     assert not torch.equal(short.batch(0)[0], long.batch(0)[0])
     assert short.identity() != long.identity()

@@ -1,4 +1,7 @@
-"""In which precision a finetuning multiplies: who chooses, what the choice leaves alone, and what bfloat16 costs."""
+"""In which precision a finetuning multiplies.
+
+Who chooses, what the choice leaves alone, and what bfloat16 costs.
+"""
 
 import shutil
 from contextlib import nullcontext
@@ -22,7 +25,8 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 def mixture(**changes):
     settings = dict(stream=tokenize(small.corpus().train, small.tokenizer()),
-                    tasks=(MultiDocumentQA(small.tokenizer()),), length=64, rows=8, text_share=0.25, shift=8)
+                    tasks=(MultiDocumentQA(small.tokenizer()), ), length=64, rows=8,
+                    text_share=0.25, shift=8)
     return Mixture(**settings | changes)
 
 
@@ -41,7 +45,10 @@ def same(first, second):
 # ---------------------------------------------------------------- who chooses
 
 def with_units(monkeypatch, units, times=None):
-    """Give every device matrix units, or none, and the gradients the given times; without times, timing fails."""
+    """Give every device matrix units, or none, and the gradients the given times.
+
+    Without times, timing fails.
+    """
     monkeypatch.setattr(training, "matrix_units", lambda device: units)
     monkeypatch.setattr(training, "_seconds", lambda model, ids, known, name: times[name])
 
@@ -64,7 +71,8 @@ def no_margin(times):
 
 @pytest.mark.parametrize("share, wanted", [(0.5, "bf16"), (0.94, "bf16"), (0.95, "float32"), (0.97, "float32"),
                                            (2.0, "float32")])
-def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth(monkeypatch, share, wanted):
+def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth(
+        monkeypatch, share, wanted):
     times = {"bf16": share, "float32": 1.0}
     with_units(monkeypatch, True, times)
     assert faster_precision(None, SimpleNamespace(device=CPU), None) == wanted
@@ -75,14 +83,16 @@ def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth
 def test_matrix_units_are_what_torch_says(monkeypatch, has):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: not has)
-    assert matrix_units(CPU) is has and matrix_units(GPU) is not has and not matrix_units(torch.device("mps"))
+    assert matrix_units(CPU) is has and matrix_units(GPU) is not has and not matrix_units(
+        torch.device("mps"))
 
 
 def test_nothing_is_timed_for_a_run_that_trains_nothing_or_was_told(monkeypatch):
     monkeypatch.setattr(finetune, "faster_precision", None)  # to call it fails
     assert Finetuner(swapped(), mixture(), FinetuneConfig(strategy="none")).precision == "float32"
     assert Finetuner(swapped(), mixture(), FinetuneConfig(precision="bf16")).precision == "bf16"
-    assert Finetuner(swapped(), mixture(), FinetuneConfig(precision="float32")).precision == "float32"
+    assert Finetuner(swapped(), mixture(),
+                     FinetuneConfig(precision="float32")).precision == "float32"
 
 
 # ---------------------------------------------------------------- what timing leaves alone
@@ -98,7 +108,8 @@ def test_timing_leaves_weights_and_random_state_and_no_gradients():
     model, ids, known = timed_model()
     model.transformer.wte.weight.grad = torch.ones_like(model.transformer.wte.weight)
     before, state, forwards = weights(model), torch.get_rng_state(), []
-    model.register_forward_hook(lambda *_: forwards.append(model.transformer.wte.weight.grad is None))
+    model.register_forward_hook(
+        lambda *_: forwards.append(model.transformer.wte.weight.grad is None))
     assert training._seconds(model, ids, known, "float32") > 0
     assert len(forwards) == 1 + training.REPEATS and all(forwards[1:])
     assert same(before, weights(model)) and torch.equal(state, torch.get_rng_state())
@@ -116,34 +127,43 @@ def test_timing_in_the_run_s_own_random_state_would_be_seen(monkeypatch):
 
 def test_the_least_time_counts_without_the_first(monkeypatch):
     model, ids, known = timed_model()
-    clock = iter([0.0, 1.0, 10.0, 14.0, 20.0, 23.0])  # a first of 1 s, which a least of all would be; then 4 s and 3 s
+    clock = iter([0.0, 1.0, 10.0, 14.0, 20.0,
+                  23.0])  # a first of 1 s, which a least of all would be; then 4 s and 3 s
     monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert training._seconds(model, ids, known, "float32") == 3.0
 
 
 # ---------------------------------------------------------------- what bfloat16 costs
 
-# A product in bfloat16 rounds both factors and the result by up to 2**-9 of themselves; 2**-9 / sqrt(3) is the
-# standard deviation. On the way to a logit stand 13 products (6 a block, and the head), so a logit is wrong by
-# sqrt(3 * 13) * 2**-9 / sqrt(3) = 0.7 % of its size, 0.6 for a new model: 0.004. A token's loss takes two such logits,
-# 0.006, and a mean over no fewer than 4 answers 0.003. Five standard deviations are 0.015.
-# In later steps the weights differ too, by what AdamW makes of gradients that are 1 % wrong: as much again.
+# A product in bfloat16 rounds both factors and the result by up to 2**-9 of themselves; 2**-9 /
+# sqrt(3) is the standard deviation. On the way to a logit stand 13 products (6 a block, and the
+# head), so a logit is wrong by sqrt(3 * 13) * 2**-9 / sqrt(3) = 0.7 % of its size, 0.6 for a new
+# model: 0.004. A token's loss takes two such logits, 0.006, and a mean over no fewer than 4 answers
+# 0.003. Five standard deviations are 0.015. In later steps the weights differ too, by what AdamW
+# makes of gradients that are 1 % wrong: as much again.
 TOLERANCE = 0.03
 TRAINS = FinetuneConfig(steps=5, learning_rate=1e-2, warmup=1)
 
 
 def run(name):
-    """Train in a precision: the losses of each step, the types of what a projection gave, the model."""
+    """Train in a precision.
+
+    The losses of each step, the types of what a projection gave, the model.
+    """
     model, kinds = swapped(), set()
-    model.transformer.h[1].attn.c_attn.register_forward_hook(lambda module, args, output: kinds.add(output.dtype))
+    model.transformer.h[1].attn.c_attn.register_forward_hook(
+        lambda module, args, output: kinds.add(output.dtype))
     finetuner = Finetuner(model, mixture(), replace(TRAINS, precision=name))
-    return [record[kind] for record in finetuner.run() for kind in ("text_loss", "task_loss")], kinds, model
+    return [record[kind]
+            for record in finetuner.run()
+            for kind in ("text_loss", "task_loss")], kinds, model
 
 
 def test_bf16_trains_as_float32_does(monkeypatch):
     """The mutants, products that stay float32 and weights that do not, are seen by their types."""
     read = mixture()
-    assert min(int(read.batch(step)[1][read.text_rows:, 1:].sum()) for step in range(TRAINS.steps)) >= 4
+    assert min(int(read.batch(step)[1][read.text_rows:, 1:].sum())
+               for step in range(TRAINS.steps)) >= 4
     whole, kinds, _ = run("float32")
     assert kinds == {torch.float32}
     rounded, kinds, model = run("bf16")
@@ -151,7 +171,8 @@ def test_bf16_trains_as_float32_does(monkeypatch):
     assert all(p.dtype == torch.float32 for p in model.parameters())
     gaps = [abs(one - other) for one, other in zip(rounded, whole, strict=True)]
     assert 0 < max(gaps) < TOLERANCE, gaps
-    assert whole[0] - whole[-2] > 10 * TOLERANCE  # it trains: a run that does not would be far from it
+    assert whole[0] - whole[
+        -2] > 10 * TOLERANCE  # it trains: a run that does not would be far from it
     monkeypatch.setattr(finetune, "autocast", lambda name, device: nullcontext())
     assert run("bf16")[1] == {torch.float32}
 

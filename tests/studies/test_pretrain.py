@@ -16,7 +16,7 @@ from cca_lab.models.plugin import group_size
 from cca_lab.models.pretrain import Pretrainer, Recipe, Stage, copy_batch, curriculum, token_losses
 from cca_lab.models.training import MatrixMuon, block_matrices
 from cca_lab.studies import pretrain as command
-from cca_lab.studies.pretrain import PretrainOptions, pretrain
+from cca_lab.studies.pretrain import Pretrain
 from tests.studies import small
 
 
@@ -24,7 +24,8 @@ def test_copies_repeat_with_a_period_of_their_own():
     ids, known = copy_batch(32, 32, 500, torch.Generator().manual_seed(0))
     periods = set()
     for row, marks in zip(ids, known, strict=True):
-        period = int(marks.float().argmax()) - 1  # the first known token is the second of the second repetition
+        period = int(marks.float().argmax()
+                     ) - 1  # the first known token is the second of the second repetition
         assert torch.equal(row[period:], row[:-period])
         periods.add(period)
     assert len(periods) > 5 and min(periods) >= 4 and max(periods) <= 16
@@ -43,7 +44,8 @@ def test_the_position_table_starts_as_sinusoids():
     assert torch.allclose(table.square().sum(-1), torch.full((40,), 8.0))
     near, far = (table[0] @ table[1]).item(), (table[0] @ table[20]).item()
     assert near > far  # neighbours are alike
-    assert torch.allclose(small.model("opt").model.decoder.embed_positions.weight, 0.1 * sinusoids(130, 32))
+    assert torch.allclose(
+        small.model("opt").model.decoder.embed_positions.weight, 0.1 * sinusoids(130, 32))
 
 
 def test_the_curriculum_ends_at_the_context():
@@ -100,7 +102,8 @@ def test_short_sequences_stand_anywhere_in_the_context_and_long_ones_fill_it():
 def test_a_sequence_s_place_reaches_the_model():
     model = small.model().eval()
     ids, known = torch.randint(1, 100, (2, 20)), torch.ones(2, 20, dtype=torch.bool)
-    at_zero, moved = (token_losses(model, ids, known, torch.arange(20).expand(2, -1) + first)[0] for first in (0, 7))
+    at_zero, moved = (token_losses(model, ids, known,
+                                   torch.arange(20).expand(2, -1) + first)[0] for first in (0, 7))
     assert torch.equal(at_zero, token_losses(model, ids, known)[0])
     assert not torch.equal(at_zero, moved)
 
@@ -115,13 +118,16 @@ def run(seed, tokens=6000):
 def test_a_run_repeats_bit_for_bit():
     (first, model), (second, twin), (third, _) = run(0), run(0), run(1)
     assert first == second != third
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
-    assert [stage for stage, _ in first] == sorted(stage for stage, _ in first) and first[-1][0] == 1
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    assert [stage for stage, _ in first] == sorted(stage
+                                                   for stage, _ in first) and first[-1][0] == 1
 
 
 def with_a_tokenizer_at_hand(monkeypatch):
     """Save the command the seconds in which it trains a tokenizer."""
-    monkeypatch.setattr(command, "train_tokenizer", lambda corpus, size: copy.deepcopy(small.tokenizer()))
+    monkeypatch.setattr(command, "train_tokenizer",
+                        lambda corpus, size: copy.deepcopy(small.tokenizer()))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "opt"])
@@ -131,32 +137,38 @@ def test_the_command_writes_a_model_and_its_card(tmp_path, family, monkeypatch):
     text = tmp_path / "text.txt"
     text.write_text(small.corpus().train[0] * 3)
     out = tmp_path / f"{family}-small"
-    card = pretrain(PretrainOptions(family, out, tokens=2e4, context=128, vocabulary=1200, width=16, layers=1,
-                                    heads=2, text=str(text)))
+    card = Pretrain(family=family, out=out, tokens=2e4, context=128, vocabulary=1200, width=16,
+                    layers=1, heads=2, text=str(text)).run()
     model, tokenizer = load_pretrained(out)
     assert tokenizer.decode(tokenizer.encode("the keys é\n")) == "the keys é\n"
     stored = json.loads((out / "pretraining.json").read_text())
-    assert stored["results"]["perplexity"]["value"] == pytest.approx(card["results"]["perplexity"]["value"], rel=1e-4)
+    assert stored["results"]["perplexity"]["value"] == pytest.approx(
+        card["results"]["perplexity"]["value"], rel=1e-4)
     assert f"{card['results']['perplexity']['value']:.1f}" in (out / "README.md").read_text()
     assert stored["steps"] * 8000 < stored["tokens"] < stored["steps"] * 8400
     assert not list(tmp_path.glob("*.part"))
     with pytest.raises(ValueError, match="is there already"):
-        pretrain(PretrainOptions(family, out))
+        Pretrain(family=family, out=out).run()
 
 
 def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
     """The saved model attends in groups of the size that was asked for, not of the stage that was reached."""
     with_a_tokenizer_at_hand(monkeypatch)
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
-    words = ["--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200, "--width", 16,
-             "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt", "--attention", "cca", "--group", 4,
-             "--window", 8, "--text-only"]
+    words = [
+        "--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200,
+        "--width", 16, "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt", "--attention",
+        "cca", "--group", 4, "--window", 8, "--text-only"
+    ]
     done = CliRunner().invoke(app, ["pretrain", *map(str, words)])
     assert done.exit_code == 0, done.output
     assert attention_of(load_pretrained(tmp_path / "model")[0]) == CCA(group=4, window=8)
     stored = json.loads((tmp_path / "model" / "pretraining.json").read_text())
-    assert stored["options"]["attention"] == "cca" and [stage["task"] for stage in stored["stages"]] == ["interleaved"]
-    assert " --text-only --group 4 --window 8 --out" in (tmp_path / "model" / "README.md").read_text()
+    assert stored["options"]["attention"] == "cca" and [
+        stage["task"] for stage in stored["stages"]
+    ] == ["interleaved"]
+    assert " --text-only --group 4 --window 8 --out" in (tmp_path / "model" /
+                                                         "README.md").read_text()
     assert stored["options"]["attention_options"] == {"group": 4, "window": 8}
 
 
@@ -232,7 +244,9 @@ def test_a_question_stage_draws_documents_then_questions_and_nothing_else():
     twin = torch.Generator().manual_seed(0)
     for _ in range(3):
         wanted = trainer.task.training_batch(4, 64, twin)
-        assert all(torch.equal(one, other) for one, other in zip(trainer._task_batch(QUESTION, 4), wanted, strict=True))
+        assert all(
+            torch.equal(one, other)
+            for one, other in zip(trainer._task_batch(QUESTION, 4), wanted, strict=True))
         assert torch.equal(trainer.generator.get_state(), twin.get_state())
         assert not torch.equal(mutant._task_batch(QUESTION, 4)[0], wanted[0])
 
@@ -241,7 +255,8 @@ def test_a_step_that_asks_nothing_trains_on_its_text():
     """A mean over no answer is NaN, and so would be every weight after it."""
     trainer = new_trainer(step_tokens=128)
     drawn = trainer._task_batch
-    trainer._task_batch = lambda stage, rows: (drawn(stage, rows)[0], torch.zeros(rows, stage.length, dtype=torch.bool))
+    trainer._task_batch = lambda stage, rows: (drawn(stage, rows)[0],
+                                               torch.zeros(rows, stage.length, dtype=torch.bool))
     record = trainer._step(QUESTION, 0.0)
     assert record["task_loss"] == record["accuracy"] == 0 and math.isfinite(record["text_loss"])
     assert all(p.isfinite().all() for p in trainer.model.parameters())
@@ -254,7 +269,10 @@ def test_the_fused_projections_of_gpt2_are_three_matrices_to_the_optimizer():
     fused = model.transformer.h[0].attn.c_attn.weight
     pieces = [torch.nn.Parameter(piece.clone()) for piece in fused.detach().chunk(3, dim=1)]
     whole = torch.nn.Parameter(fused.detach().clone())
-    optimizers = MatrixMuon(model, **options), torch.optim.Muon(pieces, **options), torch.optim.Muon([whole], **options)
+    optimizers = MatrixMuon(model,
+                            **options), torch.optim.Muon(pieces,
+                                                         **options), torch.optim.Muon([whole],
+                                                                                      **options)
     for _ in range(3):
         for _, matrix in block_matrices(model):
             matrix.grad = torch.randn_like(matrix)

@@ -3,9 +3,7 @@
 import pytest
 
 from cca_lab.files import repository, results_folder
-from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.studies.reproduce import record
-from cca_lab.tasks.reading import Reading
+from cca_lab.studies import record
 
 
 def rows(name, answers, seconds, ratio=1.1, seeds=3):
@@ -35,7 +33,7 @@ def test_those_that_count_stand_first_by_their_time():
 
 def test_the_group_is_fixed(tmp_path):
     with pytest.raises(ValueError, match="group: is 16 by the rules"):
-        record.record("x", FinetuneConfig(), Reading(), {"group": 2}, tmp_path / "records.json")
+        record.Record(recipe="x", option=("group=2",), out=tmp_path / "records.json").run()
 
 
 def test_the_page_is_that_of_the_results():

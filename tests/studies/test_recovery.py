@@ -1,6 +1,7 @@
 """The finetuned model that is shipped answers wherever its documents begin; one trained on aligned documents does not.
 
-The score is the defence: the first recipe of this lab passed for a recovery because it was scored where it was trained.
+The score is the defence: the first recipe of this lab passed for a recovery because it was scored
+where it was trained.
 """
 
 import copy
@@ -37,10 +38,11 @@ def recovered(model, task) -> bool:
 
 def aligned_recipe(base, tokenizer):
     """The mutant: half questions, documents as long as a group, and always at the same places."""
-    reading = Mixture(tokenize(load_corpus().train, tokenizer), (MultiDocumentQA(tokenizer),), LENGTH, rows=8,
-                      text_share=0.5, shift=0)
+    reading = Mixture(tokenize(load_corpus().train, tokenizer), (MultiDocumentQA(tokenizer), ),
+                      LENGTH, rows=8, text_share=0.5, shift=0)
     model = swap_attention(copy.deepcopy(base), "cca", **CCA)
-    Finetuner(model, reading, FinetuneConfig(steps=80, learning_rate=2e-3, grow=0.0, precision="float32")).run()
+    Finetuner(model, reading,
+              FinetuneConfig(steps=80, learning_rate=2e-3, grow=0.0, precision="float32")).run()
     return model
 
 

@@ -1,4 +1,7 @@
-"""The re-enacted tables: verdicts, the ablated mechanisms, the page, and one experiment run again from its command."""
+"""The re-enacted tables.
+
+Verdicts, the ablated mechanisms, the page, and one experiment run again from its command.
+"""
 
 import json
 import math
@@ -14,13 +17,22 @@ from cca_lab.cli import app
 from cca_lab.files import repository, results_folder
 from cca_lab.mechanisms import DGA, MECHANISMS
 from cca_lab.studies.evaluate import KINDS
-from cca_lab.studies.reproduce import page, run
-from cca_lab.studies.reproduce.artefact import Arm, Artefact, Converging
-from cca_lab.studies.reproduce.latency import LATENCY
-from cca_lab.studies.reproduce.measured import MEASURED, rises
-from cca_lab.studies.reproduce.ordering import AGREES, DISAGREES, ONE_SEED, UNSEEN, difference, ordering, values
-from cca_lab.studies.reproduce.out_of_reach import OUT_OF_REACH
-from cca_lab.studies.reproduce.registry import TRAINED
+from cca_lab.studies.reproduce import page
+from cca_lab.studies.reproduce.artefact import (
+    AGREES,
+    DISAGREES,
+    ONE_SEED,
+    UNSEEN,
+    Arm,
+    Artefact,
+    Converging,
+    difference,
+    ordering,
+    values,
+)
+from cca_lab.studies.reproduce.measured import LATENCY, MEASURED, OUT_OF_REACH, rises
+from cca_lab.studies.reproduce.run import Reproduce
+from cca_lab.studies.reproduce.trained import TRAINED
 from cca_lab.studies.reproduce.variants import VARIANTS, NoComplement, RandomFocal, registered
 
 READ = (*MEASURED, *LATENCY)
@@ -40,7 +52,9 @@ def read(losses):
     return [{"perplexity_ratio": {"value": math.exp(np.mean(losses))}, "losses": list(losses)}]
 
 
-CLEAR = {"a": trained(1.10, 1.11, 1.12), "b": trained(1.20, 1.21, 1.22), "c": trained(1.30, 1.31, 1.32)}
+CLEAR = {
+    "a": trained(1.10, 1.11, 1.12), "b": trained(1.20, 1.21, 1.22), "c": trained(1.30, 1.31, 1.32)
+}
 
 
 @pytest.mark.parametrize(("arms", "order", "verdict"), [
@@ -74,7 +88,10 @@ def test_questions_are_paired_by_bits():
     more = [True] * 11
     assert difference(row(more), row(hits), "answers").value == pytest.approx(-2 / 11)
     assert difference(row(hits), row(hits), "answers").verdict == "no difference seen"
-    unknown = [{kind: {"all": {"value": 1.0, "samples": 3}} for kind in ("exact_match", "varied_match")}]
+    unknown = [{
+        kind: {"all": {"value": 1.0, "samples": 3}}
+        for kind in ("exact_match", "varied_match")
+    }]
     assert difference(unknown, row(hits), "answers") is None
 
 
@@ -92,7 +109,11 @@ def test_what_counts_is_the_gap_to_the_control_not_the_loss():
             rows[arms["a"].name(seed)] = {"curve": list(2 + noise + gap)}
             rows[arms["b"].name(seed)] = {"curve": list(2 + noise)}
         for row in rows.values():
-            row |= {"perplexity_ratio": {"value": 1.0}, **{kind: {"all": {"value": 1.0}} for kind in KINDS}}
+            row |= {
+                "perplexity_ratio": {"value": 1.0},
+                **{kind: {"all": {"value": 1.0}}
+                   for kind in KINDS}
+            }
         return {"trials": rows, "machine": {"cpu": "x"}}
 
     artefact = Converging("x", "CCA", "Figure 0", "", {}, arms, ("a", "b"), "")
@@ -104,7 +125,10 @@ def test_what_counts_is_the_gap_to_the_control_not_the_loss():
 
 
 def test_one_seed_concludes_nothing():
-    """Mutant: `ordering` alone, which pairs the windows of two single trainings and sees a difference."""
+    """Mutant.
+
+    `ordering` alone, which pairs the windows of two single trainings and sees a difference.
+    """
     arms = {"a": Arm("cca", {"group": 4, "window": 8}), "b": Arm("cca", {"group": 2, "window": 8})}
     levels = zip(arms.values(), (1, 2), strict=True)
     rows = {arm.name(0): read([level, level + 1, level + 2.01 * level])[0] for arm, level in levels}
@@ -136,7 +160,10 @@ def test_random_focal_tokens_change_the_choice_only(length):
 
 
 def without_complement(q, k, v, focal, group, scale):
-    """One head of DGA in which a row sees focal tokens, closed groups and itself: (L, D) each, focal (L,)."""
+    """One head of DGA in which a row sees focal tokens, closed groups and itself.
+
+    (L, D) each, focal (L,).
+    """
     others = [t for t in range(len(q)) if not focal[t]]
     groups = [others[first : first + group] for first in range(0, len(others), group)]
     out = torch.zeros_like(q)
@@ -215,7 +242,7 @@ def test_a_recorded_run_comes_out_again(tmp_path):
     (command,) = {row["command"] for row in recorded.values()}
     words = shlex.split(command)
     words[words.index("--out") + 1] = str(tmp_path)
-    ran = CliRunner().invoke(app, words[1:])
+    ran = CliRunner().invoke(app, ["study", *words[1:]])
     assert ran.exit_code == 0, ran.output
     again = json.loads((tmp_path / RECORDED.name).read_text(encoding="utf-8"))["trials"]
     assert again.keys() == recorded.keys()
@@ -229,12 +256,12 @@ def test_a_recorded_run_comes_out_again(tmp_path):
 
 def test_the_command_says_what_it_needs(tmp_path):
     with pytest.raises(ValueError, match="wanted one of cca-table7"):
-        run.reproduce(["cca-table77"])
+        Reproduce(names=("cca-table77",)).run()
     with pytest.raises(ValueError, match="out: got none"):
-        run.reproduce(["cca-table7"], quick=True)
+        Reproduce(names=("cca-table7",), quick=True).run()
     with pytest.raises(ValueError, match="seeds"):
-        run.reproduce(["cca-table7"], seeds=0, out=tmp_path)
-    listed = CliRunner().invoke(app, ["reproduce", "--list"])
+        Reproduce(names=("cca-table7",), seeds=0, out=tmp_path).run()
+    listed = CliRunner().invoke(app, ["study", "reproduce", "--list"])
     assert listed.exit_code == 0 and all(name in listed.output for name in TRAINED)
 
 

@@ -1,4 +1,8 @@
-"""Studies: what a trial's row holds, which trials are run again, how seeds become one line, and which a sweep tries."""
+"""Studies.
+
+What a trial's row holds, which trials are run again, how seeds become one line, and which a sweep
+tries.
+"""
 
 import json
 from dataclasses import replace
@@ -14,15 +18,16 @@ from cca_lab.models.finetune import Finetuner
 from cca_lab.models.recipe import Diverged, FinetuneConfig
 from cca_lab.studies import sweep as sweeping
 from cca_lab.studies.finetune import mixture_for, run_with_progress
-from cca_lab.studies.recover import label, spoken
-from cca_lab.studies.summary import Spread, Summary, summaries
-from cca_lab.studies.sweep import Recipe
-from cca_lab.studies.trials import Study, Trial
+from cca_lab.studies.study import label
+from cca_lab.studies.summary import Spread, Summary, spoken, summaries
+from cca_lab.studies.sweep import SweepRecipe
+from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
 from tests.studies import small
 
 CCA = {"group": 4, "window": 8}
-TRAINED = FinetuneConfig(steps=2, learning_rate=1e-2, warmup=1, precision="float32"), Reading(length=64, rows=2)
+TRAINED = FinetuneConfig(steps=2, learning_rate=1e-2, warmup=1,
+                         precision="float32"), Reading(length=64, rows=2)
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +38,15 @@ def home(tmp_path_factory):
     return folder
 
 
-def new_study(home, out, kind=Study, **changes):
+def new_study(home, out, kind=Trials, **changes):
     """A study of windows of text alone, which is measured in no time."""
     settings = dict(length=64, windows=4, questions=0, text=str(home / "text.txt"))
-    return kind(str(home / "base"), out, **settings | changes)
+    return kind(model=str(home / "base"), out=out, **settings | changes)
 
 
 # ---------------------------------------------------------------- rows
 
-class Unpaired(Study):
+class Unpaired(Trials):
     """Mutant: sets a model's windows against the mean of the base's, not each against its own."""
 
     def _ratio(self, losses):
@@ -50,22 +55,27 @@ class Unpaired(Study):
 
 def test_the_base_itself_has_a_ratio_of_exactly_one(home, tmp_path):
     exact = {"value": 1.0, "low": 1.0, "high": 1.0, "samples": 4}
-    assert new_study(home, tmp_path / "a").run({"full": Trial("full")})["full"]["perplexity_ratio"] == exact
-    mutant = new_study(home, tmp_path / "b", Unpaired).run({"full": Trial("full")})["full"]["perplexity_ratio"]
+    assert new_study(home, tmp_path / "a").run_trials({"full": Trial("full")
+                                                       })["full"]["perplexity_ratio"] == exact
+    mutant = new_study(home, tmp_path / "b",
+                       Unpaired).run_trials({"full": Trial("full")})["full"]["perplexity_ratio"]
     assert mutant["low"] < 1.0 < mutant["high"]
 
 
 def test_only_a_trained_mechanism_is_also_read_in_full(home, tmp_path):
-    trials = {"full": Trial("full"), "swapped": Trial("cca", CCA), "control": Trial("full", {}, *TRAINED),
-              "trained": Trial("cca", CCA, *TRAINED)}
+    trials = {
+        "full": Trial("full"), "swapped": Trial("cca", CCA), "control": Trial("full", {}, *TRAINED),
+        "trained": Trial("cca", CCA, *TRAINED)
+    }
     study = new_study(home, tmp_path / "study.json")
-    rows = study.run(trials)
+    rows = study.run_trials(trials)
     assert [name for name, row in rows.items() if "read_in_full" in row] == ["trained"]
     assert [name for name, row in rows.items() if "last_losses" in row] == ["control", "trained"]
     assert len({row["perplexity_ratio"]["value"] for row in rows.values()}) == 4
     assert json.loads((tmp_path / "study.json").read_text())["trials"] == rows
 
-    model, records = study.train(trials["trained"], "again")  # what the row says, worked out by hand
+    model, records = study.train(trials["trained"],
+                                 "again")  # what the row says, worked out by hand
     assert attention_of(model) == mechanism_of("cca", CCA) and len(records) == 2
 
     def ratio(model):
@@ -73,40 +83,45 @@ def test_only_a_trained_mechanism_is_also_read_in_full(home, tmp_path):
         return np.exp(losses.mean() - study.base_losses.mean())
 
     assert rows["trained"]["perplexity_ratio"]["value"] == pytest.approx(ratio(model), rel=1e-12)
-    assert rows["trained"]["read_in_full"]["value"] == pytest.approx(ratio(swap_attention(model, "full")), rel=1e-12)
+    assert rows["trained"]["read_in_full"]["value"] == pytest.approx(
+        ratio(swap_attention(model, "full")), rel=1e-12)
     assert rows["trained"]["read_in_full"]["value"] != rows["trained"]["perplexity_ratio"]["value"]
     for kind in ("text_loss", "task_loss"):
-        seen = [record[kind] for record in records if record[kind] is not None]  # short rows may ask nothing
-        assert rows["trained"]["last_losses"].get(kind) == (pytest.approx(np.mean(seen)) if seen else None)
+        seen = [record[kind]
+                for record in records
+                if record[kind] is not None]  # short rows may ask nothing
+        assert rows["trained"]["last_losses"].get(kind) == (pytest.approx(np.mean(seen))
+                                                            if seen else None)
 
 
-class InPlace(Study):
+class InPlace(Trials):
     """Mutant: trains the base itself, so that each trial goes on where the last one stopped."""
 
     def train(self, trial, title):
         torch.manual_seed(trial.reading.seed)
-        model = swap_attention(self.base, trial.attention, **trial.options)
+        model = swap_attention(self.loaded[0], trial.attention, **trial.options)
         if trial.config.strategy == "none":
             return model, []
-        mixture = mixture_for(trial.reading, model, self.tokenizer, self.corpus)
+        mixture = mixture_for(trial.reading, model, self.loaded[1], self.corpus)
         return model, run_with_progress(Finetuner(model, mixture, trial.config), title)
 
 
 def trials_are_independent(home, out, kind):
     first, last = (Trial("cca", CCA, *TRAINED) for _ in range(2))
-    rows = new_study(home, out, kind).run({"first": first, "between": Trial("full", {}, *TRAINED), "last": last})
+    rows = new_study(home, out, kind).run_trials(
+        {"first": first, "between": Trial("full", {}, *TRAINED), "last": last})
     return rows["first"]["perplexity_ratio"] == rows["last"]["perplexity_ratio"]
 
 
 def test_a_trial_does_not_depend_on_those_before_it(home, tmp_path):
-    assert trials_are_independent(home, tmp_path / "a", Study)
+    assert trials_are_independent(home, tmp_path / "a", Trials)
     assert not trials_are_independent(home, tmp_path / "b", InPlace)
 
 
 def trained_as_in_float32(home, out, kind):
     exact, reading = TRAINED
-    rows = new_study(home, out, kind).run({"exact": Trial("cca", CCA, exact, reading)})
-    other = new_study(home, out.with_name(f"other-{out.name}"), kind).run(
+    rows = new_study(home, out, kind).run_trials({"exact": Trial("cca", CCA, exact, reading)})
+    other = new_study(home, out.with_name(f"other-{out.name}"), kind).run_trials(
         {"auto": Trial("cca", CCA, replace(exact, precision="auto"), reading)})
     return rows["exact"]["perplexity_ratio"] == other["auto"]["perplexity_ratio"]
 
@@ -114,13 +129,16 @@ def trained_as_in_float32(home, out, kind):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU chooses without a timing")
 def test_no_timing_chooses_the_precision_of_a_trial(home, tmp_path, monkeypatch):
     monkeypatch.setattr(finetune, "faster_precision", lambda *_: "bf16")
-    assert trained_as_in_float32(home, tmp_path / "study.json", Study)
+    assert trained_as_in_float32(home, tmp_path / "study.json", Trials)
     assert not trained_as_in_float32(home, tmp_path / "mutant.json", InPlace)
 
 
 def test_a_mechanism_that_trains_something_draws_it_from_the_trial_s_seed(home, tmp_path):
     study = new_study(home, tmp_path / "study.json")
-    trials = [Trial("lococo", {"slots": 4, "segment": 8}, reading=Reading(seed=seed)) for seed in (0, 0, 1)]
+    trials = [
+        Trial("lococo", {"slots": 4, "segment": 8}, reading=Reading(seed=seed))
+        for seed in (0, 0, 1)
+    ]
     first, again, other = (study.measure(trial, "")["perplexity"]["value"] for trial in trials)
     assert first == again != other
 
@@ -128,7 +146,10 @@ def test_a_mechanism_that_trains_something_draws_it_from_the_trial_s_seed(home, 
 # ---------------------------------------------------------------- which trials are run
 
 def made_up(monkeypatch, fails=None):
-    """Measure nothing; return the list of the titles that were asked for. The trial `fails` cannot be measured."""
+    """Measure nothing; return the list of the titles that were asked for.
+
+    The trial `fails` cannot be measured.
+    """
     asked = []
 
     def measure(self, trial, title):
@@ -137,7 +158,7 @@ def made_up(monkeypatch, fails=None):
         asked.append(title)
         return {"perplexity": {"value": float(len(asked))}}
 
-    monkeypatch.setattr(Study, "measure", measure)
+    monkeypatch.setattr(Trials, "measure", measure)
     return asked
 
 
@@ -145,23 +166,28 @@ def test_a_stopped_study_goes_on_where_it_stood(home, tmp_path, monkeypatch):
     trials = {"a": Trial("full"), "b": Trial("cca", CCA), "c": Trial("cca")}
     asked = made_up(monkeypatch, fails="2/3 b")
     with pytest.raises(RuntimeError):
-        new_study(home, tmp_path / "study.json").run(trials)
+        new_study(home, tmp_path / "study.json").run_trials(trials)
     assert asked == ["1/3 a"]
     asked = made_up(monkeypatch)
     study = new_study(home, tmp_path / "study.json")
-    rows = study.run(trials)
+    rows = study.run_trials(trials)
     assert asked == ["2/3 b", "3/3 c"] and list(rows) == ["a", "b", "c"]
-    assert study.run({"c": trials["c"]}) == {"c": rows["c"]} and len(asked) == 2  # the rows asked for only
+    assert study.run_trials({"c": trials["c"]}) == {"c": rows["c"]
+                                                    } and len(asked) == 2  # the rows asked for only
 
 
-def test_a_trial_of_the_same_name_that_trains_otherwise_is_refused_before_any_training(home, tmp_path, monkeypatch):
+def test_a_trial_of_the_same_name_that_trains_otherwise_is_refused_before_any_training(
+        home, tmp_path, monkeypatch):
     """A row that is written over would be lost: another seed's mean would mix two recipes."""
     asked = made_up(monkeypatch)
     study = new_study(home, tmp_path / "study.json")
-    study.run({"a": Trial("cca", CCA, *TRAINED)})
+    study.run_trials({"a": Trial("cca", CCA, *TRAINED)})
     before = (tmp_path / "study.json").read_bytes()
-    with pytest.raises(ValueError, match="holds 'a' trained otherwise; give the same options, or name another file"):
-        study.run({"b": Trial("full"), "a": Trial("cca", CCA, TRAINED[0], Reading(length=64, rows=4))})
+    with pytest.raises(
+            ValueError,
+            match="holds 'a' trained otherwise; give the same options, or name another file"):
+        study.run_trials(
+            {"b": Trial("full"), "a": Trial("cca", CCA, TRAINED[0], Reading(length=64, rows=4))})
     assert asked == ["1/1 a"] and (tmp_path / "study.json").read_bytes() == before
 
 
@@ -170,36 +196,41 @@ def test_a_trial_of_the_same_name_that_trains_otherwise_is_refused_before_any_tr
     ({"length": 96, "questions": 16}, "length, questions")])
 def test_a_file_of_another_study_is_refused(home, tmp_path, monkeypatch, changes, named):
     made_up(monkeypatch)
-    new_study(home, tmp_path / "study.json").run({"a": Trial("full")})
+    new_study(home, tmp_path / "study.json").run_trials({"a": Trial("full")})
     before = (tmp_path / "study.json").read_bytes()
     with pytest.raises(ValueError, match=f"holds a study with another {named}; name another file"):
-        new_study(home, tmp_path / "study.json", **changes)
+        new_study(home, tmp_path / "study.json", **changes).run_trials({})
     assert (tmp_path / "study.json").read_bytes() == before
 
 
 def test_a_file_of_another_text_is_refused(home, tmp_path, monkeypatch):
     made_up(monkeypatch)
-    new_study(home, tmp_path / "study.json").run({"a": Trial("full")})
+    new_study(home, tmp_path / "study.json").run_trials({"a": Trial("full")})
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 2)
     with pytest.raises(ValueError, match="holds a study with another corpus"):
-        new_study(home, tmp_path / "study.json", text=str(tmp_path / "text.txt"))
+        new_study(home, tmp_path / "study.json", text=str(tmp_path / "text.txt")).run_trials({})
 
 
-def test_a_file_of_another_model_whose_folder_has_the_same_name_is_refused(home, tmp_path, monkeypatch):
+def test_a_file_of_another_model_whose_folder_has_the_same_name_is_refused(
+        home, tmp_path, monkeypatch):
     """`cca-lab finetune` calls all of them "model"."""
     made_up(monkeypatch)
     for seed, folder in enumerate(("first", "second")):
         save_pretrained(small.model(seed=seed), tmp_path / folder / "model", small.tokenizer())
     settings = dict(length=64, windows=4, questions=0, text=str(home / "text.txt"))
-    Study(str(tmp_path / "first" / "model"), tmp_path / "study.json", **settings).run({"a": Trial("full")})
+    Trials(model=str(tmp_path / "first" / "model"), out=tmp_path / "study.json",
+           **settings).run_trials({"a": Trial("full")})
     with pytest.raises(ValueError, match="holds a study with another weights"):
-        Study(str(tmp_path / "second" / "model"), tmp_path / "study.json", **settings)
+        Trials(model=str(tmp_path / "second" / "model"), out=tmp_path / "study.json",
+               **settings).run_trials({})
 
 
-def test_a_trial_that_lost_its_model_is_said_to_have_diverged_and_not_kept(home, tmp_path, monkeypatch):
-    monkeypatch.setattr(Study, "measure", lambda self, trial, title: {"perplexity": {"value": float("inf")}})
+def test_a_trial_that_lost_its_model_is_said_to_have_diverged_and_not_kept(
+        home, tmp_path, monkeypatch):
+    monkeypatch.setattr(Trials, "measure",
+                        lambda self, trial, title: {"perplexity": {"value": float("inf")}})
     with pytest.raises(Diverged, match="lost: the perplexity is inf; lower the learning rate"):
-        new_study(home, tmp_path / "study.json").run({"lost": Trial("full")})
+        new_study(home, tmp_path / "study.json").run_trials({"lost": Trial("full")})
     assert not (tmp_path / "study.json").exists()
 
 
@@ -212,18 +243,24 @@ def estimate(value, width=0.1):
 def row(value, **more):
     """A made-up measurement; each of its numbers is another function of one value."""
     def match(share):
-        return {"0.0": estimate(share), "0.5": estimate(share / 2), "all": estimate(share / 4), "documents": 7,
-                "by_offset": [estimate(share), estimate(share / 8)]}
+        return {
+            "0.0": estimate(share), "0.5": estimate(share / 2), "all": estimate(share / 4),
+            "documents": 7, "by_offset": [estimate(share), estimate(share / 8)]
+        }
 
-    return {"perplexity": estimate(10 * value), "perplexity_ratio": estimate(2 * value), "exact_match": match(value),
-            "varied_match": match(value / 2), **more}
+    return {
+        "perplexity": estimate(10 * value), "perplexity_ratio": estimate(2 * value),
+        "exact_match": match(value), "varied_match": match(value / 2), **more
+    }
 
 
 class MeanOfEnds(Summary):
     """Mutant: averages the intervals of the seeds, which says nothing of how they differ."""
 
     def _spread(self, estimates):
-        return Spread(*(float(np.mean([one[key] for one in estimates])) for key in ("value", "low", "high")))
+        return Spread(*(float(np.mean([one[key]
+                                       for one in estimates]))
+                        for key in ("value", "low", "high")))
 
 
 def test_seeds_are_averaged_between_the_lowest_and_the_highest():
@@ -251,8 +288,10 @@ def test_reading_in_full_is_of_the_rows_that_have_it():
 
 
 def test_trials_that_differ_in_their_seed_only_are_gathered_and_stand_with_their_attention():
-    names = ["full", "cca, full, seed 0", "full, full, seed 0", "cca, full, seed 1", "cca, full, seed 12",
-             "cca, 2 x 8, seed 0"]
+    names = [
+        "full", "cca, full, seed 0", "full, full, seed 0", "cca, full, seed 1",
+        "cca, full, seed 12", "cca, 2 x 8, seed 0"
+    ]
     found = summaries({name: row(index / 10) for index, name in enumerate(names)})
     assert {name: len(mean.rows) for name, mean in found.items()} == {
         "full": 1, "full, full": 1, "cca, full": 3, "cca, 2 x 8": 1}
@@ -297,7 +336,10 @@ def test_a_label_is_short():
 # ---------------------------------------------------------------- the sweep
 
 def sweep_of(home, out, monkeypatch, recipes, close, seeds):
-    """Run a sweep that trains and measures nothing; return its trials, and what each model had after its training."""
+    """Run a sweep that trains and measures nothing.
+
+    Return its trials, and what each model had after its training.
+    """
     attentions = {}
 
     def measure(study, trial, title):
@@ -305,29 +347,36 @@ def sweep_of(home, out, monkeypatch, recipes, close, seeds):
         attentions[title.partition(" ")[2]] = attention_of(model).name, len(records)
         return row(0.5)
 
-    monkeypatch.setattr(Study, "measure", measure)
+    monkeypatch.setattr(Trials, "measure", measure)
     monkeypatch.setattr(sweeping, "RECIPES", recipes)
     monkeypatch.setattr(sweeping, "CLOSE", close)
     text = str(home / "text.txt")
-    return sweeping.sweep(str(home / "base"), out, group=4, window=8, seeds=seeds, text=text), attentions
+    sweep = sweeping.Sweep(model=str(home / "base"), out=out, group=4, window=8, seeds=seeds,
+                           text=text)
+    return sweep.run()["trials"], attentions
 
 
 def test_a_sweep_tries_each_recipe_on_cca_and_on_the_control(home, tmp_path, monkeypatch, capsys):
-    recipe = Recipe(steps=2, rows=2, optimizer="muon")
+    recipe = SweepRecipe(steps=2, rows=2, optimizer="muon")
     rows, attentions = sweep_of(home, tmp_path / "sweep.json", monkeypatch, (recipe,), (recipe,), 1)
     assert recipe.control == "muon 0.001, 2 x 2, text 75%" and recipe.name == f"{recipe.control}, groups grow"
     cca, control = f"cca, {recipe.name}, seed 0", f"full, {recipe.control}, seed 0"
-    assert attentions == {"full": ("full", 0), "cca": ("cca", 0), cca: ("cca", 2), control: ("full", 2)}
+    assert attentions == {
+        "full": ("full", 0), "cca": ("cca", 0), cca: ("cca", 2), control: ("full", 2)
+    }
     assert list(rows) == list(attentions)
     trial = rows[cca]["trial"]
-    assert trial["options"] == CCA and trial["config"]["optimizer"] == "muon" and trial["config"]["grow"] > 0
+    assert trial["options"] == CCA and trial["config"]["optimizer"] == "muon" and trial["config"][
+        "grow"] > 0
     assert rows[control]["trial"]["config"] == trial["config"] | {"grow": 0.0}
     assert json.loads((tmp_path / "sweep.json").read_text())["trials"] == rows
     assert f"cca, {recipe.name} " in capsys.readouterr().out
 
 
-def test_the_close_recipes_are_tried_with_every_seed_and_the_others_once(home, tmp_path, monkeypatch):
-    close, other = Recipe(steps=0, rows=2), Recipe(steps=0, rows=2, grow=0.0, text_share=0.5)
+def test_the_close_recipes_are_tried_with_every_seed_and_the_others_once(
+        home, tmp_path, monkeypatch):
+    close, other = SweepRecipe(steps=0, rows=2), SweepRecipe(steps=0, rows=2, grow=0.0,
+                                                             text_share=0.5)
     rows, _ = sweep_of(home, tmp_path / "sweep.json", monkeypatch, (close, other), (close,), 2)
     seeds = {name: row["trial"]["reading"]["seed"] for name, row in rows.items() if "seed" in name}
     assert sorted(seeds.values()) == [0, 0, 0, 0, 1, 1]
@@ -338,19 +387,24 @@ def test_the_close_recipes_are_tried_with_every_seed_and_the_others_once(home, t
 def test_recipes_have_names_of_their_own_and_read_the_same_number_of_tokens():
     """A third of a run with the defaults."""
     recipes = sweeping.RECIPES
-    assert len({recipe.name for recipe in recipes}) == len(recipes) and set(sweeping.CLOSE) <= set(recipes)
-    assert {recipe.steps * recipe.rows for recipe in recipes} <= {FinetuneConfig().steps * Reading().rows // 3}
+    assert len({recipe.name
+                for recipe in recipes}) == len(recipes) and set(sweeping.CLOSE) <= set(recipes)
+    assert {recipe.steps * recipe.rows
+            for recipe in recipes} <= {FinetuneConfig().steps * Reading().rows // 3}
     for recipe in recipes:
         trial = recipe.trial("cca", CCA, 5)
         config, reading = trial.config, trial.reading
-        assert (config.learning_rate, config.steps, config.grow, config.optimizer, reading.text_share, reading.rows,
-                reading.seed) == (recipe.learning_rate, recipe.steps, recipe.grow, recipe.optimizer, recipe.text_share,
-                                  recipe.rows, 5)
+        assert (config.learning_rate, config.steps, config.grow, config.optimizer,
+                reading.text_share, reading.rows,
+                reading.seed) == (recipe.learning_rate, recipe.steps, recipe.grow, recipe.optimizer,
+                                  recipe.text_share, recipe.rows, 5)
 
 
 def test_two_recipes_that_differ_in_their_groups_have_one_control(home, tmp_path, monkeypatch):
-    grown = Recipe(steps=0, rows=2)
+    grown = SweepRecipe(steps=0, rows=2)
     recipes = grown, replace(grown, grow=0.0)
     rows, _ = sweep_of(home, tmp_path / "sweep.json", monkeypatch, recipes, recipes, 1)
-    assert list(rows) == ["full", "cca", f"cca, {grown.name}, seed 0", f"full, {grown.control}, seed 0",
-                          f"cca, {grown.control}, groups fixed, seed 0"]
+    assert list(rows) == [
+        "full", "cca", f"cca, {grown.name}, seed 0", f"full, {grown.control}, seed 0",
+        f"cca, {grown.control}, groups fixed, seed 0"
+    ]

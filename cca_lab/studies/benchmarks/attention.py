@@ -1,81 +1,130 @@
-"""CCA attention against PyTorch's full causal attention, in one run: `cca-lab bench attention`.
+"""CCA attention against PyTorch's full causal attention, in one run: `cca-lab study attention`.
 
-Every contender does the same work, from q, k, v to the output, pooling included. Rounds interleave them in
-rotating order, so that a slowdown of the machine affects them all; a ratio is taken within its round, and the
-median over rounds is reported. Beside it stands the ratio of key-query pairs, which is the saving of CCA in
-operations: their quotient is the share of that saving that the implementation turns into time. A matrix product
-runs in the same rounds: useful operations per second, over those of the product, show how far each is from the peak.
+Every contender does the same work, from q, k, v to the output, pooling included. Rounds interleave
+them in rotating order, so that a slowdown of the machine affects them all; a ratio is taken within
+its round, and the median over rounds is reported. Beside it stands the ratio of key-query pairs,
+which is the saving of CCA in
+operations: their quotient is the share of that saving that the implementation turns into time. A
+matrix product
+runs in the same rounds: useful operations per second, over those of the product, show how far each
+is from the peak.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from cca_lab.reporting import machine, write_json
-from cca_lab.settings import check_sizes
-from cca_lab.studies.benchmarks.attention_tables import draw, show
-from cca_lab.studies.benchmarks.memory import peak_of
-from cca_lab.studies.benchmarks.peak import copy_call, product_call, useful_flops
-from cca_lab.studies.benchmarks.timing import interleave, median_and_range, ratios
+from cca_lab.attention.plan import TileBatch, plan_of
+from cca_lab.mechanisms.cca import groups
+from cca_lab.reporting import machine, print_table
+from cca_lab.settings import check_sizes, option
+from cca_lab.studies.benchmarks.timing import (
+    MOST_ROUNDS,
+    ROUNDS,
+    copy_call,
+    interleave,
+    least_bytes,
+    median_and_range,
+    peak_of,
+    product_call,
+    ratios,
+    useful_flops,
+)
+from cca_lab.studies.study import Study
+from cca_lab.views.figures.costs import Point, roofline
 
-LENGTHS = (2048, 4096, 8192, 16384, 32768)
-WINDOWS = (256, 1024)
-SHORTEST, LONGEST, MOST_ROUNDS = 2, 2**20, 1000
 SHAPE = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16, "dtype": "float32"}
 PASSES = ("forward", "forward+backward")
-DTYPES = ("float32", "bfloat16")
+GROUP_ROWS, UNIT = 16, 32  # runs.h: rows with the same columns; amx.h: rows, and columns, of a unit
 FULL, PRODUCT, COPY = "full", "product", "copy"
 PRODUCT_SIZE, COPY_BYTES = 2048, 1 << 28
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Contender = str | tuple[str, int]  # FULL, or an implementation of CCA and its window
+LONGEST = 2**20
 
 
-def run(lengths: Sequence[int] = LENGTHS, windows: Sequence[int] = WINDOWS, rounds: int = 5,
-        out: str | Path | None = None, memory: bool = True, native: bool | None = None,
-        figure: str | Path | None = None, dtype: str = "float32") -> dict[str, Any]:
-    """Measure, print a table, and write it as JSON.
+@dataclass(frozen=True, kw_only=True)
+class AttentionBench(Study):
+    """Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, memory.
 
-    Args:
-        lengths: sequence lengths L.
-        windows: local windows s; the group is 16.
+    One row per length, window, implementation and pass: seconds are medians with [lowest, highest];
+    `share` is the time ratio over the pair ratio; `of_peak` is useful operations per second over
+    those of the matrix product; memory is in bytes.
+
+    Attributes:
+        length: sequence lengths L.
+        window: local windows s; the group is 16.
         rounds: interleaved rounds; each time is the median over them.
-        out: JSON file to write, or None.
         memory: also measure the peak extra memory, each in a separate process.
         native: whether to measure the native C++ op; None measures it if it can be built.
+        dtype: of all contenders, full attention and the matrix product included.
         figure: PNG file to draw the roofline into, or None.
-        dtype: "float32" or "bfloat16", of all contenders, full attention and the matrix product included.
-
-    Returns:
-        What is written: shape, machine, roof, and one row per length, window, implementation and pass. Seconds
-        are medians with [lowest, highest]; `share` is the time ratio over the pair ratio; `of_peak` is useful
-        operations per second over those of the matrix product; memory is in bytes.
-
-    Raises:
-        ValueError: for a number out of range, or if the requested native op cannot be built.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype: got {dtype!r}, wanted one of {', '.join(DTYPES)}")
-    check_sizes(lengths=(lengths, SHORTEST, LONGEST), windows=(windows, 1, LONGEST), rounds=(rounds, 1, MOST_ROUNDS))
-    implementations = usable_implementations(native, dtype)
-    names: list[Contender] = [FULL, *((name, window) for window in windows for name in implementations)]
-    rows = [row for length in lengths for kind in PASSES for row in measure(length, names, kind, rounds, dtype)]
-    if memory:
-        add_memory(rows, dtype)
-    result = {"bench": "attention", "shape": SHAPE | {"dtype": dtype}, "rounds": rounds, "machine": machine(),
-              "roof": roof(rounds, dtype), "rows": rows}
-    if out is not None:
-        write_json(out, result)
-    if figure is not None:
-        draw(result, figure)
-    show(result)
-    return result
+
+    length: tuple[int,
+                  ...] = option((2048, 4096, 8192, 16384, 32768),
+                                "Sequence length, in tokens; repeatable.", least=2, most=LONGEST)
+    window: tuple[int, ...] = option((256, 1024), "Local window, in tokens; repeatable.", least=1,
+                                     most=LONGEST)
+    rounds: int = option(5, ROUNDS, least=1, most=MOST_ROUNDS)
+    memory: bool = option(True, "Measure peak memory too.", flag="--memory/--no-memory")
+    native: bool | None = option(None, "Measure the native C++ op too.",
+                                 flag="--native/--no-native", shown="if it can be built")
+    figure: Path | None = option(None, "PNG file to write, with the roofline.", output="file")
+    dtype: str = option("float32", "float32 or bfloat16.", choices=("float32", "bfloat16"))
+
+    def result(self) -> dict[str, Any]:
+        """Measure every length and pass, then memory and the machine's limits."""
+        check_sizes(length=(self.length, 2, LONGEST),
+                    window=(self.window, 1, LONGEST))  # at least one of each
+        implementations = usable_implementations(self.native, self.dtype)
+        names: list[Contender] = [
+            FULL, *((name, window) for window in self.window for name in implementations)
+        ]
+        rows = [row for length in self.length for kind in PASSES
+                for row in measure(length, names, kind, self.rounds, self.dtype)]
+        if self.memory:
+            add_memory(rows, self.dtype)
+        return {"bench": "attention", "shape": SHAPE | {"dtype": self.dtype}, "rounds": self.rounds,
+                "machine": machine(), "roof": roof(self.rounds, self.dtype), "rows": rows}
+
+    def draw(self, result: Mapping[str, Any]) -> Figure:
+        """Draw the roofline."""
+        roof, where = result["roof"], result["machine"]
+        return roofline(points(result), peak=roof["flops"], bandwidth=roof["bandwidth"],
+                        peak_name=roof["product"],
+                        title=f"Attention, forward: {where['cpu']}, {where['threads']} threads")
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print one table per pass."""
+        where, shape, roof = result["machine"], result["shape"], result["roof"]
+        print_table(
+            f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}",
+            [*shape, "GFLOP/s", "GB/s"],
+            [[*shape.values(), f"{roof['flops'] / 1e9:.0f}", f"{roof['bandwidth'] / 1e9:.1f}"]])
+        columns = ("L", "s", "CCA", "full ms", "CCA ms", "ratio", "range", "pairs", "share",
+                   "full/peak", "CCA/peak", "MiB")
+        for kind in dict.fromkeys(row["pass"] for row in result["rows"]):
+            rows = [(row["length"], row["window"], row["implementation"],
+                     f"{row['full_seconds'] * 1e3:.1f}", f"{row['cca_seconds'] * 1e3:.1f}",
+                     f"{row['ratio']:.2f}", "{:.2f}-{:.2f}".format(*row["ratio_range"]),
+                     f"{row['pair_ratio']:.2f}", f"{row['share']:.0%}",
+                     f"{row['full_of_peak']:.0%}", f"{row['cca_of_peak']:.0%}",
+                     _mib(row.get("full_peak")) + " / " + _mib(row.get("cca_peak")))
+                    for row in result["rows"]
+                    if row["pass"] == kind]
+            print_table(
+                f"{kind}: full / CCA, beside the ratio of pairs; useful operations beside a matrix product's",
+                columns, rows)
 
 
 def usable_implementations(native: bool | None = None, dtype: str = "float32") -> list[str]:
@@ -93,13 +142,15 @@ def usable_implementations(native: bool | None = None, dtype: str = "float32") -
     if native is False or not (available() or native):
         return ["blocked"]
     if not available():
-        raise ValueError("native: got --native, but the operator cannot be built here; install a C++ compiler "
-                         "(`cca-lab doctor` says what is missing), or measure with --no-native")
+        raise ValueError(
+            "native: got --native, but the operator cannot be built here; install a C++ compiler "
+            "(`cca-lab doctor` says what is missing), or measure with --no-native")
     load()
     if dtype == "bfloat16" and not matrix_units():
         if native:
-            raise ValueError("native: got --native in bfloat16, which needs a processor with AMX; measure with "
-                             "--no-native")
+            raise ValueError(
+                "native: got --native in bfloat16, which needs a processor with AMX; measure with "
+                "--no-native")
         return ["blocked"]
     return ["blocked", "native"]
 
@@ -114,12 +165,14 @@ def contender(name: Contender) -> Attend:
     return CCA(group=SHAPE["group"], window=window, backend=implementation).attention
 
 
-def prepare(length: int, name: Contender, kind: str, dtype: str = "float32") -> Callable[[], object]:
+def prepare(length: int, name: Contender, kind: str,
+            dtype: str = "float32") -> Callable[[], object]:
     """Make random inputs and return the call that is measured."""
     generator = torch.Generator().manual_seed(0)
     size = (SHAPE["batch"], SHAPE["heads"], length, SHAPE["head_dim"])
     training = kind == "forward+backward"
-    q, k, v, grad = (torch.randn(size, generator=generator).to(getattr(torch, dtype)) for _ in range(4))
+    q, k, v, grad = (torch.randn(size, generator=generator).to(getattr(torch, dtype))
+                     for _ in range(4))
     q, k, v = (x.requires_grad_(training) for x in (q, k, v))
     attend = contender(name)
 
@@ -131,7 +184,8 @@ def prepare(length: int, name: Contender, kind: str, dtype: str = "float32") -> 
     return call
 
 
-def prepare_warm(length: int, name: Contender, kind: str, dtype: str = "float32") -> Callable[[], object]:
+def prepare_warm(length: int, name: Contender, kind: str,
+                 dtype: str = "float32") -> Callable[[], object]:
     """Do the same as `prepare`, after a short call, so that memory for one-time loading is not counted."""
     prepare(64, name, kind, dtype)()
     return prepare(length, name, kind, dtype)
@@ -139,9 +193,8 @@ def prepare_warm(length: int, name: Contender, kind: str, dtype: str = "float32"
 
 def pairs_of(length: int, name: Contender) -> int:
     """Return the number of key-query pairs that one head computes."""
-    from cca_lab.mechanisms.cca import groups
-
-    return length * (length + 1) // 2 if name == FULL else groups.pairs(length, SHAPE["group"], name[1])
+    return length * (length + 1) // 2 if name == FULL else groups.pairs(
+        length, SHAPE["group"], name[1])
 
 
 def pair_ratio(length: int, window: int) -> float:
@@ -153,11 +206,21 @@ def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
             dtype: str = "float32") -> list[dict[str, Any]]:
     """Return the rows of one length and pass, one per contender except full attention, all from the same rounds."""
     product, product_flops = product_call(PRODUCT_SIZE, getattr(torch, dtype), torch.device("cpu"))
-    found = interleave({PRODUCT: product, **{name: prepare(length, name, kind, dtype) for name in names}}, rounds)
+    found = interleave(
+        {PRODUCT: product, **{name: prepare(length, name, kind, dtype)
+                              for name in names}}, rounds)
     heads = SHAPE["batch"] * SHAPE["heads"]
-    flops = {name: useful_flops(pairs_of(length, name), heads, SHAPE["head_dim"], kind) for name in names}
-    of_peak = {name: [flops[name] / product_flops * ratio for ratio in ratios(found[PRODUCT], found[name])]
-               for name in names}
+    flops = {
+        name: useful_flops(pairs_of(length, name), heads, SHAPE["head_dim"], kind)
+        for name in names
+    }
+    of_peak = {
+        name: [
+            flops[name] / product_flops * ratio
+            for ratio in ratios(found[PRODUCT], found[name])
+        ]
+        for name in names
+    }
     full_seconds, full_range = median_and_range(found[FULL])
     rows = []
     for name in names[1:]:
@@ -179,7 +242,8 @@ def add_memory(rows: list[dict[str, Any]], dtype: str = "float32") -> None:
     def own(row: dict[str, Any]) -> tuple:
         return row["length"], (row["implementation"], row["window"]), row["pass"]
 
-    cases = dict.fromkeys(case for row in rows for case in ((row["length"], FULL, row["pass"]), own(row)))
+    cases = dict.fromkeys(case for row in rows
+                          for case in ((row["length"], FULL, row["pass"]), own(row)))
     peaks = {case: peak_of(prepare_warm, *case, dtype) for case in cases}
     for row in rows:
         row["full_peak"] = peaks[row["length"], FULL, row["pass"]]
@@ -187,10 +251,85 @@ def add_memory(rows: list[dict[str, Any]], dtype: str = "float32") -> None:
 
 
 def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
-    """Return operations per second of the matrix product, and bytes per second of a copy: medians with ranges."""
+    """Return operations per second of the matrix product, and bytes per second of a copy.
+
+    Medians with ranges.
+    """
     cpu = torch.device("cpu")
-    made = {PRODUCT: product_call(PRODUCT_SIZE, getattr(torch, dtype), cpu), COPY: copy_call(COPY_BYTES, cpu)}
+    made = {
+        PRODUCT: product_call(PRODUCT_SIZE, getattr(torch, dtype), cpu),
+        COPY: copy_call(COPY_BYTES, cpu)
+    }
     found = interleave({name: call for name, (call, _) in made.items()}, rounds)
-    rates = {name: median_and_range([made[name][1] / time for time in times]) for name, times in found.items()}
-    return {"product": f"{PRODUCT_SIZE} x {PRODUCT_SIZE} {dtype}", "flops": rates[PRODUCT][0],
-            "flops_range": rates[PRODUCT][1], "bandwidth": rates[COPY][0], "bandwidth_range": rates[COPY][1]}
+    rates = {
+        name: median_and_range([made[name][1] / time
+                                for time in times])
+        for name, times in found.items()
+    }
+    return {
+        "product": f"{PRODUCT_SIZE} x {PRODUCT_SIZE} {dtype}", "flops": rates[PRODUCT][0],
+        "flops_range": rates[PRODUCT][1], "bandwidth": rates[COPY][0],
+        "bandwidth_range": rates[COPY][1]
+    }
+
+
+def points(result: dict[str, Any]) -> dict[str, list]:
+    """Return the forward measurements as points of the roofline, full attention first."""
+    shape = result["shape"]
+    heads, head_dim, group = shape["batch"] * shape["heads"], shape["head_dim"], shape["group"]
+    found: dict[str, dict[int, Point]] = {}
+    for row in (row for row in result["rows"] if row["pass"] == PASSES[0]):
+        length, window = row["length"], row["window"]
+        traffic = least_bytes(length, length, heads, heads, head_dim, 4)
+        for name, pairs, key in (("full", length * (length + 1) // 2, "full_seconds"),
+                                 (f"{row['implementation']}, s = {window}",
+                                  groups.pairs(length, group, window), "cca_seconds")):
+            found.setdefault(name, {})[length] = Point(heads * pairs,
+                                                       useful_flops(pairs, heads, head_dim),
+                                                       traffic, row[key])
+    return {name: list(by_length.values()) for name, by_length in found.items()}
+
+
+@lru_cache
+def computed_pairs(length: int, group: int, window: int, implementation: str,
+                   dtype: str = "float32") -> int:
+    """Return the pairs that one head computes for CCA's rows: whole tiles, of which a row sees a part.
+
+    The ratio of the pairs that are seen is what CCA could save; that of the pairs in its tiles is
+    what these blocks can save at most. What is left between that and the measured ratio is the
+    speed of a tile.
+
+    Args:
+        length, group, window: L, g and s.
+        implementation: "blocked" or "native".
+        dtype: in bfloat16 the native op computes whole AMX tiles.
+    """
+    table = groups.intervals(length, group, window)[0, 0]  # (L, 2, 2)
+    if implementation == "blocked":
+        return sum(_area(tiles) for tiles in plan_of(table))
+    rows, columns = (UNIT, UNIT) if dtype == "bfloat16" else (GROUP_ROWS, 1)
+    first = torch.arange(0, length, rows)
+    last = (first + rows - 1).clamp(max=length - 1)
+    start, end = table[first, :, 0], table[last, :, 1]  # (blocks, 2)
+    width = (-(-end // columns) - start // columns) * columns
+    return int(torch.where(end > start, width, 0).sum()) * rows
+
+
+def _area(tiles: TileBatch) -> int:
+    """Return the pairs of a batch of tiles.
+
+    Of a causal one its lower half, since the operator skips what is above.
+    """
+    if tiles.causal:
+        return tiles.count * tiles.rows * (tiles.rows + 1) // 2
+    return tiles.count * tiles.rows * tiles.columns
+
+
+def tile_ratio(length: int, group: int, window: int, implementation: str,
+               dtype: str = "float32") -> float:
+    """Return the pairs of full causal attention over those that an implementation of CCA computes."""
+    return length * (length + 1) // 2 / computed_pairs(length, group, window, implementation, dtype)
+
+
+def _mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f}"

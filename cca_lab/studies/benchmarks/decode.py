@@ -1,18 +1,20 @@
-"""One decoded token with each cache against a full cache: `cca-lab bench decode`.
+"""One decoded token with each cache against a full cache: `cca-lab study decode`.
 
-The attention of a layer is timed from the new token's q, k, v to its output, including the update of the cache
-(appending, pooling, dropping). A token goes through several layers with caches of their own, as many as together take
-a quarter of a gigabyte, at most 8: a single small cache would stay in the processor's. The full cache is written in
-place and read by SDPA, the fastest form found here; "full, copied" appends by making a longer tensor, as transformers'
-DynamicCache does. A round is 18 tokens, and the next round goes on where it stopped: CCA closes one or two groups in a
-round, and DGA makes one group. LoCoCo's compression, once per segment of 512, falls into a long run only: its cache is
-as after one, at its smallest. Caches are filled with random content (see `bench.fill`). A length that would exceed the
+The attention of a layer is timed from the new token's q, k, v to its output, including the update
+of the cache (appending, pooling, dropping). A token goes through several layers with caches of
+their own, as many as together take
+a quarter of a gigabyte, at most 8: a single small cache would stay in the processor's. The full
+cache is written in place and read by SDPA, the fastest form found here; "full, copied" appends by
+making a longer tensor, as transformers' DynamicCache does. A round is 18 tokens, and the next round
+goes on where it stopped: CCA closes one or two groups in a round, and DGA makes one group. LoCoCo's
+compression, once per segment of 512, falls into a long run only: its cache is as after one, at its
+smallest. Caches are filled with random content (see `filled_state`). A length that would exceed the
 command's time is left out and reported.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -20,24 +22,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cca_lab.mechanisms import mechanism_of
-from cca_lab.mechanisms.caches import with_sized
-from cca_lab.mechanisms.caching.state import Copies, GrowingBuffers, State
-from cca_lab.reporting import machine, print_table, write_json
-from cca_lab.settings import check_sizes
-from cca_lab.studies.benchmarks.fill import filled_state
-from cca_lab.studies.benchmarks.timing import interleave, median_and_range, ratios
+from cca_lab.mechanisms import Mechanism, mechanism_of
+from cca_lab.mechanisms.caches import CACHES, with_sized
+from cca_lab.mechanisms.caching.state import Copies, Draw, GrowingBuffers, State
+from cca_lab.reporting import machine, print_table
+from cca_lab.settings import option
+from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, interleave, median_and_range, ratios
+from cca_lab.studies.study import Study
 
-LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
-LONGEST, MOST_ROUNDS = 2**20, 1000
-SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64}, {"heads": 32, "kv_heads": 8, "head_dim": 128})
+SHAPES = ({"heads": 8, "kv_heads": 8,
+           "head_dim": 64}, {"heads": 32, "kv_heads": 8, "head_dim": 128})
 # The papers' settings, or about 2048 entries if a paper names several or none.
-OPTIONS: dict[str, dict[str, Any]] = with_sized({
-    "cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
-    "random_tokens": {"group": 16, "window": 1024}, "dga": {"group": 16, "gamma": 0.1, "floor": 1024},
-    "lococo": {"slots": 512, "segment": 512}, "h2o": {"heavy": 1024, "recent": 1024},
-    "streaming_llm": {"sinks": 4, "recent": 2044}, "lm_infinite": {"local": 2045, "global_tokens": 4},
-}, entries=2048, length=LENGTHS[-1])
+OPTIONS: dict[str, dict[str, Any]] = with_sized(
+    {
+        "cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
+        "random_tokens": {"group": 16, "window": 1024},
+        "dga": {"group": 16, "gamma": 0.1, "floor": 1024}, "lococo": {"slots": 512, "segment": 512},
+        "h2o": {"heavy": 1024, "recent": 1024}, "streaming_llm": {"sinks": 4, "recent": 2044},
+        "lm_infinite": {"local": 2045, "global_tokens": 4},
+    }, entries=2048, length=131072)
 FULL, COPIED = "full", "full, copied"
 TOKENS = 18  # per round: DGA with groups of 16 makes one group in 18 tokens
 LAYERS, SPREAD = 8, 2**28  # layers that are read in turn: as many as take so many bytes together
@@ -45,37 +48,64 @@ LIMIT = 300.0  # seconds; approximate time limit of the command
 GROWTH = 2.5  # lengths double, so each takes at most this many times as long as the one before
 
 
-def run(lengths: Sequence[int] = LENGTHS, caches: Sequence[str] | None = None, rounds: int = 3,
-        out: str | Path | None = None, shapes: Sequence[dict[str, int]] = SHAPES) -> dict[str, Any]:
-    """Measure, print a table per shape, and write it as JSON.
+@dataclass(frozen=True, kw_only=True)
+class Decode(Study):
+    """Measure one token's attention with each cache against a full cache: time, bytes, entries.
 
-    Args:
-        lengths: tokens read before the ones that are timed.
-        caches: keys of `CACHES`; all by default.
+    Seconds are per token, medians with [lowest, highest]; ratios are full over cache.
+
+    Attributes:
+        length: tokens read before the ones that are timed.
+        cache: mechanisms with a cache; all if empty.
         rounds: interleaved rounds of 18 tokens; each time is the median over them.
-        out: JSON file to write, or None.
         shapes: heads, KV heads and head dimension of each layer.
-
-    Returns:
-        What is written: machine, options, and one row per shape, length and cache. Seconds are per token,
-        medians with [lowest, highest]; ratios are full over cache.
-
-    Raises:
-        ValueError: for an unknown cache, or a number out of range.
     """
-    check_sizes(lengths=(lengths, 1, LONGEST), rounds=(rounds, 1, MOST_ROUNDS))
-    caches = list(caches or OPTIONS)
-    for name in caches:
-        if name not in OPTIONS:
-            raise ValueError(f"cache: got {name!r}, wanted one of {', '.join(OPTIONS)}")
-    rows, left_out = measure_all(caches, lengths, shapes, rounds)
-    result = {"bench": "decode", "machine": machine(), "rounds": rounds, "tokens": TOKENS, "dtype": "float32",
-              "content": "random, of the sizes after so many tokens",
-              "options": {name: OPTIONS[name] for name in caches}, "left_out": left_out, "rows": rows}
-    if out is not None:
-        write_json(out, result)
-    show(result)
-    return result
+
+    length: tuple[int, ...] = option((4096, 8192, 16384, 32768, 65536, 131072),
+                                     "Tokens read before the timed ones; repeatable.", least=1,
+                                     most=2**20)
+    cache: tuple[str, ...] = option((), "Mechanism whose cache is measured; repeatable.",
+                                    shown="all")
+    rounds: int = option(3, ROUNDS, least=1, most=MOST_ROUNDS)
+    shapes: Sequence[dict[str, int]] = SHAPES
+
+    def result(self) -> dict[str, Any]:
+        """Measure a row per shape, length and cache."""
+        caches = list(self.cache or OPTIONS)
+        for name in caches:
+            if name not in OPTIONS:
+                raise ValueError(f"cache: got {name!r}, wanted one of {', '.join(OPTIONS)}")
+        rows, left_out = measure_all(caches, self.length, self.shapes, self.rounds)
+        return {
+            "bench": "decode", "machine": machine(), "rounds": self.rounds, "tokens": TOKENS,
+            "dtype": "float32", "content": "random, of the sizes after so many tokens",
+            "options": {name: OPTIONS[name]
+                        for name in caches}, "left_out": left_out, "rows": rows
+        }
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print a table per shape."""
+        where, rows = result["machine"], result["rows"]
+        columns = ("cache", "L", "us a token", "range", "full / cache", "range", "entries",
+                   "full / cache entries", "share", "MiB")
+        for shape in dict.fromkeys(
+            (row["heads"], row["kv_heads"], row["head_dim"]) for row in rows):
+            cells = [
+                (row["cache"], row["length"], f"{row['seconds'] * 1e6:.0f}",
+                 "{:.0f}-{:.0f}".format(*(1e6 * end
+                                          for end in row["range"])), f"{row['ratio']:.1f}",
+                 "{:.1f}-{:.1f}".format(*row["ratio_range"]), f"{row['entries']:.0f}",
+                 f"{row['entry_ratio']:.1f}", f"{row['share']:.0%}", f"{row['bytes'] / 2**20:.1f}")
+                for row in rows
+                if (row["heads"], row["kv_heads"], row["head_dim"]) == shape
+            ]
+            print_table(
+                "one token, {} heads, {} KV heads, head_dim {}, {}: ".format(
+                    *shape, result["dtype"]) +
+                f"{where['cpu']}, {where['threads']} threads; content {result['content']}", columns,
+                cells)
+        for text in result["left_out"]:
+            print(f"left out: {text}")
 
 
 def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[dict[str, int]],
@@ -86,7 +116,8 @@ def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[
         for number, shape in enumerate(shapes):
             begin = perf_counter()
             if begin - start + GROWTH * last[number] > LIMIT:
-                left_out.append(f"{length} tokens, {shape['heads']} heads of {shape['head_dim']}: no time left")
+                left_out.append(
+                    f"{length} tokens, {shape['heads']} heads of {shape['head_dim']}: no time left")
                 continue
             rows += measure(caches, length, shape, rounds)
             last[number] = perf_counter() - begin
@@ -94,19 +125,31 @@ def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[
 
 
 @torch.no_grad()
-def measure(caches: Sequence[str], length: int, shape: dict[str, int], rounds: int) -> list[dict[str, Any]]:
+def measure(caches: Sequence[str], length: int, shape: dict[str, int],
+            rounds: int) -> list[dict[str, Any]]:
     """Return the rows of one length and shape, all from the same rounds."""
     makers: dict[str, Callable[[], FullState | State]] = {
-        FULL: partial(FullState, length, shape), COPIED: partial(FullState, length, shape, copies=True),
-        **{name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length, **shape) for name in caches}}
+        FULL: partial(FullState, length, shape),
+        COPIED: partial(FullState, length, shape, copies=True), **{
+            name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length, **shape)
+            for name in caches
+        }
+    }
     states = {name: layers_of(make) for name, make in makers.items()}
     held = {name: held_bytes(layers[0]) for name, layers in states.items()}
     tokens = [new_token(shape, number) for number in range(TOKENS)]
-    found = interleave({name: partial(read, layers, tokens) for name, layers in states.items()}, rounds)
-    found = {name: [time / TOKENS / len(states[name]) for time in times] for name, times in found.items()}
+    found = interleave({name: partial(read, layers, tokens)
+                        for name, layers in states.items()}, rounds)
+    found = {
+        name: [time / TOKENS / len(states[name])
+               for time in times]
+        for name, times in found.items()
+    }
     entry = 2 * shape["kv_heads"] * shape["head_dim"] * 4
-    return [_row(name, found, held[name], held[name] / entry, length, shape) | {"layers": len(states[name])}
-            for name in states]
+    return [
+        _row(name, found, held[name], held[name] / entry, length, shape)
+        | {"layers": len(states[name])} for name in states
+    ]
 
 
 def layers_of(make: Callable[[], "FullState | State"]) -> "list[FullState | State]":
@@ -119,9 +162,11 @@ def _row(name: str, found: dict[str, list[float]], nbytes: int, entries: float, 
          shape: dict[str, int]) -> dict[str, Any]:
     time, time_range = median_and_range(found[name])
     ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
-    return {"cache": name, "length": length, **shape, "seconds": time, "range": time_range, "bytes": nbytes,
-            "entries": entries, "ratio": ratio, "ratio_range": ratio_range, "entry_ratio": length / entries,
-            "share": ratio / (length / entries)}
+    return {
+        "cache": name, "length": length, **shape, "seconds": time, "range": time_range,
+        "bytes": nbytes, "entries": entries, "ratio": ratio, "ratio_range": ratio_range,
+        "entry_ratio": length / entries, "share": ratio / (length / entries)
+    }
 
 
 def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,8 +177,12 @@ def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]
     return q, k, v
 
 
-def read(states: "Sequence[FullState | State]", tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """Feed tokens one by one to the states of some layers, which go on; return the last output (1, H, 1, D)."""
+def read(states: "Sequence[FullState | State]", tokens: Sequence[tuple[Tensor, Tensor,
+                                                                       Tensor]]) -> Tensor:
+    """Feed tokens one by one to the states of some layers, which go on.
+
+    Return the last output (1, H, 1, D).
+    """
     for q, k, v in tokens:
         for state in states:
             output = state.step(q, k, v, scale=q.shape[-1] ** -0.5, rotation=None)
@@ -155,12 +204,18 @@ class FullState:
         self.key, self.value = (torch.randn(size, generator=generator) for _ in range(2))
         self.buffers = Copies() if copies else GrowingBuffers()
 
-    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, rotation: None) -> Tensor:
-        """Process one token, q (1, H, 1, D) -> (1, H, 1, D); query heads of a KV head are rows of one call."""
+    def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
+             rotation: None) -> Tensor:
+        """Process one token, q (1, H, 1, D) -> (1, H, 1, D).
+
+        Query heads of a KV head are rows of one call.
+        """
         self.key = self.buffers.append("key", self.key, key)
         self.value = self.buffers.append("value", self.value, value)
-        rows = query.view(1, key.shape[1], -1, key.shape[3])  # (1, Hk, H / Hk, D); repeating the keys is slower
-        return F.scaled_dot_product_attention(rows, self.key, self.value, scale=scale).view_as(query)
+        rows = query.view(1, key.shape[1], -1,
+                          key.shape[3])  # (1, Hk, H / Hk, D); repeating the keys is slower
+        return F.scaled_dot_product_attention(rows, self.key, self.value,
+                                              scale=scale).view_as(query)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the cache stores."""
@@ -172,18 +227,26 @@ def held_bytes(state: FullState | State) -> int:
     return sum(tensor.nbytes for tensor in state.tensors())
 
 
-def show(result: dict[str, Any]) -> None:
-    """Print the rows of `run`, one table per shape."""
-    where, rows = result["machine"], result["rows"]
-    columns = ("cache", "L", "us a token", "range", "full / cache", "range", "entries", "full / cache entries", "share",
-               "MiB")
-    for shape in dict.fromkeys((row["heads"], row["kv_heads"], row["head_dim"]) for row in rows):
-        cells = [(row["cache"], row["length"], f"{row['seconds'] * 1e6:.0f}",
-                  "{:.0f}-{:.0f}".format(*(1e6 * end for end in row["range"])), f"{row['ratio']:.1f}",
-                  "{:.1f}-{:.1f}".format(*row["ratio_range"]), f"{row['entries']:.0f}", f"{row['entry_ratio']:.1f}",
-                  f"{row['share']:.0%}", f"{row['bytes'] / 2**20:.1f}")
-                 for row in rows if (row["heads"], row["kv_heads"], row["head_dim"]) == shape]
-        print_table("one token, {} heads, {} KV heads, head_dim {}, {}: ".format(*shape, result["dtype"])
-                    + f"{where['cpu']}, {where['threads']} threads; content {result['content']}", columns, cells)
-    for text in result["left_out"]:
-        print(f"left out: {text}")
+def filled_state(mechanism: Mechanism, length: int, *, heads: int, kv_heads: int, head_dim: int,
+                 dtype: torch.dtype = torch.float32, seed: int = 0) -> State:
+    """Return one layer's state of a mechanism's cache as after `length` tokens, its content random.
+
+    The cost of a cache's next token depends on the amount of its content, not on the values;
+    reading 128K tokens would take minutes on a CPU. The tests compare the shapes with those of
+    states that did read a text.
+
+    Args:
+        mechanism: a mechanism with a cache.
+        length: tokens that count as read, as one prompt.
+        heads, kv_heads, head_dim: H, Hk and D.
+        dtype: dtype of the entries.
+        seed: seed of the content.
+
+    Raises:
+        ValueError: for a mechanism without a cache.
+    """
+    if mechanism.name not in CACHES:
+        raise ValueError(f"cache: got {mechanism.name!r}, wanted one of {', '.join(CACHES)}")
+    state = CACHES[mechanism.name].state(mechanism)
+    state.fill(length, heads, Draw(kv_heads, head_dim, torch.Generator().manual_seed(seed), dtype))
+    return state

@@ -1,7 +1,7 @@
 """CCA's mask for PyTorch's FlexAttention: the same intervals over the same columns, as a block mask.
 
-`create_block_mask` evaluates every pair, 18 billion at 128K tokens. The ends of the intervals alone determine
-which blocks a block of rows sees, and which of them every row sees.
+`create_block_mask` evaluates every pair, 18 billion at 128K tokens. The ends of the intervals alone
+determine which blocks a block of rows sees, and which of them every row sees.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,17 @@ from torch import Tensor
 BLOCK = 128
 
 
-def cca_mask(group: int, window: int, cores: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Return FlexAttention's mask_mod of CCA over [cores ; raw tokens], with `cores` core columns."""
+def cca_mask(group: int, window: int,
+             cores: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Return FlexAttention's mask_mod of CCA over [cores .
+
+    Raw tokens], with `cores` core columns.
+    """
     def visible(batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
         seen = (row + 1 - window).clamp(min=0) // group  # n(i)
         token = column - cores
-        return ((column < cores) & (column < seen)) | ((token >= group * seen) & (token <= row) & (column >= cores))
+        return ((column < cores) & (column < seen)) | ((token >= group * seen) & (token <= row) &
+                                                       (column >= cores))
 
     return visible
 
@@ -31,12 +36,13 @@ def blocks_seen(intervals: Tensor, columns: int, block: int = BLOCK) -> tuple[Te
         block: rows and columns per block.
 
     Returns:
-        Two bool tensors (row blocks, column blocks): blocks that need the mask, and blocks that need none.
+        Two bool tensors (row blocks, column blocks): blocks that need the mask, and blocks that
+            need none.
     """
     rows = intervals[0, 0].cpu()
     first = torch.arange(0, len(rows), block)
     last = (first + block - 1).clamp_max(len(rows) - 1)
-    low, high = rows[first, :, 0], rows[last, :, 1]            # for the union of the rows, (row blocks, n)
+    low, high = rows[first, :, 0], rows[last, :, 1]  # for the union of the rows, (row blocks, n)
     every_low, every_high = rows[last, :, 0], rows[first, :, 1]  # for what all rows see
     start = torch.arange(0, columns, block)
     end = (start + block).clamp_max(columns)
@@ -45,14 +51,16 @@ def blocks_seen(intervals: Tensor, columns: int, block: int = BLOCK) -> tuple[Te
     return some & ~whole, whole
 
 
-def block_mask(intervals: Tensor, columns: int, group: int, window: int, device: torch.device) -> object:
+def block_mask(intervals: Tensor, columns: int, group: int, window: int,
+               device: torch.device) -> object:
     """Return the BlockMask of CCA's intervals."""
     from torch.nn.attention.flex_attention import BlockMask
 
     length = intervals.shape[2]
     lists = []
     for seen in blocks_seen(intervals, columns):
-        order = seen.int().argsort(dim=1, descending=True, stable=True)  # the blocks that are seen come first
+        order = seen.int().argsort(dim=1, descending=True,
+                                   stable=True)  # the blocks that are seen come first
         lists += [seen.sum(dim=1)[None, None].int().to(device), order[None, None].int().to(device)]
     return BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=BLOCK, seq_lengths=(length, columns),
                                     mask_mod=cca_mask(group, window, columns - length))
@@ -63,7 +71,8 @@ def flex_call(intervals: Tensor, columns: int, group: int, window: int, device: 
     """Return FlexAttention with CCA's mask as a call on q and the columns' k and v."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    torch.compiler.reset()  # each length is compiled separately; old ones would count towards torch's limit
+    torch.compiler.reset(
+    )  # each length is compiled separately; old ones would count towards torch's limit
     attend = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
     mask = block_mask(intervals, columns, group, window, device)
     return lambda q, k, v: attend(q, k, v, block_mask=mask)

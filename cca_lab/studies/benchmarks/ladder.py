@@ -1,4 +1,7 @@
-"""The rungs of a mechanism side by side: loops, dense, blocked, native, Triton; each checked against the loops."""
+"""The rungs of a mechanism side by side: loops, dense, blocked, native, Triton.
+
+Each checked against the loops.
+"""
 
 import os
 from collections.abc import Sequence
@@ -15,8 +18,10 @@ from cca_lab.views.figures.costs import Rung
 
 HEADS, HEAD_DIM = 2, 32
 PATIENCE = 2.0  # seconds: a rung is not run at a length where it is likely to take longer
-WHAT = {"loops": "the specification", "dense": "one matrix", "blocked": "tiles", "native": "tiles in C++",
-        "triton": "a kernel"}
+WHAT = {
+    "loops": "the specification", "dense": "one matrix", "blocked": "tiles",
+    "native": "tiles in C++", "triton": "a kernel"
+}
 
 
 def ladder(mechanism: Mechanism, lengths: Sequence[int] = (64, 512, 2048)) -> list[Rung]:
@@ -27,7 +32,8 @@ def ladder(mechanism: Mechanism, lengths: Sequence[int] = (64, 512, 2048)) -> li
         lengths: tokens, rising; the forms are compared at the first one.
 
     Returns:
-        The rungs, from the loops up. A Triton kernel without a GPU is interpreted, at the first length only.
+        The rungs, from the loops up. A Triton kernel without a GPU is interpreted, at the first
+        length only.
     """
     place = "cuda" if torch.cuda.is_available() else "cpu"
     made = {length: _inputs(length, place) for length in lengths}
@@ -56,12 +62,16 @@ def _is_there(backend: str) -> bool:
     if backend == "native":
         return native.available()
     if backend == "triton":
-        return fused.installed() and (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1")
+        return fused.installed() and (torch.cuda.is_available()
+                                      or os.environ.get("TRITON_INTERPRET") == "1")
     return True
 
 
 def _too_long(found: dict[int, float | None], length: int) -> bool:
-    """Return whether the next length is likely to take longer than `PATIENCE`: work grows at most with its square."""
+    """Return whether the next length is likely to take longer than `PATIENCE`.
+
+    Work grows at most with its square.
+    """
     if not found:
         return False
     before, took = list(found.items())[-1]

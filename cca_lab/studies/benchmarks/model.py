@@ -1,13 +1,13 @@
-"""A whole model with each attention: `cca-lab bench model`.
+"""A whole model with each attention: `cca-lab study model`.
 
-A GPT-2 of random weights, with swapped attention and its caches: the time from a prompt to the first token, the
-time of each further token, and the tokens per second of a training step. The attentions are interleaved in rotating
-order; the ratio to full attention is taken within a round.
+A GPT-2 of random weights, with swapped attention and its caches: the time from a prompt to the
+first token, the time of each further token, and the tokens per second of a training step. The
+attentions are interleaved in rotating order; the ratio to full attention is taken within a round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -15,18 +15,17 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from cca_lab.mechanisms.caches import CACHES, with_sized
-from cca_lab.reporting import device, device_name, machine, print_table, write_json
-from cca_lab.settings import check_sizes
-from cca_lab.studies.benchmarks.timing import median_and_range, ratios, rotating, seconds
+from cca_lab.reporting import device, device_name, machine, print_table
+from cca_lab.settings import option
+from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, median_and_range, ratios, rotating, seconds
+from cca_lab.studies.study import Study
 
-ATTENTIONS = ("cca", "dga", "streaming_llm", "lococo")
-PROMPTS = (1024, 8192)
 OPTIONS: dict[str, dict[str, Any]] = with_sized({
     "cca": {"group": 16, "window": 256}, "mean_pooling": {"group": 16, "window": 256},
     "random_tokens": {"group": 16, "window": 256}, "dga": {"group": 16, "gamma": 0.1, "recent": 64},
     "lococo": {"slots": 256, "segment": 256}, "h2o": {"heavy": 256, "recent": 256},
     "streaming_llm": {"sinks": 4, "recent": 508}, "lm_infinite": {"local": 509, "global_tokens": 4},
-}, entries=512, length=PROMPTS[-1])
+}, entries=512, length=8192)
 FULL = "full"
 TOKENS = 16  # decoded after a prompt, and timed
 STEP = (2, 1024)  # rows and tokens of a training step
@@ -47,59 +46,88 @@ class Written(NamedTuple):
     nbytes: int | None
 
 
-def run(*, layers: int = 4, width: int = 256, heads: int = 4, prompts: Sequence[int] = PROMPTS,
-        attentions: Sequence[str] = ATTENTIONS, rounds: int = 3, step: tuple[int, int] = STEP,
-        out: str | Path | None = None) -> dict[str, Any]:
-    """Measure, print the tables, and write them as JSON.
+@dataclass(frozen=True, kw_only=True)
+class ModelBench(Study):
+    """Measure a GPT-2 of random weights with each attention: first token, next tokens and a training step.
 
-    Args:
+    Attributes:
         layers, width, heads: sizes of the GPT-2.
-        prompts: lengths of the prompts, in tokens.
-        attentions: mechanisms with a cache, measured beside full attention.
+        prompt: lengths of the prompts, in tokens.
+        attention: mechanisms with a cache, measured beside full attention.
         rounds: interleaved rounds; each time is the median over them.
         step: rows and tokens of a training step.
-        out: JSON file to write, or None.
-
-    Returns:
-        What is written: machine, model, one row per attention and prompt, and one per attention for training.
-
-    Raises:
-        ValueError: for a mechanism without a cache, or a number out of range.
     """
-    check_sizes(layers=(layers, 1, 100), width=(width, 1, 16384), heads=(heads, 1, 1024), prompt=(prompts, 1, 2**18),
-                rounds=(rounds, 1, 1000))
-    for name in attentions:
-        if name not in OPTIONS:
-            raise ValueError(f"attention: got {name!r}, wanted one of {', '.join(OPTIONS)}")
-    if width % heads:
-        raise ValueError(f"heads: got {heads}, which does not divide the width {width}; choose a divisor")
-    torch.manual_seed(0)
-    context = max(*prompts, step[1]) + TOKENS
-    model = new_gpt2(layers, width, heads, context).to(device())
-    names = [FULL, *attentions]
-    writing = [row for prompt in prompts for row in measure_writing(model, names, prompt, rounds)]
-    result = {"bench": "model", "machine": machine(), "device": device_name(), "rounds": rounds, "tokens": TOKENS,
-              "model": {"family": "gpt2", "layers": layers, "width": width, "heads": heads,
-                        "parameters": sum(p.numel() for p in model.parameters())},
-              "options": {name: OPTIONS[name] for name in attentions}, "writing": writing,
-              "training": measure_training(model, names, step, rounds)}
-    if out is not None:
-        write_json(out, result)
-    show(result)
-    return result
+
+    layers: int = option(4, "Transformer blocks.", least=1, most=100)
+    width: int = option(256, "Width of the residual stream; a multiple of the heads.", least=1,
+                        most=16384)
+    heads: int = option(4, "Heads per block.", least=1, most=1024)
+    prompt: tuple[int, ...] = option((1024, 8192), "Tokens per prompt; repeatable.", least=1,
+                                     most=2**18)
+    attention: tuple[str, ...] = option(("cca", "dga", "streaming_llm", "lococo"),
+                                        "Mechanism to measure beside full; repeatable.")
+    rounds: int = option(3, ROUNDS, least=1, most=MOST_ROUNDS)
+    step: tuple[int, int] = STEP
+
+    def result(self) -> dict[str, Any]:
+        """Measure one row per attention and prompt, and one per attention for training."""
+        for name in self.attention:
+            if name not in OPTIONS:
+                raise ValueError(f"attention: got {name!r}, wanted one of {', '.join(OPTIONS)}")
+        if self.width % self.heads:
+            raise ValueError(
+                f"heads: got {self.heads}, which does not divide the width {self.width}; choose a divisor"
+            )
+        torch.manual_seed(0)
+        context = max(*self.prompt, self.step[1]) + TOKENS
+        model = new_gpt2(self.layers, self.width, self.heads, context).to(device())
+        names = [FULL, *self.attention]
+        writing = [
+            row for prompt in self.prompt
+            for row in measure_writing(model, names, prompt, self.rounds)
+        ]
+        return {
+            "bench": "model", "machine": machine(), "device": device_name(), "rounds": self.rounds,
+            "tokens": TOKENS, "model": {
+                "family": "gpt2", "layers": self.layers, "width": self.width, "heads": self.heads,
+                "parameters": sum(p.numel() for p in model.parameters())
+            }, "options": {name: OPTIONS[name]
+                           for name in self.attention}, "writing": writing,
+            "training": measure_training(model, names, self.step, self.rounds)
+        }
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print two tables: decoding, then training."""
+        size = result["model"]
+        title = (
+            f"GPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} M; "
+            f"{result['device']}, torch {result['machine']['torch']}")
+        rows = [(row["attention"], row["prompt"], f"{row['first_seconds'] * 1e3:.0f}",
+                 f"{row['first_ratio']:.2f}", f"{row['token_seconds'] * 1e3:.2f}",
+                 f"{row['token_ratio']:.2f}", f"{row['cache_bytes'] / 2**20:.2f}")
+                for row in result["writing"]]
+        print_table(title, ("attention", "prompt", "first token ms", "full / it", "next token ms",
+                            "full / it", "cache MiB"), rows)
+        rows = [(row["attention"], f"{row['rows']} x {row['length']}",
+                 f"{row['tokens_a_second']:.0f}", f"{row['step_ratio']:.2f}")
+                for row in result["training"]]
+        print_table("A training step", ("attention", "tokens", "tokens a second", "full / it"),
+                    rows)
 
 
 def new_gpt2(layers: int, width: int, heads: int, context: int) -> PreTrainedModel:
     """Return a GPT-2 of random weights without dropout."""
-    config = GPT2Config(vocab_size=VOCABULARY, n_positions=context, n_embd=width, n_layer=layers, n_head=heads,
-                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    config = GPT2Config(vocab_size=VOCABULARY, n_positions=context, n_embd=width, n_layer=layers,
+                        n_head=heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                        bos_token_id=0, eos_token_id=0)
     model = GPT2LMHeadModel(config)
     model.loss_type = "ForCausalLM"
     return model
 
 
 @contextmanager
-def attending(model: PreTrainedModel, name: str, options: Mapping[str, Any]) -> Iterator[PreTrainedModel]:
+def attending(model: PreTrainedModel, name: str,
+              options: Mapping[str, Any]) -> Iterator[PreTrainedModel]:
     """Swap a mechanism into a model within the context; restore its own attention afterwards."""
     from cca_lab.models import swap_attention
 
@@ -132,7 +160,8 @@ def write(model: PreTrainedModel, cache: Cache | None, prompt: Tensor, rest: Ten
 
     first = seconds(lambda: forward(prompt))
     size = nbytes(cache) if cached else None
-    return Written(first, [seconds(lambda token=token: forward(token)) for token in rest] if cached else [], size)
+    return Written(first, [seconds(lambda token=token: forward(token))
+                           for token in rest] if cached else [], size)
 
 
 def nbytes(cache: Cache) -> int:
@@ -144,9 +173,13 @@ def nbytes(cache: Cache) -> int:
 
 def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, rounds: int,
                     options: Mapping[str, dict] = OPTIONS) -> list[dict[str, Any]]:
-    """Return a row per attention: first token, next tokens and cache after a prompt of random tokens."""
+    """Return a row per attention.
+
+    First token, next tokens and cache after a prompt of random tokens.
+    """
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(model.config.vocab_size, (prompt + TOKENS,), generator=generator).to(model.device)
+    ids = torch.randint(model.config.vocab_size, (prompt + TOKENS, ),
+                        generator=generator).to(model.device)
     found: dict[str, list[Written]] = {name: [] for name in names}
     for round_, name in rotating(names, rounds):
         with attending(model, name, options.get(name, {})):
@@ -155,8 +188,10 @@ def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, r
             found[name].append(written)
     first = {name: [one.first for one in each] for name, each in found.items()}
     token = {name: [sum(one.tokens) / TOKENS for one in each] for name, each in found.items()}
-    return [{"attention": name, "prompt": prompt, "cache_bytes": found[name][0].nbytes,
-             **_compared("first", first, name), **_compared("token", token, name)} for name in names]
+    return [{
+        "attention": name, "prompt": prompt, "cache_bytes": found[name][0].nbytes,
+        **_compared("first", first, name), **_compared("token", token, name)
+    } for name in names]
 
 
 def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[int, int],
@@ -177,8 +212,11 @@ def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[i
             time = seconds(train)
         if round_ >= 0:
             found[name].append(time)
-    return [{"attention": name, "rows": step[0], "length": step[1], **_compared("step", found, name),
-             "tokens_a_second": ids.numel() / median_and_range(found[name])[0]} for name in names]
+    return [{
+        "attention": name, "rows": step[0], "length": step[1],
+        **_compared("step", found, name), "tokens_a_second": ids.numel() /
+        median_and_range(found[name])[0]
+    } for name in names]
 
 
 def _compared(what: str, found: dict[str, list[float]], name: str) -> dict[str, Any]:
@@ -187,18 +225,3 @@ def _compared(what: str, found: dict[str, list[float]], name: str) -> dict[str, 
     ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
     return {f"{what}_seconds": time, f"{what}_range": time_range, f"{what}_ratio": ratio,
             f"{what}_ratio_range": ratio_range}
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print the rows of `run`: decoding, then training."""
-    size = result["model"]
-    title = (f"GPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} M; "
-             f"{result['device']}, torch {result['machine']['torch']}")
-    rows = [(row["attention"], row["prompt"], f"{row['first_seconds'] * 1e3:.0f}", f"{row['first_ratio']:.2f}",
-             f"{row['token_seconds'] * 1e3:.2f}", f"{row['token_ratio']:.2f}", f"{row['cache_bytes'] / 2**20:.2f}")
-            for row in result["writing"]]
-    print_table(title, ("attention", "prompt", "first token ms", "full / it", "next token ms", "full / it",
-                        "cache MiB"), rows)
-    rows = [(row["attention"], f"{row['rows']} x {row['length']}", f"{row['tokens_a_second']:.0f}",
-             f"{row['step_ratio']:.2f}") for row in result["training"]]
-    print_table("A training step", ("attention", "tokens", "tokens a second", "full / it"), rows)

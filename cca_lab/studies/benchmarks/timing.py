@@ -1,15 +1,36 @@
-"""Timing of calls in interleaved rounds of rotating order, so that a slowdown of the machine affects all alike."""
+"""What is timed and what bounds it: interleaved rounds, a machine's limits, useful operations, peak memory.
+
+Calls are timed in interleaved rounds of rotating order, so that a slowdown of the machine affects
+all alike.
+
+A visible query-key pair costs two products of D features, scores and values: 4 D operations
+forward. The backward has five such products (scores again, dV, dP, dQ, dK): 10 D. What an
+implementation computes beyond that, masked or twice, is not counted as useful. The least traffic is
+q, k, v read once and out written once.
+"""
 
 import math
+import multiprocessing
+import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TypeVar
 
 import torch
 
+from cca_lab.freed_memory import give_back
+
+ROUNDS = "Interleaved rounds; each time is the median over them."  # help of an option
+MOST_ROUNDS = 1000
 MOST_REPEATS = 200
 LONG = 20  # a call of this many times `least` is timed alone
+
+PRODUCTS = {"forward": 4, "backward": 10, "forward+backward": 14}  # operations per pair and feature
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -21,7 +42,10 @@ def synchronize() -> None:
 
 
 def seconds(call: Callable[[], object], repeat: int = 1) -> float:
-    """Return the seconds of a call, including its work on a GPU: the mean of `repeat` calls in a row."""
+    """Return the seconds of a call, including its work on a GPU.
+
+    The mean of `repeat` calls in a row.
+    """
     synchronize()
     start = perf_counter()
     for _ in range(repeat):
@@ -41,13 +65,15 @@ def rotating(names: Sequence[Name], rounds: int) -> Iterator[tuple[int, Name]]:
             yield round_, name
 
 
-def interleave(calls: Mapping[Name, Callable[[], object]], rounds: int, least: float = 0.0) -> dict[Name, list[float]]:
+def interleave(calls: Mapping[Name, Callable[[], object]], rounds: int,
+               least: float = 0.0) -> dict[Name, list[float]]:
     """Return the seconds of each call in each round, after one warm-up round; the order rotates.
 
     Args:
         calls: calls by name.
         rounds: number of counted rounds.
-        least: seconds; a shorter call is repeated until this much time is measured, and its mean is taken.
+        least: seconds; a shorter call is repeated until this much time is measured, and its mean is
+            taken.
     """
     found: dict[Name, list[float]] = {name: [] for name in calls}
     repeats = dict.fromkeys(calls, 1)
@@ -69,3 +95,87 @@ def median_and_range(values: Sequence[float]) -> tuple[float, list[float]]:
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
     """Return above / below, round by round, since what slows a round slows both."""
     return [one / other for one, other in zip(above, below, strict=True)]
+
+
+def useful_flops(pairs: int, heads: int, head_dim: int, kind: str = "forward") -> int:
+    """Return the floating-point operations that a pass needs for its visible pairs.
+
+    Args:
+        pairs: query-key pairs of one head.
+        heads: query heads, times the batch.
+        head_dim: D.
+        kind: "forward", "backward" or "forward+backward".
+    """
+    return PRODUCTS[kind] * head_dim * pairs * heads
+
+
+def least_bytes(rows: int, columns: int, heads: int, kv_heads: int, head_dim: int,
+                itemsize: int) -> int:
+    """Return the bytes that a forward must move.
+
+    Q and out (heads, rows, D), k and v (kv_heads, columns, D).
+    """
+    return 2 * (heads * rows + kv_heads * columns) * head_dim * itemsize
+
+
+def product_call(size: int, dtype: torch.dtype,
+                 device: torch.device) -> tuple[Callable[[], object], int]:
+    """Return a call that multiplies two random square matrices, and the number of its floating-point operations."""
+    generator = torch.Generator(device).manual_seed(0)
+    one, other = (torch.randn(size, size, generator=generator, dtype=dtype, device=device)
+                  for _ in range(2))
+    out = torch.empty_like(one)
+    return lambda: torch.mm(one, other, out=out), 2 * size**3
+
+
+def copy_call(size: int, device: torch.device) -> tuple[Callable[[], object], int]:
+    """Return a call that copies `size` bytes, and the number of bytes it reads and writes."""
+    source = torch.zeros(size // 4, device=device)
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source), 2 * source.nbytes
+
+
+def peak_of(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
+    """Return the bytes by which `prepare(*args)()` raises the resident memory at its peak.
+
+    A fresh process calls prepare(*args), whose memory is not counted, and then the call that it
+    returned.
+
+    Args:
+        prepare: a function at the top level of a module (it is sent to the process by name).
+        args: its arguments.
+
+    Returns:
+        Peak extra bytes; None on a system that does not report it (Windows).
+    """
+    spawn = multiprocessing.get_context("spawn")  # a fork would start from this process's memory
+    with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
+        return pool.submit(measure_peak, prepare, *args).result()
+
+
+def measure_peak(prepare: Callable[..., Callable[[], object]], *args: object) -> int | None:
+    """Do the same as `peak_of` in the current process; exact only in a fresh one."""
+    call = prepare(*args)
+    give_back()  # what prepare freed would serve the call, and not count
+    if _CLEAR.exists():
+        try:
+            _CLEAR.write_text("5")  # Linux: reset the peak to the present resident memory
+        except OSError:
+            pass  # without permission the peak includes that of `prepare`
+    before = _peak()
+    call()
+    return None if before is None else max(0, _peak() - before)
+
+
+def _peak() -> int | None:
+    """Return the peak resident memory so far, in bytes; None if the system does not report it."""
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,13 +1,13 @@
-"""What travels when one text is spread over processes: `cca-lab bench wire`.
+"""What travels when one text is spread over processes: `cca-lab study wire`.
 
-Measured in gloo processes of this machine: the largest difference of outputs and gradients to one process, and the
-bytes that cross the loopback interface while one layer runs forward and backward, against the closed forms of
-`parallel.wire`. Planned, by the same closed forms and without running anything: a long text on many GPUs, beside ring
-attention and Ulysses.
+Measured in gloo processes of this machine: the largest difference of outputs and gradients to one
+process, and the bytes that cross the loopback interface while one layer runs forward and backward,
+against the closed forms of `parallel.wire`. Planned, by the same closed forms and without running
+anything: a long text on many GPUs, beside ring attention and Ulysses.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from cca_lab.mechanisms.cca.parallel import (
     ring_received,
     ulysses_bytes,
 )
-from cca_lab.reporting import machine, print_table, write_json
-from cca_lab.settings import check_sizes
+from cca_lab.reporting import machine, print_table
+from cca_lab.settings import option
+from cca_lab.studies.study import Study
 
 MEASURED = Shape(heads=8, kv_heads=2, head_dim=64, number=4)
 PLANNED = Shape()
@@ -36,60 +37,90 @@ COUNTERS = Path("/proc/net/dev")
 RATE = 400e12  # FLOP/s that attention is assumed to reach on one GPU; for the link speed that hides the traffic
 
 
-def run(ranks: Sequence[int] = (2, 4), length: int = 8192, group: int = 16, window: int = 256,
-        out: str | Path | None = None, planned: tuple[int, int] = (2**20, 64)) -> dict[str, Any]:
-    """Measure and plan, print both tables, and write them as JSON.
+@dataclass(frozen=True, kw_only=True)
+class Wire(Study):
+    """Count what travels when one text is spread over processes, measured here and planned for many GPUs.
 
-    Args:
-        ranks: numbers of processes to measure with.
+    Attributes:
+        processes: numbers of processes to measure with.
         length, group, window: L, g and s of the measured layer.
-        out: JSON file to write, or None.
-        planned: tokens and GPUs of the plan.
-
-    Returns:
-        What is written: machine, sizes, `measured` and `planned`, a list of rows each.
+        tokens, gpus: of the plan.
     """
-    check_sizes(ranks=(list(ranks), 1, 16), length=(length, 1, 2**16), group=(group, 1, 2**16),
-                window=(window, 1, 2**16))
-    found = {"machine": machine(), "shape": asdict(MEASURED), "length": length, "group": group, "window": window,
-             "measured": [row for count in ranks for row in measure(count, length, group, window)],
-             "planned_shape": asdict(PLANNED), "planned_size": planned, "flops": RATE, "planned": plan(*planned)}
-    print_table("One layer, forward and backward, in processes of this machine",
-                ("processes", "pieces", "largest error", "KiB received, closed form", "on the wire", "ring"),
-                [(row["ranks"], row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
-                  "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}", f"{row['ring_bytes'] / 1024:.0f}")
-                 for row in found["measured"]])
-    print_table(f"{planned[0]} tokens on {planned[1]} GPUs, one layer forward, the busiest GPU",
-                ("method", "MB received", "MB of keys and values", "pairs over the mean", "TFLOP", "GB/s to hide"),
-                [(row["method"], f"{row['bytes'] / 1e6:.1f}", f"{row['resident'] / 1e6:.0f}", f"{row['balance']:.2f}",
-                  f"{row['flop'] / 1e12:.2f}", f"{row['link'] / 1e9:.2f}") for row in found["planned"]])
-    if out is not None:
-        write_json(out, found)
-    return found
+
+    processes: tuple[int, ...] = option((2, 4), "Number of processes to measure with; repeatable.",
+                                        least=1, most=16)
+    length: int = option(8192, "Tokens of the measured text.", least=1, most=2**16)
+    group: int = option(16, "Group size.", least=1, most=2**16)
+    window: int = option(256, "Local window, in tokens.", least=1, most=2**16)
+    tokens: int = option(2**20, "Tokens of the planned text.", least=1)
+    gpus: int = option(64, "GPUs of the plan.", least=1)
+
+    def result(self) -> dict[str, Any]:
+        """Measure and plan, a list of rows each."""
+        measured = [
+            row for count in self.processes
+            for row in measure(count, self.length, self.group, self.window)
+        ]
+        return {
+            "machine": machine(), "shape": asdict(MEASURED), "length": self.length,
+            "group": self.group, "window": self.window, "measured": measured,
+            "planned_shape": asdict(PLANNED), "planned_size": (self.tokens, self.gpus),
+            "flops": RATE, "planned": plan(self.tokens, self.gpus)
+        }
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print both tables."""
+        print_table(
+            "One layer, forward and backward, in processes of this machine",
+            ("processes", "pieces", "largest error", "KiB received, closed form", "on the wire",
+             "ring"),
+            [(row["ranks"], row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
+              "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
+              f"{row['ring_bytes'] / 1024:.0f}") for row in result["measured"]])
+        print_table(
+            "{} tokens on {} GPUs, one layer forward, the busiest GPU".format(*result["planned_size"]),
+            ("method", "MB received", "MB of keys and values", "pairs over the mean", "TFLOP",
+             "GB/s to hide"),
+            [(row["method"], f"{row['bytes'] / 1e6:.1f}", f"{row['resident'] / 1e6:.0f}",
+              f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.2f}", f"{row['link'] / 1e9:.2f}")
+             for row in result["planned"]])
 
 
 def measure(ranks: int, length: int, group: int, window: int) -> list[dict[str, Any]]:
-    """Return a row for each way to cut the text: errors, bytes by the closed form and bytes on the wire."""
+    """Return a row for each way to cut the text.
+
+    Errors, bytes by the closed form and bytes on the wire.
+    """
     results = run_in_processes(ranks, _measured, length, group, window)
     rows = []
     for balance in BALANCES:
         plan_ = Plan(Shards(length, ranks, balance), group, window)
         entries = [entries_received(plan_, rank) for rank in range(ranks)]
         wires = [found[balance]["wire"] for found in results]
-        rows.append({"ranks": ranks, "balance": balance, "entries": entries,
-                     "error": max(found[balance]["error"] for found in results),
-                     "bytes": 2 * sum(entries) * MEASURED.entry,  # and the gradients back
-                     "wire": None if None in wires else wires[0],
-                     "ring_bytes": 3 * sum(ring_received(plan_, rank) for rank in range(ranks)) * MEASURED.entry})
+        rows.append({
+            "ranks": ranks,
+            "balance": balance,
+            "entries": entries,
+            "error": max(found[balance]["error"] for found in results),
+            "bytes": 2 * sum(entries) * MEASURED.entry,  # and the gradients back
+            "wire": None if None in wires else wires[0],
+            "ring_bytes": 3 * sum(ring_received(plan_, rank)
+                                  for rank in range(ranks)) * MEASURED.entry
+        })
     return rows
 
 
-def _measured(processes: ProcessGroup, length: int, group: int, window: int) -> dict[str, dict[str, Any]]:
-    """What one process measures: its largest error, and the bytes on the loopback interface meanwhile."""
+def _measured(processes: ProcessGroup, length: int, group: int,
+              window: int) -> dict[str, dict[str, Any]]:
+    """What one process measures.
+
+    Its largest error, and the bytes on the loopback interface meanwhile.
+    """
     generator = torch.Generator().manual_seed(0)
     mechanism, rank = CCA(group=group, window=window), processes.rank()
     q, k, v, loss = (torch.randn(1, heads, length, MEASURED.head_dim, generator=generator)
-                     for heads in (MEASURED.heads, MEASURED.kv_heads, MEASURED.kv_heads, MEASURED.heads))
+                     for heads in (MEASURED.heads, MEASURED.kv_heads, MEASURED.kv_heads,
+                                   MEASURED.heads))
     whole = [x.clone().requires_grad_() for x in (q, k, v)]
     expected = mechanism.attention(*whole)
     (expected * loss).sum().backward()
@@ -101,15 +132,21 @@ def _measured(processes: ProcessGroup, length: int, group: int, window: int) -> 
         output = context_parallel_cca(mechanism, *own, shards, processes)
         (output * shards.piece(loss, rank, 2)).sum().backward()
         sent = _sent()
-        pairs = [(output, expected), *((one.grad, other.grad) for one, other in zip(own, whole, strict=True))]
+        pairs = [(output, expected),
+                 *((one.grad, other.grad) for one, other in zip(own, whole, strict=True))]
         errors = [(one - shards.piece(other, rank, 2)).abs().amax().item() if one.numel() else 0.0
                   for one, other in pairs]
-        found[balance] = {"error": max(errors), "wire": None if before is None or sent is None else sent - before}
+        found[balance] = {
+            "error": max(errors), "wire": None if before is None or sent is None else sent - before
+        }
     return found
 
 
 def _sent() -> int | None:
-    """Return how many bytes the loopback interface has sent so far, while every process waits; None if unknown."""
+    """Return how many bytes the loopback interface has sent so far, while every process waits.
+
+    None if unknown.
+    """
     dist.barrier()
     lines = COUNTERS.read_text().splitlines() if COUNTERS.exists() else []
     sent = [int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:")]
@@ -118,28 +155,40 @@ def _sent() -> int | None:
 
 
 def plan(length: int, ranks: int, shape: Shape = PLANNED) -> list[dict[str, Any]]:
-    """Return what one layer's forward costs the busiest GPU: bytes received and held, pairs, and the link they need."""
+    """Return what one layer's forward costs the busiest GPU.
+
+    Bytes received and held, pairs, and the link they need.
+    """
     rows = []
     for group, window in ((16, 1024), (16, 4096), (64, 1024)):
         for balance in BALANCES:
             own = Plan(Shards(length, ranks, balance), group, window)
-            rows.append(_row(f"CCA, g {group}, s {window}, {balance}", [pairs_of(own, rank) for rank in range(ranks)],
-                             max(entries_received(own, rank) for rank in range(ranks)) * shape.entry,
-                             max(resident_entries(own, rank) for rank in range(ranks)) * shape.entry, shape))
+            rows.append(
+                _row(f"CCA, g {group}, s {window}, {balance}",
+                     [pairs_of(own, rank) for rank in range(ranks)],
+                     max(entries_received(own, rank) for rank in range(ranks)) * shape.entry,
+                     max(resident_entries(own, rank) for rank in range(ranks)) * shape.entry,
+                     shape))
     full = Plan(Shards(length, ranks, "zigzag"), 1, 1)  # every key stays: groups of one token
     causal = [pairs_of(full, rank) for rank in range(ranks)]
     received = max(ring_received(full, rank) for rank in range(ranks)) * shape.entry
-    rows.append(_row("full, ring, zigzag", causal, received, 2 * length // ranks * shape.entry, shape))
+    rows.append(
+        _row("full, ring, zigzag", causal, received, 2 * length // ranks * shape.entry, shape))
     rows.append(_row("full, keys gathered, zigzag", causal, received, length * shape.entry, shape))
     heads = max(1, -(-shape.heads // ranks))
-    held = 2 * length * max(1, shape.kv_heads // ranks) * shape.head_dim * shape.number * shape.batch
+    held = 2 * length * max(1,
+                            shape.kv_heads // ranks) * shape.head_dim * shape.number * shape.batch
     if shape.heads >= ranks:
         rows.append(_row("full, Ulysses", [heads * sum(causal) // shape.heads] * ranks,
                          int(ulysses_bytes(length, ranks, shape)), held, shape))
     return rows
 
 
-def _row(method: str, pairs: list[int], received: int, resident: int, shape: Shape) -> dict[str, Any]:
+def _row(method: str, pairs: list[int], received: int, resident: int,
+         shape: Shape) -> dict[str, Any]:
     flop = 4 * shape.batch * shape.heads * shape.head_dim * max(pairs)
-    return {"method": method, "bytes": received, "resident": resident, "balance": max(pairs) * len(pairs) / sum(pairs),
-            "flop": flop, "link": received * RATE / flop}
+    return {
+        "method": method, "bytes": received, "resident": resident,
+        "balance": max(pairs) * len(pairs) / sum(pairs), "flop": flop,
+        "link": received * RATE / flop
+    }

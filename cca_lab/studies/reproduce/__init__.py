@@ -1,1 +1,4 @@
-"""The papers' tables and figures at a small scale: what was claimed, what came out here, and whether they agree."""
+"""The papers' tables and figures at a small scale.
+
+What was claimed, what came out here, and whether they agree.
+"""

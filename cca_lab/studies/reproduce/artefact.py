@@ -1,23 +1,31 @@
-"""A table or figure of a paper, re-enacted: its claim as an order of settings, and what tests it here."""
+"""A table or figure of a paper, re-enacted.
+
+Its claim as an order of settings, and what tests it here.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
+from cca_lab.models.evaluate import bootstrap_mean
 from cca_lab.models.recipe import FinetuneConfig
-from cca_lab.studies.recover import label
-from cca_lab.studies.reproduce.ordering import AGREES, DISAGREES, ONE_SEED, UNSEEN, ordering, values
+from cca_lab.studies.convergence import Difference, paired
+from cca_lab.studies.evaluate import KINDS
+from cca_lab.studies.study import label
 from cca_lab.studies.trials import Trial
 from cca_lab.tasks.reading import Reading
 
+AGREES, DISAGREES, UNSEEN, ONE_SEED = "agrees", "disagrees", "not seen here", "one seed"
+VERDICTS = (AGREES, DISAGREES, UNSEEN, ONE_SEED)
 RECIPES = {"short": 100, "long": 300, "plain": 300}  # optimizer steps
 STUDIES = {"short": "reproduce", "long": "recovery", "plain": "reproduce-plain"}
 QUICK_STEPS = 30
 
 
 def study_file(recipe: str, model: str) -> str:
-    """Return the file name of a study; that of the long recipe is `cca-lab recover`'s."""
+    """Return the file name of a study; that of the long recipe is `cca-lab study recover`'s."""
     return f"{STUDIES[recipe]}-{model}.json"
 
 
@@ -30,7 +38,8 @@ class Arm:
         options: its options.
         strategy: the weights that are trained; "none" measures the swapped model.
         lengths: other lengths at which exact match is measured.
-        plain: train on text alone, with groups of the full size from the first step, as the papers do.
+        plain: train on text alone, with groups of the full size from the first step, as the papers
+            do.
     """
 
     attention: str
@@ -49,7 +58,7 @@ class Arm:
         return Trial(self.attention, dict(self.options), config, reading, self.lengths)
 
     def name(self, seed: int) -> str:
-        """Return the name of the trial in a study; the same as in `cca-lab recover`."""
+        """Return the name of the trial in a study; the same as in `cca-lab study recover`."""
         setting = label(self.attention, dict(self.options))
         return setting if self.strategy == "none" else f"{setting}, {self.strategy}, seed {seed}"
 
@@ -84,9 +93,11 @@ class Artefact:
         order: the labels from the best to the worst, as claimed.
         metric: "perplexity" or "answers", see `ordering.values`.
         unit: what the printed numbers are.
-        recipe: "short", "long" or "plain", which says the steps of training and the file of the study.
+        recipe: "short", "long" or "plain", which says the steps of training and the file of the
+            study.
         model: the base, of the shipped ones.
-        verdict: what came out, with which the committed results must agree; empty while nothing can be concluded.
+        verdict: what came out, with which the committed results must agree; empty while nothing can
+            be concluded.
         why: the reason, for the reader.
     """
 
@@ -127,18 +138,25 @@ class Artefact:
         rows = self.rows(study["trials"])
         if not rows:
             return None
-        seeds = min((len(rows.get(key, [])) for key in self.order if self.arms[key].strategy != "none"), default=0)
+        seeds = min(
+            (len(rows.get(key, [])) for key in self.order if self.arms[key].strategy != "none"),
+            default=0)
         trained = any(arm.strategy != "none" for arm in self.arms.values())
         verdict = ONE_SEED if trained and seeds < 2 else ordering(rows, self.order, self.metric)
-        devices = sorted({row.get("machine", study["machine"])["cpu"] for arm in rows.values() for row in arm})
-        return Found({key: written(arm) for key, arm in rows.items()}, verdict, seeds, ", ".join(devices))
+        devices = sorted(
+            {row.get("machine", study["machine"])["cpu"]
+             for arm in rows.values()
+             for row in arm})
+        return Found({key: written(arm)
+                      for key, arm in rows.items()}, verdict, seeds, ", ".join(devices))
 
 
 @dataclass(frozen=True)
 class Converging(Artefact):
     """An artefact about the speed of training: how much of the gap to a control closes early, and is it all there is.
 
-    The control reads the same batches, so the difference of the two losses does not depend on how hard a batch is.
+    The control reads the same batches, so the difference of the two losses does not depend on how
+    hard a batch is.
 
     Attributes:
         early: the early share of the steps.
@@ -149,21 +167,29 @@ class Converging(Artefact):
     least: float = 0.8
 
     def found(self, study: Mapping) -> Found | None:
-        """Return the share of the gain that came in the early steps, for each seed; `order` names arm and control."""
+        """Return the share of the gain that came in the early steps, for each seed.
+
+        `order` names arm and control.
+        """
         base, rows = super().found(study), self.rows(study["trials"])
         if base is None or len(rows) < 2:
             return None
         shares, gaps = [], []
         for row, control in zip(*(rows[name] for name in self.order), strict=False):
             gap = np.subtract(row["curve"], control["curve"])
-            first, last = round(self.early * len(gap)), gap[-len(gap) // 5 :].mean()  # of the last fifth
+            first, last = round(
+                self.early * len(gap)), gap[-len(gap) // 5:].mean()  # of the last fifth
             shares.append(float((gap[0] - gap[first]) / (gap[0] - last)))
             gaps.append((float(gap[0]), float(gap[first]), float(last)))
         mean = [sum(column) / len(column) for column in zip(*gaps, strict=True)]
-        numbers = {"loss over the control's, first steps": f"{mean[0]:.3f} nats",
-                   f"after {self.early:.0%} of the steps": f"{mean[1]:.3f}", "in the last fifth": f"{mean[2]:.3f}",
-                   "share of the gain that came early": ", ".join(f"{share:.0%}" for share in shares)}
-        verdict = AGREES if min(shares) >= self.least else DISAGREES if max(shares) < self.least else UNSEEN
+        numbers = {
+            "loss over the control's, first steps": f"{mean[0]:.3f} nats",
+            f"after {self.early:.0%} of the steps": f"{mean[1]:.3f}",
+            "in the last fifth": f"{mean[2]:.3f}",
+            "share of the gain that came early": ", ".join(f"{share:.0%}" for share in shares)
+        }
+        verdict = AGREES if min(shares) >= self.least else DISAGREES if max(
+            shares) < self.least else UNSEEN
         return replace(base, numbers=numbers, verdict=verdict if base.seeds > 1 else ONE_SEED)
 
 
@@ -209,3 +235,79 @@ class OutOfReach:
     place: str
     claim: str
     why: str
+
+
+def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Difference | None:
+    """Return the mean difference of two settings with its 95 % interval; None where nothing tells its spread.
+
+    Trained settings are paired by seed (Student's t over the seeds). Settings with one row each are
+    paired by window of text or by question (bootstrap), which says nothing about another training
+    run.
+
+    Args:
+        rows, others: the measurements of the two settings, one for each seed, in the order of the
+            seeds.
+        metric: as in `values`.
+    """
+    if min(len(rows), len(others)) >= 2:
+        count = min(len(rows), len(others))
+        return paired(values(rows, metric)[:count], values(others, metric)[:count])
+    samples = [_samples(row[0], metric) for row in (rows, others)]
+    if any(sample is None for sample in samples):
+        return None
+    found = bootstrap_mean(np.subtract(*samples))
+    return Difference(found.value, (found.high - found.low) / 2)
+
+
+def _samples(row: dict, metric: str) -> np.ndarray | None:
+    """Return the loss of each window of text, or 1 for each question not answered.
+
+    None if the row does not tell.
+    """
+    if metric == "perplexity":
+        return np.array(row["losses"]) if "losses" in row else None
+    kinds = [row[kind] for kind in KINDS]
+    if not all("hits" in kind for kind in kinds):
+        return None
+    bits = [
+        np.unpackbits(np.frombuffer(bytes.fromhex(kind["hits"]), dtype=np.uint8)) for kind in kinds
+    ]
+    return 1.0 - np.concatenate(
+        [found[:kind["all"]["samples"]] for found, kind in zip(bits, kinds, strict=True)])
+
+
+def values(rows: Sequence[dict], metric: str) -> np.ndarray:
+    """Return a number for each row.
+
+    Args:
+        rows: measurements of a study.
+        metric: "perplexity", the logarithm of the perplexity over the base's; or "answers", the
+            share of questions that is not answered, over documents of both kinds. Smaller is better
+            for both.
+    """
+    if metric == "perplexity":
+        return np.log([row["perplexity_ratio"]["value"] for row in rows])
+    return 1 - np.mean([[row[kind]["all"]["value"] for kind in KINDS] for row in rows], axis=1)
+
+
+def ordering(arms: Mapping[str, Sequence[dict]], order: Sequence[str], metric: str) -> str:
+    """Return the verdict on an order that a paper claims.
+
+    Args:
+        arms: measurements by setting.
+        order: the settings from the best to the worst, as claimed; missing ones are left out.
+        metric: as in `values`.
+
+    Returns:
+        DISAGREES if any two neighbours, or the two ends, differ the other way round with 95 %
+        confidence; AGREES if otherwise the ends differ as claimed; UNSEEN if no difference is large
+        enough to tell.
+    """
+    there = [name for name in order if arms.get(name)]
+    if len(there) < 2:
+        return UNSEEN
+    ends = difference(arms[there[0]], arms[there[-1]], metric)
+    pairs = [difference(arms[left], arms[right], metric) for left, right in pairwise(there)]
+    if any(pair is not None and pair.verdict == "higher" for pair in (ends, *pairs)):
+        return DISAGREES
+    return AGREES if ends is not None and ends.verdict == "lower" else UNSEEN

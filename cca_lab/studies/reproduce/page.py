@@ -1,19 +1,18 @@
-"""docs/results/reproduction.md: every artefact, its claim, what came out here, and why; from the committed results."""
+"""docs/results/reproduction.md: every artefact, its claim, what came out here, and why.
+
+From the committed results.
+"""
 
 import json
 from pathlib import Path
 
 from cca_lab.files import repository, results_folder
 from cca_lab.reporting import write_figure
-from cca_lab.studies.mqar_points import figure_of, lines
-from cca_lab.studies.reproduce import budget
-from cca_lab.studies.reproduce.artefact import Artefact, Found, Measured
-from cca_lab.studies.reproduce.latency import LATENCY
-from cca_lab.studies.reproduce.measured import MEASURED
-from cca_lab.studies.reproduce.ordering import VERDICTS
-from cca_lab.studies.reproduce.out_of_reach import OUT_OF_REACH
-from cca_lab.studies.reproduce.registry import TRAINED
-from cca_lab.studies.trials import read_study
+from cca_lab.studies.mqar import figure_of, lines
+from cca_lab.studies.reproduce.artefact import VERDICTS, Artefact, Found, Measured
+from cca_lab.studies.reproduce.measured import LATENCY, MEASURED, OUT_OF_REACH
+from cca_lab.studies.reproduce.trained import TRAINED, points
+from cca_lab.studies.study import continued
 from cca_lab.views.figures.training import frontier
 
 PAGE, FRONTIER = "docs/results/reproduction.md", "docs/results/frontier.png"
@@ -24,7 +23,7 @@ RECALL_TEXT = """
 Zoology's task (Arora et al., ICLR 2024): {pairs} pairs of a key and a value at the beginning of {length} tokens; each
 key comes once more, and its value is asked. Most are asked soon after the pairs, so that a window alone answers most of
 them. A GPT-2 without MLPs, two layers, width {width}, is trained from nothing with each mechanism, until it answers
-{solved:.0%} or {steps} steps are taken (`cca-lab experiments mqar`). *State* is what a decoder keeps for one text, in
+{solved:.0%} or {steps} steps are taken (`cca-lab study mqar`). *State* is what a decoder keeps for one text, in
 float32, at its largest. Of two shapes of one size (small groups, or a long window) both are trained. Published:
 attention answers at least {published:.0%}.
 
@@ -40,8 +39,8 @@ what finetuning recovers"). StreamingLLM and LM-Infinite coincide on a model wit
 PAPERS = ("CCA", "DGA", "LoCoCo", "all three")
 HEAD = """# The papers' tables and figures, re-enacted
 
-Made by `cca-lab readme` from the files in `data/results/`, which `cca-lab reproduce NAME` and the commands named below
-wrote.
+Made by `cca-lab readme` from the files in `data/results/`, which `cca-lab study reproduce NAME` and
+the commands named below wrote.
 
 The papers finetune models of 7 billion parameters on long texts. Here, models of 1.1 million parameters and a context
 of 512 tokens are finetuned for {short} or {long} steps of 8 x 512 tokens (three quarters text, one quarter questions
@@ -79,14 +78,23 @@ def page(folder: Path) -> str:
             continue
         counts[found.verdict] += 1
         rows[artefact.paper].append(_row(artefact, found))
-    text = [HEAD.format(short=100, long=300, counts="; ".join(f"{n} {verdict}" for verdict, n in counts.items()) +
-                        f"; {len(OUT_OF_REACH)} out of reach.")]
+    text = [
+        HEAD.format(
+            short=100, long=300,
+            counts="; ".join(f"{n} {verdict}" for verdict, n in counts.items()) +
+            f"; {len(OUT_OF_REACH)} out of reach.")
+    ]
     for paper in PAPERS:
         if rows[paper]:
-            text += [f"\n## {paper[0].upper() + paper[1:]}\n", "| artefact | claim | printed | here | verdict | why |",
-                     "| --- | --- | --- | --- | --- | --- |", *rows[paper]]
+            text += [
+                f"\n## {paper[0].upper() + paper[1:]}\n",
+                "| artefact | claim | printed | here | verdict | why |",
+                "| --- | --- | --- | --- | --- | --- |", *rows[paper]
+            ]
     text += [recall(folder)]
-    text += ["\n## Out of reach\n", "| artefact | claim | what it would take |", "| --- | --- | --- |"]
+    text += [
+        "\n## Out of reach\n", "| artefact | claim | what it would take |", "| --- | --- | --- |"
+    ]
     text += [f"| {one.paper}, {one.place} | {one.claim} | {one.why} |" for one in OUT_OF_REACH]
     text += ["\n## Not measured yet\n", *later] if later else []
     return "\n".join(text) + "\n"
@@ -94,28 +102,40 @@ def page(folder: Path) -> str:
 
 def recall(folder: Path) -> str:
     """Return the section on associative recall; empty if the folder holds no such result."""
-    result = read_study(folder / RECALL)
+    result = continued(folder / RECALL, {})
     if result is None:
         return ""
     task, recipe = result["task"], result["recipe"]
     found = lines(result)
-    pooled = {name: next((100 * line.mean for line in found if line.options == f"{name} group=2 window=1"), None)
-              for name in ("mean_pooling", "cca")}
-    read = "" if None in pooled.values() else "\n" + RECALL_READ.format(mean=pooled["mean_pooling"], cca=pooled["cca"])
-    rows = [f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | {len(line.accuracies)} |"
-            for line in found]
-    return RECALL_TEXT.format(**task, width=recipe["width"], solved=recipe["solved"], steps=recipe["steps"],
+    pooled = {
+        name: next((100 * line.mean
+                    for line in found
+                    if line.options == f"{name} group=2 window=1"), None)
+        for name in ("mean_pooling", "cca")
+    }
+    read = "" if None in pooled.values() else "\n" + RECALL_READ.format(
+        mean=pooled["mean_pooling"], cca=pooled["cca"])
+    rows = [
+        f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | {len(line.accuracies)} |"
+        for line in found
+    ]
+    return RECALL_TEXT.format(**task, width=recipe["width"], solved=recipe["solved"],
+                              steps=recipe["steps"],
                               published=result["published"]["accuracy"]) + "\n".join(rows) + read
 
 
 def _row(artefact: Artefact | Measured, found: Found) -> str:
     printed = artefact.printed if isinstance(artefact, Artefact) else {}
     unit = f" ({artefact.unit})" if isinstance(artefact, Artefact) and printed else ""
-    command = f"cca-lab reproduce {artefact.name}" if isinstance(artefact, Artefact) else artefact.command
+    command = f"cca-lab study reproduce {artefact.name}" if isinstance(
+        artefact, Artefact) else artefact.command
     seeds = f"; {found.seeds} seed{'s' * (found.seeds != 1)}" if found.seeds else ""
     here = "; ".join(f"{label}: {numbers}" for label, numbers in found.numbers.items())
-    cells = [f"{artefact.place}", artefact.claim, "; ".join(f"{k}: {v:g}" for k, v in printed.items()) + unit or "-",
-             f"{here}{seeds}; {found.device}; `{command}`", f"**{found.verdict}**", artefact.why]
+    cells = [
+        f"{artefact.place}", artefact.claim,
+        "; ".join(f"{k}: {v:g}" for k, v in printed.items()) + unit or "-",
+        f"{here}{seeds}; {found.device}; `{command}`", f"**{found.verdict}**", artefact.why
+    ]
     return f"| {' | '.join(cells)} |"
 
 
@@ -123,8 +143,9 @@ def write() -> Path:
     """Write the page again, and its figure beside it; return the page's path."""
     path = repository() / PAGE
     path.write_text(page(results_folder()), encoding="utf-8")
-    points, full = budget.points(results_folder())
-    write_figure(repository() / FRONTIER, frontier(points, full, "keys and values of the model, KiB"))
-    if (found := read_study(results_folder() / RECALL)) is not None:
+    curves, full = points(results_folder())
+    write_figure(repository() / FRONTIER, frontier(curves, full,
+                                                   "keys and values of the model, KiB"))
+    if (found := continued(results_folder() / RECALL, {})) is not None:
         write_figure(repository() / RECALL_FIGURE, figure_of(found))
     return path

@@ -1,79 +1,103 @@
-"""`cca-lab reproduce`: train and measure what an artefact needs, and print it beside what the paper printed."""
+"""Train and measure what an artefact needs, and print it beside what the paper printed.
 
-from collections.abc import Iterable
+`cca-lab study reproduce`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cca_lab.files import models_folder, new_result
 from cca_lab.reporting import print_table
-from cca_lab.settings import check_sizes
+from cca_lab.settings import check, option
 from cca_lab.studies.reproduce.artefact import QUICK_STEPS, Artefact
-from cca_lab.studies.reproduce.registry import chosen
+from cca_lab.studies.reproduce.trained import chosen
 from cca_lab.studies.reproduce.variants import registered
-from cca_lab.studies.trials import Study
+from cca_lab.studies.study import MOST_SEEDS, Study
+from cca_lab.studies.trials import Trials
 
-MOST_SEEDS = 100
 # windows of text, and questions for each place of the answer
 SIZES = {"short": (32, 16), "long": (64, 48), "plain": (32, 16)}
 QUICK = (16, 16)
 
 
-def reproduce(names: Iterable[str] = (), *, seeds: int = 3, quick: bool = False, steps: int | None = None,
-              out: Path | None = None) -> dict[str, dict]:
-    """Train and measure the settings of some artefacts, seed by seed, and print each with its verdict.
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Study):
+    """Re-enact the papers' tables and figures at a small scale, and say what agrees.
 
-    What the files hold already is not measured again, so an interrupted command continues.
+    What the files hold already is not measured again, so that an interrupted command continues.
 
-    Args:
+    Attributes:
         names: artefacts; all if empty.
         seeds: training runs per setting, with the seeds 0, 1, ...
         quick: one seed, few steps, few windows and questions: a look in minutes, not a result.
         steps: optimizer steps in place of the recipe's.
-        out: folder of the studies' files; None for data/results. With `quick` or `steps` it must be another.
-
-    Returns:
-        The measurements by trial, of each study by its file's name.
-
-    Raises:
-        ValueError: for an unknown name, or `quick` or `steps` without a folder.
+        out: folder of the studies' files; None for data/results. With `quick` or `steps` it must be
+            another.
+        list: list the artefacts, and stop.
     """
-    artefacts = chosen(list(names))
-    check_sizes(seeds=(seeds, 1, MOST_SEEDS))
-    if steps is not None:
-        check_sizes(steps=(steps, 1, 10**6))
-    if (quick or steps is not None) and out is None:
-        raise ValueError("out: got none, wanted a folder, so that quick results do not stand among the shipped ones")
-    if quick:
-        seeds, steps = 1, QUICK_STEPS if steps is None else steps
-    files = {artefact.file: artefact for artefact in artefacts}
-    studies = {file: _study(artefact, file, out, quick) for file, artefact in files.items()}
-    with registered():
-        for seed in range(seeds):
-            for artefact in artefacts:
-                studies[artefact.file].run(artefact.trials(seed, steps))
-    for artefact in artefacts:
-        show(artefact, studies[artefact.file])
-    return {file: study.result["trials"] for file, study in studies.items()}
+
+    names: tuple[str, ...] = option((), "Such as cca-table7.", argument=True, metavar="NAME",
+                                    shown="all")
+    seeds: int = option(3, "Training runs per setting, with seeds 0, 1, ...", least=1,
+                        most=MOST_SEEDS)
+    quick: bool = option(False, "One seed and few steps, in minutes; needs --out.")
+    steps: int | None = option(None, "Optimizer steps per training; needs --out.", least=1,
+                               most=10**6, shown="the recipe's")
+    out: Path | None = option(None,
+                              "Folder for the JSON files; what they hold is not measured again.",
+                              output="folder")
+    list: bool = option(False, "List the tables and figures, and stop.")
+
+    def run(self) -> dict[str, Any]:
+        """Train and measure the settings of the artefacts, seed by seed, and print each with its verdict.
+
+        Returns:
+            The measurements by trial, of each study by its file's name.
+
+        Raises:
+            ValueError: for an unknown name, or `quick` or `steps` without a folder.
+        """
+        check(self)
+        artefacts = chosen(self.names)
+        if self.list:
+            print_table("cca-lab study reproduce NAME", ["name", "where", "claim"],
+                        [[each.name, f"{each.paper}, {each.place}", each.claim]
+                         for each in artefacts])
+            return {}
+        if (self.quick or self.steps is not None) and self.out is None:
+            raise ValueError(
+                "out: got none, wanted a folder, so that quick results do not stand among the shipped "
+                "ones")
+        seeds, steps = self.seeds, self.steps
+        if self.quick:
+            seeds, steps = 1, QUICK_STEPS if steps is None else steps
+        studies = {artefact.file: self._trials(artefact) for artefact in artefacts}
+        with registered():
+            for seed in range(seeds):
+                for artefact in artefacts:
+                    studies[artefact.file].run_trials(artefact.trials(seed, steps))
+        for artefact in artefacts:
+            show(artefact, studies[artefact.file].held)
+        return {file: trials.held["trials"] for file, trials in studies.items()}
+
+    def _trials(self, artefact: Artefact) -> Trials:
+        windows, questions = QUICK if self.quick else SIZES[artefact.recipe]
+        out = new_result(artefact.file) if self.out is None else self.out / artefact.file
+        return Trials(model=str(models_folder() / artefact.model), out=out, windows=windows,
+                      questions=questions)
 
 
-def _study(artefact: Artefact, file: str, out: Path | None, quick: bool) -> Study:
-    windows, questions = QUICK if quick else SIZES[artefact.recipe]
-    place = new_result(file) if out is None else out / file
-    return Study(str(models_folder() / artefact.model), place, windows=windows, questions=questions)
-
-
-def list_all() -> None:
-    """Print every artefact with its claim."""
-    print_table("cca-lab reproduce NAME", ["name", "where", "claim"],
-                [[one.name, f"{one.paper}, {one.place}", one.claim] for one in chosen([])])
-
-
-def show(artefact: Artefact, study: Study) -> None:
+def show(artefact: Artefact, study: Mapping[str, Any]) -> None:
     """Print an artefact: the printed numbers, ours, and whether they agree."""
-    found = artefact.found(study.result)
+    found = artefact.found(study)
     if found is None:
         return
     rows = [[label, numbers] for label, numbers in found.numbers.items()]
-    print_table(f"{artefact.name}: {artefact.claim} ({artefact.paper}, {artefact.place}): {found.verdict}",
-                ["setting", "perplexity over the base's, answers"], rows)
+    print_table(
+        f"{artefact.name}: {artefact.claim} ({artefact.paper}, {artefact.place}): {found.verdict}",
+        ["setting", "perplexity over the base's, answers"], rows)
     if artefact.printed:
-        print_table(f"printed, {artefact.unit}", list(artefact.printed), [[str(n) for n in artefact.printed.values()]])
+        print_table(f"printed, {artefact.unit}", list(artefact.printed),
+                    [[str(n) for n in artefact.printed.values()]])

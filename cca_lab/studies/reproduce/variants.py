@@ -1,4 +1,7 @@
-"""DGA without one of its parts, for the ablations of its Tables 5 and 7; only trials use these mechanisms."""
+"""DGA without one of its parts, for the ablations of its Tables 5 and 7.
+
+Only trials use these mechanisms.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +21,18 @@ from cca_lab.mechanisms.dga.selection import highest
 class RandomFocal(DGA):
     """DGA whose focal tokens are drawn at random instead of by their scores (Table 5, "Randomly Selected").
 
-    The draw depends on the length, the KV heads and the option `seed`, not on the text: every row sees its past only.
+    The draw depends on the length, the KV heads and the option `seed`, not on the text: every row
+    sees its past only.
     """
 
     name: ClassVar[str] = "dga_random"
     title: ClassVar[str] = "DGA with random focal tokens"
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
-        """Return which tokens are focal, bool (B, Hk, L): as many as DGA chooses, drawn for each KV head."""
+        """Return which tokens are focal, bool (B, Hk, L).
+
+        As many as DGA chooses, drawn for each KV head.
+        """
         batch, kv_heads, length, _ = k.shape
         generator = torch.Generator().manual_seed(self.seed)
         draws = torch.rand(1, kv_heads, length, generator=generator).to(k.device)
@@ -45,7 +52,8 @@ class RandomFocal(DGA):
 class NoComplement(DGA):
     """DGA in which a row does not see the group it stands in (Table 7, "w/o comple. tokens").
 
-    It still sees itself: the first row would otherwise see nothing, and the paper does not say what it sees.
+    It still sees itself: the first row would otherwise see nothing, and the paper does not say what
+    it sees.
     """
 
     name: ClassVar[str] = "dga_open"
@@ -55,8 +63,9 @@ class NoComplement(DGA):
         """Return DGA's columns, with the raw interval of each row cut to the row's own token."""
         focal = self.select(q, k, scale=call.scale) if call.selection is None else call.selection
         (part,) = super().columns(q, k, v, call._replace(selection=focal))
-        visible = part.visible.clone()                                       # (b, h, L, 3, 2): focal, pooled, raw
-        own = (~focal).long().repeat_interleave(visible.shape[1] // focal.shape[1], dim=1)  # 0 where a row is focal
+        visible = part.visible.clone()  # (b, h, L, 3, 2): focal, pooled, raw
+        own = (~focal).long().repeat_interleave(visible.shape[1] // focal.shape[1],
+                                                dim=1)  # 0 where a row is focal
         visible[..., 2, 0] = visible[..., 2, 1] - own
         return [replace(part, visible=visible)]
 

@@ -223,7 +223,7 @@ def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) 
     """Draw statistics of every head as dots: a panel for each statistic, a row for each model.
 
     Args:
-        results: what `cca-lab experiments heads` writes, one for each model: a number for each
+        results: what `cca-lab study heads` writes, one for each model: a number for each
             [layer][head].
         statistics: the label of each statistic to draw, by its key.
     """

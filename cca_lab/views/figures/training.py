@@ -162,7 +162,7 @@ def perplexity(result: Mapping[str, Any]) -> Figure:
     """Draw the perplexity in each bucket; a mechanism that leaves the axis is named below.
 
     Args:
-        result: what `cca-lab experiments lengths` writes.
+        result: what `cca-lab study lengths` writes.
     """
     figure, axes = plt.subplots(figsize=(8.6, 4.2))
     ends = result["buckets"][1:]
@@ -193,7 +193,7 @@ def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
 
     Args:
         rows: by mechanism: "title", "exact_match" (by place, "0.0" to "1.0", and "all") and
-            "perplexity" ("value", "low", "high"), as `cca-lab compare` writes them; the first one
+            "perplexity" ("value", "low", "high"), as `cca-lab study compare` writes them; the first one
             is the reference.
     """
     titles = [row["title"] for row in rows.values()]

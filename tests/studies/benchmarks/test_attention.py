@@ -1,4 +1,4 @@
-"""`cca-lab bench attention`: what it times and counts, and how its results are written."""
+"""`cca-lab study attention`: what it times and counts, and how its results are written."""
 
 import json
 import multiprocessing
@@ -14,7 +14,8 @@ from rich.console import Console
 from cca_lab import reporting as report
 from cca_lab.attention import native
 from cca_lab.freed_memory import keep_freed_memory
-from cca_lab.studies.benchmarks import attention, memory
+from cca_lab.studies.benchmarks import attention, timing
+from cca_lab.studies.benchmarks.attention import AttentionBench
 
 MIB = 2**20
 
@@ -27,7 +28,8 @@ def small_roof(monkeypatch):
 
 def test_a_run_writes_what_it_measured(tmp_path, capsys):
     file, png = tmp_path / "results" / "attention.json", tmp_path / "roofline.png"
-    result = attention.run((40, 64), (16, 32), rounds=2, out=file, memory=False, native=False, figure=png)
+    result = AttentionBench(length=(40, 64), window=(16, 32), rounds=2, out=file, memory=False,
+                            native=False, figure=png).run()
     assert json.loads(file.read_text()) == result
     rows = result["rows"]
     assert len(rows) == 2 * 2 * 2  # lengths, windows, passes
@@ -36,7 +38,8 @@ def test_a_run_writes_what_it_measured(tmp_path, capsys):
     for row in rows:
         low, high = row["ratio_range"]
         assert 0 < low <= row["ratio"] <= high and row["share"] == row["ratio"] / row["pair_ratio"]
-        assert row["implementation"] == "blocked" and row["cca_of_peak"] > 0 and row["full_of_peak"] > 0
+        assert row["implementation"] == "blocked" and row["cca_of_peak"] > 0 and row[
+            "full_of_peak"] > 0
     shown = capsys.readouterr().out
     assert all(f"{row['pair_ratio']:.2f}" in shown for row in rows) and "forward+backward" in shown
     assert 5_000 < png.stat().st_size < 150_000
@@ -45,7 +48,9 @@ def test_a_run_writes_what_it_measured(tmp_path, capsys):
 def test_of_peak_is_useful_operations_a_second_over_the_product_s(monkeypatch):
     """Ten seconds for full attention, five for CCA, one for a product of 2 * 64^3 operations."""
     times = {attention.PRODUCT: [1.0], attention.FULL: [10.0], ("blocked", 16): [5.0]}
-    monkeypatch.setattr(attention, "interleave", lambda calls, rounds: {name: times[name] for name in calls})
+    monkeypatch.setattr(attention, "interleave",
+                        lambda calls, rounds: {name: times[name]
+                                               for name in calls})
     (row,) = attention.measure(40, [attention.FULL, ("blocked", 16)], "forward+backward", 1)
     full_flops, cca_flops = (14 * 64 * 8 * pairs for pairs in (820, 820 - 9 * 15))
     assert row["full_of_peak"] == pytest.approx(full_flops / 10 / (2 * 64**3))
@@ -65,7 +70,7 @@ def test_the_native_operator_takes_part_where_it_can(monkeypatch, asked, can, wa
 def test_a_native_operator_that_cannot_be_built_is_refused(monkeypatch):
     monkeypatch.setattr(native, "available", lambda: False)
     with pytest.raises(ValueError, match="native: got --native"):
-        attention.run(native=True)
+        AttentionBench(native=True).run()
 
 
 def test_pair_ratio_by_counting():
@@ -76,23 +81,26 @@ def test_pair_ratio_by_counting():
 
 @pytest.mark.parametrize("implementation", attention.usable_implementations())
 def test_contenders_agree_where_cca_is_full_attention(implementation):
-    full, cca = (attention.prepare(48, name, "forward+backward")() for name in ("full", (implementation, 48)))
+    full, cca = (attention.prepare(48, name, "forward+backward")()
+                 for name in ("full", (implementation, 48)))
     for got, wanted in zip(cca, full, strict=True):
         assert (got - wanted).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"lengths": ()}, "lengths"), ({"windows": (16, 0)}, "windows"), ({"rounds": 0}, "rounds"),
+    ({"length": ()}, "length"), ({"window": (16, 0)}, "window"), ({"rounds": 0}, "rounds"),
 ])
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message + ": got"):
-        attention.run(**arguments)
+        AttentionBench(**arguments).run()
 
 
 def test_memory_is_measured_once_a_contender_and_written_into_its_rows(monkeypatch):
     asked = []
-    monkeypatch.setattr(attention, "peak_of", lambda prepare, *case: asked.append(case) or len(asked))
-    rows = [{"length": 64, "window": window, "implementation": "blocked", "pass": "forward"} for window in (16, 32)]
+    monkeypatch.setattr(attention, "peak_of",
+                        lambda prepare, *case: asked.append(case) or len(asked))
+    rows = [{"length": 64, "window": window, "implementation": "blocked", "pass": "forward"}
+            for window in (16, 32)]
     attention.add_memory(rows)
     cases = "full", ("blocked", 16), ("blocked", 32)
     assert asked == [(64, name, "forward", "float32") for name in cases]
@@ -100,11 +108,14 @@ def test_memory_is_measured_once_a_contender_and_written_into_its_rows(monkeypat
 
 
 def test_the_memory_of_a_contender_in_a_process_of_its_own():
-    assert 0 <= memory.peak_of(attention.prepare_warm, 64, ("blocked", 16), "forward") < 64 * MIB
+    assert 0 <= timing.peak_of(attention.prepare_warm, 64, ("blocked", 16), "forward") < 64 * MIB
 
 
 def allocate(size: int):
-    """Prepare by making and dropping `size` bytes, which must not count; the call keeps a quarter of it."""
+    """Prepare by making and dropping `size` bytes, which must not count.
+
+    The call keeps a quarter of it.
+    """
     del [b"x" * size][:]
     return lambda: b"x" * (size // 4)
 
@@ -112,10 +123,10 @@ def allocate(size: int):
 def measured(size: int, *, keep: bool) -> int:
     if keep:
         keep_freed_memory()
-    return memory.measure_peak(allocate, size)
+    return timing.measure_peak(allocate, size)
 
 
-@pytest.mark.skipif(not memory._CLEAR.exists(), reason="only Linux resets the peak of a process")
+@pytest.mark.skipif(not timing._CLEAR.exists(), reason="only Linux resets the peak of a process")
 @pytest.mark.parametrize("keep", [False, True])
 def test_peak_memory_counts_the_call_alone(keep):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
@@ -124,7 +135,7 @@ def test_peak_memory_counts_the_call_alone(keep):
 
 
 def test_peak_memory_in_a_process_of_its_own():
-    assert memory.peak_of(partial, int) < 16 * MIB  # partial(int) is prepared, int() is the call
+    assert timing.peak_of(partial, int) < 16 * MIB  # partial(int) is prepared, int() is the call
 
 
 def test_json_is_written_aside_and_renamed(tmp_path):

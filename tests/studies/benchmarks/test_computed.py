@@ -1,13 +1,17 @@
-"""Pairs that implementations compute: by counting, never fewer than are seen, and none where all is seen."""
+"""Pairs that implementations compute.
+
+By counting, never fewer than are seen, and none where all is seen.
+"""
 
 import pytest
 import torch
 
 from cca_lab.mechanisms.cca.groups import intervals, pairs
-from cca_lab.studies.benchmarks import computed
-from cca_lab.studies.benchmarks.computed import computed_pairs, tile_ratio
+from cca_lab.studies.benchmarks import attention
+from cca_lab.studies.benchmarks.attention import computed_pairs, tile_ratio
 
-SIZES = [(1, 4, 3), (15, 4, 7), (16, 16, 16), (40, 16, 16), (100, 8, 20), (257, 16, 64), (300, 7, 30)]
+SIZES = [(1, 4, 3), (15, 4, 7), (16, 16, 16), (40, 16, 16), (100, 8, 20), (257, 16, 64),
+         (300, 7, 30)]
 
 
 def counted(length, group, window, rows, columns):
@@ -38,16 +42,16 @@ def test_a_plan_s_tiles_cover_each_visible_pair():
     """Beside the areas: the pairs that the masks of the plan leave are those that are seen."""
     for size in SIZES:
         left = 0
-        for tiles in computed.plan_of(intervals(*size)[0, 0]):
+        for tiles in attention.plan_of(intervals(*size)[0, 0]):
             mask = tiles.mask(torch.float32, torch.device("cpu"))
             seen = tiles.rows * (tiles.rows + 1) // 2 if tiles.causal else (
                 tiles.rows * tiles.columns if mask is None else int((mask == 0).sum()))
             left += tiles.count * seen
-            assert tiles.count * seen <= computed._area(tiles)
+            assert tiles.count * seen <= attention._area(tiles)
         assert left == pairs(*size)
 
 
 def test_larger_tiles_save_less():
-    fine, coarse, blocked = (tile_ratio(4096, 16, 256, *kind) for kind in (("native",), ("native", "bfloat16"),
-                                                                           ("blocked",)))
+    fine, coarse, blocked = (tile_ratio(4096, 16, 256, *kind)
+                             for kind in (("native", ), ("native", "bfloat16"), ("blocked", )))
     assert 4096 * 4097 / 2 / pairs(4096, 16, 256) > fine > coarse > blocked > 1

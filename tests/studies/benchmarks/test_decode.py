@@ -1,4 +1,7 @@
-"""`cca-lab bench decode`: filled caches are those that reading would leave, and what is timed is what is told."""
+"""`cca-lab study decode`.
+
+Filled caches are those that reading would leave, and what is timed is what is told.
+"""
 
 import json
 
@@ -9,15 +12,18 @@ from cca_lab.mechanisms import CCA, MECHANISMS, mechanism_of
 from cca_lab.mechanisms.caches import CACHES, fits, with_sized
 from cca_lab.mechanisms.cca.cache import CCAState
 from cca_lab.studies.benchmarks import decode
-from cca_lab.studies.benchmarks.fill import filled_state
+from cca_lab.studies.benchmarks.decode import Decode, filled_state
 from tests.mutants import bench as mutants
 
 SHAPE = {"heads": 4, "kv_heads": 2, "head_dim": 8}
-SMALL = {"cca": {"group": 4, "window": 10}, "mean_pooling": {"group": 4, "window": 10},
-         "random_tokens": {"group": 4, "window": 10}, "dga": {"group": 4, "gamma": 0.2},
-         "lococo": {"slots": 6, "segment": 8}, "h2o": {"heavy": 5, "recent": 7},
-         "streaming_llm": {"sinks": 2, "recent": 9}, "lm_infinite": {"local": 9, "global_tokens": 2}}
-MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}), ("h2o", {"heavy": 0.2, "recent": 0.1}),
+SMALL = {
+    "cca": {"group": 4, "window": 10}, "mean_pooling": {"group": 4, "window": 10},
+    "random_tokens": {"group": 4, "window": 10}, "dga": {"group": 4, "gamma": 0.2},
+    "lococo": {"slots": 6, "segment": 8}, "h2o": {"heavy": 5, "recent": 7},
+    "streaming_llm": {"sinks": 2, "recent": 9}, "lm_infinite": {"local": 9, "global_tokens": 2}
+}
+MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}),
+        ("h2o", {"heavy": 0.2, "recent": 0.1}),
         ("dga", {"group": 4, "gamma": 0.2, "choose": "blocks", "block": 11}),
         ("lococo", {"slots": 6, "segment": 8, "heavy": 2, "scores": "sum"}),
         ("lococo", {"slots": 6, "segment": 8, "when": "lazy", "buffer": 3})]
@@ -104,10 +110,13 @@ def test_a_token_goes_through_layers_that_do_not_fit_into_the_processor_s_cache(
 def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(decode, "OPTIONS", SMALL)
     file = tmp_path / "decode.json"
-    result = decode.run((32, 64), ["cca", "streaming_llm"], rounds=2, out=file, shapes=[SHAPE])
+    result = Decode(length=(32, 64), cache=("cca", "streaming_llm"), rounds=2, out=file,
+                    shapes=[SHAPE]).run()
     assert json.loads(file.read_text()) == result and result["left_out"] == []
-    assert [(row["length"], row["cache"]) for row in result["rows"]] == [
-        (length, name) for length in (32, 64) for name in ("full", "full, copied", "cca", "streaming_llm")]
+    assert [(row["length"], row["cache"]) for row in result["rows"]
+            ] == [(length, name)
+                  for length in (32, 64)
+                  for name in ("full", "full, copied", "cca", "streaming_llm")]
     for row in result["rows"]:
         assert row["entry_ratio"] == row["length"] / row["entries"] and row["seconds"] > 0
     full, _, cca, streaming = result["rows"][4:]
@@ -120,14 +129,14 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_said(monkeypatch, capsy
     monkeypatch.setattr(decode, "OPTIONS", SMALL)
     monkeypatch.setattr(decode, "LIMIT", 0.0)
     monkeypatch.setattr(decode, "perf_counter", iter(range(99)).__next__)
-    result = decode.run((32, 64), ["cca"], rounds=1, shapes=[SHAPE])
+    result = Decode(length=(32, 64), cache=("cca",), rounds=1, shapes=[SHAPE]).run()
     assert result["rows"] == [] and len(result["left_out"]) == 2
     assert "left out: 64 tokens, 4 heads of 8: no time left" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"lengths": (0,)}, "lengths: got"), ({"rounds": 0}, "rounds: got"), ({"caches": ["full"]}, "cache: got 'full'"),
+    ({"length": (0,)}, "length: got"), ({"rounds": 0}, "rounds: got"), ({"cache": ("full",)}, "cache: got 'full'"),
 ])
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        decode.run(**arguments)
+        Decode(**arguments).run()

@@ -44,7 +44,8 @@ def check_blocks(length, group, window, block=8):
     for row, rows in enumerate(seen.split(block, dim=0)):
         for column, pairs in enumerate(rows.split(block, dim=1)):
             assert bool(pairs.any()) == bool(some[row, column] | whole[row, column]), (row, column)
-            assert bool(whole[row, column]) == (bool(pairs.all()) and pairs.shape[1] == block), (row, column)
+            assert bool(whole[row, column]) == (bool(pairs.all())
+                                                and pairs.shape[1] == block), (row, column)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -65,6 +66,7 @@ def test_the_call_attends_as_interval_attention_does():
     table = groups.intervals(length, group, window)
     q, k, v = (torch.randn(1, 2, n, 16) for n in (length, columns, columns))
     call = flex.flex_call(table, columns, group, window, torch.device("cpu"), compiled=False)
-    assert torch.allclose(call(q, k, v), interval_attention(q, k, v, table, backend="dense"), atol=1e-5)
+    assert torch.allclose(call(q, k, v), interval_attention(q, k, v, table, backend="dense"),
+                          atol=1e-5)
     mask = flex.block_mask(table, columns, group, window, torch.device("cpu"))
     assert mask.shape[-2:] == (length, columns)

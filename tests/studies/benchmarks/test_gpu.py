@@ -1,4 +1,7 @@
-"""`cca-lab bench gpu`: the whole command interpreted at tiny sizes; its judge; what it does when things go wrong."""
+"""`cca-lab study gpu`: the whole command interpreted at tiny sizes; its judge.
+
+What it does when things go wrong.
+"""
 
 import json
 import os
@@ -17,8 +20,7 @@ from cca_lab.studies.benchmarks.gpu import model as gpu_model
 from cca_lab.studies.benchmarks.gpu import run as gpu
 from cca_lab.studies.benchmarks.gpu import section as gpu_section
 from cca_lab.studies.benchmarks.gpu import tables as gpu_tables
-from cca_lab.studies.benchmarks.gpu import targets as gpu_targets
-from cca_lab.studies.benchmarks.gpu.sizes import REAL, TOY
+from cca_lab.studies.benchmarks.gpu.section import REAL, TOY
 from cca_lab.studies.benchmarks.model import TOKENS
 from tests.mutants import bench as mutants
 
@@ -32,9 +34,9 @@ needs_triton = pytest.mark.skipif(not installed(), reason="triton exists for Lin
 def ran(tmp_path_factory):
     """The folder after the command, in a process of its own: Triton reads its switch at import."""
     folder = tmp_path_factory.mktemp("gpu")
-    command = [sys.executable, "-m", "cca_lab", "bench", "gpu", "--out", str(folder)]
-    run = subprocess.run(command, cwd=repository(), env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True,
-                         text=True, check=False)
+    command = [sys.executable, "-m", "cca_lab", "study", "gpu", "--out", str(folder)]
+    run = subprocess.run(command, cwd=repository(), env=os.environ | {"TRITON_INTERPRET": "1"},
+                         capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     return folder, run.stdout
 
@@ -63,11 +65,17 @@ def test_every_contender_is_timed_at_every_length(ran):
              if "error" not in row}
     everywhere = ["flash", "sdpa", "full, kernel", "pooling",
                   *(f"CCA, {kind}s = {s}" for _, s in TOY.settings for kind in ("", "kernel, "))]
-    wanted = {(n, kind, name) for n in TOY.lengths for kind in ("forward", "backward") for name in everywhere}
+    wanted = {(n, kind, name)
+              for n in TOY.lengths
+              for kind in ("forward", "backward")
+              for name in everywhere}
     assert wanted | {(48, "forward", "CCA, flex")} == set(speed)
-    assert {(row["length"], row["kv_heads"], row["contender"]) for row in found["decode"]["rows"]} == {
-        (n, of, f"{kind}, {what}") for n in TOY.lengths for of in TOY.kv_heads for kind in ("sdpa", "kernel")
-        for what in ("full", "CCA")}
+    assert {(row["length"], row["kv_heads"], row["contender"])
+            for row in found["decode"]["rows"]} == {(n, of, f"{kind}, {what}")
+                                                    for n in TOY.lengths
+                                                    for of in TOY.kv_heads
+                                                    for kind in ("sdpa", "kernel")
+                                                    for what in ("full", "CCA")}
     assert {(row["prompt"], row["attention"]) for row in found["model"]["rows"]} == {
         (n - TOKENS, name) for n in TOY.lengths for name in ("full", "cca")}
     row = speed[48, "backward", "CCA, s = 16"]
@@ -91,7 +99,7 @@ def test_figures_are_drawn_small_and_tables_printed(ran):
 def test_without_gpu_and_interpreter_it_refuses_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(ValueError, match="gpu: got none .* TRITON_INTERPRET=1"):
-        gpu.run(tmp_path / "out")
+        gpu.GpuBench(out=tmp_path / "out").run()
     assert not (tmp_path / "out").exists()
 
 
@@ -140,8 +148,9 @@ def three_sections(monkeypatch, tmp_path):
         monkeypatch.setattr(gpu_tables, name, lambda *args: None)
 
 
-def test_a_section_that_dies_or_hangs_keeps_what_it_had_and_the_others_run(three_sections, tmp_path):
-    found = gpu.run(tmp_path / "out")["sections"]
+def test_a_section_that_dies_or_hangs_keeps_what_it_had_and_the_others_run(
+        three_sections, tmp_path):
+    found = gpu.GpuBench(out=tmp_path / "out").run()["sections"]
     assert {name: section["error"] for name, section in found.items()} == {
         "fine": None, "dies": "exit status 11", "hangs": "ended after 4 s"}
     assert all(section["rows"] == [{"number": 1}] for section in found.values())
@@ -159,12 +168,14 @@ def test_a_case_that_fails_is_told_and_the_next_one_runs(tmp_path):
     section.limit = 0.0
     section.attempt("third", fail)
     found = json.loads((tmp_path / "x.json").read_text())
-    assert found["rows"] == [{"case": "first", "error": "RuntimeError: out of memory"}, {"number": None}]
+    assert found["rows"] == [{"case": "first", "error": "RuntimeError: out of memory"},
+                             {"number": None}]
     assert found["left_out"] == ["third: no time left"]
 
 
 def test_a_contender_that_fails_does_not_take_the_others_along():
-    found, errors = gpu_section.timed({"bad": lambda: 1 / 0, "good": lambda: time.sleep(1e-3)}, 2, 0.0)
+    found, errors = gpu_section.timed({"bad": lambda: 1 / 0, "good": lambda: time.sleep(1e-3)}, 2,
+                                      0.0)
     assert list(found) == ["good"] and len(found["good"]) == 2
     assert errors == {"bad": "ZeroDivisionError: division by zero"}
 
@@ -174,7 +185,10 @@ def test_a_contender_that_fails_does_not_take_the_others_along():
 
 @pytest.fixture
 def judged(tmp_path, monkeypatch):
-    """Judge an attention that stands for the kernel: the reference in the kernel's dtype, bent by a mutant."""
+    """Judge an attention that stands for the kernel.
+
+    The reference in the kernel's dtype, bent by a mutant.
+    """
     def judge(bend=lambda out: out, dtype=torch.float32):
         def attend(q, k, v, table, *, backend, return_lse):
             out, lse = interval_attention(q, k, v, table, backend="dense", return_lse=True)
@@ -226,25 +240,32 @@ def speed_row(name, kind, length, **numbers):
 
 
 def test_targets_are_judged_at_the_longest_length():
-    rows = [speed_row("CCA, kernel, s = 1024", "forward", n, of_flash=of) for n, of in ((4096, 0.5), (131072, 0.93))]
+    rows = [
+        speed_row("CCA, kernel, s = 1024", "forward", n, of_flash=of)
+        for n, of in ((4096, 0.5), (131072, 0.93))
+    ]
     rows += [speed_row("CCA, kernel, s = 1024", "backward", 131072, of_flash=0.7),
              speed_row("CCA, s = 1024", "forward", 131072, speedup=8.0),
              speed_row("CCA, s = 4096", "forward", 131072, speedup=1.0) | {"setting": [16, 4096]},
              {"contender": "CCA, flex", "length": 131072, "error": "no"}]
     right = {"rows": [{"right": True}, {"right": False}]}
-    judged = gpu_targets.targets({"speed": {"rows": rows}, "correctness": right})
-    assert [(row["got"], row["met"]) for row in judged] == [(1, False), (0.93, True), (0.7, False), (8.0, True)]
+    judged = gpu_tables.targets({"speed": {"rows": rows}, "correctness": right})
+    assert [(row["got"], row["met"]) for row in judged] == [(1, False), (0.93, True), (0.7, False),
+                                                            (8.0, True)]
 
 
 def test_without_a_number_a_target_is_neither_met_nor_missed():
-    assert {row["met"] for row in gpu_targets.targets({})} == {None}
+    assert {row["met"] for row in gpu_tables.targets({})} == {None}
 
 
 def test_figures_show_full_attention_and_the_first_setting():
     rows = [{"contender": name, "pass": "forward", "length": 64, "pairs": 1, "setting": setting}
-            for name, setting in (("flash", None), ("sdpa", None), ("full, kernel", None), ("CCA, s = 8", [4, 8]),
-                                  ("CCA, kernel, s = 8", [4, 8]), ("CCA, flex", [4, 8]), ("CCA, s = 16", [4, 16]),
-                                  ("CCA, kernel, s = 16", [4, 16]))]
-    rows.append({"contender": "pooling", "pass": "forward", "length": 64, "pairs": 0, "setting": [4, 8]})
-    assert list(gpu_tables.drawn(rows)) == ["flash", "full, kernel", "CCA, flex", "CCA, s = 8", "CCA, kernel, s = 8",
-                                            "CCA, s = 16"]
+            for name, setting in (("flash", None), ("sdpa", None), ("full, kernel", None),
+                                  ("CCA, s = 8", [4, 8]), ("CCA, kernel, s = 8",
+                                                           [4, 8]), ("CCA, flex", [4, 8]),
+                                  ("CCA, s = 16", [4, 16]), ("CCA, kernel, s = 16", [4, 16]))]
+    rows.append(
+        {"contender": "pooling", "pass": "forward", "length": 64, "pairs": 0, "setting": [4, 8]})
+    assert list(gpu_tables.drawn(rows)) == [
+        "flash", "full, kernel", "CCA, flex", "CCA, s = 8", "CCA, kernel, s = 8", "CCA, s = 16"
+    ]

@@ -21,7 +21,8 @@ class Late(CCA):
 
 def test_every_form_is_there_and_equals_the_loops():
     rungs = ladder(CCA(group=4, window=8), (16, 32))
-    assert [rung.name for rung in rungs][:3] == ["loops", "dense", "blocked"] and rungs[0].error is None
+    assert [rung.name
+            for rung in rungs][:3] == ["loops", "dense", "blocked"] and rungs[0].error is None
     assert all(rung.error < 64 * torch.finfo(torch.float32).eps for rung in rungs[1:])
     assert all(set(rung.seconds) == {16, 32} for rung in rungs)
     assert all(seconds > 0 for rung in rungs[:3] for seconds in rung.seconds.values())
@@ -41,11 +42,15 @@ def test_no_length_is_run_that_would_take_too_long(monkeypatch):
 
 
 def test_the_strip_has_a_box_for_each_form():
-    rungs = [Rung("loops", "slow", None, {64: 0.5, 128: None}), Rung("triton", "fast", 1e-7, {64: 2e-6, 128: 3.5},
-                                                                     "interpreted")]
+    rungs = [
+        Rung("loops", "slow", None, {64: 0.5, 128: None}),
+        Rung("triton", "fast", 1e-7, {64: 2e-6, 128: 3.5}, "interpreted")
+    ]
     axes = strip(rungs, title="T").axes[0]
     words = [text.get_text() for text in axes.texts]
-    assert {"loops", "triton", "500 ms", "-", "2 µs", "3.5 s", "interpreted", "from the loops: 1e-07"} <= set(words)
+    assert {
+        "loops", "triton", "500 ms", "-", "2 µs", "3.5 s", "interpreted", "from the loops: 1e-07"
+    } <= set(words)
     with pytest.raises(ValueError, match="^forms: got 2"):
         strip([rungs[0], Rung("dense", "", None, {64: 1.0})])
 

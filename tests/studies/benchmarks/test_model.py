@@ -1,4 +1,7 @@
-"""`cca-lab bench model`: every attention of one model, timed in turns, and the model as it was afterwards."""
+"""`cca-lab study model`.
+
+Every attention of one model, timed in turns, and the model as it was afterwards.
+"""
 
 import json
 
@@ -15,7 +18,8 @@ TINY = {"layers": 1, "width": 16, "heads": 2}
 
 def test_a_run_writes_what_it_measured(tmp_path, capsys):
     file = tmp_path / "model.json"
-    result = bench.run(**TINY, prompts=(20, 40), attentions=("cca", "lococo"), rounds=2, step=(2, 24), out=file)
+    result = bench.ModelBench(**TINY, prompt=(20, 40), attention=("cca", "lococo"), rounds=2,
+                              step=(2, 24), out=file).run()
     assert json.loads(file.read_text()) == result
     assert [(row["prompt"], row["attention"]) for row in result["writing"]] == [
         (prompt, name) for prompt in (20, 40) for name in ("full", "cca", "lococo")]
@@ -59,9 +63,9 @@ def test_bytes_are_those_after_the_prompt_and_without_a_cache_there_are_none():
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"prompts": (0,)}, "prompt: got"), ({"rounds": 0}, "rounds: got"), ({"width": 10, "heads": 4}, "heads: got 4"),
-    ({"attentions": ("minference",)}, "attention: got 'minference'"),
+    ({"prompt": (0,)}, "prompt: got"), ({"rounds": 0}, "rounds: got"), ({"width": 10, "heads": 4}, "heads: got 4"),
+    ({"attention": ("minference",)}, "attention: got 'minference'"),
 ])
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        bench.run(**arguments)
+        bench.ModelBench(**arguments).run()

@@ -14,13 +14,18 @@ def results(tmp_path, monkeypatch):
 
 
 def cells(text):
-    return [[cell.strip() for cell in line.strip("|\n").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return [[cell.strip()
+             for cell in line.strip("|\n").split("|")]
+            for line in text.splitlines()
+            if line[:1] == "|"]
 
 
 def test_attention(results, monkeypatch):
     monkeypatch.setattr(attention, "PRODUCT_SIZE", 64)
     monkeypatch.setattr(attention, "COPY_BYTES", 1 << 16)
-    found = attention.run((40,), (16,), 1, results / "attention-cpu.json", memory=False, native=False)
+    found = attention.AttentionBench(length=(40, ), window=(16, ), rounds=1,
+                                     out=results / "attention-cpu.json", memory=False,
+                                     native=False).run()
     header, _, *rows = cells(readme.attention())
     assert [row[:4] for row in rows] == [[kind, "40", "16", "blocked"] for kind in attention.PASSES]
     assert all(len(row) == len(header) for row in rows)
@@ -28,7 +33,8 @@ def test_attention(results, monkeypatch):
 
 
 def test_decode(results):
-    found = decode.run((1024, 2048), ["lococo"], 1, results / "decode-cpu.json")
+    found = decode.Decode(length=(1024, 2048), cache=("lococo", ), rounds=1,
+                          out=results / "decode-cpu.json").run()
     header, _, *rows = cells(readme.decode())
     assert [row[:2] for row in rows] == [[shape, name] for shape in ("8 / 8 x 64", "32 / 8 x 128")
                                          for name in ("full", "full, copied", "lococo")]
@@ -37,9 +43,10 @@ def test_decode(results):
 
 
 def test_model(results):
-    found = model.run(layers=1, width=16, heads=2, prompts=(20, 40), attentions=("cca",), rounds=1, step=(1, 24),
-                      out=results / "model-cpu.json")
+    found = model.ModelBench(layers=1, width=16, heads=2, prompt=(20, 40), attention=("cca", ),
+                             rounds=1, step=(1, 24), out=results / "model-cpu.json").run()
     header, _, *rows = cells(readme.model())
-    assert [row[0] for row in rows] == ["full", "cca"] and all(len(row) == len(header) == 6 for row in rows)
+    assert [row[0] for row in rows] == ["full", "cca"] and all(
+        len(row) == len(header) == 6 for row in rows)
     assert rows[1][1] == f"{1e3 * found['writing'][1]['first_seconds']:.0f}"
     assert rows[1][-1] == f"{found['training'][1]['tokens_a_second']:.0f}"

@@ -1,4 +1,7 @@
-"""Timing: rounds in rotating order, warm-up that does not count, repeats of short calls; the roof and the work."""
+"""Timing: rounds in rotating order, warm-up that does not count, repeats of short calls.
+
+The roof and the work.
+"""
 
 from functools import partial
 from time import sleep
@@ -7,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from cca_lab.studies.benchmarks import peak, timing
+from cca_lab.studies.benchmarks import timing
 
 
 def test_rounds_rotate_and_the_first_is_not_counted():
@@ -24,12 +27,16 @@ def test_seconds_are_those_of_one_call():
 
 def test_short_calls_are_repeated_until_they_can_be_timed():
     count = []
-    (times,) = timing.interleave({"short": lambda: (count.append(1), sleep(1e-3))}, rounds=1, least=0.02).values()
+    (times, ) = timing.interleave({"short": lambda: (count.append(1), sleep(1e-3))}, rounds=1,
+                                  least=0.02).values()
     assert 5 <= len(count) - 2 <= 20 and 1e-3 <= times[0] < 1e-2  # two of the calls are the warm-up
 
 
 def test_a_gpu_is_waited_for(monkeypatch):
-    """Before the clock starts and before it stops: what was launched earlier is not counted, what follows is."""
+    """Before the clock starts and before it stops.
+
+    What was launched earlier is not counted, what follows is.
+    """
     seen = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: seen.append("wait"))
@@ -43,7 +50,10 @@ def test_medians_and_ratios():
 
 
 def test_useful_operations_are_those_of_the_products():
-    """Counted by PyTorch on a full square; autograd keeps the weights, where the blocked forms compute them again."""
+    """Counted by PyTorch on a full square.
+
+    Autograd keeps the weights, where the blocked forms compute them again.
+    """
     rows, head_dim = 6, 16
     q, k, v = (torch.randn(rows, head_dim, requires_grad=True) for _ in range(3))
     with FlopCounterMode(display=False) as forward:
@@ -51,18 +61,20 @@ def test_useful_operations_are_those_of_the_products():
     with FlopCounterMode(display=False) as backward:
         out.sum().backward()
     again = 2 * head_dim * rows**2
-    assert forward.get_total_flops() == peak.useful_flops(rows**2, 1, head_dim)
-    assert backward.get_total_flops() + again == peak.useful_flops(rows**2, 1, head_dim, "backward")
-    assert peak.PRODUCTS["forward"] + peak.PRODUCTS["backward"] == peak.PRODUCTS["forward+backward"]
+    assert forward.get_total_flops() == timing.useful_flops(rows**2, 1, head_dim)
+    assert backward.get_total_flops() + again == timing.useful_flops(rows**2, 1, head_dim,
+                                                                     "backward")
+    assert timing.PRODUCTS["forward"] + timing.PRODUCTS["backward"] == timing.PRODUCTS[
+        "forward+backward"]
 
 
 def test_least_bytes_are_those_of_the_tensors():
     q, k = torch.zeros(1, 4, 10, 8), torch.zeros(1, 2, 12, 8)
-    assert peak.least_bytes(10, 12, 4, 2, 8, 4) == 2 * q.nbytes + 2 * k.nbytes
+    assert timing.least_bytes(10, 12, 4, 2, 8, 4) == 2 * q.nbytes + 2 * k.nbytes
 
 
-@pytest.mark.parametrize("make, work", [(partial(peak.product_call, 32, torch.float32), 2 * 32**3),
-                                        (partial(peak.copy_call, 1024), 2048)])
+@pytest.mark.parametrize("make, work", [(partial(timing.product_call, 32, torch.float32), 2 * 32**3),
+                                        (partial(timing.copy_call, 1024), 2048)])
 def test_the_calls_of_the_roof_say_what_they_do(make, work):
     call, counted = make(torch.device("cpu"))
     call()

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from cca_lab.studies.benchmarks.attention_tables import points
+from cca_lab.studies.benchmarks.attention import points
 from cca_lab.views.figures.costs import Point, roofline
 
 SERIES = {"a": [Point(200, 800, 40, 4.0), Point(100, 400, 40, 1.0)], "b": [Point(50, 200, 20, 2.0)]}
@@ -21,7 +21,8 @@ def test_points_are_drawn_where_they_were_measured():
 def test_the_roof_and_the_least_time_are_those_of_the_peak():
     left, right = roofline(SERIES, peak=1000.0, bandwidth=100.0, peak_name="a product").axes
     intensity, roof = right.lines[-1].get_data()
-    assert (roof <= 1000.0).all() and roof[-1] == 1000.0 and roof[0] == pytest.approx(100.0 * intensity[0])
+    assert (roof <= 1000.0).all() and roof[-1] == 1000.0 and roof[0] == pytest.approx(
+        100.0 * intensity[0])
     assert intensity[0] < 10 < 20 < intensity[-1]
     pairs, least = left.lines[-1].get_data()
     assert (least / pairs).tolist() == [4 / 1000.0] * 2  # four operations a pair
@@ -39,8 +40,12 @@ def test_what_cannot_be_drawn_is_refused(series, message):
 
 def test_the_points_of_the_cpu_bench():
     shape = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16}
-    row = {"length": 40, "window": 16, "implementation": "blocked", "full_seconds": 2.0, "cca_seconds": 1.0}
-    found = points({"shape": shape, "rows": [row | {"pass": "forward"}, row | {"pass": "forward+backward"}]})
+    row = {
+        "length": 40, "window": 16, "implementation": "blocked", "full_seconds": 2.0,
+        "cca_seconds": 1.0
+    }
+    found = points(
+        {"shape": shape, "rows": [row | {"pass": "forward"}, row | {"pass": "forward+backward"}]})
     traffic = 4 * 8 * 40 * 64 * 4  # q, k, v, out
     assert found == {"full": [Point(8 * 820, 4 * 64 * 8 * 820, traffic, 2.0)],
                      "blocked, s = 16": [Point(8 * 685, 4 * 64 * 8 * 685, traffic, 1.0)]}

@@ -44,10 +44,13 @@ def test_match_by_offset_shows_percent_and_where_documents_begin_on_groups():
     for line, (name, share) in zip((aligned, shifted), shares.items(), strict=True):
         assert list(line.get_xdata()) == [0, 1, 2, 3, 4] and line.get_label() == name
         assert np.allclose(line.get_ydata(), 100 * np.asarray(share))
-    assert {line.get_xdata()[0] for line in (first, second)} == {0, 4} and first.get_linestyle() == ":"
-    assert aligned.get_color() != shifted.get_color() and aligned.get_marker() != shifted.get_marker()
+    assert {line.get_xdata()[0]
+            for line in (first, second)} == {0, 4} and first.get_linestyle() == ":"
+    assert aligned.get_color() != shifted.get_color() and aligned.get_marker(
+    ) != shifted.get_marker()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(shares)
-    assert list(axes.get_xticks()) == [0, 1, 2, 3, 4] and "multiple of the group, 4" in axes.get_xlabel()
+    assert list(axes.get_xticks()) == [0, 1, 2, 3, 4
+                                       ] and "multiple of the group, 4" in axes.get_xlabel()
     assert axes.get_ylim()[0] < 0 and axes.get_ylim()[1] > 100  # nothing lies on the frame
     check_png(figure)
 
@@ -55,17 +58,23 @@ def test_match_by_offset_shows_percent_and_where_documents_begin_on_groups():
 def test_match_by_offset_draws_no_more_lines_than_can_be_told_apart():
     six = {str(index): [0.5, 0.5] for index in range(len(SERIES))}
     lines = match_by_offset(six, 8).axes[0].get_lines()[:-1]
-    assert len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == len(SERIES)
+    assert len({line.get_color()
+                for line in lines}) == len({line.get_marker()
+                                            for line in lines}) == len(SERIES)
     with pytest.raises(ValueError, match="series: got 7, wanted at most 6"):
         match_by_offset(six | {"one more": [0.5, 0.5]}, 8)
 
 
 def looks(axes):
-    """Return the points of each recipe: place, colour and marker's outline; and of the hollow marks."""
+    """Return the points of each recipe: place, colour and marker's outline.
+
+    And of the hollow marks.
+    """
     filled, hollow = [], []
     for points in axes.collections[1:]:  # the first is the swapped model
         colours = points.get_edgecolor()
-        look = to_hex(colours[0]), points.get_paths()[0].vertices.tobytes(), tuple(points.get_offsets()[0])
+        look = to_hex(colours[0]), points.get_paths()[0].vertices.tobytes(), tuple(
+            points.get_offsets()[0])
         (filled if len(points.get_facecolor()) else hollow).append(look)
     return filled, hollow
 
@@ -76,10 +85,13 @@ def test_recipes_draws_points_controls_and_the_swapped_model():
     (axes,) = figure.axes
     assert tuple(axes.collections[0].get_offsets()[0]) == pytest.approx((1.9, 2.0))
     filled, hollow = looks(axes)
-    assert [place for _, _, place in filled] == [pytest.approx((1.2, 40.0)), pytest.approx((1.1, 90.0))]
+    assert [place for _, _, place in filled
+            ] == [pytest.approx((1.2, 40.0)),
+                  pytest.approx((1.1, 90.0))]
     assert [look[:2] for look in hollow] == [filled[1][:2]] and hollow[0][2] == (1.05, 104.0)
     assert [line.get_xdata()[0] for line in axes.get_lines()] == [1.0, 1.9]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["swapped, untrained", "slow", "fast"]
+    assert [text.get_text()
+            for text in axes.get_legend().get_texts()] == ["swapped, untrained", "slow", "fast"]
     check_png(figure)
 
 
@@ -105,9 +117,11 @@ def test_kept_tokens_draws_a_matrix_for_each_model_offset_0_above():
     for panel, weights in zip(figure.axes, kept.values(), strict=True):
         assert np.allclose(np.asarray(panel.collections[0].get_array()).reshape(3, 4), weights)
         assert panel.collections[0].get_clim() == (0, 1)
-        assert [label.get_text() for label in panel.get_xticklabels()] == ["A", "map", "Ada", "Bach"]
+        assert [label.get_text()
+                for label in panel.get_xticklabels()] == ["A", "map", "Ada", "Bach"]
         assert panel.get_ylim() == (3, 0)  # sharing an axis has not turned it over again
-        assert [text.get_text() for text in panel.texts] == [f"{weight:.1f}" for weight in weights.flatten()]
+        assert [text.get_text()
+                for text in panel.texts] == [f"{weight:.1f}" for weight in weights.flatten()]
     assert figure.axes[0].get_ylabel() == "tokens of text before"
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0", "1", "2"]
     check_png(figure)

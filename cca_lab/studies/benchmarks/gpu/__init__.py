@@ -1,1 +1,1 @@
-"""`cca-lab bench gpu`: kernels, decoding and a model on a GPU, beside SDPA and FlexAttention."""
+"""`cca-lab study gpu`: kernels, decoding and a model on a GPU, beside SDPA and FlexAttention."""

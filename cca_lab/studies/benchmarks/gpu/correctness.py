@@ -1,13 +1,13 @@
 """Correctness of the kernels at real sizes, against the dense backend in float64, computed in chunks of rows.
 
-Every buffer that PyTorch allocates uninitialised is filled with NaN first, so that an element which a kernel
-does not store is detected. Errors are measured locally, by blocks of 128 rows:
+Every buffer that PyTorch allocates uninitialised is filled with NaN first, so that an element which
+a kernel does not store is detected. Errors are measured locally, by blocks of 128 rows:
 
     |got - wanted| of a block  <=  FACTOR * eps(dtype) * |wanted| of the block      (Euclidean norms)
 
-A kernel rounds softmax weights, score gradients and results to the inputs' dtype, each with an error of at
-most eps/2 that varies in sign: together below one eps. In float32 the sums of thousands of terms, and exponents
-of logits of a few units, cost some tens of eps.
+A kernel rounds softmax weights, score gradients and results to the inputs' dtype, each with an
+error of at most eps/2 that varies in sign: together below one eps. In float32 the sums of thousands
+of terms, and exponents of logits of a few units, cost some tens of eps.
 """
 
 import warnings
@@ -22,8 +22,7 @@ from cca_lab.attention.intervals import causal_intervals
 from cca_lab.mechanisms import VerticalSlash
 from cca_lab.mechanisms.cca import groups
 from cca_lab.mechanisms.streaming import streaming_llm
-from cca_lab.studies.benchmarks.gpu.section import Section, random_tensors
-from cca_lab.studies.benchmarks.gpu.sizes import Sizes
+from cca_lab.studies.benchmarks.gpu.section import Section, Sizes, random_tensors
 
 FACTOR = {torch.float32: 64, torch.float16: 2, torch.bfloat16: 2}
 ROWS = 256  # per chunk of the reference
@@ -34,24 +33,30 @@ SMALL = 1e-2  # smallest norm of a block in the error, as a share of the mean no
 def run(sizes: Sizes, section: Section) -> None:
     """Check interval attention, pooling, decoding and vertical-slash in every dtype; one row per case.
 
-    The other kernels of a dtype follow its first case: if compilation takes all the time, the last cases are missing.
+    The other kernels of a dtype follow its first case: if compilation takes all the time, the last
+    cases are missing.
     """
-    others = (("pooling", check_pooling), ("decoding", check_decoding), ("vertical-slash", check_vertical_slash))
+    others = (("pooling", check_pooling), ("decoding", check_decoding), ("vertical-slash",
+                                                                         check_vertical_slash))
     done: set[torch.dtype] = set()
     for dtype, mechanism, head_dim in sizes.cases:
         name = f"{mechanism}, {dtype}, head_dim {head_dim}"
-        section.attempt(name, lambda d=dtype, m=mechanism, h=head_dim: check_attention(sizes, section, m, d, h))
+        section.attempt(
+            name, lambda d=dtype, m=mechanism, h=head_dim: check_attention(sizes, section, m, d, h))
         for what, check in () if dtype in done else others:
-            section.attempt(f"{what}, {dtype}", lambda d=dtype, check=check: check(sizes, section, d))
+            section.attempt(f"{what}, {dtype}",
+                            lambda d=dtype, check=check: check(sizes, section, d))
         done.add(dtype)
 
 
 @contextmanager
 def poisoned() -> Iterator[None]:
     """Fill memory that PyTorch allocates uninitialised with NaN within the context."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    before = torch.are_deterministic_algorithms_enabled(
+    ), torch.is_deterministic_algorithms_warn_only_enabled()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings about non-deterministic operators are irrelevant here
+        warnings.simplefilter(
+            "ignore")  # warnings about non-deterministic operators are irrelevant here
         torch.use_deterministic_algorithms(True, warn_only=True)
         try:
             yield
@@ -62,26 +67,32 @@ def poisoned() -> Iterator[None]:
 def table_of(mechanism: str, length: int, group: int, window: int) -> tuple[Tensor, int]:
     """Return the intervals of a mechanism (1, 1, L, n, 2), and its number of columns N."""
     if mechanism == "cca":
-        return groups.intervals(length, group, window), groups.core_count(length, group, window) + length
+        return groups.intervals(length, group,
+                                window), groups.core_count(length, group, window) + length
     if mechanism == "full":
         return causal_intervals(length), length
     return streaming_llm.intervals(torch.arange(length), 4, window), length
 
 
-def check_attention(sizes: Sizes, section: Section, mechanism: str, dtype: torch.dtype, head_dim: int) -> None:
+def check_attention(sizes: Sizes, section: Section, mechanism: str, dtype: torch.dtype,
+                    head_dim: int) -> None:
     """Check the output, the log-sum-exp and all gradients of the kernels."""
     heads, kv_heads = sizes.check_heads
     table, columns = table_of(mechanism, sizes.length, *sizes.check_setting)
     shapes = (heads, sizes.length), (kv_heads, columns), (kv_heads, columns), (heads, sizes.length)
-    q, k, v, grad_out = random_tensors(*((1, of, length, head_dim) for of, length in shapes), dtype=dtype)
+    q, k, v, grad_out = random_tensors(*((1, of, length, head_dim) for of, length in shapes),
+                                       dtype=dtype)
     (grad_lse,) = random_tensors((1, heads, sizes.length), dtype=torch.float32, seed=1)
     leaves = [x.requires_grad_() for x in (q, k, v)]
     with poisoned():
         out, lse = interval_attention(*leaves, table, backend="triton", return_lse=True)
         grads = torch.autograd.grad((out, lse), leaves, (grad_out, grad_lse))
     wanted = reference(*(x.detach() for x in leaves), table, grad_out, grad_lse)
-    judge(section, f"attention, {mechanism}", dtype, head_dim,
-          dict(zip(("out", "lse", "dq", "dk", "dv"), zip((out, lse, *grads), wanted, strict=True), strict=True)))
+    judge(
+        section, f"attention, {mechanism}", dtype, head_dim,
+        dict(
+            zip(("out", "lse", "dq", "dk", "dv"), zip((out, lse, *grads), wanted, strict=True),
+                strict=True)))
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
@@ -92,9 +103,11 @@ def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
     for rows in torch.arange(q.shape[2]).split(ROWS):
         chunk = slice(int(rows[0]), int(rows[-1]) + 1)
         query = q[:, :, chunk].double().requires_grad_()
-        out, lse = interval_attention(query, k, v, table[:, :, chunk], backend="dense", return_lse=True)
-        grad_q, *grads = torch.autograd.grad((out, lse), (query, k, v),
-                                             (grad_out[:, :, chunk].double(), grad_lse[:, :, chunk].double()))
+        out, lse = interval_attention(query, k, v, table[:, :, chunk], backend="dense",
+                                      return_lse=True)
+        grad_q, *grads = torch.autograd.grad(
+            (out, lse), (query, k, v),
+            (grad_out[:, :, chunk].double(), grad_lse[:, :, chunk].double()))
         rows_of.append((out.detach(), lse.detach(), grad_q))
         for total, grad in zip(sums, grads, strict=True):
             total += grad
@@ -115,10 +128,12 @@ def check_pooling(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
         cores = pool_groups(q, k, v, group, rotation=rotation, backend="triton")
         grads = torch.autograd.grad(cores, (q, k, v), grads_out)
     exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
-    wanted = pool_groups(*exact, group, rotation=tuple(t.double() for t in rotation), backend="torch")
+    wanted = pool_groups(*exact, group, rotation=tuple(t.double() for t in rotation),
+                         backend="torch")
     wanted_grads = torch.autograd.grad(wanted, exact, [x.double() for x in grads_out])
     pairs = zip((*cores, *grads), (*wanted, *wanted_grads), strict=True)
-    judge(section, "pooling", dtype, head_dim, dict(zip(("core k", "core v", "dq", "dk", "dv"), pairs, strict=True)))
+    judge(section, "pooling", dtype, head_dim,
+          dict(zip(("core k", "core v", "dq", "dk", "dv"), pairs, strict=True)))
 
 
 @torch.no_grad()
@@ -131,17 +146,22 @@ def check_decoding(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
     everything = torch.tensor([[[[[0, keys]]]]])
     with poisoned():
         got = interval_attention(q, k, v, everything, backend="triton", return_lse=True)
-    wanted = interval_attention(q.double(), k.double(), v.double(), everything, backend="dense", return_lse=True)
-    judge(section, "decoding", dtype, sizes.head_dim, dict(zip(("out", "lse"), zip(got, wanted, strict=True),
-                                                               strict=True)))
+    wanted = interval_attention(q.double(), k.double(), v.double(), everything, backend="dense",
+                                return_lse=True)
+    judge(section, "decoding", dtype, sizes.head_dim,
+          dict(zip(("out", "lse"), zip(got, wanted, strict=True), strict=True)))
 
 
 @torch.no_grad()
 def check_vertical_slash(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
-    """Check MInference's pattern; kernel and reference use the same choice of columns and diagonals."""
+    """Check MInference's pattern.
+
+    Kernel and reference use the same choice of columns and diagonals.
+    """
     heads, kv_heads = sizes.check_heads
     length, options = sizes.check_pattern
-    q, k, v = random_tensors(*((1, of, length, sizes.head_dim) for of in (heads, kv_heads, kv_heads)), dtype=dtype)
+    q, k, v = random_tensors(
+        *((1, of, length, sizes.head_dim) for of in (heads, kv_heads, kv_heads)), dtype=dtype)
     exact = [x.double() for x in (q, k, v)]
     chosen = VerticalSlash(**options).select(*exact[:2])
     with poisoned():
@@ -153,17 +173,25 @@ def check_vertical_slash(sizes: Sizes, section: Section, dtype: torch.dtype) -> 
 def judge(section: Section, what: str, dtype: torch.dtype, head_dim: int,
           pairs: dict[str, tuple[Tensor, Tensor]]) -> None:
     """Add a row with the error of every tensor in units of eps, and whether all are within the tolerance."""
-    errors = {name: block_error(got, wanted) / torch.finfo(dtype).eps for name, (got, wanted) in pairs.items()}
-    section.add(case=what, dtype=str(dtype).removeprefix("torch."), head_dim=head_dim, errors_in_eps=errors,
-                tolerance_in_eps=FACTOR[dtype], right=all(error <= FACTOR[dtype] for error in errors.values()))
+    errors = {
+        name: block_error(got, wanted) / torch.finfo(dtype).eps
+        for name, (got, wanted) in pairs.items()
+    }
+    section.add(case=what, dtype=str(dtype).removeprefix("torch."), head_dim=head_dim,
+                errors_in_eps=errors, tolerance_in_eps=FACTOR[dtype],
+                right=all(error <= FACTOR[dtype] for error in errors.values()))
 
 
 def block_error(got: Tensor, wanted: Tensor) -> float:
-    """Return the largest |got - wanted| / |wanted| of a block of rows, (B, H, L, D) or (B, H, L); infinite for NaN."""
+    """Return the largest |got - wanted| / |wanted| of a block of rows, (B, H, L, D) or (B, H, L).
+
+    Infinite for NaN.
+    """
     if not bool(got.isfinite().all()):
         return float("inf")
     got, wanted = (x.detach().double().reshape(*x.shape[:3], -1) for x in (got, wanted))
-    blocks = [(one - other, other) for one, other in zip(got.split(BLOCK, 2), wanted.split(BLOCK, 2), strict=True)]
+    blocks = [(one - other, other)
+              for one, other in zip(got.split(BLOCK, 2), wanted.split(BLOCK, 2), strict=True)]
     error, size = (torch.stack([x.flatten(2).norm(dim=-1) for x in side])
                    for side in zip(*blocks, strict=True))  # (blocks, B, H)
     return (error / size.clamp_min(SMALL * size.mean()).clamp_min(1e-300)).max().item()

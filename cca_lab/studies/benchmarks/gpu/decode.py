@@ -1,7 +1,7 @@
 """Speed of one row against a cache: the decode kernel and PyTorch's attention, with a full cache and CCA's.
 
-Each is timed as launched from Python, and as a CUDA graph: a row takes some microseconds, less than Python needs to
-launch it, so only the graph shows the time on the GPU. Servers decode with graphs.
+Each is timed as launched from Python, and as a CUDA graph: a row takes some microseconds, less than
+Python needs to launch it, so only the graph shows the time on the GPU. Servers decode with graphs.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.mechanisms.cca import groups
-from cca_lab.studies.benchmarks.gpu.section import Section, captured, random_tensors, timed, told
-from cca_lab.studies.benchmarks.gpu.sizes import Sizes
+from cca_lab.studies.benchmarks.gpu.section import Section, Sizes, captured, random_tensors, timed, told
 from cca_lab.studies.benchmarks.timing import median_and_range, ratios
 
 DTYPE = torch.bfloat16
@@ -32,8 +31,8 @@ def run(sizes: Sizes, section: Section) -> None:
 def measure(sizes: Sizes, section: Section, length: int, kv_heads: int) -> None:
     """Measure one row against all keys, and against as many as CCA's cache holds."""
     group, window = sizes.settings[0]
-    q, k, v = random_tensors((1, sizes.heads, 1, sizes.head_dim), *[(1, kv_heads, length, sizes.head_dim)] * 2,
-                             dtype=DTYPE)
+    q, k, v = random_tensors((1, sizes.heads, 1, sizes.head_dim),
+                             *[(1, kv_heads, length, sizes.head_dim)] * 2, dtype=DTYPE)
     cached = groups.cache_tokens(length, group, window)
     calls: dict[str, Callable[[], object]] = {}
     for what, keys in (("full", length), ("CCA", cached)):
@@ -48,12 +47,15 @@ def measure(sizes: Sizes, section: Section, length: int, kv_heads: int) -> None:
         seconds, spread = median_and_range(times)
         entries, full = cached if "CCA" in name else length, FULL + GRAPH * name.endswith(GRAPH)
         size = 2 * kv_heads * entries * sizes.head_dim * q.element_size()
-        section.add(length=length, kv_heads=kv_heads, contender=name, entries=entries, bytes=size, seconds=seconds,
-                    range=spread, bytes_a_second=size / seconds,
-                    speedup=median_and_range(ratios(found[full], times))[0] if full in found else None)
+        section.add(
+            length=length, kv_heads=kv_heads, contender=name, entries=entries, bytes=size,
+            seconds=seconds, range=spread, bytes_a_second=size / seconds,
+            speedup=median_and_range(ratios(found[full], times))[0] if full in found else None)
 
 
-def graphs_of(calls: dict[str, Callable[[], object]]) -> tuple[dict[str, Callable[[], object]], dict[str, str]]:
+def graphs_of(
+    calls: dict[str, Callable[[],
+                              object]]) -> tuple[dict[str, Callable[[], object]], dict[str, str]]:
     """Return every call as a CUDA graph, and the errors of those that cannot be captured."""
     graphs, errors = {}, {}
     for name, call in calls.items():
@@ -65,7 +67,10 @@ def graphs_of(calls: dict[str, Callable[[], object]]) -> tuple[dict[str, Callabl
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """PyTorch's attention; the query heads of a KV head are rows of one call, so keys are not repeated."""
+    """PyTorch's attention.
+
+    The query heads of a KV head are rows of one call, so keys are not repeated.
+    """
     rows = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # (B, Hk, H / Hk, D)
     return F.scaled_dot_product_attention(rows, k, v)
 

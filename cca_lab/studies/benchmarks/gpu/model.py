@@ -1,7 +1,7 @@
 """Speed of a whole model: a stack of LLaMA2-7B's layers with random weights, with full attention and CCA.
 
-It has as many layers as fit beside the full cache of the longest prompt. Every layer costs the same, so the ratios
-are those of the whole model, except for the embedding and the output layer.
+It has as many layers as fit beside the full cache of the longest prompt. Every layer costs the
+same, so the ratios are those of the whole model, except for the embedding and the output layer.
 """
 
 import torch
@@ -9,8 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from cca_lab.models.checkpoints import quiet
 from cca_lab.reporting import device
-from cca_lab.studies.benchmarks.gpu.section import Section
-from cca_lab.studies.benchmarks.gpu.sizes import Sizes
+from cca_lab.studies.benchmarks.gpu.section import Section, Sizes
 from cca_lab.studies.benchmarks.model import TOKENS, measure_writing
 
 DTYPE = torch.bfloat16
@@ -24,12 +23,14 @@ def run(sizes: Sizes, section: Section) -> None:
     group, window = sizes.settings[0]
     layers = layers_that_fit(sizes, free_bytes())
     model = new_llama(sizes, layers)
-    section.note(layers=layers, of_layers=sizes.model[4], parameters=sum(p.numel() for p in model.parameters()),
-                 dtype=str(DTYPE).removeprefix("torch."), options={"group": group, "window": window}, tokens=TOKENS)
+    section.note(layers=layers, of_layers=sizes.model[4], parameters=sum(
+        p.numel() for p in model.parameters()), dtype=str(DTYPE).removeprefix("torch."),
+                 options={"group": group, "window": window}, tokens=TOKENS)
 
     def measure(length: int) -> None:
-        # Prompt and next tokens together have `length` tokens: transformers' cache grows by copies, which then fit
-        # into freed blocks. One token beyond a power of two, each layer's first copy would wait for the allocator.
+        # Prompt and next tokens together have `length` tokens: transformers' cache grows by copies,
+        # which then fit into freed blocks. One token beyond a power of two, each layer's first copy
+        # would wait for the allocator.
         for row in measure_writing(model, NAMES, length - TOKENS, max(1, sizes.rounds - 1),
                                    {"cca": {"group": group, "window": window}}):
             section.add(**row)
@@ -46,7 +47,8 @@ def free_bytes() -> int | None:
 def layers_that_fit(sizes: Sizes, free: int | None) -> int:
     """Return how many layers fit into `free` bytes, with weights, full cache and one layer's activations; at least 1.
 
-    The activations are six tensors of the inner width and twelve of the hidden width, for every token.
+    The activations are six tensors of the inner width and twelve of the hidden width, for every
+    token.
     """
     hidden, inner, _, vocabulary, most = sizes.model
     if free is None:
@@ -62,8 +64,9 @@ def new_llama(sizes: Sizes, layers: int) -> PreTrainedModel:
     """Return a LLaMA of random weights in bfloat16, made on the GPU."""
     hidden, inner, heads, vocabulary, _ = sizes.model
     config = LlamaConfig(hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers,
-                         num_attention_heads=heads, num_key_value_heads=heads, vocab_size=vocabulary, bos_token_id=1,
-                         eos_token_id=2, max_position_embeddings=max(sizes.lengths) + TOKENS,
+                         num_attention_heads=heads, num_key_value_heads=heads,
+                         vocab_size=vocabulary, bos_token_id=1, eos_token_id=2,
+                         max_position_embeddings=max(sizes.lengths) + TOKENS,
                          attn_implementation="sdpa")
     torch.manual_seed(0)
     before = torch.get_default_dtype()

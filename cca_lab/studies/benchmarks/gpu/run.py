@@ -1,9 +1,9 @@
-"""Check and measure the kernels on one GPU: `cca-lab bench gpu --out FOLDER`, within ten minutes.
+"""Check and measure the kernels on one GPU: `cca-lab study gpu --out FOLDER`, within ten minutes.
 
-Four sections run, each in a separate process with a time limit: a kernel that crashes the GPU or hangs ends only
-its section, whose results until then are on disk. All results are then gathered in FOLDER/gpu.json, compared with
-the targets, and drawn. Without a GPU the command runs only under Triton's interpreter, at tiny sizes, which tests
-the command but measures nothing.
+Four sections run, each in a separate process with a time limit: a kernel that crashes the GPU or
+hangs ends only its section, whose results until then are on disk. All results are then gathered in
+FOLDER/gpu.json, compared with the targets, and drawn. Without a GPU the command runs only under
+Triton's interpreter, at tiny sizes, which tests the command but measures nothing.
 """
 
 import importlib
@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
@@ -18,48 +19,59 @@ from typing import Any
 
 import torch
 
+from cca_lab.files import check_folder
 from cca_lab.reporting import machine, write_json
-from cca_lab.studies.benchmarks.gpu.section import Section, told
-from cca_lab.studies.benchmarks.gpu.sizes import BY_NAME, REAL, TOY, Sizes
+from cca_lab.settings import REQUIRED, option
+from cca_lab.studies.benchmarks.gpu.section import BY_NAME, REAL, TOY, Section, Sizes, told
+from cca_lab.studies.study import Study
 
-# Seconds after which a section starts no new case. It is stopped GRACE seconds later; all four take under ten minutes.
+# Seconds after which a section starts no new case. It is stopped GRACE seconds later; all four take
+# under ten minutes.
 LIMITS = {"correctness": 130.0, "speed": 180.0, "decode": 30.0, "model": 110.0}
 GRACE = 30.0
 
 
-def run(out: str | Path, sizes: Sizes | None = None, *, apart: bool = True) -> dict[str, Any]:
-    """Run every section; gather the results, compare them with the targets, print and draw them.
+@dataclass(frozen=True, kw_only=True)
+class GpuBench(Study):
+    """Check and time the kernels on one GPU, within ten minutes; TRITON_INTERPRET=1 tries it at tiny sizes without.
 
-    Args:
+    Attributes:
         out: folder for gpu.json, a JSON file per section, and the figures; made if missing.
         sizes: sizes to measure; by default the real ones, or the tiny ones under the interpreter.
         apart: run each section in a separate process.
-
-    Returns:
-        The content of gpu.json.
-
-    Raises:
-        ValueError: if there is neither a GPU nor the interpreter.
     """
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    if not torch.cuda.is_available() and not interpreted:
-        raise ValueError("gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a GPU is, or "
-                         "with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
-    sizes = sizes or (TOY if interpreted else REAL)
-    out = Path(out)
-    start, sections = perf_counter(), {}
-    for name, limit in LIMITS.items():
-        print(f"{name}: at most {limit + GRACE:.0f} s", flush=True)
-        (out / f"{name}.json").unlink(missing_ok=True)  # of an earlier run: a section that does not start has no rows
-        error = _apart(name, out, sizes, limit) if apart else _here(name, out, sizes, limit)
-        sections[name] = _found(out / f"{name}.json", error)
-        write_json(out / "gpu.json", gathered(sections, sizes, perf_counter() - start))
-    result = gathered(sections, sizes, perf_counter() - start)
-    from cca_lab.studies.benchmarks.gpu.tables import draw, show  # an error here leaves gpu.json
 
-    show(result)
-    draw(result, out)
-    return result
+    out: Path = option(REQUIRED, "Folder for gpu.json, a JSON file per section and the figures.",
+                       output="folder")
+    sizes: Sizes | None = None
+    apart: bool = True
+
+    def run(self) -> dict[str, Any]:
+        """Run every section; gather the results, compare them with the targets, print and draw them.
+
+        Raises:
+            ValueError: if there is neither a GPU nor the interpreter.
+        """
+        interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+        if not torch.cuda.is_available() and not interpreted:
+            raise ValueError(
+                "gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a GPU "
+                "is, or with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
+        sizes, out = self.sizes or (TOY if interpreted else REAL), check_folder(Path(self.out))
+        start, sections = perf_counter(), {}
+        for name, limit in LIMITS.items():
+            print(f"{name}: at most {limit + GRACE:.0f} s", flush=True)
+            (out / f"{name}.json").unlink(
+                missing_ok=True)  # of an earlier run: a section may not start
+            error = (_apart if self.apart else _here)(name, out, sizes, limit)
+            sections[name] = _found(out / f"{name}.json", error)
+            write_json(out / "gpu.json", gathered(sections, sizes, perf_counter() - start))
+        result = gathered(sections, sizes, perf_counter() - start)
+        from cca_lab.studies.benchmarks.gpu.tables import draw, show  # an error here leaves gpu.json
+
+        show(result)
+        draw(result, out)
+        return result
 
 
 def run_section(name: str, out: Path, sizes: Sizes, limit: float) -> None:
@@ -71,7 +83,11 @@ def run_section(name: str, out: Path, sizes: Sizes, limit: float) -> None:
 
 def _apart(name: str, out: Path, sizes: Sizes, limit: float) -> str | None:
     """Run a section in a separate process; return its error, or None."""
-    command = [sys.executable, "-m", "cca_lab.studies.benchmarks.gpu.run", name, str(out), sizes.name, str(limit)]
+    command = [
+        sys.executable, "-m", "cca_lab.studies.benchmarks.gpu.run", name,
+        str(out), sizes.name,
+        str(limit)
+    ]
     try:
         status = subprocess.run(command, timeout=limit + GRACE, check=False).returncode
     except subprocess.TimeoutExpired:
@@ -89,16 +105,20 @@ def _here(name: str, out: Path, sizes: Sizes, limit: float) -> str | None:
 
 def _found(path: Path, error: str | None) -> dict[str, Any]:
     """Return the results of a section, and its error."""
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": [], "left_out": []}
+    found = json.loads(path.read_text(
+        encoding="utf-8")) if path.exists() else {"rows": [], "left_out": []}
     return found | {"error": error}
 
 
 def gathered(sections: dict[str, dict], sizes: Sizes, seconds: float) -> dict[str, Any]:
     """Return all sections, the machine, and the targets."""
-    from cca_lab.studies.benchmarks.gpu.targets import targets
+    from cca_lab.studies.benchmarks.gpu.tables import targets
 
-    return {"bench": "gpu", "machine": machine() | gpu_facts(), "sizes": sizes.name, "seconds": seconds,
-            "heads": sizes.heads, "head_dim": sizes.head_dim, "targets": targets(sections), "sections": sections}
+    return {
+        "bench": "gpu", "machine": machine() | gpu_facts(), "sizes": sizes.name, "seconds": seconds,
+        "heads": sizes.heads, "head_dim": sizes.head_dim, "targets": targets(sections),
+        "sections": sections
+    }
 
 
 def gpu_facts() -> dict[str, Any]:
@@ -109,8 +129,10 @@ def gpu_facts() -> dict[str, Any]:
         facts = {"triton": None}
     if torch.cuda.is_available():
         card = torch.cuda.get_device_properties(0)
-        facts |= {"cuda": torch.version.cuda, "memory": card.total_memory, "processors": card.multi_processor_count,
-                  "capability": f"{card.major}.{card.minor}"}
+        facts |= {
+            "cuda": torch.version.cuda, "memory": card.total_memory,
+            "processors": card.multi_processor_count, "capability": f"{card.major}.{card.minor}"
+        }
     return facts
 
 

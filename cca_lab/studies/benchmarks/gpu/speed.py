@@ -10,8 +10,9 @@ The contenders, on the same q, k, v, in rounds of rotating order:
     CCA, flex       the same by FlexAttention, compiled
     pooling         the pooling alone
 
-A rate is useful operations per second: those of the visible pairs (see `bench.peak`), so masked pairs that a
-contender computes do not count. The targets concern its share of flash's rate at the same length.
+A rate is useful operations per second: those of the visible pairs (see `benchmarks.timing`), so
+masked pairs that a contender computes do not count. The targets concern its share of flash's rate
+at the same length.
 """
 
 from collections.abc import Callable
@@ -29,24 +30,32 @@ from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.reporting import device
 from cca_lab.studies.benchmarks.flex import flex_call
-from cca_lab.studies.benchmarks.gpu.section import Section, free_memory, random_tensors, timed, told
-from cca_lab.studies.benchmarks.gpu.sizes import Setting, Sizes
-from cca_lab.studies.benchmarks.peak import copy_call, least_bytes, product_call, useful_flops
-from cca_lab.studies.benchmarks.timing import median_and_range, ratios
+from cca_lab.studies.benchmarks.gpu.section import Section, Setting, Sizes, free_memory, random_tensors, timed, told
+from cca_lab.studies.benchmarks.timing import (
+    copy_call,
+    least_bytes,
+    median_and_range,
+    product_call,
+    ratios,
+    useful_flops,
+)
 
 FLASH = "flash"
 DTYPE = torch.bfloat16
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor | tuple[Tensor, ...]]
-Contender = tuple[Attend, tuple[Tensor, ...], int, Setting | None]  # call, its inputs, pairs of a head, setting
+Contender = tuple[Attend, tuple[Tensor, ...], int,
+                  Setting | None]  # call, its inputs, pairs of a head, setting
 
 
 def run(sizes: Sizes, section: Section) -> None:
     """Measure the machine's peaks, then every contender at every length."""
     section.attempt("roof", lambda: roof(sizes, section))
-    # The backward is timed repeatedly on one graph, which compiled code allows only without donated buffers. That
-    # setting is local to a thread, and on a GPU autograd would run the backward in another thread.
-    with functorch_config.patch(donated_buffer=False), torch.autograd.set_multithreading_enabled(False):
+    # The backward is timed repeatedly on one graph, which compiled code allows only without donated
+    # buffers. That setting is local to a thread, and on a GPU autograd would run the backward in
+    # another thread.
+    with functorch_config.patch(
+            donated_buffer=False), torch.autograd.set_multithreading_enabled(False):
         for length in sizes.lengths:
             section.attempt(f"length {length}", lambda n=length: measure(sizes, section, n))
 
@@ -58,7 +67,8 @@ def roof(sizes: Sizes, section: Section) -> None:
     found, _ = timed({"product": product, "copy": copied}, max(5, sizes.rounds), sizes.least)
     peak, peak_range = median_and_range([flops / time for time in found["product"]])
     bandwidth, bandwidth_range = median_and_range([traffic / time for time in found["copy"]])
-    section.note(peak=peak, peak_range=peak_range, bandwidth=bandwidth, bandwidth_range=bandwidth_range,
+    section.note(peak=peak, peak_range=peak_range, bandwidth=bandwidth,
+                 bandwidth_range=bandwidth_range,
                  product=f"{sizes.product} x {sizes.product} bfloat16")
 
 
@@ -93,18 +103,25 @@ def row(sizes: Sizes, section: Section, length: int, kind: str, name: str, conte
     if pairs:
         flops = useful_flops(pairs, sizes.heads, sizes.head_dim, kind)
         peak = section.found.get("peak")
-        made |= {"rate": flops / seconds, "of_peak": flops / seconds / peak if peak else None,
-                 "flops": flops, "bytes": least_bytes(length, length, sizes.heads, sizes.heads, sizes.head_dim, 2)}
+        made |= {
+            "rate": flops / seconds, "of_peak": flops / seconds / peak if peak else None,
+            "flops": flops, "bytes": least_bytes(length, length, sizes.heads, sizes.heads,
+                                                 sizes.head_dim, 2)
+        }
     if FLASH in found:
         faster = ratios(found[FLASH], found[name])
         full = length * (length + 1) // 2
-        made |= {"speedup": median(faster), "of_flash": median(faster) * pairs / full if pairs else None}
+        made |= {
+            "speedup": median(faster), "of_flash": median(faster) * pairs / full if pairs else None
+        }
     return made
 
 
 def make_contenders(sizes: Sizes, length: int) -> tuple[dict[str, Contender], dict[str, str]]:
     """Return every contender of a length, and the errors of those that cannot be made."""
-    q, k, v = (x.requires_grad_() for x in random_tensors(*[(1, sizes.heads, length, sizes.head_dim)] * 3, dtype=DTYPE))
+    q, k, v = (x.requires_grad_()
+               for x in random_tensors(*[(1, sizes.heads, length, sizes.head_dim)] *
+                                       3, dtype=DTYPE))
     full = length * (length + 1) // 2
     scale = sizes.head_dim**-0.5
     contenders: dict[str, Contender] = {
@@ -127,11 +144,15 @@ def make_contenders(sizes: Sizes, length: int) -> tuple[dict[str, Contender], di
         add(f"CCA, kernel, s = {window}", lambda s=setting, p=pairs: (
             kernel(groups.intervals(length, *s), scale), columns(q, k, v, *s), p, s))
         if setting == sizes.settings[0]:
-            add("pooling", lambda s=setting: (partial(pool_groups, group=s[0], backend="triton"), (q, k, v), 0, s))
+            add(
+                "pooling", lambda s=setting: (partial(pool_groups, group=s[0], backend="triton"),
+                                              (q, k, v), 0, s))
             if length in sizes.flex_lengths:
-                add("CCA, flex", lambda s=setting, p=pairs: (
-                    flex_call(groups.intervals(length, *s), groups.core_count(length, *s) + length, *s, device(),
-                              compiled=sizes.name == "real"), columns(q, k, v, *s), p, s))
+                add(
+                    "CCA, flex", lambda s=setting, p=pairs:
+                    (flex_call(groups.intervals(length, *s),
+                               groups.core_count(length, *s) + length, *s, device(), compiled=sizes.
+                               name == "real"), columns(q, k, v, *s), p, s))
     return contenders, errors
 
 
@@ -142,7 +163,10 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def kernel(intervals: Tensor, scale: float) -> Attend:
-    """Return the attention kernel alone; its intervals are moved to the GPU before timing starts."""
+    """Return the attention kernel alone.
+
+    Its intervals are moved to the GPU before timing starts.
+    """
     from cca_lab.attention.kernels.interval import triton_attention
 
     on_device = intervals.to(device())

@@ -5,31 +5,35 @@ The rules are `RULES`, printed on the page of the records, docs/results/records.
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from cca_lab.files import models_folder, new_result, repository, results_folder
+from cca_lab.files import SHIPPED, repository, results_folder
 from cca_lab.models.recipe import FinetuneConfig
 from cca_lab.reporting import print_table
+from cca_lab.settings import REQUIRED, nested, option
 from cca_lab.studies.evaluate import KINDS
+from cca_lab.studies.recover import RUN
+from cca_lab.studies.study import continued, given
 from cca_lab.studies.summary import SEED
-from cca_lab.studies.trials import Study, Trial, read_study
+from cca_lab.studies.trials import Trial, Trials
 from cca_lab.tasks.reading import Reading
 
 BASE, GROUP, WINDOW, SEEDS = "gpt2-mini", 16, 64, 3
 ANSWERS, PERPLEXITY = 0.98, 1.25
 WINDOWS, QUESTIONS = 64, 48
 FILE, PAGE = "records.json", "docs/results/records.md"
-COLUMNS = ("recipe", "CPU seconds", "questions answered", "worst seed", "perplexity over the base's", "counts",
-           "machine")
+COLUMNS = ("recipe", "CPU seconds", "questions answered", "worst seed",
+           "perplexity over the base's", "counts", "machine")
 RULES = f"""# The record: {ANSWERS:.0%} of the questions with groups of {GROUP}
 
 From `data/models/{BASE}` to a model that reads with CCA, g = {GROUP} and s = {WINDOW}, and answers {ANSWERS:.0%} of the
-questions in the fewest CPU seconds. `cca-lab recover` with its defaults leaves it at about two thirds.
+questions in the fewest CPU seconds. `cca-lab study recover` with its defaults leaves it at about two thirds.
 
-* The base is the shipped one, unchanged. What is trained, on what and how is free: `cca-lab record NAME` has the
+* The base is the shipped one, unchanged. What is trained, on what and how is free: `cca-lab study record NAME` has the
   options of `cca-lab finetune`; for anything else, change the code and show the change.
 * The score is the lab's: documents of 8 and of 5 to 20 tokens, {QUESTIONS} questions for each of five places and both
   kinds, at sixteen offsets; questions of the evaluation (seed 1) may not be trained on.
@@ -42,33 +46,45 @@ questions in the fewest CPU seconds. `cca-lab recover` with its defaults leaves 
 """
 
 
-def record(name: str, config: FinetuneConfig, reading: Reading, options: Mapping[str, object] | None = None,
-           out: Path | None = None, *, seeds: int = SEEDS) -> dict[str, dict]:
-    """Train one recipe with each seed, measure it, and enter it among the records.
+@dataclass(frozen=True, kw_only=True)
+class Record(Trials):
+    """Try a recipe for the lab's record: 98 % of the questions with groups of 16, in the fewest CPU seconds.
 
-    Args:
-        name: of the recipe; an entry of this name must have the same settings.
+    Attributes:
+        recipe: its name, for the table; an entry of this name must have the same settings.
         config, reading: the recipe; the seed of the reading is set.
-        options: of CCA, besides group and window.
-        out: the JSON file; None for data/results.
         seeds: training runs, with the seeds 0, 1, ...
-
-    Returns:
-        The measurements, by trial.
-
-    Raises:
-        ValueError: for options that name the group or the window, or an entry with other settings.
+        option: options of CCA, besides group and window, each as "name=value".
     """
-    fixed = [key for key in ("group", "window") if key in (options or {})]
-    if fixed:
-        raise ValueError(f"{fixed[0]}: is {GROUP if fixed[0] == 'group' else WINDOW} by the rules; leave it out")
-    study = Study(str(models_folder() / BASE), new_result(FILE) if out is None else out, windows=WINDOWS,
-                  questions=QUESTIONS)
-    cca = {"group": GROUP, "window": WINDOW, **(options or {})}
-    rows = study.run({f"{name}, seed {seed}": Trial("cca", cca, config, replace(reading, seed=seed))
-                      for seed in range(seeds)})
-    print_table("records", COLUMNS, table(study.result))
-    return rows
+
+    recipe: str = option(REQUIRED, "Name of the recipe, for the table.", argument=True,
+                         metavar="NAME")
+    config: FinetuneConfig = nested(FinetuneConfig, without=RUN)
+    reading: Reading = nested(Reading, without=("length", "seed", "shift", "varied"))
+    out: Path | None = option(None, "JSON file to write.", output="file",
+                              shown=f"data/results/{FILE}")
+    model: str = str(SHIPPED / BASE)
+    text: None = None
+    windows: int = WINDOWS
+    questions: int = QUESTIONS
+    seeds: int = SEEDS
+    option: tuple[str, ...] = option((), "Another option of CCA; repeatable.", metavar="NAME=VALUE")
+    default_file = FILE
+
+    def trials(self) -> dict[str, Trial]:
+        """Return a training run for each seed."""
+        options = given("cca", self.option)
+        fixed = {"group": GROUP, "window": WINDOW}
+        for key in fixed:
+            if key in options:
+                raise ValueError(f"{key}: is {fixed[key]} by the rules; leave it out")
+        return {f"{self.recipe}, seed {seed}": Trial("cca", fixed | options, self.config,
+                                                     replace(self.reading, seed=seed))
+                for seed in range(self.seeds)}
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print all records."""
+        print_table("records", COLUMNS, table(result))
 
 
 def table(study: Mapping) -> list[list[str]]:
@@ -82,20 +98,25 @@ def table(study: Mapping) -> list[list[str]]:
         ratios = [row["perplexity_ratio"]["value"] for row in rows]
         seconds = float(np.mean([row["cpu_seconds"] for row in rows]))
         counts = len(rows) >= SEEDS and min(answers) >= ANSWERS and max(ratios) <= PERPLEXITY
-        cells = [name, f"{seconds:.0f}", f"{np.mean(answers):.1%}", f"{min(answers):.1%}", f"{max(ratios):.3f}",
-                 "yes" if counts else "no", f"{rows[0]['machine']['cpu']}, {rows[0]['machine']['threads']} thread(s)"]
+        cells = [
+            name, f"{seconds:.0f}", f"{np.mean(answers):.1%}", f"{min(answers):.1%}",
+            f"{max(ratios):.3f}", "yes" if counts else "no",
+            f"{rows[0]['machine']['cpu']}, {rows[0]['machine']['threads']} thread(s)"
+        ]
         lines.append((not counts, seconds if counts else -min(answers), cells))
     return [cells for _, _, cells in sorted(lines)]
 
 
 def page(folder: Path) -> str:
     """Return the page of the records of a folder of results."""
-    study = read_study(folder / FILE)
+    study = continued(folder / FILE, {})
     if study is None:
         return RULES + "No record yet.\n"
     lines = [COLUMNS, ["---"] * len(COLUMNS), *table(study)]
-    commands = dict.fromkeys(row["command"] for row in study["trials"].values())
-    return (RULES + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\nThe commands:\n\n```\n" +
+    written = [row["command"] for row in study["trials"].values()]
+    commands = dict.fromkeys(each.replace("cca-lab record", "cca-lab study record", 1) for each in written)
+    return (RULES + "".join(f"| {' | '.join(line)} |\n" for line in lines) +
+            "\nThe commands:\n\n```\n" +
             "".join(f"{shlex.join(shlex.split(command))}\n" for command in commands) + "```\n")
 
 

@@ -1,0 +1,151 @@
+"""The loss of a model by the length of the context, with every mechanism.
+
+`cca-lab study lengths`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cca_lab.mechanisms import MECHANISMS, mechanism_of
+from cca_lab.mechanisms.caches import LEAST, fits, fitted
+from cca_lab.models import attention_of, load_pretrained, swap_attention
+from cca_lab.models.evaluate import bootstrap_mean, window_starts
+from cca_lab.reporting import command_line, device, machine, print_table
+from cca_lab.settings import LARGEST_WRITTEN, check_sizes, option
+from cca_lab.studies.study import Continued, ModelStudy, Report
+
+FIRST = 256  # tokens of the first bucket; each next one is as long as all before it
+HIDDEN_AT_ONCE = 512  # rows of logits in memory at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths(Continued, ModelStudy):
+    """Measure the loss by context length with each mechanism swapped in untrained, and of finetuned models.
+
+    Every token of a window is predicted from all tokens before it, so the tokens from 1024 to 2048
+    tell the perplexity at contexts of that length. A mechanism whose rows depend on later tokens
+    (its causal scope says so) has no perplexity in that sense; its number is marked.
+
+    Attributes:
+        length: tokens of a window.
+        windows: windows of held-out text.
+        entries: the budget of keys and values per KV head, for mechanisms whose cache can be fitted
+            to it.
+        attention: mechanisms; all that run at inference if empty.
+        trained: finetuned models, each as "name=folder", measured with the attention they were
+            saved with.
+    """
+
+    length: int = option(4096, "Tokens per window.")
+    windows: int = option(4, "Number of windows of held-out text.", least=1, most=2**16)
+    entries: int = option(512, "Entries (a key and a value each) to keep per KV head.", least=LEAST,
+                          most=LARGEST_WRITTEN)
+    attention: tuple[str, ...] = option((), "Mechanism to swap in, untrained; repeatable.",
+                                        shown="all")
+    trained: tuple[str, ...] = option((), "A finetuned model to measure as well; repeatable.",
+                                      metavar="NAME=FOLDER")
+
+    @cached_property
+    def ids(self) -> Tensor:
+        """The windows, (windows, length) token ids."""
+        check_sizes(length=(self.length, FIRST, self.context))
+        starts = window_starts(len(self.held_out), self.length,
+                               min(self.windows, len(self.held_out) // self.length))
+        return self.held_out[starts[:, None] + torch.arange(self.length)].to(device())
+
+    def settings(self) -> dict[str, Any]:
+        """Return the model and the sizes."""
+        return {
+            "model": self.name, "length": self.length, "windows": len(self.ids),
+            "entries": self.entries, "buckets": buckets(self.length), "corpus": self.about_text()
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return the first command."""
+        return {"command": command_line()}
+
+    def cells(self) -> dict[str, str | None]:
+        """Return the mechanisms, and the folders of the finetuned models."""
+        trained = dict(words.partition("=")[::2] for words in self.trained)
+        for name in trained:
+            if name in MECHANISMS:
+                raise ValueError(
+                    f"trained: got {name!r}, the name of a mechanism that is not trained; name the model "
+                    f"otherwise, such as {name}-finetuned")
+        names = self.attention or ["full", *(name for name, mechanism in MECHANISMS.items()
+                                             if name != "full" and not mechanism.training_only)]
+        return dict.fromkeys(names) | trained
+
+    def measure(self, name: str, cell: str | None, report: Report) -> dict[str, Any]:
+        """Return the losses of a finetuned model, `cell`, or of the model with the mechanism `name`."""
+        if cell is not None:
+            model, _ = load_pretrained(cell)
+        else:
+            model = self.loaded[0]
+            torch.manual_seed(0)  # of a mechanism's own weights
+            options = fitted(model.config, name, self.entries,
+                             self.length).options() if fits(name) else {}
+            swap_attention(model, mechanism_of(name, options))
+        return {
+            "swapped": cell is None, "machine": machine(),
+            **losses_of(model.to(device()), self.ids)
+        }
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print perplexity by context length, a row for each mechanism."""
+        rows = [[name, *(f"{each['value']:.2f}" for each in row["perplexity"])]
+                for name, row in result["rows"].items()]
+        print_table(
+            f"{result['model']}: perplexity of the tokens from .. to, {result['windows']} windows",
+            ["attention", *(f"{low}-{high}" for low, high in pairwise(result["buckets"]))], rows)
+
+
+def buckets(length: int) -> list[int]:
+    """Return the first token of each bucket and, last, the length: 0, 256, 512, 1024, ..."""
+    edges = [0, FIRST]
+    while edges[-1] < length:
+        edges.append(min(2 * edges[-1], length))
+    return edges
+
+
+def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
+    """Return the mean loss of each bucket and window, and its perplexity, as JSON values.
+
+    Ids (windows, length).
+    """
+    edges, mechanism = buckets(ids.shape[1]), attention_of(model)
+    found = np.stack([token_losses(model, row) for row in ids])  # (windows, length - 1)
+    # token t is predicted from t tokens, and stands at index t - 1
+    means = np.stack([found[:, max(0, low - 1):high - 1].mean(1) for low, high in pairwise(edges)],
+                     axis=1)
+    return {
+        "attention": mechanism.name, "options": mechanism.options(),
+        "causal_scope": mechanism.causal_scope, "losses": means.round(5).tolist(),
+        "perplexity": [asdict(bootstrap_mean(column, np.exp)) for column in means.T]
+    }
+
+
+@torch.no_grad()
+def token_losses(model: PreTrainedModel, ids: Tensor) -> np.ndarray:
+    """Return the loss of every token after the first, (L - 1,) in nats.
+
+    Logits are never all in memory.
+    """
+    model.eval()
+    hidden = model.base_model(input_ids=ids[None],
+                              use_cache=False).last_hidden_state[0, :-1]  # (L-1, width)
+    head = model.get_output_embeddings()
+    parts = [
+        F.cross_entropy(head(some).float(), targets, reduction="none") for some, targets in zip(
+            hidden.split(HIDDEN_AT_ONCE), ids[1:].split(HIDDEN_AT_ONCE), strict=True)
+    ]
+    return torch.cat(parts).double().cpu().numpy()

@@ -1,0 +1,312 @@
+"""A study.
+
+What is asked, what is measured, and the JSON file, table and figure of what came out.
+"""
+
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.console import Console
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cca_lab.files import check_file, new_result
+from cca_lab.mechanisms import Mechanism
+from cca_lab.models import attention_of, load_pretrained
+from cca_lab.models.checkpoints import quiet
+from cca_lab.models.plugin import written_choice
+from cca_lab.models.pretrain import tokenize
+from cca_lab.reporting import device, training_progress, write_figure, write_json
+from cca_lab.settings import REQUIRED, check, option
+from cca_lab.tasks.corpus import Corpus, load_corpus
+
+PACKAGES = ("cca-lab", "torch", "transformers", "tokenizers", "numpy")
+MOST_SEEDS = 100
+Report = Callable[[float, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A measurement, or many of one kind: the fields are its settings, and `run` does all of it.
+
+    A subclass gives `result` and `show`, and `draw` if it has a field `figure`.
+
+    Attributes:
+        out: the JSON file; None writes `default_file`, or none.
+    """
+
+    out: Path | None = option(None, "JSON file to write.", output="file")
+    default_file: ClassVar[
+        str] = ""  # below data/results; it may name fields, as in "heads-{name}.json"
+
+    def run(self) -> dict[str, Any]:
+        """Measure, write the file, draw the figure and print the table; return what is written.
+
+        Raises:
+            ValueError: before anything is measured, for a setting that is refused.
+            Diverged: if a training diverged.
+        """
+        check(self)
+        quiet()
+        out, figure = self.file, getattr(self, "figure", None)
+        if figure is not None and figure == out:
+            raise ValueError(
+                f"figure: got {figure}, which is the JSON file too; choose another name")
+        result = json.loads(json.dumps(self.result()))  # shown and drawn is what is written
+        if out is not None:
+            write_json(out, result)
+        if figure is not None:
+            write_figure(figure, self.draw(result))
+        self.show(result)
+        return result
+
+    @cached_property
+    def file(self) -> Path | None:
+        """The file to write, after a check that it can be written."""
+        if self.out is None and not self.default_file:
+            return None
+        return check_file(self.out or new_result(self.default_file.format(self=self)))
+
+    def result(self) -> dict[str, Any]:
+        """Measure everything; return what is written."""
+        raise NotImplementedError
+
+    def draw(self, result: Mapping[str, Any]) -> Any:
+        """Return the figure of what is written."""
+        raise NotImplementedError
+
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print what is written as tables."""
+        raise NotImplementedError
+
+
+class Continued(Study):
+    """A study of named cells.
+
+    What its file holds is not measured again, so that a stopped command continues.
+    """
+
+    rows: ClassVar[str] = "rows"  # key of the measurements in the file
+
+    def settings(self) -> dict[str, Any]:
+        """Return the entries that the file of an earlier call must share."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """Return what else the first call writes, such as the machine."""
+        return {}
+
+    def cells(self) -> Mapping[str, Any]:
+        """Return what is measured, by name."""
+        raise NotImplementedError
+
+    def measure(self, name: str, cell: Any, report: Report) -> Any:
+        """Return the measurement of a cell as JSON values.
+
+        `report(share, text)` tells how far it is.
+        """
+        raise NotImplementedError
+
+    def result(self) -> dict[str, Any]:
+        """Measure the cells that are missing in the file, and write it after each."""
+        cells = self.cells()
+        result = continued(self.file, self.settings(), self.rows) or {
+            **self.settings(), **self.facts(), self.rows: {}}
+        with training_progress(type(self).__name__.lower(), len(cells)) as report:
+            for done, (name, cell) in enumerate(cells.items()):
+                def part(share: float, text: str, done: int = done, name: str = name) -> None:
+                    report(done + share, f"{name} {text}")
+
+                part(0, "")
+                if name not in result[self.rows]:
+                    result[self.rows][name] = self.measure(name, cell, part)
+                    if self.file is not None:
+                        write_json(self.file, result)
+            report(len(cells), "")
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelStudy(Study):
+    """A study of one model on held-out text.
+
+    Attributes:
+        model: a folder or a hub name.
+        text: as in `load_corpus`.
+    """
+
+    model: str = option(REQUIRED, "Folder of a model, or its name on the Hugging Face hub.")
+    text: str | None = option(None, "Text to read: a file, a folder, or hub:NAME for a data set.",
+                              shown="Python's standard library")
+
+    @property
+    def name(self) -> str:
+        """The model's name: that of its folder."""
+        return Path(self.model).resolve().name
+
+    @cached_property
+    def loaded(self) -> tuple[PreTrainedModel, Any]:
+        """The model with full attention, and its tokenizer."""
+        model, tokenizer = load_pretrained(self.model, "full")
+        return model.to(device()), tokenizer
+
+    @property
+    def context(self) -> int:
+        """The longest sequence that the model reads, in tokens."""
+        return context_of(self.loaded[0])
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The text."""
+        return load_corpus(self.text)
+
+    @cached_property
+    def held_out(self) -> Tensor:
+        """The held-out side of the text, (n,) token ids."""
+        return tokenize(self.corpus.validation, self.loaded[1])
+
+    def about_text(self) -> dict[str, Any]:
+        """Return what a file says about the text."""
+        return {"name": self.corpus.name, "fingerprint": self.corpus.fingerprint}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwappedStudy(ModelStudy):
+    """A study of a model under a mechanism of choice.
+
+    Attributes:
+        attention: a mechanism; None for the one that the model was saved with.
+        group, window: its options of these names.
+        option: other options, each as "name=value".
+    """
+
+    attention: str | None = option(None, "Mechanism to swap in, such as cca or dga.",
+                                   shown="the attention the model was saved with")
+    group: int | None = option(None, "Tokens per group.", shown="the mechanism's default")
+    window: int | None = option(None, "Local window, in tokens.", shown="the mechanism's default")
+    option: tuple[str, ...] = option(
+        (), "Option of the mechanism, such as gamma=0.2; repeatable.", metavar="NAME=VALUE")
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The options that are given, checked."""
+        return given(self.attention, self.option, group=self.group, window=self.window)
+
+    @cached_property
+    def loaded(self) -> tuple[PreTrainedModel, Any]:
+        """The model under the mechanism, and its tokenizer."""
+        model, tokenizer = load_pretrained(self.model, self.attention, **self.options)
+        return model.to(device()), tokenizer
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How the model attends."""
+        return attention_of(self.loaded[0])
+
+
+def option_of(kind: type, name: str) -> Any:
+    """Return a field with the default and the option of another dataclass's field."""
+    original = kind.__dataclass_fields__[name]
+    return field(default=original.default, metadata=original.metadata)
+
+
+def given(attention: str | None, written: Sequence[str] = (), **named: Any) -> dict[str, Any]:
+    """Return the options given for a mechanism; a value is parsed as JSON, or else kept as text.
+
+    Args:
+        attention: the mechanism; without one nothing may be given.
+        written: each as "name=value".
+        named: options by name; None counts as not given.
+
+    Raises:
+        ValueError: for an option without "=", given twice, or not taken by the mechanism.
+    """
+    options = {name: value for name, value in named.items() if value is not None}
+    for words in written:
+        name, equals, value = words.partition("=")
+        if not equals:
+            raise ValueError(f"option: got {words!r}, wanted NAME=VALUE, such as gamma=0.2")
+        if name in options:
+            raise ValueError(f"{name}: given twice, wanted once; leave one out")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:  # not JSON, or a number of thousands of digits
+            options[name] = value
+    if attention is None and options:
+        raise ValueError(
+            f"{next(iter(options))}: given without --attention; name the mechanism too")
+    return options if attention is None else written_choice(attention, options)
+
+
+def label(name: str, options: Mapping[str, Any]) -> str:
+    """Return a short name of a mechanism and its options; an option holds no space."""
+    def written(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        return f"{value:.3g}" if isinstance(value, float) else json.dumps(
+            value, separators=(",", ":"))
+
+    return " ".join([name, *(f"{key}={written(value)}" for key, value in options.items())])
+
+
+def context_of(model: PreTrainedModel) -> int:
+    """Return the longest sequence a model reads, in tokens, or 1024 if its config does not say."""
+    return getattr(model.config, "max_position_embeddings", 1024)
+
+
+def note(words: str) -> None:
+    """Print a note on stderr."""
+    Console(stderr=True).print(f"note: {words}", highlight=False, markup=False, soft_wrap=True)
+
+
+def note_full(mechanism: Mechanism, length: int) -> None:
+    """Note that a mechanism equals full attention at a length, so that nothing of it is measured."""
+    if mechanism.name != "full" and mechanism.exact_when(length):
+        name, _, options = str(mechanism).partition(", ")
+        note(f"{name} with {options} attends in full to {length} tokens")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a measurement depends on."""
+    numbers = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            numbers[package] = version(package)
+        except PackageNotFoundError:  # run from a folder that is not installed
+            numbers[package] = "unknown"
+    return numbers
+
+
+def continued(out: Path | None, settings: Mapping[str, Any], rows: str = "trials") -> dict | None:
+    """Return the content of a study's file; None if there is none.
+
+    Args:
+        out: the file, or None.
+        settings: entries that it must have.
+        rows: the key of its measurements, which must be an object.
+
+    Raises:
+        ValueError: if the file is no study, or one of other settings.
+    """
+    if out is None or not out.exists():
+        return None
+    try:
+        content = json.loads(out.read_text(encoding="utf-8"))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get(rows), dict):
+        raise ValueError(
+            f"out: {out} holds something else than a study; name another file, or remove it")
+    wanted = json.loads(json.dumps(settings))
+    differing = [key for key, value in wanted.items() if content.get(key) != value]
+    if differing:
+        raise ValueError(
+            f"out: {out} holds a study with another {', '.join(differing)}; name another file, or "
+            "remove it")
+    return content
