@@ -15,9 +15,6 @@ def softmax(scores: Sequence[int]) -> list[Fraction]:
 
 
 def causal_attention(scores: Sequence[Sequence[int]]) -> list[list[Fraction]]:
-    """Return the causal attention matrix (L, L) of integer scores (L, L); row i weighs tokens 0 ..
-
-    i.
-    """
+    """Return the causal attention matrix (L, L) of integer scores; row i weighs tokens 0 .. i."""
     length = len(scores)
     return [softmax(scores[i][: i + 1]) + [Fraction(0)] * (length - i - 1) for i in range(length)]

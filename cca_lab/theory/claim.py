@@ -15,10 +15,7 @@ LONGEST_QUOTE = 240  # characters: enough to find the place, short enough to be 
 
 
 class Verdict(StrEnum):
-    """The published verdict on a claim.
-
-    Which facts a claim must bring for each is said in `Claim`.
-    """
+    """The published verdict on a claim; `Claim` says which facts each needs."""
 
     HOLDS = "holds"
     HOLDS_IF = "holds under added hypotheses"
@@ -51,7 +48,7 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a check.
+    """What a check found.
 
     Attributes:
         holds: whether the subject passed the check.
@@ -221,7 +218,7 @@ def problems(claim: Claim) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The findings on one claim.
+    """The outcomes of a claim's check.
 
     Attributes:
         printed: on the subject as printed, in all cases.
@@ -266,35 +263,35 @@ def judge(claim: Claim, *, prove: bool = True) -> Judgement:
                      claim.machine() if claim.machine and prove else None)
 
 
-def contradictions(claim: Claim, found: Judgement) -> Iterator[str]:
-    """Say where the findings are not what the claim's label declares; nothing if all are."""
+def contradictions(claim: Claim, judgement: Judgement) -> Iterator[str]:
+    """Say where the outcomes are not what the claim's label declares; nothing if all are."""
     holds = claim.verdict is Verdict.HOLDS
-    if claim.verdict is not Verdict.DEPENDS and found.printed.holds != holds:
-        yield f"the printed statement {_told(found.printed)}"
-    if found.corrected is not None and not found.corrected.holds:
-        yield f"the repair {_told(found.corrected)}"
-    if found.inside is not None and not found.inside.holds:
-        yield f"within the hypothesis the statement {_told(found.inside)}"
-    if found.outside is not None and found.outside.holds:
-        yield f"outside of the hypothesis the statement {_told(found.outside)}"
+    if claim.verdict is not Verdict.DEPENDS and judgement.printed.holds != holds:
+        yield f"the printed statement {_told(judgement.printed)}"
+    if judgement.corrected is not None and not judgement.corrected.holds:
+        yield f"the repair {_told(judgement.corrected)}"
+    if judgement.inside is not None and not judgement.inside.holds:
+        yield f"within the hypothesis the statement {_told(judgement.inside)}"
+    if judgement.outside is not None and judgement.outside.holds:
+        yield f"outside of the hypothesis the statement {_told(judgement.outside)}"
     for name, (_, accepted) in claim.models.items():
-        if found.models[name].holds != accepted:
-            yield f"the model '{name}' {_told(found.models[name])}"
-    for name, finding in found.sides.items():
-        if not finding.holds:
-            yield f"'{name}' by itself {_told(finding)}"
-    if found.machine is not None and not found.machine.holds:
-        yield f"the proof {_told(found.machine)}"
-    about = {claim.strength: found.printed, claim.repaired: found.corrected}
-    for strength, finding in about.items():
-        if strength is Strength.MONTE_CARLO and (finding is None or finding.error is None):
+        if judgement.models[name].holds != accepted:
+            yield f"the model '{name}' {_told(judgement.models[name])}"
+    for name, outcome in judgement.sides.items():
+        if not outcome.holds:
+            yield f"'{name}' by itself {_told(outcome)}"
+    if judgement.machine is not None and not judgement.machine.holds:
+        yield f"the proof {_told(judgement.machine)}"
+    about = {claim.strength: judgement.printed, claim.repaired: judgement.corrected}
+    for strength, outcome in about.items():
+        if strength is Strength.MONTE_CARLO and (outcome is None or outcome.error is None):
             yield "Monte Carlo without the half-width of its interval"
-        if Strength.MONTE_CARLO not in about and finding is not None and finding.error is not None:
+        if Strength.MONTE_CARLO not in about and outcome is not None and outcome.error is not None:
             yield f"'{strength}' with an interval of random draws"
 
 
-def _told(found: Outcome) -> str:
-    return f"{'passes' if found.holds else 'fails'}: {found.evidence}"
+def _told(outcome: Outcome) -> str:
+    return f"{'passes' if outcome.holds else 'fails'}: {outcome.evidence}"
 
 
 def chosen(cases: Iterable[Case], within: Callable[[Case], bool] | None) -> list[Case]:

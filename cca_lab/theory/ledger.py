@@ -15,7 +15,6 @@ from typing import Any
 
 from cca_lab.files import replacing, repository, results_folder
 from cca_lab.theory.claim import (
-    PAPERS,
     Claim,
     Hypothesis,
     Judgement,
@@ -34,13 +33,12 @@ WORDS = Path(__file__).parent / "claims"
 GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga"
           )  # the files of claims, in the ledger's order
 # The modules whose tables SUBJECTS have the checks, by package.
-MODULES = {
-    "sparsity": ("theorem1", "bounds", "limit", "meaning"), "noise": ("weight", "models", "output"),
-    "conditioning": ("spectrum", "simplex", "descent"),
-    "reachability": ("indices", "floats", "rope", "depth"),
-    "causality": ("masks", "dga", "focal", "lococo"), "compression": ("convolution", "memory"),
-    "cost": ("pairs", "dga", "prefill"), "published": ("printed", "sentences"),
-}
+MODULES = {"sparsity": ("theorem1", "bounds", "limit", "meaning"),
+           "noise": ("weight", "models", "output"), "conditioning": ("spectrum", "simplex",
+                                                                     "descent"), "reachability":
+           ("indices", "floats", "rope", "depth"), "causality": ("masks", "dga", "focal", "lococo"),
+           "compression": ("convolution", "memory"), "cost": ("pairs", "dga", "prefill"),
+           "published": ("printed", "sentences")}
 TEXTS = ("paper", "place", "reading", "proof", "repair", "root", "hypothesis")
 FIELDS = {**dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str),
           "quote": (str, list), "sides": list, "models": dict, "formula": bool}  # types in TOML
@@ -49,10 +47,7 @@ DIGITS = 4  # significant digits in a record: equal on different machines
 
 @cache
 def words() -> dict[str, dict[str, Any]]:
-    """Return what the TOML files say of each claim, by id, in the order of the ledger.
-
-    See `read`.
-    """
+    """Return what the TOML files say of each claim, by id, in order; see `read`."""
     return read(WORDS / f"{group}.toml" for group in GROUPS)
 
 
@@ -62,10 +57,10 @@ def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     Raises:
         ValueError: if an id is taken or retired, or a field is unknown or not of its type.
     """
-    found: dict[str, dict[str, Any]] = {}
+    claims: dict[str, dict[str, Any]] = {}
     for path in paths:
         for name, facts in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            if name in found or name in retired():
+            if name in claims or name in retired():
                 raise ValueError(
                     f"{path.name}: the id {name!r} is taken or retired; give the claim another")
             for field, value in facts.items():
@@ -73,8 +68,8 @@ def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
                     raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted "
                                      f"{', '.join(FIELDS)}, each " "a string, list or table as in "
                                      "the other claims")
-            found[name] = facts
-    return found
+            claims[name] = facts
+    return claims
 
 
 @cache
@@ -90,15 +85,15 @@ def subjects() -> dict[str, Subjects]:
     Raises:
         ValueError: if two modules check one claim.
     """
-    found: dict[str, Subjects] = {}
+    tables: dict[str, Subjects] = {}
     for package, modules in MODULES.items():
         for module in modules:
             table = import_module(f"cca_lab.theory.{package}.{module}").SUBJECTS
-            if twice := found.keys() & table.keys():
+            if twice := tables.keys() & table.keys():
                 raise ValueError(
                     f"{min(twice)}: {package}.{module} checks it again; one table has the check")
-            found |= table
-    return found
+            tables |= table
+    return tables
 
 
 def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
@@ -201,29 +196,29 @@ def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None =
     return records
 
 
-def record(claim: Claim, found: Judgement) -> dict[str, Any]:
+def record(claim: Claim, judgement: Judgement) -> dict[str, Any]:
     """Return the published record of a claim, given what its check found.
 
-    "contradictions" says where the findings are not what the label declares. Numbers keep `DIGITS`
+    "contradictions" says where the outcomes are not what the label declares. Numbers keep `DIGITS`
     significant digits and no time is recorded, so that two runs write the same file.
     """
-    printed = found.printed
+    printed = judgement.printed
+    models = {name: {"accepted": outcome.holds, "evidence": outcome.evidence}
+              for name, outcome in judgement.models.items()}
     return {"id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(claim.quotes),
             "formula": claim.formula, "reading": claim.reading, "verdict": claim.verdict.value,
-            "weight": claim.weight.value if claim.weight else None, "root": None
-            if claim.weight is None else root(claim), "strength": claim.strength.value,
-            "evidence": printed.evidence, "numbers": {name: rounded(value) for name,
-                                                      value in printed.numbers.items()},
+            "weight": claim.weight.value if claim.weight else None, "root": root(claim)
+            if claim.weight else None, "strength": claim.strength.value,
+            "evidence": printed.evidence,
+            "numbers": {name: rounded(value) for name, value in printed.numbers.items()},
             "error": None if printed.error is None else rounded(printed.error),
             "hypothesis": claim.hypothesis.words if claim.hypothesis else None,
-            "inside": _evidence(found.inside),
-            "models": {name: {"accepted": finding.holds, "evidence": finding.evidence} for name,
-                       finding in found.models.items()}, "sides": {name: finding.evidence for name,
-                                                                   finding in found.sides.items()},
+            "inside": _evidence(judgement.inside), "models": models,
+            "sides": {name: outcome.evidence for name, outcome in judgement.sides.items()},
             "repair": claim.repair, "repaired": claim.repaired.value if claim.repaired else None,
-            "corrected": _evidence(found.corrected), "machine": _evidence(found.machine),
+            "corrected": _evidence(judgement.corrected), "machine": _evidence(judgement.machine),
             "proof": claim.proof, "example": claim.example,
-            "contradictions": list(contradictions(claim, found)),}
+            "contradictions": list(contradictions(claim, judgement))}
 
 
 def root(claim: Claim) -> str:
@@ -231,8 +226,8 @@ def root(claim: Claim) -> str:
     return claim.root or claim.id
 
 
-def _evidence(finding: Outcome | None) -> str | None:
-    return None if finding is None else finding.evidence
+def _evidence(outcome: Outcome | None) -> str | None:
+    return None if outcome is None else outcome.evidence
 
 
 def rounded(value: float | int | str) -> float | int | str:
@@ -248,14 +243,11 @@ def rounded(value: float | int | str) -> float | int | str:
 
 def failures(records: Iterable[dict[str, Any]]) -> list[str]:
     """Return the ids whose findings contradict the published label."""
-    return [found["id"] for found in records if found["contradictions"]]
+    return [record["id"] for record in records if record["contradictions"]]
 
 
 def paths() -> dict[str, Path]:
-    """Return where the ledger's files lie.
-
-    The JSON records and their schema, the quotations found, and the pages.
-    """
+    """Return where the ledger's files lie: records, schema, quotations found, and pages."""
     docs, results = repository() / "docs", results_folder()
     return {"records": results / "claims.json", "schema": results / "claims.schema.json",
             "found": results / "quotes.json", "errata": docs / "claims" / "errata.md",
@@ -264,50 +256,10 @@ def paths() -> dict[str, Path]:
 
 def contents(records: list[dict[str, Any]]) -> dict[Path, str]:
     """Return the text of every file that the ledger writes."""
-    place = paths()
-    return {place["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
-            place["schema"]: json.dumps(schema(), indent=1) + "\n",
-            place["errata"]: errata_page(records),
-            place["overview"]: counted(place["overview"].read_text(encoding="utf-8"), records)}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of data/results/claims.json."""
-    text, maybe = {"type": "string"}, {"type": ["string", "null"]}
-    words = {"type": "string", "minLength": 1}
-    strengths = [one.value for one in Strength]
-    fields: dict[str, Any] = {
-        "id": {
-            "type": "string", "pattern": r"^\S+$",
-            "description": "stable: never used again for another claim"
-        }, "paper": {"enum": list(PAPERS)}, "place": words, "quote": {
-            "type": "array", "items": words, "description": "the paper's own words"
-        }, "formula": {
-            "type": "boolean", "description": "whether the quote is a formula from extracted text"
-        }, "reading": {**words, "description": "what the quote is taken to mean"}, "verdict": {
-            "enum": [one.value for one in Verdict]
-        }, "weight": {"enum": [*(one.value for one in Weight), None]},
-        "root": {**maybe, "description": "id of the claim whose error this is or repeats"},
-        "strength": {"enum": strengths,
-                     "description": "what stands behind the verdict"}, "evidence": words,
-        "numbers": {"type": "object",
-                    "additionalProperties": {"type": ["number", "string"]}}, "error": {
-                        "type": ["number", "null"],
-                        "description": "half-width of the interval, Monte Carlo only"
-                    }, "hypothesis": maybe, "inside": maybe, "models": {
-                        "type": "object", "additionalProperties": {
-                            "type": "object", "required": ["accepted", "evidence"],
-                            "properties": {"accepted": {"type": "boolean"}, "evidence": text}
-                        }
-                    }, "sides": {"type": "object", "additionalProperties": text}, "repair": text,
-        "repaired": {"enum": [*strengths, None]}, "corrected": maybe, "machine": maybe,
-        "proof": words, "example": {**text, "description": "Python that shows the smallest case"
-                                    }, "contradictions": {"type": "array", "maxItems": 0},
-    }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The ledger of "
-            "claims", "type": "array", "items": {"type": "object", "required": list(fields),
-                                                 "additionalProperties": False,
-                                                 "properties": fields}}
+    files = paths()
+    return {files["records"]: json.dumps(records, indent=1, ensure_ascii=False) + "\n",
+            files["errata"]: errata_page(records),
+            files["overview"]: counted(files["overview"].read_text(encoding="utf-8"), records)}
 
 
 def write(records: list[dict[str, Any]]) -> list[Path]:
@@ -321,12 +273,9 @@ def write(records: list[dict[str, Any]]) -> list[Path]:
 
 
 def write_found(claims: Iterable[Claim]) -> Path:
-    """Record that the claims' quotations were found in the papers, each at its place.
-
-    Return the path.
-    """
+    """Record that the quotations were found in the papers, each at its place; return the path."""
     path = paths()["found"]
     with replacing(path) as temporary:
-        found = {claim.id: fingerprint(claim) for claim in claims}
-        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8", newline="\n")
+        digests = {claim.id: fingerprint(claim) for claim in claims}
+        temporary.write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8", newline="\n")
     return path

@@ -32,7 +32,8 @@ def write(folder: Path, records: list[dict[str, Any]] | None = None) -> list[Pat
     if records is None:
         records = json.loads((results_folder() / "claims.json").read_text(encoding="utf-8"))
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"ledger": claims_page(records)} | {found["id"]: claim_page(found) for found in records}
+    texts = {"ledger": claims_page(records)} | {record["id"]: claim_page(record)
+                                                for record in records}
     for name, text in texts.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8", newline="\n")
     return [folder / f"{name}.md" for name in texts]
@@ -42,16 +43,17 @@ def claims_page(records: list[dict[str, Any]]) -> str:
     """Return the overview: counts of verdicts and of errors, and one row per claim."""
     header = ["id", "paper, place", "claim, as we read it", "verdict", "seen", "what holds",
               "stands on"]
-    rows = [[f"[`{found['id']}`]({found['id']}.md)", plain(f"{found['paper']}, {found['place']}"),
-             plain(found["reading"]), verdict(found), plain(found["evidence"]),
-             plain(found["repair"]) or "-", strength(found)] for found in records]
+    rows = [[f"[`{record['id']}`]({record['id']}.md)",
+             plain(f"{record['paper']}, {record['place']}"), plain(record["reading"]),
+             verdict(record), plain(record["evidence"]), plain(record["repair"]) or "-",
+             strength(record)] for record in records]
     return f"{WORDS['claims']}\n{tally(records)}\n\n{_table(header, rows)}"
 
 
 def tally(records: Iterable[dict[str, Any]]) -> str:
     """Return how many claims have each verdict, and how many errors have each weight."""
     records = list(records)
-    verdicts = [found["verdict"] for found in records]
+    verdicts = [record["verdict"] for record in records]
     by_verdict = ", ".join(f"{verdicts.count(one.value)} {one}" for one in Verdict
                            if one.value in verdicts)
     roots = distinct(records)
@@ -71,68 +73,59 @@ def counted(page: str, records: Iterable[dict[str, Any]]) -> str:
 
 
 def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
-    """Return the roots of the errors by weight.
-
-    Claims with one root count once, by the weight of the root.
-    """
-    own = {found["root"]: found["weight"] for found in records if found["root"] == found["id"]}
+    """Return the roots of the errors by weight; claims with one root count once, by its weight."""
+    own = {record["root"]: record["weight"] for record in records if record["root"] == record["id"]}
     return {one.value: {name for name, weight in own.items() if weight == one.value}
             for one in Weight}
 
 
 def errata_page(records: list[dict[str, Any]]) -> str:
-    """Return docs/claims/errata.md.
-
-    Every claim that does not hold as printed, paper by paper, the weightiest first.
-    """
+    """Return docs/claims/errata.md: what does not hold, by paper, the weightiest first."""
     parts = [WORDS["errata"]]
     weights = [one.value for one in Weight]
     for paper in PAPERS:
-        wrong = [found for found in records if found["paper"] == paper and found["verdict"]
+        wrong = [record for record in records if record["paper"] == paper and record["verdict"]
                  != Verdict.HOLDS.value]
         if wrong:
-            wrong.sort(key=lambda found: weights.index(found["weight"]))
-            parts += [f"## {TITLES[paper]}\n", *(erratum(found) for found in wrong)]
-    right = [found for found in records if found["verdict"] == Verdict.HOLDS.value]
-    rows = [(f"`{found['id']}`", f"{found['paper']}, {plain(found['place'])}",
-             plain(found["reading"])) for found in right]
+            wrong.sort(key=lambda record: weights.index(record["weight"]))
+            parts += [f"## {TITLES[paper]}\n", *(erratum(record) for record in wrong)]
+    right = [record for record in records if record["verdict"] == Verdict.HOLDS.value]
+    rows = [(f"`{record['id']}`", f"{record['paper']}, {plain(record['place'])}",
+             plain(record["reading"])) for record in right]
     listed = _table(["id", "place", "as we read it"], rows)
     return "\n".join([*parts, f"## What holds as printed\n\n{listed}"])
 
 
-def erratum(found: dict[str, Any]) -> str:
-    """Return the entry of one claim.
-
-    Place, what is printed, what is wrong, the smallest example, the repair.
-    """
-    again = "" if found["root"] == found["id"] else f"- **Same error as** `{found['root']}`.\n"
-    head = f"### {plain(found['place'])} (`{found['id']}`)\n"
-    return "\n".join([head, *quoted(found), *facts(found)]) + f"\n{again}"
+def erratum(record: dict[str, Any]) -> str:
+    """Return a claim's entry: place, what is printed, what is wrong, smallest example, repair."""
+    again = "" if record["root"] == record["id"] else f"- **Same error as** `{record['root']}`.\n"
+    head = f"### {plain(record['place'])} (`{record['id']}`)\n"
+    return "\n".join([head, *quoted(record), *facts(record)]) + f"\n{again}"
 
 
-def quoted(found: Mapping[str, Any]) -> list[str]:
+def quoted(record: Mapping[str, Any]) -> list[str]:
     """Return the quotation and the reading as lines of a list."""
-    mark = " †" if found["formula"] else ""
-    words = " … ".join(f"“{plain(piece)}”" for piece in found["quote"])
+    mark = " †" if record["formula"] else ""
+    words = " … ".join(f"“{plain(piece)}”" for piece in record["quote"])
     printed = [f"- **Printed.** {words}{mark}"] if words else []
-    return [*printed, f"- **Read as.** {plain(found['reading'])}"]
+    return [*printed, f"- **Read as.** {plain(record['reading'])}"]
 
 
-def facts(found: Mapping[str, Any]) -> list[str]:
+def facts(record: Mapping[str, Any]) -> list[str]:
     """Return the verdict and everything that was found, as lines of a list."""
-    lines = [f"- **Verdict.** {verdict(found).capitalize()} ({strength(found)}).",
-             f"- **Seen.** {plain(found['evidence'])}"]
-    if found["hypothesis"]:
-        lines.append(f"- **Holds if** {plain(found['hypothesis'])}: {plain(found['inside'])}")
+    lines = [f"- **Verdict.** {verdict(record).capitalize()} ({strength(record)}).",
+             f"- **Seen.** {plain(record['evidence'])}"]
+    if record["hypothesis"]:
+        lines.append(f"- **Holds if** {plain(record['hypothesis'])}: {plain(record['inside'])}")
     lines += [f"- **With {plain(name)}:** {'accepted' if one['accepted'] else 'refuted'}; "
-              f"{plain(one['evidence'])}" for name, one in found["models"].items()]
-    lines += [f"- **{plain(name)}, by itself.** {plain(words)}" for name,
-              words in found["sides"].items()]
-    if found["repair"]:
-        lines.append(f"- **Holds instead.** {plain(found['repair'])} ({found['repaired']})")
-    if found["machine"]:
-        lines.append(f"- **Proved by a program.** {plain(found['machine'])}")
-    return [*lines, f"- **Why.** {plain(found['proof'])}"]
+              f"{plain(one['evidence'])}" for name, one in record["models"].items()]
+    lines += [f"- **{plain(name)}, by itself.** {plain(words)}"
+              for name, words in record["sides"].items()]
+    if record["repair"]:
+        lines.append(f"- **Holds instead.** {plain(record['repair'])} ({record['repaired']})")
+    if record["machine"]:
+        lines.append(f"- **Proved by a program.** {plain(record['machine'])}")
+    return [*lines, f"- **Why.** {plain(record['proof'])}"]
 
 
 def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
@@ -142,9 +135,9 @@ def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
         records: of the claims to show.
         width: characters to keep of each text; the claim's page has all.
     """
-    rows = [[f"`{found['id']}` {_cut(found['reading'], width)}", f"**{verdict(found)}**. "
-             f"{_cut(found['evidence'], width)}", _cut(found["repair"], width) or "as printed"]
-            for found in records]
+    rows = [[f"`{record['id']}` {_cut(record['reading'], width)}", f"**{verdict(record)}**. "
+             f"{_cut(record['evidence'], width)}", _cut(record["repair"], width) or "as printed"]
+            for record in records]
     return _table(["the paper says", "seen", "what holds"], rows)
 
 
@@ -156,29 +149,31 @@ def _cut(text: str, width: int) -> str:
     return plain(textwrap.shorten(text, width, placeholder=" ..."))
 
 
-def claim_page(found: Mapping[str, Any]) -> str:
+def claim_page(record: Mapping[str, Any]) -> str:
     """Return the page of one claim, with everything about it."""
-    note = "\n† From text extracted from a PDF; the printed page was not at hand.\n" if found[
-        "formula"] else ""
-    example = found["example"].strip() or WORDS["example"].format(found["id"])
-    root = found["root"]
-    repeats = "" if root in (None, found["id"]) else f" Its error is that of [`{root}`]({root}.md)."
-    weight = f" Weight: {found['weight']}.{repeats}" if found["weight"] else ""
-    return "\n".join([f"# `{found['id']}`\n", f"{plain(TITLES[found['paper']])}, "
-                      f"{plain(found['place'])}.{weight}\n", *quoted(found), *facts(found), note,
+    note = "\n† From text extracted from a PDF; the printed page was not at hand.\n"
+    example = record["example"].strip() or WORDS["example"].format(record["id"])
+    root = record["root"]
+    repeats = "" if root in (None,
+                             record["id"]) else f" Its error is that of [`{root}`]({root}.md)."
+    weight = f" Weight: {record['weight']}.{repeats}" if record["weight"] else ""
+    return "\n".join([f"# `{record['id']}`\n", f"{plain(TITLES[record['paper']])}, "
+                      f"{plain(record['place'])}.{weight}\n", *quoted(record), *facts(record),
+                      note if record["formula"] else "",
                       "## To paste into Python\n", "```python", example, "```\n", "[All "
                       "claims](ledger.md), [errata](errata.md).\n"])
 
 
-def verdict(found: Mapping[str, Any]) -> str:
+def verdict(record: Mapping[str, Any]) -> str:
     """Return the verdict with the weight of the error."""
-    return f"{found['verdict']}, {found['weight']}" if found["weight"] else str(found["verdict"])
+    return f"{record['verdict']}, {record['weight']}" if record["weight"] else str(
+        record["verdict"])
 
 
-def strength(found: Mapping[str, Any]) -> str:
+def strength(record: Mapping[str, Any]) -> str:
     """Return what stands behind the verdict, with its error if it is Monte Carlo."""
-    random = found["strength"] == Strength.MONTE_CARLO.value and found["error"] is not None
-    return f"{found['strength']}, ± {found['error']:g}" if random else str(found["strength"])
+    random = record["strength"] == Strength.MONTE_CARLO.value and record["error"] is not None
+    return f"{record['strength']}, ± {record['error']:g}" if random else str(record["strength"])
 
 
 def plain(text: str) -> str:

@@ -50,8 +50,8 @@ def verify(ids: Sequence[str] = (), *, explain: bool = False,
     with training_progress("claims", len(claims)) as report:
         records = ledger.run(claims, report, prove=not without)
     if explain:
-        for claim, found in zip(claims, records, strict=True):
-            console.print(explained(claim, found), soft_wrap=True)
+        for claim, record in zip(claims, records, strict=True):
+            console.print(explained(claim, record), soft_wrap=True)
     else:
         console.print(table(records))
     console.print(summary(records), highlight=False)
@@ -70,36 +70,34 @@ def table(records: list[dict[str, Any]]) -> Table:
     for title, ratio in {"paper, place": 2, "claim, as we read it": 4, "verdict": 2, "seen": 5,
                          "what holds": 4, "stands on": 2}.items():
         shown.add_column(title, ratio=ratio)
-    for found in records:
-        verdict = Text(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
-        if found["contradictions"]:
+    for record in records:
+        verdict = Text(record["verdict"], style=COLOURS[Verdict(record["verdict"])])
+        if record["contradictions"]:
             verdict.append("\nthe check disagrees", style="bold red")
-        shown.add_row(found["id"], Text(f"{found['paper']}, {found['place']}"),
-                      Text(found["reading"]), verdict, Text(found["evidence"]),
-                      Text(found["repair"] or "-"), strength(found))
+        shown.add_row(record["id"], Text(f"{record['paper']}, {record['place']}"),
+                      Text(record["reading"]), verdict, Text(record["evidence"]),
+                      Text(record["repair"] or "-"), strength(record))
     return shown
 
 
-def explained(claim: Claim, found: dict[str, Any]) -> Text:
-    """Return one claim in full.
-
-    Its words, our reading, verdict, evidence, repair, proof, and what checks it.
-    """
+def explained(claim: Claim, record: dict[str, Any]) -> Text:
+    """Return a claim in full: words, reading, verdict, evidence, repair, proof, its check."""
     name = getattr(claim.check, "func", claim.check)  # a partial's function
-    hypothesis = f"{found['hypothesis']}: {found['inside']}" if found["hypothesis"] else ""
+    hypothesis = f"{record['hypothesis']}: {record['inside']}" if record["hypothesis"] else ""
     models = "; ".join(f"{model}: {'accepted' if one['accepted'] else 'refuted'}, {one['evidence']}"
-                       for model, one in found["models"].items())
-    facts = {"printed": " … ".join(found["quote"]), "read as": found["reading"],
-             "seen": found["evidence"], "holds if": hypothesis, "models": models, "each "
-             "alone": "; ".join(f"{place}: {words}" for place, words in found["sides"].items()),
-             "what holds": found["repair"], "seen of that": found["corrected"] or "",
-             "proved": found["machine"] or "", "proof": found["proof"],
-             "numbers": ", ".join(f"{key} = {value}" for key, value in found["numbers"].items()),
-             "weight": found["weight"] or "", "stands on": f"{strength(found)}; "
-             f"{name.__module__}.{name.__qualname__}", "but": "; ".join(found["contradictions"]),}
-    text = Text(f"{found['id']}  {found['paper']}, {found['place']}: ", style="bold")
-    text.append(found["verdict"], style=COLOURS[Verdict(found["verdict"])])
-    text.append("  (the check disagrees)" if found["contradictions"] else "", style="bold red")
+                       for model, one in record["models"].items())
+    facts = {"printed": " … ".join(record["quote"]), "read as": record["reading"],
+             "seen": record["evidence"], "holds if": hypothesis, "models": models,
+             "each alone": "; ".join(f"{place}: {words}"
+                                     for place, words in record["sides"].items()),
+             "what holds": record["repair"], "seen of that": record["corrected"] or "",
+             "proved": record["machine"] or "", "proof": record["proof"],
+             "numbers": ", ".join(f"{key} = {value}" for key, value in record["numbers"].items()),
+             "weight": record["weight"] or "", "stands on": f"{strength(record)}; "
+             f"{name.__module__}.{name.__qualname__}", "but": "; ".join(record["contradictions"])}
+    text = Text(f"{record['id']}  {record['paper']}, {record['place']}: ", style="bold")
+    text.append(record["verdict"], style=COLOURS[Verdict(record["verdict"])])
+    text.append("  (the check disagrees)" if record["contradictions"] else "", style="bold red")
     for title, words in facts.items():
         if words:
             body = textwrap.fill(" ".join(words.split()), 100, initial_indent=f"  {title:<14}",

@@ -71,15 +71,15 @@ def mask_from_the_start(scores, block):
 
     The queries of later blocks lose what lies before them.
     """
-    return [softmax(row[:i % block + 1]) + [Fraction(0)] * (len(row) - i % block - 1) for i,
-            row in enumerate(scores)]
+    return [softmax(row[:i % block + 1]) + [Fraction(0)] * (len(row) - i % block - 1)
+            for i, row in enumerate(scores)]
 
 
 def whole_block(scores, block):
     """No mask inside the block: a query reads all of its own block."""
     ends = [block * (i // block) + block for i in range(len(scores))]
-    return [softmax(row[:end]) + [Fraction(0)] * (len(row) - end) for row,
-            end in zip(scores, ends, strict=True)]
+    return [softmax(row[:end]) + [Fraction(0)] * (len(row) - end) for row, end in zip(scores, ends,
+                                                                                      strict=True)]
 
 
 def each_continuation_once(corpus):
@@ -129,4 +129,4 @@ BROKEN = {
 ALSO_BROKEN = [("D1.alg2", (dga.any_member, dga.times)), ("LC.eq5", values_from_the_next_slot),
                ("D1.eq16", next_query), ("D1.eq14", positions_as_tokens),
                ("D1.eq15", dga.any_partition), ("LC.eq7", lococo.relu_ratio),
-               ("LC.segments", whole_block), ("D1.bias", (accumulated, PLANTED_AND_EVEN[:1])),]
+               ("LC.segments", whole_block), ("D1.bias", (accumulated, PLANTED_AND_EVEN[:1]))]

@@ -42,11 +42,9 @@ BROKEN = {
     "T3.lemma3": lambda m: Fraction(1, m * m),
     "T3.lemma4": no_cross_terms,
     "T3.eq49": lambda z, m: Fraction(0),  # true, and says nothing
-    "T3.nonzero": lambda values, m: len(values) // m >= values.shape[
-        1],  # the means still span, but badly
+    "T3.nonzero": lambda values, m: len(values) // m >= len(values[0]),  # means span, badly
     "T3.align": lambda length, width: length // 16 <= width,  # the groups fit, the tokens do not
-    "T3.descent": lambda values, m: len(values) // m <= values.shape[
-        1],  # the means independent, not the values
+    "T3.descent": lambda values, m: len(values) // m <= len(values[0]),  # independent means
     "T3.rate": lambda kappa: int(np.ceil(kappa * np.log(1e8))),  # four times the exponent's kappa
     "T3.gradient": gradient_along_the_simplex,
 }

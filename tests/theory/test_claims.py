@@ -19,6 +19,7 @@ from cca_lab.cli import app
 from cca_lab.theory import ledger, pages, quotes, verify
 from cca_lab.theory.claim import (
     LONGEST_QUOTE,
+    PAPERS,
     Claim,
     Hypothesis,
     Judgement,
@@ -144,6 +145,9 @@ def test_the_records_follow_their_schema():
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads(ledger.paths()["schema"].read_text(encoding="utf-8"))
     jsonschema.validate(records(), schema)
+    enums = {"verdict": Verdict, "strength": Strength, "weight": Weight, "paper": PAPERS}
+    for field, kinds in enums.items():
+        assert {*schema["items"]["properties"][field]["enum"]} - {None} == {*kinds}
     for wrong in ({"verdict": "perhaps"}, {"extra": 1}, {"contradictions": ["the repair fails"]}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate([records()[0] | wrong], schema)

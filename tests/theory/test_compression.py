@@ -176,8 +176,8 @@ def test_shares_of_a_layer_that_the_repair_of_lc_overhead_states():
     assert [round(100 * x) for x in directly[:2]] == [13, 84]
     assert [round(100 * x, 1) for x in by_fourier[:2]] == [1.4, 8.4]
     assert directly[2] > by_fourier[2] > 1
-    assert "13 % or 1.4 %" in CLAIMS["LC.overhead"].repair and "84 % or 8 %" in CLAIMS[
-        "LC.overhead"].repair
+    repair = CLAIMS["LC.overhead"].repair
+    assert "13 % or 1.4 %" in repair and "84 % or 8 %" in repair
     one_block = compression.attention_multiplications(512, 512, 128)
     assert 2 <= compression.by_fourier(512, 512) / one_block <= 2.2  # 2 M / B and little more
 

@@ -11,10 +11,8 @@ from cca_lab import files
 
 PROOFS = files.repository() / "proofs"
 SOURCES = sorted(PROOFS.glob("*.v"))
-UNPROVED = re.compile(
-    r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Hypothes[ie]s|"
-    r"Unset Guard Checking|"
-    r"bypass_check)\b")
+UNPROVED = re.compile(r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Hypothes[ie]s|"
+                      r"Unset Guard Checking|" r"bypass_check)\b")
 FLAGS = ("-q", "-w", "none")
 
 # File, a piece of its text, how often it stands there, and what makes the statement wrong.
@@ -33,7 +31,7 @@ MUTANTS = {"Theorem 1 turned round": ("theorem1.v", "    <= probability P (fun w
            "groups of any size": ("theorem3.v", "#|[pred j | group j == g]| = m)", 2, "(#|[pred j "
                                   "| group j == g]| <= m)%N)"), "Theorem 3 for a singular "
            "H": ("theorem3.v", "group j == g]| = m) -> 0 < low ->\n", 1, "group j == g]| = m) "
-                 "->\n"),}
+                 "->\n")}
 
 
 def compiled(source: Path) -> subprocess.CompletedProcess[str]:

@@ -79,7 +79,7 @@ def test_the_cache_keeps_up_to_a_group_more_than_the_window():
 def test_dga_rows_hold_every_past_token_once():
     """Pairs and what closed groups stand for beyond one each make L(L+1)/2.
 
-    M - 1 a group and later row.
+    These are m - 1 a group and later row.
     """
     for focal in combinations(range(7), 2):
         pairs, r = cost.dga_pairs_listed(7, focal, 2)
@@ -190,10 +190,11 @@ def test_numbers_of_the_examples_and_proofs():
     assert str(groups.pairs(131072, 16, 1024)) in by_id["P1c.amdahl"].example
     operations = [LLAMA2_7B.prefill_operations(2**17, pairs)
                   for pairs in (cost.full_pairs(2**17), groups.pairs(2**17, 16, 1024))]
-    rates = [round(work / float(seconds) / 1e12) for work,
-             seconds in zip(operations, prefill.SECONDS, strict=True)]
-    assert rates == [50, 129] and "50e12" in by_id["P1c.amdahl"].proof and "129e12" in by_id[
-        "P1c.amdahl"].proof
+    rates = [round(work / float(seconds) / 1e12) for work, seconds in zip(operations,
+                                                                          prefill.SECONDS,
+                                                                          strict=True)]
+    proof = by_id["P1c.amdahl"].proof
+    assert rates == [50, 129] and "50e12" in proof and "129e12" in proof
     slow = [prefill.explained(prefill.SLOW, length) for length in (2**15, 2**16)]
     assert [round(float(speedup), 1)
             for speedup in slow] == [2.9, 4.7] and "2.9x and 4.7x" in by_id["P1c.amdahl"].proof

@@ -65,8 +65,8 @@ def test_chances_that_forget_the_maximum_are_caught(flint, monkeypatch):
 
 def test_finer_cells_close_in(flint):
     case = (2.0, 20, Fraction(1, 5))
-    found = [enclosure.between(*case, points=points, cells=cells) for points,
-             cells in ((8, 8), (16, 32), (64, 128))]
+    found = [enclosure.between(*case, points=points, cells=cells)
+             for points, cells in ((8, 8), (16, 32), (64, 128))]
     assert all(before[0] <= after[0] <= after[1] <= before[1]
                for before, after in zip(found, found[1:], strict=False))
     assert found[-1][1] - found[-1][0] < 0.1

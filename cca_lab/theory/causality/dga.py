@@ -25,10 +25,7 @@ Groups = list[tuple[int, ...]]
 
 
 def any_member(row: int, members: Sequence[int]) -> int:
-    """Algorithm 2, step 3, as printed.
-
-    M^n = 1 if ||M_{i,G}||_0 > 0, that is if any member is visible.
-    """
+    """Algorithm 2, step 3, as printed: M^n = 1 if ||M_{i,G}||_0 > 0, if any member is visible."""
     return int(members[0] <= row)
 
 
@@ -48,10 +45,7 @@ def times(visible: int, seen: int) -> int:
 
 
 def columns_of_group(z: int, size: int) -> tuple[int, int]:
-    """Return the first and the last column of group z in Algorithm 2, step 4, [m(z-1)+1 : mz].
-
-    All count from 0.
-    """
+    """Return the first and last column of group z in step 4, [m(z-1)+1 : mz]; all count from 0."""
     return z * size, z * size + size - 1
 
 
@@ -92,19 +86,13 @@ def member_reads(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
 
 
 def complement(row: int, groups: Groups, mask: Mask) -> dict[int, int]:
-    """M^c of a row (step 4).
-
-    An entry for each member of the group z with min G_z <= i <= max G_z.
-    """
+    """M^c of a row (step 4): an entry for each member of the group z that is open in it."""
     return {t: entry(row, t, members, mask) for members in groups
             if members[0] <= row <= members[-1] for t in members}
 
 
 def times_read(length: int, focal: Sequence[int], size: int, mask: Mask) -> list[list[int]]:
-    """Count how often row i reads token t, (L, L): focal, in a pooled group, as complement.
-
-    Entries of -1 hide.
-    """
+    """Count how often row i reads token t, focal, pooled or as complement; entries of -1 hide."""
     focal, groups = cut(length, focal, size)
     counts = [[0] * length for _ in range(length)]
     for row in range(length):
@@ -150,18 +138,15 @@ def effective(q: Tensor, k: Tensor, focal: Sequence[int], size: int,
 
 
 def check_mask(mask: Mask) -> Outcome:
-    """Judge whether every row reads its past once and its future never.
-
-    All focal sets of L = 9 tokens, m = 2, 3.
-    """
+    """Judge whether rows read their past once and no future: focal sets of 9 tokens, m = 2, 3."""
     leaks = doubles = misses = negative = cases = 0
     for size in (2, 3):
         for focal in _subsets(9):
             if not cut(9, focal, size)[1]:
                 continue
             cases += 1
-            cells = [(n, t <= i) for i, row in enumerate(times_read(9, focal, size, mask)) for t,
-                     n in enumerate(row)]
+            cells = [(n, t <= i) for i, row in enumerate(times_read(9, focal, size, mask))
+                     for t, n in enumerate(row)]
             leaks += any(n != 0 and not past for n, past in cells)
             doubles += any(n > 1 for n, _ in cells)
             misses += any(n < 1 and past for n, past in cells)
@@ -200,10 +185,7 @@ def sliced(order: Sequence[int], members: Sequence[int]) -> list[int]:
 
 
 def sliced_in_front(order: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Eq. 14 with K' for K: G holds positions in K', as in its sums over K'_j.
-
-    Arguments as in `sliced`.
-    """
+    """Eq. 14 with K' for K: G holds positions in K', as in its sums; arguments as in `sliced`."""
     return list(order[order.index(members[0]) : order.index(members[-1]) + 1])
 
 
@@ -213,10 +195,7 @@ def gathered(order: Sequence[int], members: Sequence[int]) -> list[int]:
 
 
 def check_members(keys: Callable[[Sequence[int], Sequence[int]], list[int]]) -> Outcome:
-    """Judge whether the keys that weigh a group are its m members.
-
-    All focal sets of L = 7 tokens, m = 1, 2, 3.
-    """
+    """Judge whether the keys weighing a group are its m members: focal sets of 7 tokens, m <= 3."""
     found = []
     for size in (1, 2, 3):
         for chosen in _subsets(7):
@@ -242,19 +221,13 @@ def any_partition(tokens: Sequence[int], size: int) -> Iterator[Groups]:
 
 
 def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
-    """Return the groups that have the columns of step 4 among the non-focal tokens.
-
-    They follow each other.
-    """
+    """Return the groups that have the columns of step 4 among the non-focal tokens."""
     ends = (columns_of_group(z, size) for z in range(len(tokens) // size))
     return [tuple(tokens[first : last + 1]) for first, last in ends]
 
 
 def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Groups]]) -> Outcome:
-    """Judge whether a row has at most one open group, min G <= i < max G: sets of 2 ..
-
-    6 of 7 tokens, m = 2, 3.
-    """
+    """Judge whether a row has at most one open group: sets of 2 .. 6 of 7 tokens, m = 2, 3."""
     cases = 0
     for tokens in _subsets(7):
         for size in (2, 3):

@@ -30,28 +30,19 @@ DRAWS = 120
 
 
 def attend_prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """DGA with Eq. 16 as printed: focal tokens chosen from the whole text.
-
-    Q, k, v and the output are (L, D).
-    """
+    """DGA with Eq. 16 as printed, focal tokens of the whole text; q, k, v and output are (L, D)."""
     return DGA(choose="prompt", **SIZES).attention(q[None, None], k[None, None], v[None, None])[0,
                                                                                                 0]
 
 
 def attend_blocks(q: Tensor, k: Tensor, v: Tensor, *, block: int = 8) -> Tensor:
-    """The causal variant: focal tokens chosen in each finished block alone.
-
-    Q, k, v and the output are (L, D).
-    """
+    """The causal variant: focal tokens of each finished block; q, k, v and output are (L, D)."""
     return DGA(choose="blocks", block=block, **SIZES).attention(q[None, None], k[None, None],
                                                                 v[None, None])[0, 0]
 
 
 def check_choice(attend: Attend) -> Outcome:
-    """Judge whether outputs stay if the last token is edited, or a prefix is read alone.
-
-    120 draws of 24 tokens.
-    """
+    """Judge whether outputs stay if the last token is edited or a prefix read alone: 120 draws."""
     moved = prefix = 0
     largest = derivative = 0.0
     for seed in range(DRAWS):
@@ -93,18 +84,12 @@ def uniform_attention(length: int) -> list[list[Fraction]]:
 
 
 def none_important(length: int) -> tuple[list[list[Fraction]], set[int]]:
-    """A model of attention.
-
-    Every row weighs its past evenly, and no token is more important than another.
-    """
+    """A model of attention: rows weigh their past evenly, so no token is important."""
     return uniform_attention(length), set()
 
 
 def one_important(length: int) -> tuple[list[list[Fraction]], set[int]]:
-    """A model of attention: the middle token has half of every row that sees it.
-
-    The rest is even.
-    """
+    """A model of attention: the middle token has half of every row that sees it."""
     middle = length // 2
     rows = [[Fraction(int(t <= j), j + 1) for t in range(length)] for j in range(middle)]
     rows += [[Fraction(int(t <= j), 2 * j) if t != middle else Fraction(1, 2)
@@ -142,10 +127,7 @@ def printed_norm(i: int, length: int) -> int:
 
 
 def check_norm(norm: Callable[[int, int], int]) -> Outcome:
-    """Judge the number of non-zero entries of each column of causal attention.
-
-    L <= 12, scores in -40 .. 40, exact.
-    """
+    """Judge the count of non-zero entries in columns of causal attention: L <= 12, exact."""
     scores = random.Random(0)
     for length in range(1, 13):
         weights = causal_attention([[scores.randint(-40, 40) for _ in range(length)]

@@ -56,10 +56,7 @@ def check_orientation(kept: Callable[[int, int], bool]) -> Outcome:
 
 def printed_update(weights: Rows, keys: Sequence[Fraction], queries: Sequence[Fraction],
                    values: Sequence[Fraction]) -> Cache:
-    """Eq. 4 and 5 as printed: new keys from keys, new *queries* from queries.
-
-    The values stay as they are.
-    """
+    """Eq. 4 and 5 as printed: new keys from keys, new *queries* from queries; no new values."""
     _mix(weights, queries)  # Eq. 5 computes them; nothing reads them
     return _mix(weights, keys), list(values)
 
@@ -103,10 +100,7 @@ def relu_ratio(row: Sequence[int]) -> list[Fraction]:
 
 def check_normaliser(normalise: Callable[[Sequence[int]], Sequence[Fraction]],
                      within: Callable[[Row], bool] | None = None) -> Outcome:
-    """Judge whether rows of integers become weights that sum to 1: M + B <= 4 entries in -2 ..
-
-    2, exact.
-    """
+    """Judge whether rows of M + B <= 4 integers, -2 .. 2, become weights that sum to 1, exactly."""
     undefined, other = [], []
     rows = chosen((row for length in range(1, 5)
                    for row in product((0, 1, -1, 2, -2), repeat=length)), within)
@@ -132,29 +126,20 @@ def check_normaliser(normalise: Callable[[Sequence[int]], Sequence[Fraction]],
 
 
 def columns_seen(i: int, block: int) -> int:
-    """Return how many columns of [K~, K_n] query i, counted from 0, reads.
-
-    The cache, its own block up to itself.
-    """
+    """Return how many columns of [K~, K_n] query i, from 0, reads: cache and block to itself."""
     return block * (i // block) + i % block + 1
 
 
 def segment_attention(scores: Scores, block: int) -> list[list[Fraction]]:
-    """Algorithm 1.
-
-    The weights of each query on the tokens, from those on the cache and its own block.
-    """
+    """Algorithm 1: the weights of each query, from those on the cache and on its own block."""
     length = len(scores)
     seen = [columns_seen(i, block) for i in range(length)]
-    return [softmax(scores[i][:count]) + [Fraction(0)] * (length - count) for i,
-            count in enumerate(seen)]
+    return [softmax(scores[i][:count]) + [Fraction(0)] * (length - count)
+            for i, count in enumerate(seen)]
 
 
 def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]]) -> Outcome:
-    """Judge whether attention by segments is causal attention.
-
-    L = NB <= 12, random scores in -5 .. 5, exact.
-    """
+    """Judge whether attention by segments is causal attention: L <= 12, random scores, exact."""
     cases = [(block, count) for block, count in product(range(1, 7), repeat=2)
              if block * count <= 12]
     numbers = random.Random(0)
@@ -172,10 +157,7 @@ def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]
 
 
 def printed_segment(n: int, block: int) -> tuple[int, int]:
-    """Algorithms 1 and 2, step 1, as printed: segment n = 1 ..
-
-    N has the tokens nB to (n+1)B - 1.
-    """
+    """Algorithms 1 and 2, step 1, as printed: segment n from 1 has tokens nB to (n+1)B - 1."""
     return n * block, (n + 1) * block - 1
 
 
@@ -207,10 +189,7 @@ def cached_slots(slots: int, block: int, cached: int) -> int:
 
 def check_columns(columns: Callable[[int, int, int], int],
                   within: Callable[[Sizes], bool] | None = None) -> Outcome:
-    """Judge the columns of Eq. 6 whenever Algorithm 2 compresses.
-
-    M, B <= 12, and the paper's sizes.
-    """
+    """Judge the columns of Eq. 6 when Algorithm 2 compresses: M, B <= 12, and the paper's sizes."""
     sizes: list[Sizes] = [*product((128, 256, 512), (512, 1)), *product(range(1, 13), range(1, 13))]
     cases = chosen(sizes, within)
     for slots, block in cases:
@@ -233,8 +212,8 @@ SUBJECTS = {
     "LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before),
     "LC.eq1.mask": Subjects(check_orientation, printed_orientation, corrected=upper_triangular),
     "LC.eq5": Subjects(check_update, printed_update, corrected=value_update),
-    "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
-                       within=lambda row: sum(row) != 0),
+    "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax, within=lambda row: sum(row)
+                       != 0),
     "LC.segments": Subjects(check_segment_attention, segment_attention,
                             machine=partial(papers.past_of_a_row, columns_seen)),
     "LC.alg1": Subjects(check_segments, printed_segment, corrected=exact_segment,

@@ -61,10 +61,7 @@ def edit_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int,
 
 
 def mask_before(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]:
-    """Weigh the visible columns only: -inf before the softmax (base 2).
-
-    This is the mask that attention needs.
-    """
+    """Weigh visible columns only: -inf before the softmax (base 2), the mask attention needs."""
     weights = iter(softmax([score for score, seen in zip(scores, visible, strict=True) if seen]))
     return [next(weights) if seen else Fraction(0) for seen in visible]
 
@@ -75,18 +72,12 @@ def mask_after(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]
 
 
 def mask_times(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]:
-    """LoCoCo Eq. 1 as printed: scores times the 0-1 mask, then softmax.
-
-    A hidden score becomes 0, not -inf.
-    """
+    """LoCoCo Eq. 1 as printed: scores times the mask, then softmax; hidden scores become 0."""
     return softmax([score * seen for score, seen in zip(scores, visible, strict=True)])
 
 
 def check_masking(weigh: Weigh) -> Outcome:
-    """Judge a mask: hidden columns weigh 0 and change nothing, rows sum to 1; L <= 4, exact.
-
-    The rows are those of a causal mask: the first i of L columns are visible.
-    """
+    """Judge a mask of i of L <= 4 columns: hidden ones weigh 0, change nothing, rows sum to 1."""
     cases = 0
     for seen, hidden in ((seen, total - seen) for total in range(1, 5) for seen in range(total, 0,
                                                                                          -1)):
@@ -117,27 +108,18 @@ def of_the_corpus(corpus: Sequence[Pair]) -> list[Pair]:
 
 
 def distinct(corpus: Sequence[Pair]) -> list[Pair]:
-    """Return the factors of Eq.
-
-    2 as a product over y in the vocabulary and its contexts, each pair once.
-    """
+    """Return Eq. 2's factors as a product over y and its contexts, each pair once."""
     return sorted(set(corpus))
 
 
 def best_model(factors: Sequence[Pair]) -> dict[Pair, Fraction]:
-    """Return P(y | C) that maximises the product of P over the factors.
-
-    The share of y among those with context C.
-    """
+    """Return the P(y | C) that maximises the product: the share of y among those with context C."""
     contexts = Counter(context for context, _ in factors)
     return {pair: Fraction(count, contexts[pair[0]]) for pair, count in Counter(factors).items()}
 
 
 def check_best_model(factors: Callable[[Sequence[Pair]], list[Pair]]) -> Outcome:
-    """Judge whether the product has the best model of the sequences.
-
-    Every corpus of up to 5 of 3 pairs, exact.
-    """
+    """Judge whether the product has the sequences' best model: corpora of up to 5 of 3 pairs."""
     corpora = [corpus for count in range(1, LONGEST + 1) for corpus in product(PAIRS, repeat=count)]
     for corpus in corpora:
         got, wanted = best_model(factors(corpus)), best_model(corpus)

@@ -44,10 +44,7 @@ def mix(weights: Rows, entries: Sequence[Fraction]) -> list[Fraction]:
 
 
 def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> Outcome:
-    """Judge whether Eq. 3-4 with these weights keep what greedy eviction keeps.
-
-    60 streams, M = 1 .. 4, exact.
-    """
+    """Judge whether Eq. 3-4 with these weights keep what greedy eviction keeps: 60 streams."""
     steps = 0
     for seed, slots in product(range(15), range(1, 5)):
         numbers = random.Random(100 * slots + seed)
@@ -95,10 +92,7 @@ def histories(slots: int) -> Iterator[list[list[Fraction]]]:
 
 
 def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashable]) -> Outcome:
-    """Judge whether what C reads tells which entry eviction drops.
-
-    All histories of 1 or 2 slots, B = 1, exact.
-    """
+    """Judge whether what C reads tells which entry eviction drops: 1 or 2 slots, B = 1, exact."""
     cases = 0
     for slots in (1, 2):
         seen: dict[Hashable, tuple[int, list[Fraction]]] = {}
@@ -116,10 +110,7 @@ def check_operator(reads: Callable[[Keys, Sequence[Sequence[Fraction]]], Hashabl
 
 
 def keys_and_values(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
-    """Return the input channels of the convolution in Eq. 6.
-
-    Keys and values, but no attention score.
-    """
+    """Return the input channels of Eq. 6's convolution: keys and values, no attention score."""
     return [[Fraction(x) for x in keys], [Fraction(x) for x in values]]
 
 
@@ -129,19 +120,13 @@ def keys_values_scores(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> 
 
 
 def free_weights(keys: Keys, values: Keys, scores: Sequence[Fraction]) -> Channels:
-    """Return the weights that Eq. 4 alone would allow, as a channel.
-
-    1 for the upper half of the scores, else 0.
-    """
+    """Return weights that Eq. 4 alone would allow: 1 for the upper half of the scores, else 0."""
     least = sorted(scores)[len(scores) // 2]
     return [[Fraction(int(score >= least)) for score in scores]]
 
 
 def relu_convolution(channels: Channels, kernel: Sequence[Sequence[int]]) -> list[Fraction]:
-    """Return one output channel of Eq. 6, a convolution with zero padding and a ReLU.
-
-    (C, N), (C, 21) -> (N,).
-    """
+    """Return a channel of Eq. 6: zero padding, convolution, ReLU; (C, N), (C, 21) -> (N,)."""
     count, half = len(channels[0]), KERNEL // 2
     padded = [[Fraction(0)] * half + channel + [Fraction(0)] * half for channel in channels]
     return [max(Fraction(0),
@@ -179,10 +164,7 @@ def check_convolution(inputs: Callable[..., Channels]) -> Outcome:
 
 
 def share_after(steps: int, slots: int) -> Fraction:
-    """Return a token's mean share of a slot n `steps` later, B = 1, exchangeable weights.
-
-    (M/(M+1))^n / (M+1).
-    """
+    """Return a token's mean share of a slot n `steps` later, for B = 1: (M/(M+1))^n / (M+1)."""
     return Fraction(slots, slots + 1) ** steps / (slots + 1)
 
 
@@ -203,10 +185,7 @@ class Counted(int):
 
 
 def count_multiplications(slots: int, block: int, kernel: int, head_dim: int) -> tuple[int, int]:
-    """Return the multiplications (convolution, attention) of Eq.
-
-    6 and one block of attention, by running them.
-    """
+    """Return the multiplications of Eq. 6 and of one block of attention, by running them."""
     entries = [[Counted(1)] * (2 * head_dim) for _ in range(slots + block)]
     pad = [[Counted(0)] * (2 * head_dim)] * (kernel // 2)
     padded = [*pad, *entries, *pad]
@@ -225,10 +204,7 @@ def overhead(slots: int, block: int, kernel: int) -> Fraction:
 
 
 def attention_multiplications(slots: int, block: int, head_dim: int) -> int:
-    """Return the multiplications of one head's attention on a block.
-
-    B queries, M + B entries, d for q k, d for v.
-    """
+    """Return the multiplications of a head's attention: B queries, M + B entries."""
     return 2 * head_dim * block * (slots + block)
 
 
@@ -250,10 +226,7 @@ def by_fourier(slots: int, block: int, kernel: int = KERNEL, head_dim: int = HEA
 
 def share_of_layer(convolution: Callable[[int, int], float], slots: int, block: int,
                    shape: Shape = LLAMA2_7B) -> float:
-    """Return the convolution's multiplications in all heads over those of a layer.
-
-    Linear maps, scores, values.
-    """
+    """Return the convolution's multiplications in all heads over those of a layer."""
     heads = shape.width // HEAD_DIM
     layer = block * shape.weights() // shape.layers + heads * attention_multiplications(
         slots, block, HEAD_DIM)

@@ -97,10 +97,7 @@ def in_memory(weights: Weights) -> set[int]:
 
 
 def streams() -> Iterator[Weights]:
-    """Return weights of 1 to 8 steps for 1 to 3 slots.
-
-    Equal, drawn (some zero, as after a ReLU), one-hot.
-    """
+    """Return weights of 1 to 8 steps for 1 to 3 slots: equal, drawn with zeros, one-hot."""
     for slots, steps, seed in product(range(1, 4), range(1, 9), range(3)):
         numbers = random.Random(100 * steps + seed)
         for least in (-3, 1):
@@ -119,10 +116,7 @@ def positive(weights: Weights) -> bool:
 
 def check_kept(kept: Callable[[Weights], set[int]],
                within: Callable[[Weights], bool] | None = None) -> Outcome:
-    """Judge which tokens have weight in the memory.
-
-    1 to 3 slots, B = 1, up to 8 tokens more, exact.
-    """
+    """Judge which tokens have weight in the memory: 1 to 3 slots, B = 1, up to 8 more tokens."""
     cases = chosen(streams(), within)
     for weights in cases:
         said, found = kept(weights), in_memory(weights)

@@ -48,10 +48,7 @@ def predicted_steps(kappa: float, tolerance: float = TOLERANCE) -> int:
 
 
 def worst_start(matrix: Array) -> Array:
-    """Return the start whose error falls slowest.
-
-    Both extreme eigenvectors, each with half of the gap.
-    """
+    """Return the start whose error falls slowest: the extreme eigenvectors, half the gap each."""
     values, vectors = nonzero_spectrum(matrix)
     if len(values) == 1:
         return vectors[:, 0]
@@ -141,10 +138,7 @@ def check_speed(promises: Callable[[Array, int], bool]) -> Outcome:
 
 
 def check_steps(predict: Callable[[float], int]) -> Outcome:
-    """Judge a prediction of the number of steps from kappa.
-
-    Descent from the worst start must agree to one step.
-    """
+    """Judge predicted steps by kappa: descent from the worst start must agree to one step."""
     worst = 0
     for name, values, m in CASES:
         for matrix in (hessian(values), hessian(grouped(values, m))):
@@ -163,10 +157,7 @@ Gradient = Callable[[Sequence[Fraction], Sequence[int], Fraction], list[Fraction
 
 def gradient_by_weights(weights: Sequence[Fraction], values: Sequence[int],
                         residual: Fraction) -> list[Fraction]:
-    """Return the gradient of |o - y|^2 by the weights, for values of one component.
-
-    2 V_j (o - y).
-    """
+    """Return the gradient of |o - y|^2 by the weights, 2 V_j (o - y), for scalar values."""
     return [2 * value * residual for value in values]
 
 
@@ -179,10 +170,7 @@ def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int],
 
 
 def check_gradient(gradient: Gradient) -> Outcome:
-    """Judge whether a small weight has a small gradient.
-
-    |g_j| <= 2 alpha_j |o - y| times the largest |V_i - V_l|.
-    """
+    """Judge small weight, small gradient: |g_j| <= 2 alpha_j |o - y| max |V_i - V_l|."""
     for parts, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)), ((1, 2, 5), (4, 1,
                                                                                            -2))):
         weights = [Fraction(part, sum(parts)) for part in parts]

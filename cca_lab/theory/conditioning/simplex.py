@@ -27,10 +27,7 @@ from cca_lab.theory.conditioning.spectrum import ZERO, Array, grouping_matrix, h
 
 
 def tangent_hessian(values: Array) -> Array:
-    """Return H on the tangent space of the simplex, in an orthonormal basis.
-
-    (L, d) -> (L - 1, L - 1).
-    """
+    """Return H on the tangent space of the simplex, orthonormal basis: (L, d) -> (L - 1, L - 1)."""
     length = len(values)
     basis = np.linalg.svd(np.ones(
         (1, length)))[2][1:]  # (L - 1, L), orthonormal, each row summing to 0

@@ -37,18 +37,12 @@ def hessian(values: Array) -> Array:
 
 
 def hessian_printed(values: Array) -> Array:
-    """Return 2 V^T V, the H of Lemmas 3 and 4, and with Vbar for V the Hbar of Eq. 32.
-
-    (L, d) -> (d, d).
-    """
+    """Return 2 V^T V, the H of Lemmas 3 and 4, and of Vbar the Hbar of Eq. 32: (L, d) -> (d, d)."""
     return 2 * values.T @ values
 
 
 def grouping_matrix(sizes: Sequence[int]) -> Array:
-    """Return M of Eq. 33, (k, L) of Fractions.
-
-    Row g is 1/|G_g| on the tokens of group g, which are neighbours.
-    """
+    """Return M of Eq. 33, (k, L) of Fractions: row g is 1/|G_g| on the neighbours of group g."""
     matrix = np.full((len(sizes), sum(sizes)), Fraction(0))
     for g, size in enumerate(sizes):
         matrix[g, sum(sizes[:g]):sum(sizes[:g + 1])] = Fraction(1, size)
@@ -75,10 +69,7 @@ def identity(size: int) -> Array:
 
 
 def eigenvalues(matrix: Array) -> Array:
-    """Return the eigenvalues of a symmetric matrix, ascending.
-
-    Fractions for a diagonal matrix of Fractions.
-    """
+    """Return a symmetric matrix's eigenvalues, ascending; Fractions if diagonal in them."""
     diagonal = np.diagonal(matrix)
     if matrix.dtype == object and not np.any(matrix - np.diag(diagonal)):
         return np.array(sorted(diagonal), dtype=object)
@@ -105,10 +96,7 @@ def separation_margin(values: Array, m: int) -> float:
 # ---------------------------------------------------------------- checks
 
 def cases() -> Iterator[tuple[str, Array, int]]:
-    """Yield (name, V, m).
-
-    The smallest examples, then Gaussian values with L > d and with L <= d.
-    """
+    """Yield (name, V, m): the smallest examples, then Gaussian V with L > d and with L <= d."""
     yield "V = I, L = d = m = 2", identity(2), 2
     yield "the 4 x 2 example, m = 2", smallest_counterexample(), 2
     generator = np.random.default_rng(0)
@@ -158,10 +146,7 @@ def _number(value: Any) -> str:
 
 
 def check_largest(factor: Callable[[int], Fraction]) -> Outcome:
-    """Judge Lemma 3.
-
-    Lambda_max(Hbar) <= factor(m) lambda_max(H) for both Hessians, with equality in some case.
-    """
+    """Judge Lemma 3, lambda_max(Hbar) <= factor(m) lambda_max(H), attained in some case."""
     worst = 0.0
     equal_rows = ("equal rows, m = 2", np.array([[Fraction(1)]] * 4, dtype=object), 2)
     for name, values, m in (equal_rows, *cases()):
@@ -179,17 +164,14 @@ def check_largest(factor: Callable[[int], Fraction]) -> Outcome:
 
 
 def check_smallest(subject: Hessian) -> Outcome:
-    """Judge Lemma 4 for a Hessian.
-
-    Lambda_min(Hbar) >= lambda_min(H) / m, wherever lambda_min(H) > 0.
-    """
+    """Judge Lemma 4, lambda_min(Hbar) >= lambda_min(H) / m, wherever lambda_min(H) > 0."""
     applies, least = 0, float("inf")
     for name, values, m in cases():
         spectrum, spectrum_grouped = eigenvalues(subject(values)), eigenvalues(
             subject(grouped(values, m)))
         bottom = spectrum[0]
-        bottom_grouped = spectrum_grouped[0] if spectrum_grouped[
-            0] > ZERO * spectrum_grouped[-1] else Fraction(0)
+        lowest, highest = spectrum_grouped[0], spectrum_grouped[-1]
+        bottom_grouped = lowest if lowest > ZERO * highest else Fraction(0)
         if bottom <= ZERO * spectrum[-1]:
             continue
         applies += 1
@@ -205,10 +187,7 @@ def check_smallest(subject: Hessian) -> Outcome:
 
 
 def check_second_difference(subject: Hessian) -> Outcome:
-    """Judge a Hessian by second differences of |sum_i alpha_i V_i - y|^2, exact for a quadratic.
-
-    The rows V_i are the values of tokens in Problem 1, the means of groups in Problem 2.
-    """
+    """Judge a Hessian by second differences of |sum_i alpha_i V_i - y|^2, of tokens or groups."""
     for values in (smallest_counterexample(), smallest_counterexample()[:3]):
         length = len(values)
         units = np.array([[Fraction(i == j) for j in range(length)] for i in range(length)],
@@ -230,10 +209,7 @@ def check_second_difference(subject: Hessian) -> Outcome:
 
 
 def check_rayleigh(bound: Callable[[Array, int], Fraction]) -> Outcome:
-    """Judge a lower bound on |M z|^2 / |z|^2.
-
-    Valid, and equal to it for vectors that are constant in groups.
-    """
+    """Judge a lower bound on |M z|^2 / |z|^2: valid, and equal for z constant in groups."""
     for m, parts in ((2, (1, -1)), (2, (1, 1, 2, 2)), (2, (1, 0, 0, 1)), (3, (1, 1, 1, -2, -2, -2)),
                      (3, (1, 1, -2))):
         z = np.array([Fraction(x) for x in parts], dtype=object)
@@ -255,10 +231,7 @@ def constant_in_groups(z: Array, m: int) -> bool:
 
 
 def nonzero_condition(matrix: Array) -> Any:
-    """Return kappa_+: the largest over the smallest nonzero eigenvalue.
-
-    Exact for a diagonal matrix of Fractions.
-    """
+    """Return kappa_+, the largest over the smallest nonzero eigenvalue."""
     values = eigenvalues(matrix)
     return values[-1] / min(value for value in values if value > ZERO * values[-1])
 
@@ -277,10 +250,7 @@ def full_rank_or_constant(values: Array, m: int) -> bool:
 # ---------------------------------------------------------------- checks
 
 def nonzero_cases() -> Iterator[tuple[str, Array, int]]:
-    """Yield (name, V, m).
-
-    A V of integers, a V that is constant in groups, and the cases of `conditioning`.
-    """
+    """Yield (name, V, m): a V of integers, one constant in groups, and those of `cases`."""
     yield "V = (1, 1), (1, 0), (1, 1), (1, -2), m = 2", smallest_counterexample(Fraction(1, 2)), 2
     yield "V constant in groups of 4", np.repeat(
         np.random.default_rng(3).normal(size=(8, 4)), 4, axis=0), 4

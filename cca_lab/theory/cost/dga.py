@@ -43,10 +43,7 @@ class Decoding(NamedTuple):
 
     @property
     def keys(self) -> int:
-        """What a generated token reads at most.
-
-        Focal tokens, groups, and a group that is not complete.
-        """
+        """What a generated token reads at most: focal tokens, groups, and an open group."""
         return self.focal + (self.length - self.focal) // self.group + self.group
 
 
@@ -160,10 +157,7 @@ def check_rate(places: Mapping[str, Focal]) -> Outcome:
 
 def check_fewer(fewer: Callable[[Decoding], bool],
                 within: Callable[[Decoding], bool] | None = None) -> Outcome:
-    """Judge when a generated token reads fewer keys than the L of full self-attention.
-
-    L <= 40, m >= 2.
-    """
+    """Judge when a generated token reads fewer keys than full self-attention: L <= 40, m >= 2."""
     cases = chosen(decodings(), within)
     for case in sorted(cases, key=lambda case: (case.group < 4, case)):
         if fewer(case) != (case.keys < case.length):
@@ -176,10 +170,7 @@ def check_fewer(fewer: Callable[[Decoding], bool],
 
 
 def check_cache(bound: Callable[[int, int, int], float]) -> Outcome:
-    """Compare a bound (L, r, m) -> entries with the cache after each of 200 generated tokens.
-
-    At most twice as many.
-    """
+    """Compare a bound (L, r, m) -> entries with the cache after 200 tokens, to a factor 2."""
     worst = 0.0
     for length, focal, group in ((64, 0, 4), (64, 32, 8), (160, 16, 16), (1000, 200, 2),
                                  (1024, 1008, 16)):

@@ -59,10 +59,7 @@ def cca_columns(row: int, group: int, window: int, *, printed: bool = False) -> 
 
 
 def cca_pairs_listed(length: int, group: int, window: int) -> int:
-    """Count the query-key pairs of CCA-Attention from the lists of all rows.
-
-    The specification of `pairs`.
-    """
+    """Count CCA-Attention's pairs from the lists of all rows: the specification of `pairs`."""
     return sum(len(cores) + len(raw) for cores, raw in
                (cca_columns(row, group, window) for row in range(1, length + 1)))
 
@@ -105,19 +102,13 @@ def best_group(older: int) -> int:
 
 
 def least_bracket(older: int) -> tuple[float, int]:
-    """Return a lower and an upper bound on the fewest pairs over all group sizes.
-
-    Lower: x^(3/2) - 17x/8 with x = N + 1, for every g. Upper: the count at g = floor(sqrt(N)).
-    """
+    """Return bounds on the fewest pairs: x^(3/2) - 17x/8, x = N + 1, and the count at sqrt(N)."""
     x = older + 1
     return x**1.5 - 17 * x / 8, older_pairs(older, isqrt(older))
 
 
 def below_every_group(older: int) -> bool:
-    """Whether x^(3/2) - 17x/8 <= older(N, g) for every g, in integers.
-
-    (8 older + 17 x)^2 >= 64 x^3.
-    """
+    """Whether x^(3/2) - 17x/8 <= older(N, g) for all g, as (8 older + 17 x)^2 >= 64 x^3."""
     x = older + 1
     return all(
         (8 * older_pairs(older, group) + 17 * x)**2 >= 64 * x**3 for group in range(1, older + 2))
@@ -150,10 +141,7 @@ def check_local_window(bound: Callable[[int, int], int]) -> Outcome:
 
 
 def window_at_most() -> Outcome:
-    """Prove that no row reads more than s + g raw tokens by Eq.
-
-    4 as printed, for all rows, g and s.
-    """
+    """Prove that no row reads more than s + g raw tokens by Eq. 4, for all rows, g and s."""
     i, g, s = integers("i g s")
     return prove(
         demand("raw tokens", [i >= 1, g >= 1, s >= 1],
@@ -179,10 +167,7 @@ def check_bound(bound: Bound, sizes: Iterable[Sizes], count: Bound = cca_pairs,
 
 
 def check_fewest_pairs(order: Callable[[int], float]) -> Outcome:
-    """Judge a claimed order of min over g of older(N, g).
-
-    The ratio must stay within [1/2, 2] up to N = 4^30.
-    """
+    """Judge an order of min over g of older(N, g): the ratio in [1/2, 2] up to N = 4^30."""
     unproved = next((older for older in range(1, 200) if not below_every_group(older)), None)
     if unproved:
         return Outcome(False, f"N={unproved}: a group size is cheaper than x^(3/2) - 17x/8")

@@ -56,10 +56,7 @@ LLAMA2_7B = Shape(layers=32, width=4096, inner=11008)
 
 
 def amdahl(share: float | Fraction, gain: float | Fraction) -> float | Fraction:
-    """Return the total speed-up if a share of the work is `gain` times as fast.
-
-    1 / (1 - share + share/gain).
-    """
+    """Return 1 / (1 - share + share/gain), the speed-up if a share is `gain` times as fast."""
     return 1 / (1 - share + share / gain)
 
 
@@ -69,10 +66,7 @@ def cache_bytes(length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> tuple[int, i
 
 
 def prefill_speedup(length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> tuple[Fraction, Fraction]:
-    """Return the prefill's speed-up if every operation takes equally long, and its limit.
-
-    The limit is the speed-up if attention cost nothing.
-    """
+    """Return the prefill's speed-up at one rate for all operations, and if attention is free."""
     attention = 4 * shape.layers * shape.width
     before = shape.prefill_operations(length, full_pairs(length))
     share = Fraction(attention * full_pairs(length), before)
@@ -93,10 +87,7 @@ class Baseline(NamedTuple):
 
 
 def explained(baseline: Baseline, length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> Fraction:
-    """Return the speed-up of the prefill against such a baseline.
-
-    With `Baseline()` that of `prefill_speedup`.
-    """
+    """Return the speed-up of the prefill against a baseline; `Baseline()` is `prefill_speedup`."""
     linear = shape.prefill_operations(length, 0)
     pairs = length**2 if baseline.square else full_pairs(length)
     full = shape.prefill_operations(length, pairs) - linear
@@ -135,8 +126,8 @@ class Memory(NamedTuple):
 def check_cache(printed: tuple[float, float]) -> Outcome:
     """Compare claimed sizes of the two caches with the exact ones, in GiB to one decimal."""
     exact = [Fraction(size, GIB) for size in cache_bytes()]
-    agrees = all(abs(Fraction(claimed) - size) <= Fraction(1, 20) for claimed,
-                 size in zip(printed, exact, strict=True))
+    agrees = all(abs(Fraction(claimed) - size) <= Fraction(1, 20)
+                 for claimed, size in zip(printed, exact, strict=True))
     return Outcome(agrees, f"131072 tokens x 512 KiB = {float(exact[0]):g} GiB; CCA keeps "
                    f"{CONTEXT // GROUP} cores and {WINDOW} raw tokens: {float(exact[1]):g} GiB; "
                    f"claimed {printed[0]:g} and {printed[1]:g}", {"full": float(exact[0]),
@@ -173,10 +164,7 @@ def check_stages(setting: tuple[int, int]) -> Outcome:
 
 
 def check_one_gpu(memory: Memory) -> Outcome:
-    """Judge whether full self-attention fits at 128K.
-
-    What it takes at 64K, and the cache of 64K more tokens.
-    """
+    """Judge whether full self-attention fits at 128K: what 64K take, and 64K more of cache."""
     cache, total = Fraction(memory.cache_128k), Fraction(memory.total_64k)
     needed = total + cache / 2 if cache and total else max(cache, total)
     printed = (total, "in all at 64K"), (cache, "of cache at 128K")

@@ -35,10 +35,7 @@ ROUNDING = 1e-6   # of the numerical derivative, relative to 1 + F
 
 
 def pooled_logit_factor(logits: Sequence[float]) -> float:
-    """Return F.
-
-    The variance of a group's logit over that of a token's logit, keys pooled by softmax (Eq. 14).
-    """
+    """Return F, the variance of a group's logit over a token's, keys pooled by softmax (Eq. 14)."""
     top = max(logits)
     powers = [math.exp(a - top) for a in logits]
     pool = [power / sum(powers) for power in powers]
@@ -78,10 +75,7 @@ class Pooled:
 
 
 def no_more(logits: Sequence[float]) -> float:
-    """The least that "smooths out" can mean.
-
-    No more noise on the group's logit than on a token's.
-    """
+    """The least that "smooths out" can mean: a group's logit has no more noise than a token's."""
     return 1.0
 
 
@@ -122,10 +116,7 @@ def factor_printed(model: str, weights: Weights, m: int, j: int) -> Fraction:
 
 
 def shared_by_lemma2(weights: Weights, m: int, j: int) -> Any:
-    """Theorem 2's last step.
-
-    Lemma 2 with sigma / m for sigma, although a group now shares its noise.
-    """
+    """Theorem 2's last step: Lemma 2 with sigma / m, although a group now shares its noise."""
     return weights[j] ** 2 * lemma2(weights, j) / m**2
 
 
@@ -201,10 +192,7 @@ class Reduction:
 
 
 def check_reduction(subject: Reduction) -> Outcome:
-    """Judge a claimed reduction against exact derivatives, in rationals.
-
-    At most `CONSTANT` times it may be left.
-    """
+    """Judge a reduction by exact derivatives: at most `CONSTANT` times it may be left."""
     wrong, numbers, most = [], {}, Fraction(0)
     for model in subject.models:
         for weights, m, j in PLACES:
@@ -231,10 +219,7 @@ def two_groups(case: tuple[Weights, int]) -> bool:
 
 def check_shared(subject: Callable[[Weights, int, int], Any],
                  within: Callable[[tuple[Weights, int]], bool] | None = None) -> Outcome:
-    """Judge the order of the variance of model "shared".
-
-    Over 0 where claimed so, and at most `CONSTANT` times it.
-    """
+    """Judge the variance of "shared": over 0 where claimed, at most `CONSTANT` times its order."""
     cases = chosen(CASES, within)
     for weights, m in reversed(cases):
         for j in range(0, len(weights), m):

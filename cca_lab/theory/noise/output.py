@@ -61,10 +61,7 @@ POINTS = ((1, 1), (1, 3))
 
 
 def check_problem(problem: GroupProblem) -> Outcome:
-    """Judge a reading of Problem 2.
-
-    Feasible points must be weights of Problem 1 that are equal within groups.
-    """
+    """Judge Problem 2: feasible points must be weights of Problem 1 that are equal in groups."""
     for groups in GROUPS:
         for point in POINTS:
             masses = [Fraction(x * len(group)) for x, group in zip(point, groups, strict=True)]
@@ -148,10 +145,7 @@ def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
 
 
 def within_group_scatter(values: Sequence[Vector], weights: Weights, m: int) -> Matrix:
-    """Return sum_g (A_g / m)^2 sum_{j in G_g} (V_j - Vbar_g)(V_j - Vbar_g)^T.
-
-    The covariance that grouping removes.
-    """
+    """Return the covariance that grouping removes, sum_g (A_g / m)^2 sum_j (V_j - Vbar_g)(..)^T."""
     sources = []
     for g, mass in enumerate(group_masses(weights, m)):
         members = values[g * m:(g + 1) * m]
@@ -221,10 +215,7 @@ def always(values: Sequence[Vector], weights: Weights, m: int, noise: str) -> bo
 
 def only_scatter(values: Sequence[Vector], weights: Weights, m: int, noise: str, *,
                  size: Callable[[Matrix, Vector], Any]) -> bool:
-    """The identity.
-
-    Less by the scatter within groups, and more by m - 1 times the rest where the noise is pooled.
-    """
+    """The identity: less by the scatter in groups, more by m - 1 times the rest if pooled."""
     output = _mean(values, weights)
     removed = size(within_group_scatter(values, weights, m), output)
     added = 0 if noise == "mean" else (m - 1) * size(grouped_covariance(values, weights, m), output)

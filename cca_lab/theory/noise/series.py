@@ -67,12 +67,9 @@ def variance_terms(weights: Sequence[Any], j: int) -> tuple[Any, Any]:
 
 
 def expectation(polynomial: Polynomial) -> Any:
-    """Return the mean over independent standard Gaussians.
-
-    E eta^(2n) = (2n - 1)!!, odd moments vanish.
-    """
-    return sum((value * prod(_moment(n) for n in exponents) for exponents,
-                value in polynomial.items()), start=Fraction(0))
+    """Return the mean over independent Gaussians: E eta^(2n) = (2n - 1)!!, odd moments vanish."""
+    return sum((value * prod(_moment(n) for n in exponents)
+                for exponents, value in polynomial.items()), start=Fraction(0))
 
 
 def _moment(n: int) -> int:

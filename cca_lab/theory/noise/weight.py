@@ -35,10 +35,7 @@ def lemma2(weights: Weights, j: int) -> Any:
 
 
 def bias(weights: Weights, j: int) -> Any:
-    """Return the mean change of alpha_j in units of sigma^2.
-
-    Heavy weights fall, light ones rise.
-    """
+    """Return the mean change of alpha_j over sigma^2: heavy weights fall, light ones rise."""
     return weights[j] * (sum(a * a for a in weights) - weights[j])
 
 
@@ -56,19 +53,13 @@ def variance_coefficients(weights: Weights, j: int) -> tuple[Any, Any]:
 
 
 def first_order_range(weights: Weights, j: int, share: float = FIVE_PER_CENT) -> float:
-    """Return the sigma at which the sigma^4 term is `share` of the sigma^2 term.
-
-    Sqrt(share U_j / |C_j|).
-    """
+    """Return sqrt(share U_j / |C_j|), where the sigma^4 term is `share` of the sigma^2 term."""
     second = abs(second_order(weights, j))
     return math.sqrt(share * lemma2(weights, j) / second) if second else math.inf
 
 
 def lemma1_remainder(weights: Sequence[Fraction], noise: Sequence[Fraction], j: int) -> Decimal:
-    """Return (alpha_j' - alpha_j) / alpha_j - (eta_j - sum alpha_i eta_i), to 60 digits (Eq.
-
-    25).
-    """
+    """Return (alpha_j' - alpha_j) / alpha_j - (eta_j - sum alpha_i eta_i) to 60 digits (Eq. 25)."""
     with localcontext(prec=60):
         a, eta = ([Decimal(x.numerator) / x.denominator for x in numbers] for numbers in (weights,
                                                                                           noise))
@@ -92,10 +83,7 @@ RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 
 
 
 def check_leading(subject: Callable[[Weights, int], Any]) -> Outcome:
-    """Judge the coefficient of sigma^2 in Var(alpha_j).
-
-    Exact, and positive, so that the order is sigma^2.
-    """
+    """Judge the coefficient of sigma^2 in Var(alpha_j): exact, and positive."""
     for weights in CASES:
         for j in range(len(weights)):
             wanted, got = noise_series.variance_terms(weights, j)[0], subject(weights, j)
@@ -110,10 +98,7 @@ def check_leading(subject: Callable[[Weights, int], Any]) -> Outcome:
 
 
 def check_combination(variance: Callable[[Weights, int], Any]) -> Outcome:
-    """Judge Var(eta_j - sum alpha_i eta_i) in units of sigma^2.
-
-    Independent noises add the squares of their factors.
-    """
+    """Judge Var(eta_j - sum alpha_i eta_i) / sigma^2: independent noises add squared factors."""
     for weights in CASES:
         for j in range(len(weights)):
             wanted, got = sum(x * x for x in _combination(weights, j)), variance(weights, j)
@@ -125,15 +110,12 @@ def check_combination(variance: Callable[[Weights, int], Any]) -> Outcome:
 
 
 def check_covariance(covariance: Callable[[int, int], int]) -> Outcome:
-    """Judge Cov(eta_i, eta_n) in units of sigma^2.
-
-    Lemma 2's variance must follow from it, term by term.
-    """
+    """Judge Cov(eta_i, eta_n) / sigma^2: Lemma 2's variance must follow, term by term."""
     for weights in CASES:
         for j in range(len(weights)):
             combination = _combination(weights, j)
-            got = sum(x * y * covariance(i, n) for i, x in enumerate(combination) for n,
-                      y in enumerate(combination))
+            got = sum(x * y * covariance(i, n) for i, x in enumerate(combination)
+                      for n, y in enumerate(combination))
             if got != lemma2(weights, j):
                 return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: variance {got} "
                                f"sigma^2, Lemma 2 says {lemma2(weights, j)} sigma^2")
@@ -148,10 +130,7 @@ def _combination(weights: Sequence[Fraction], j: int) -> list[Fraction]:
 
 def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
                  within: Callable[[Ray], bool] | None = None) -> Outcome:
-    """Judge whether the remainder of Lemma 1 is o(scale(eta, j)).
-
-    Their ratio must go to 0 along every ray.
-    """
+    """Judge whether Lemma 1's remainder is o(scale(eta, j)): their ratio goes to 0 along rays."""
     worst, rays = Decimal(0), chosen(RAYS, within)
     for parts, direction, j in rays:
         weights = [Fraction(part, sum(parts)) for part in parts]

@@ -30,10 +30,7 @@ FORMULAS: dict[str, tuple[str, Callable[..., Fraction]]] = {  # name -> (sign, f
 
 
 class Printed(NamedTuple):
-    """A printed number that follows from others.
-
-    Where, by which formula, from which numbers, and the number.
-    """
+    """A printed number that follows from others: its place, the formula, the others, the number."""
 
     name: str
     formula: str
@@ -69,10 +66,7 @@ def printed_numbers(paper: str) -> tuple[Printed, ...]:
 # ---------------------------------------------------------------- the rule of rounding
 
 def ends(printed: str) -> tuple[Fraction, Fraction]:
-    """Return the ends of the numbers that may be printed so.
-
-    The lower end may, the upper may not.
-    """
+    """Return the ends of the numbers that may be printed so; the lower may, the upper may not."""
     last_digit = Fraction(10) ** int(Decimal(printed).as_tuple().exponent)
     return Fraction(printed) - last_digit / 2, Fraction(printed) + last_digit
 
@@ -92,10 +86,7 @@ def agree(printed: Iterable[str]) -> bool:
 # ---------------------------------------------------------------- checks
 
 def check_printed(rows: tuple[Printed, ...]) -> Outcome:
-    """Judge printed numbers by the others that they follow from.
-
-    All must be right, sums exactly.
-    """
+    """Judge printed numbers by those that they follow from: all must be right, sums exactly."""
     wrong = [row for row in rows if not (row.exact == Fraction(row.printed) if row.formula == "sum"
                                          else right(row.exact, row.printed))]
     if len(rows) == 1:
@@ -202,8 +193,8 @@ SUBJECTS = {
                              corrected=(TWO_TO_THREE._replace(printed="2.4"),)),
     "LC.printed": Subjects(check_printed, LOCOCO),
     "LC.ratio": Subjects(check_compression, lambda memory: "32",
-                         corrected=lambda memory: str(4096 // memory),
-                         within=lambda memory: memory == 128),
+                         corrected=lambda memory: str(4096 // memory), within=lambda memory: memory
+                         == 128),
     "LC.twice": Subjects(check_same, joined(*TWICE), sides=TWICE,
                          corrected=only(("LoCoCo with H2O",), joined(*TWICE))),
     "LC.devices": Subjects(check_equal, joined(*DEVICES), sides=DEVICES,

@@ -171,33 +171,28 @@ def check_rise(methods: tuple[str, ...], within: Callable[[str], bool] | None = 
 
 def check_curves(directions: Mapping[str, str], curves: Mapping[str, tuple[str, ...]]) -> Outcome:
     """Judge "rises" or "falls" of columns of a table: strictly, from each column to the next."""
-    wrong = [f"{name}: {', '.join(curves[name])}, claimed to be one that {way}" for name,
-             way in directions.items() if not all((after > before) == (way == "rises")
-                                                  and after != before for before,
-                                                  after in pairwise(map(Decimal, curves[name])))]
+    wrong = [f"{name}: {', '.join(curves[name])}, claimed to be one that {way}"
+             for name, way in directions.items() if not all((after > before) == (way == "rises")
+                                                            and after != before for before, after
+                                                            in pairwise(map(Decimal,
+                                                                            curves[name])))]
     return Outcome(not wrong, "; ".join(wrong) or "; ".join(f"{name} {way}, {curves[name][0]} to "
-                                                            f"{curves[name][-1]}" for name,
-                                                            way in directions.items()),
+                                                            f"{curves[name][-1]}" for name, way
+                                                            in directions.items()),
                    {"curves": len(directions), "wrong": len(wrong)})
 
 
 def check_words(called: Mapping[str, tuple[str, str]]) -> Outcome:
-    """Judge words for sizes.
-
-    Whatever is called slight must be smaller than whatever is called substantial.
-    """
+    """Judge words for sizes: what is slight must be smaller than what is substantial."""
     slight = {what: Decimal(size) for what, (word, size) in called.items() if word == "slight"}
     large = {what: Decimal(size) for what, (word, size) in called.items() if word == "substantial"}
     fits = not slight or not large or max(slight.values()) < min(large.values())
-    return Outcome(fits, "; ".join(f"{what}: {size} points, called {word}" for what,
-                                   (word, size) in called.items()))
+    return Outcome(fits, "; ".join(f"{what}: {size} points, called {word}"
+                                   for what, (word, size) in called.items()))
 
 
 def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
-    """Judge columns said to fall without complementary tokens (DGA, Table 7).
-
-    Column -> (with them, without).
-    """
+    """Judge columns said to fall without complementary tokens (DGA, Table 7), with and without."""
     full, without, vanilla = (
         tuple(map(Decimal, scores("DGA", table)[method][:-1]))
         for table, method in (("Table 1", "DGA-LLM"), ("Table 7", "w/o complementary tokens"),
@@ -229,8 +224,9 @@ def check_citations(cited: tuple[tuple[str, str], ...], holds: Mapping[str, str]
     """Judge references: (what is cited, the place named) against what each place holds."""
     wrong = [f"{place} holds {holds[place]}, not {what}" for what, place in cited
              if holds[place] != what]
-    return Outcome(not wrong, "; ".join(wrong) or "; ".join(f"{place} holds {what}" for what,
-                                                            place in cited), {"wrong": len(wrong)})
+    return Outcome(not wrong, "; ".join(wrong)
+                   or "; ".join(f"{place} holds {what}" for what, place in cited),
+                   {"wrong": len(wrong)})
 
 
 def rate(length: int) -> float:
@@ -247,10 +243,7 @@ Focal = tuple[Callable[[int], float], tuple[int, ...]]  # how many focal tokens;
 
 
 def check_small_subset(focal: Focal) -> Outcome:
-    """Judge "the focal tokens are a small subset".
-
-    Fewer than half, at each length that is trained.
-    """
+    """Judge "the focal tokens are a small subset": under half at each length that is trained."""
     number, lengths = focal
     worst = max(lengths, key=lambda length: number(length) / length)
     return Outcome(all(2 * number(length) < length for length in lengths), f"L = {worst}: "
@@ -390,8 +383,9 @@ SUBJECTS = {
                            {"Multi-Doc. QA": ("3.58", "2.37"), "Code": ("53.45", "48.00")}),
     "DGA.table5": Subjects(check_ahead, TOP_K),
     "DGA.trends": Subjects(partial(check_curves, curves=CURVES), DGA_TRENDS),
-    "DGA.slight": Subjects(check_words, SIZES, corrected={what: ("substantial", size) for what,
-                                                          (_, size) in SIZES.items()},
+    "DGA.slight": Subjects(check_words, SIZES,
+                           corrected={what: ("substantial", size) for what, (_, size)
+                                      in SIZES.items()},
                            sides=tuple({what: word} for what, word in SIZES.items())),
     "DGA.focal": Subjects(check_small_subset, (floored, (1024, 2048)),
                           corrected=(rate, (1024, 2048)),

@@ -78,10 +78,7 @@ def layers_needed(reach: Tensor) -> Tensor:
 
 
 def window_reach(length: int, window: int, sinks: int = 0) -> Tensor:
-    """Return which tokens a row reads.
-
-    The nearest `window`, its own included, and the first `sinks`: bool (L, L).
-    """
+    """Return which tokens a row reads, its nearest `window` and the first `sinks`: bool (L, L)."""
     reach = torch.ones(length, length, dtype=torch.bool).tril()
     return reach & (reach.triu(1 - window) | (torch.arange(length) < sinks))
 
@@ -92,10 +89,7 @@ def loses_some(length: int, window: int, sinks: int, layers: int) -> bool:
 
 
 def check_depth(lost: Lost, within: Callable[[Case], bool] | None = None) -> Outcome:
-    """Judge when some row gets nothing of some earlier token.
-
-    L <= 16, w <= 6, a <= 2, n <= 5, w + a < L.
-    """
+    """Judge when some row gets nothing of some earlier token: L <= 16, w <= 6, a <= 2, n <= 5."""
     cases = chosen(CASES, within)
     for length, window, sinks, layers in cases:
         past = torch.ones(length, length, dtype=torch.bool).tril()

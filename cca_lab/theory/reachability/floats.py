@@ -51,10 +51,7 @@ def lost(event: str, weight: float, dtype: torch.dtype) -> bool:
 
 
 def measured_gaps(dtype: torch.dtype) -> dict[str, float]:
-    """Find by bisection the smallest gap at which exp(-gap) is lost.
-
-    Return it in nats, by event.
-    """
+    """Find by bisection the smallest gap, in nats, at which exp(-gap) is lost, by event."""
     found = {}
     for event in EVENTS:
         low, high = 0.0, 200.0
@@ -66,10 +63,7 @@ def measured_gaps(dtype: torch.dtype) -> dict[str, float]:
 
 
 def product_survives(gap_of_core: float, gap_in_core: float, dtype: torch.dtype) -> bool:
-    """Whether the weight A phi of a token inside a core (Eq. 8) is positive in `dtype`.
-
-    Gaps add.
-    """
+    """Whether a core token's weight A phi (Eq. 8) is positive in `dtype`; gaps add."""
     attention, phi = (torch.tensor(math.exp(-gap), dtype=torch.float64).to(dtype)
                       for gap in (gap_of_core, gap_in_core))
     return bool(attention * phi > 0)
@@ -82,10 +76,7 @@ def large_enough(name: str, weight: float) -> bool:
 
 def check_stored(positive: Callable[[str, float], bool],
                  within: Callable[[Case], bool] | None = None) -> Outcome:
-    """Judge which weights stay positive when they are stored.
-
-    2^-p and 9/8 2^-p for p <= 160, three dtypes, exact.
-    """
+    """Judge which weights stay positive when stored: 2^-p, 9/8 2^-p, p <= 160, three dtypes."""
     cases = chosen(CASES, within)
     wrong = [(name, weight) for name, weight in cases
              if positive(name, weight) == lost("zero", weight, DTYPES[name])]

@@ -54,10 +54,7 @@ def times_read(cover: Cover, i: int, g: int, s: int) -> list[int]:
 
 
 def check_cover(cover: Cover) -> Outcome:
-    """Judge whether each row reads each token of its past exactly once.
-
-    All g <= 7, s <= 12, i <= 40.
-    """
+    """Judge whether rows read each token of their past once: all g <= 7, s <= 12, i <= 40."""
     wrong = [(i, g, s) for g, s in SIZES for i in ROWS if times_read(cover, i, g, s) != [1] * i]
     cases = len(SIZES) * len(ROWS)
     numbers = {"cases": cases, "exact": cases - len(wrong)}
@@ -77,19 +74,13 @@ def clipped_window(i: int, g: int, s: int) -> int:
 
 
 def check_window(window: Count) -> Outcome:
-    """Judge whether the number of raw tokens is what the cores leave, i - j g.
-
-    All g <= 7, s <= 12, i <= 40.
-    """
+    """Judge whether the raw tokens are what the cores leave, i - j g: g <= 7, s <= 12, i <= 40."""
     return _counted(window, lambda i, g, s, said: said == i - g * core_count(i, g, s),
                     lambda i, g, s: f"the cores leave over {i - g * core_count(i, g, s)}")
 
 
 def check_least(window: Count) -> Outcome:
-    """Judge whether a row reads s raw tokens or more, or all of its i tokens.
-
-    All g <= 7, s <= 12, i <= 40.
-    """
+    """Judge whether rows read s raw tokens or more, or all i: all g <= 7, s <= 12, i <= 40."""
     return _counted(window, lambda i, g, s, said: min(s, i) <= said <= i,
                     lambda i, g, s: f"wanted {min(s, i)} or more")
 
@@ -112,10 +103,7 @@ def no_cores_before(i: int, g: int, s: int) -> bool:
 
 
 def check_short(excluded: Callable[[int, int, int], bool]) -> Outcome:
-    """Judge whether cores are excluded exactly in the rows with j = 0.
-
-    All g <= 7, s <= 12, i <= 40.
-    """
+    """Judge whether cores are excluded exactly where j = 0: all g <= 7, s <= 12, i <= 40."""
     for g, s in SIZES:
         for i in ROWS:
             if excluded(i, g, s) != (core_count(i, g, s) == 0):
@@ -144,10 +132,7 @@ def exact_terms(i: int, length: int, g: int, s: int) -> list[int]:
 
 
 def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Outcome:
-    """Judge whether Eq. 6 adds the values of the tokens 1 .. i, each once.
-
-    L <= 20, g <= 5, s <= 6.
-    """
+    """Judge whether Eq. 6 adds the values of tokens 1 .. i once: L <= 20, g <= 5, s <= 6."""
     cases = [(i, length, g, s) for length in range(1, 21) for g in range(1, 6) for s in range(1, 7)
              for i in range(1, length + 1)]
     wrong = [case for case in cases if sorted(terms(*case)) != list(range(1, case[0] + 1))]
@@ -180,10 +165,7 @@ def effective_row(i: int, g: int, s: int, cover: Cover, draw: Callable[[],
 
 
 def check_reachable(cover: Cover) -> Outcome:
-    """Judge whether E is positive on the past, 0 on the future, and its rows sum to 1.
-
-    Exact, scores in -40 .. 40.
-    """
+    """Judge whether E is positive on the past, 0 on the future, its rows 1: scores -40 .. 40."""
     random_scores = random.Random(0)
     least = Fraction(1)
     for g, s, i in _small_cases():
@@ -214,10 +196,7 @@ def scaled_inside(scores: list[int], root: int) -> list[Fraction]:
 
 
 def check_scaling(weigh: Callable[[list[int], int], list[Fraction]]) -> Outcome:
-    """Judge whether a row of weights sums to 1 and is the softmax of the scores over sqrt(d).
-
-    D = 1, 4, 16, 64.
-    """
+    """Judge whether rows sum to 1 and are the softmax of scores over sqrt(d): d = 1, 4, 16, 64."""
     for root in (2, 4, 8, 1):
         for a in (0, 1, -1, 2, -2):
             got, wanted = weigh([0, a * root], root), softmax([0, a])

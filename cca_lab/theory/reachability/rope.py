@@ -53,10 +53,7 @@ def pooled_first(keys: Tensor, base: float) -> Tensor:
 
 
 def rotated_first(keys: Tensor, base: float) -> Tensor:
-    """Pool keys as they enter attention, already rotated.
-
-    Arguments and result as in `pooled_first`.
-    """
+    """Pool keys as they enter attention, already rotated; arguments as in `pooled_first`."""
     return _pooled(keys, base, to_middle=False)
 
 

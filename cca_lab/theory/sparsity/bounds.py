@@ -48,10 +48,7 @@ def chernoff(given: Conditional, others: int, most: float) -> float:
 
 
 def central_limit(given: Conditional, others: int, most: float) -> float:
-    """Estimate h by the central limit theorem, Phi((T - n m) / sqrt(n v)).
-
-    A prediction, not a bound.
-    """
+    """Predict h by the central limit theorem, Phi((T - n m) / sqrt(n v)); no bound."""
     return float(ndtr((most - others * given.mean) / np.sqrt(others * given.variance)))
 
 
@@ -96,10 +93,7 @@ def _power(values: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def _checked(law: LogitLaw, length: int, rho: float) -> tuple[int, float]:
-    """Return n = L - 1 and T = L rho - 1.
-
-    Raise ValueError for a law or numbers that the bounds do not cover.
-    """
+    """Return n = L - 1 and T = L rho - 1, or raise ValueError where the bounds do not apply."""
     if length < 2 or not 0 < rho <= 1:
         raise ValueError(f"length, rho: got {length} and {rho}, wanted at least 2 and a rate over "
                          f"0 and at most 1")
@@ -144,10 +138,7 @@ def bracket(law: LogitLaw, length: int, rho: float, points: int = 64,
 
 
 def predict(law: LogitLaw, length: int, rho: float, points: int = 100) -> float:
-    """Estimate P_sparse.
-
-    (b) with the central limit theorem for h, by the midpoint rule over the maximum.
-    """
+    """Estimate P_sparse: (b) with the central limit theorem for h, by the midpoint rule."""
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0
@@ -156,10 +147,7 @@ def predict(law: LogitLaw, length: int, rho: float, points: int = 100) -> float:
 
 
 def product(law: LogitLaw, length: int, rho: float, form: Form = best, points: int = 200) -> float:
-    """Return (c), the largest [1 - F(y)^L] h(y).
-
-    The product of a head and a tail, for log-concave densities.
-    """
+    """Return (c), the largest [1 - F(y)^L] h(y), head times tail, for log-concave densities."""
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0
@@ -216,10 +204,7 @@ def check_bound(bound: Callable[[LogitLaw, int, float], float]) -> Outcome:
 
 
 def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:
-    """Judge a lower and an upper bound on P_sparse by random rows.
-
-    They must be within 0.1 of each other.
-    """
+    """Judge bounds on P_sparse by random rows; they must be within 0.1 of each other."""
     widest = 0.0
     for law, length, rho in CASES:
         (low, high), seen = ends(law, length, rho), sample(law, length, rho, DRAWS)

@@ -39,10 +39,7 @@ def _need(tau: float, length: int, rho: Fraction) -> None:
 
 
 def _below(number: Any) -> float:
-    """Return a float that is less than every number of a ball.
-
-    Float() alone rounds to the nearest.
-    """
+    """Return a float less than every number of a ball; float() alone rounds to the nearest."""
     return nextafter(float(number.lower()), -inf)
 
 
@@ -58,10 +55,7 @@ def ball(number: float | Fraction) -> Any:
 
 
 def normal_below(x: Any) -> Any:
-    """Return the ball of P(N(0, 1) <= x) for a ball x.
-
-    By erfc, so that small tails keep their digits.
-    """
+    """Return the ball of P(N(0, 1) <= x), by erfc, so that small tails keep their digits."""
     return (-x / _flint().arb(2).sqrt()).erfc() / 2
 
 
@@ -147,20 +141,14 @@ def _held(tau: float, length: int, rho: Fraction, t: float, cells: int) -> tuple
 
 
 def cell_chances(tau: float, t: float, cells: int) -> list[Any]:
-    """Return the balls of P((k - 1)/cells < z <= k/cells | z <= 1) for z = e^{xi - t}, k = 1 ..
-
-    cells.
-    """
+    """Return balls of P((k - 1)/cells < z <= k/cells | z <= 1), z = e^{xi - t}, k from 1 on."""
     edges = [ball(0)] + [normal_below((ball(t) + ball(Fraction(k, cells)).log()) / ball(tau))
                          for k in range(1, cells + 1)]
     return [(high - low) / edges[-1] for low, high in zip(edges, edges[1:], strict=False)]
 
 
 def _power(chances: list[Any], exponent: int, reach: int) -> list[Any]:
-    """Return the first `reach` coefficients of a polynomial's power, by squaring.
-
-    Those beyond never come back.
-    """
+    """Return the first `reach` coefficients of a polynomial's power, by squaring."""
     arb_poly = _flint().arb_poly
     raised, factor = arb_poly([ball(1)]), arb_poly(chances[:reach])
     while exponent:
@@ -211,10 +199,7 @@ def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Outcome
 
 def refutes_bracket(claimed: Callable[[LogitLaw, int, float], tuple[float, float]],
                     repaired: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:
-    """Prove that a claimed interval misses P_sparse of N(0, 4) logits, L = 40, rho = 1/10.
-
-    A repaired one must not.
-    """
+    """Prove that an interval misses P_sparse of N(0, 4), L = 40, rho = 1/10, a repaired one not."""
     tau, length, rho, *_ = WIDE
     (low, high), case = between(*WIDE), (gaussian(tau), length, float(rho))
     (least, most), (down, up) = claimed(*case), repaired(*case)

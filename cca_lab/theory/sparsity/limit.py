@@ -122,10 +122,7 @@ def two_valued_limit(rho: float, large: float, share: float) -> float:
 
 
 def exponent(law: LogitLaw, rho: float, t: float) -> float:
-    """Return sup over u >= 0 of rho u - ln E[e^{uz}; xi <= t], z = e^{xi - t}.
-
-    The cost of a maximum near t.
-    """
+    """Return sup over u >= 0 of rho u - ln E[e^{uz}; xi <= t], the cost of a maximum near t."""
     z, weights = nodes(law, t)
     reached = -float(law.distribution.logcdf(t))
     chances = weights / weights.sum()
@@ -169,10 +166,7 @@ def rate(law: LogitLaw, rho: float) -> float:
 
 
 def mean_reaches(law: LogitLaw, rho: float) -> float:
-    """Return the t with E[e^{xi - t} | xi <= t] = rho.
-
-    The mean falls as t grows (log-concave density).
-    """
+    """Return the t with E[e^{xi - t} | xi <= t] = rho; the mean falls as t grows."""
     def excess(t: float) -> float:
         z, weights = nodes(law, t)
         return float(weights @ z / weights.sum()) - rho
@@ -199,18 +193,12 @@ def length_for(law: LogitLaw, rho: float, target: float = 0.95) -> float:
 
 
 def rate_at_median(law: LogitLaw, rho: float) -> float:
-    """Return the rate of Equation 8 with x at the median of X.
-
-    P_head P_tail <= 1/2, so at least ln 2.
-    """
+    """Return Equation 8's rate with x at the median: P_head P_tail <= 1/2, so at least ln 2."""
     return log(2)
 
 
 def gaussian_estimate(tau: float, rho: float) -> float:
-    """Return Q(z) with z = tau / 2 + ln(1/rho) / tau.
-
-    J for Gaussian logits, within 3 % for tau <= 1.
-    """
+    """Return Q(tau / 2 + ln(1/rho) / tau): J for Gaussian logits, within 3 % for tau <= 1."""
     return float(norm.sf(tau / 2 + log(1 / rho) / tau))
 
 

@@ -75,10 +75,7 @@ def uniform(width: float) -> LogitLaw:
 
 
 def cauchy(scale: float) -> LogitLaw:
-    """Return Cauchy logits, whose tails are so heavy that X has no moment of any order.
-
-    Not log-concave.
-    """
+    """Return Cauchy logits, of which X has no moment of any order; not log-concave."""
     return LogitLaw(f"Cauchy, scale={scale:g}", stats.cauchy(scale=scale), log_concave=False)
 
 
@@ -146,10 +143,7 @@ class Conditional:
         return float(u + np.log(total)), float(tilted @ self.places / total)
 
     def grid(self, cells: int) -> np.ndarray:
-        """Return P((i-1)/cells < z <= i/cells | xi <= t) for i = 1 ..
-
-        cells, from the distribution function.
-        """
+        """Return P((i-1)/cells < z <= i/cells | xi <= t) from the distribution function."""
         edges = self.t + np.log(np.arange(1, cells + 1) / cells)
         reached = np.exp(self.law.distribution.logcdf(edges) - self.law.distribution.logcdf(self.t))
         return np.diff(reached, prepend=0.0)
@@ -174,10 +168,7 @@ class Sampled:
 @lru_cache(maxsize=64)
 def sample(law: LogitLaw, length: int, rho: float, draws: int = 20_000, seed: int = 0,
            sigmas: float = 4.0) -> Sampled:
-    """Estimate P_sparse from rows of independent logits.
-
-    The share of rows with max X > S / (L rho).
-    """
+    """Estimate P_sparse from rows of independent logits: the share with max X > S / (L rho)."""
     generator, hits, left = np.random.default_rng(seed), 0, draws
     while left:
         count = min(left, max(1, CHUNK // length))

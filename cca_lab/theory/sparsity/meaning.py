@@ -36,10 +36,7 @@ def k90(row: Row) -> int:
 
 
 def jump(weight: Fraction, rho: Fraction) -> int:
-    """Return the length from which a row with this largest weight is rho-sparse.
-
-    The least L > 1/(weight rho).
-    """
+    """Return the least L > 1/(weight rho): there a row of this largest weight is rho-sparse."""
     return int(1 / (weight * rho)) + 1
 
 
@@ -86,10 +83,7 @@ def most_tokens(length: int, rho: Fraction, largest: Fraction) -> int:
 
 
 def rows_to_try(seed: int = 0) -> list[list[Fraction]]:
-    """Return rows with a sink, the smallest first, and rows of random small integers.
-
-    At most 1000 tokens each.
-    """
+    """Return rows with a sink, the smallest first, and random rows, of at most 1000 tokens."""
     generator = Random(seed)
     rows = [sink(length, weight) for length in (4, 10, 100, 1000)
             for weight in (Fraction(101, 1000), Fraction(1, 4), Fraction(1, 2))
@@ -102,10 +96,7 @@ def rows_to_try(seed: int = 0) -> list[list[Fraction]]:
 
 
 def check_few(most: Callable[[int, Fraction, Fraction], int]) -> Outcome:
-    """Judge a bound on the tokens that carry 90 % of a rho-sparse row, in rationals.
-
-    Report the largest excess.
-    """
+    """Judge a bound on the tokens that carry 90 % of a rho-sparse row; tell the largest excess."""
     judged = attained = excess = 0
     worst = Outcome(True, "")
     for row in rows_to_try():
@@ -127,10 +118,7 @@ def check_few(most: Callable[[int, Fraction, Fraction], int]) -> Outcome:
 
 
 def rho_sparse_index(row: Row) -> float:
-    """Return 1 if a row is rho-sparse at rho = 0.02, else 0.
-
-    The quantity that Figure 2(c) averages.
-    """
+    """Return 1 if a row is rho-sparse at rho = 0.02, else 0, which Figure 2(c) averages."""
     return float(rho_sparse(row, Fraction(1, 50)))
 
 

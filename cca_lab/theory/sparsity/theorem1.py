@@ -57,10 +57,7 @@ def chances_over(law: FiniteLaw, rho: Fraction) -> list[Fraction]:
 
 
 def repaired_eq19(law: FiniteLaw, rho: Fraction) -> Fraction:
-    """Return the larger of the two bounds that Eq. 19 becomes: `counting_bound`, and Eq.
-
-    19 where it holds.
-    """
+    """Return the larger bound that Eq. 19 becomes: `counting_bound`, or Eq. 19 where it holds."""
     holds = law.length * rho <= 2 and len(set(chances_over(law, rho))) == 1
     return max(counting_bound(law, rho), eq19(law, rho) if holds else Fraction(0))
 
