@@ -96,7 +96,7 @@ def test_a_slip_in_the_code_breaks_its_proof(name):
 @pytest.mark.parametrize("name", TENSOR_SLIPS)
 def test_a_slip_in_a_caches_tensors_shows_in_chunks(name, monkeypatch):
     pytest.importorskip("transformers")
-    from tests.models.cache_checks import check_state
+    from tests.mechanisms.caching.checks import check_state
 
     slip = TENSOR_SLIPS[name]
     given = SMALL[slip.theorem], [7, 1, 9, 2, 1, 5]

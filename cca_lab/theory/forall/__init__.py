@@ -20,6 +20,7 @@ How to prove something (without the solver the first call raises `ModuleNotFound
     evidence names the obligation that fails at the smallest numbers (least sum of absolute values,
     ties in the order of names). The text has no times: `report.py` measures.
 
-`terms` has the symbols, `core` the proofs; the statements are in `rows`, `caches` and `kernels`,
-those on the papers' printed rules in `papers`, and `report` lists them for docs/claims/proved.md.
+`terms` has the symbols, `core` the proofs; the statements are in `rows`, `blocks` (DGA and LoCoCo),
+`caches` and `kernels`, those on the papers' printed rules in `papers`, and `report` lists them for
+docs/claims/proved.md.
 """

@@ -7,6 +7,7 @@ functions of `mechanisms.indices` that it calls; that its tensors follow them is
 (tests/models).
 """
 
+from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ from cca_lab.mechanisms import indices
 from cca_lab.theory.forall.core import Goals, theorem
 from cca_lab.theory.forall.rows import cca_row, names, positive, read_once, within
 from cca_lab.theory.forall.terms import (
+    Truth,
     assume,
     divided_by,
     every,
@@ -43,7 +45,7 @@ def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any,
     first = indices.first_raw(seen, g,
                               s)  # the cache holds cores [0, seen // g), raw tokens [first, seen)
     step = indices.cca_step(seen, stop, g, s)
-    (begin, end), (closed_from, closed_to) = step.members, step.groups
+    begin, end, closed_from, closed_to = map(number, (*step.members, *step.groups))
     (core_from, core_to), raw = cca_row(i, stop, g, s, seen)
     n = number(indices.core_count(i + 1, g, s))
     return {
@@ -98,7 +100,7 @@ def dga_generated(times: Any, open: Any, left: Any, row: Any, m: Any, size: Any,
 
 
 def dga_stretch(times: Any, open: Any, left: Any, row: Any, size: Any,
-                divided: Any) -> Goals:
+                divided: Any) -> Mapping[str, Truth]:
     """Return what holds after a piece of a chunk, in the stretch after `times` full ones."""
     positive(left)
     assume(times >= 0, 0 <= open, open < size)
@@ -193,7 +195,7 @@ def streaming_cache(seen: Any, chunk: Any, sinks: Any, recent: Any, row: Any,
     column, held = where(t < sinks, t, t - dropped), some(t < sinks, t >= sinks + dropped)
     ways = [within(column, part) for part in indices.sink_columns(i, sinks, recent + 1, dropped)]
     wanted = every(t <= i, some(t < sinks, i - t < recent + 1))
-    begin, end = indices.sink_eviction(columns, sinks, recent)
+    begin, end = map(number, indices.sink_eviction(columns, sinks, recent))
     once = read_once(wanted, ways)
     return {
         "columns": every(dropped >= 0, columns == stop - dropped, held.implies(column < columns)),

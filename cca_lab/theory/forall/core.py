@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import signature
 from time import monotonic
 from typing import Any
@@ -80,7 +81,7 @@ class Theorem:
         """Yield what the solver has to prove."""
         for statement in self.statements:
             symbols = integers(" ".join(signature(statement).parameters))
-            yield from demand(self.name, [], lambda made=statement, given=symbols: made(*given))
+            yield from demand(self.name, [], partial(statement, *symbols))
 
     def also(self, statement: Callable[..., Goals]) -> Callable[..., Goals]:
         """Add a statement, as a decorator."""

@@ -34,7 +34,7 @@ def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Outcome:
     i, g, s, t = integers("i g s t")
     known = [i >= 1, g >= 1, s >= 1, t >= 1]
     return prove(demand("each token", known,
-                        lambda: wanted(reads(cover, i, g, s, t), t <= i)))  # type: ignore[arg-type]
+                        lambda: wanted(reads(cover, i, g, s, t), t <= i)))
 
 
 def window_left_over(window: Count) -> Outcome:
@@ -57,7 +57,7 @@ def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Outcome:
 
     i, g, s = integers("i g s")
     return prove(demand("each row", [i >= 1, g >= 1, s >= 1],
-                        lambda: statement(i, g, s, core_count(i, g, s))))  # type: ignore[arg-type]
+                        lambda: statement(i, g, s, core_count(i, g, s))))
 
 
 def members_read_once(reads: Callable[..., Any], mask: Any) -> Outcome:

@@ -13,11 +13,11 @@ from functools import partial
 from time import perf_counter
 
 from cca_lab.theory.claim import Outcome
-from cca_lab.theory.forall import caches, kernels, papers, rows
+from cca_lab.theory.forall import blocks, caches, kernels, papers, rows
 from cca_lab.theory.forall.core import Theorem, prove
 
 THEOREMS: tuple[Theorem, ...] = tuple(
-    value for module in (rows, kernels, caches) for value in vars(module).values()
+    value for module in (rows, blocks, kernels, caches) for value in vars(module).values()
     if isinstance(value, Theorem))
 
 

@@ -164,7 +164,7 @@ def _divisor(term: Any) -> Any:
     return term
 
 
-def number(value: Any) -> Symbol:
+def number(value: Any) -> Any:
     """Return an int or a truth (0 or 1) as a `Symbol`; TypeError for others, such as a float."""
     if isinstance(value, Symbol):
         return value
@@ -205,12 +205,12 @@ def rising(values: Callable[[Any], Any], at: Sequence[Any], most: int | None = N
                    for a in map(number, at) for b in map(number, at) if a is not b))
 
 
-def where(condition: Any, yes: Any, no: Any) -> Symbol:
+def where(condition: Any, yes: Any, no: Any) -> Any:
     """Return `yes` where the condition holds and `no` elsewhere, without a branch."""
     return Symbol(solver().If(truth(condition).term, number(yes).term, number(no).term))
 
 
-def most(a: Any, b: Any) -> Symbol:
+def most(a: Any, b: Any) -> Any:
     """Return the larger of two numbers, without a branch."""
     return where(number(a) >= number(b), a, b)
 
