@@ -218,8 +218,8 @@ TENSOR_SLIPS = {  # of a cache's tensors, which follow the integers: text in chu
     "tables of the wrong tokens": Slip(
         "cca", f"{STATES}cca.cache.CCAState._close_groups", "slice(count, None)", "slice(count - 1, None)"),
     "rows counted from the chunk": Slip(
-        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState.step", "torch.arange(self.seen, self.seen + ",
-        "torch.arange(0, "),
+        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState.step", "row = torch.arange(self.seen,",
+        "row = -self.seen + torch.arange(self.seen,"),
     "a chunk that attends as a single row": Slip(
         "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend", "len(row) == 1 and ", ""),
     "a segment that attends as a single row": Slip(

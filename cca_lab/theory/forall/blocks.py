@@ -23,6 +23,7 @@ from cca_lab.theory.forall.rows import (
 from cca_lab.theory.forall.terms import (
     Truth,
     assume,
+    divided_by,
     every,
     function,
     lemma,
@@ -72,8 +73,9 @@ def dga_cover(L: Any, m: Any, i: Any, t: Any) -> Goals:
     marked = focal(t) == 1
     ways = [marked & within(before(t), kept), ~marked & within(before(L) + others // m, closed),
             ~marked & within(first_raw + others, raw)]
-    return {**read_once(t <= i, ways),
-            "one open group": every(raw[1] - raw[0] <= m, (raw[0] - first_raw) % m == 0)}
+    divided_by(raw[0] - first_raw, m, closed[1] - before(L), 0)
+    return {**read_once(t <= i, ways), "one open group": raw[1] - raw[0] <= m,
+            "it begins with a group": (raw[0] - first_raw) % m == 0}
 
 
 @theorem("DGA's intervals are accepted", *CHECKS, *PROMPT, by_hand=PLACES)
