@@ -65,7 +65,7 @@ def limit(limits: dict[str, int], user: int | None) -> None:
 
 def serve(link: socket.socket) -> None:
     """Answer one request after the other until the link ends."""
-    from wire import pack, unpack
+    from wire import pack, unpack  # type: ignore[import-not-found]  # beside it in the sandbox
 
     def send(value: Any) -> None:
         data = pack(value)
@@ -90,7 +90,7 @@ def serve(link: socket.socket) -> None:
         try:
             if "source" in request:
                 run(request["name"], request["source"], scope)
-                reply = {"value": None}
+                reply: dict[str, Any] = {"value": None}
             elif request["call"] not in scope:
                 reply = {"missing": request["call"]}
             else:

@@ -205,13 +205,13 @@ def first(where: Tensor) -> tuple[int, ...]:
 def show(got: Tensor, wanted: Tensor, wrong: Tensor, what: str) -> str:
     """Return the first wrong entry beside the right one."""
     index = first(wrong)
+    where = f"{what}{list(index) if index else ''}"
     came, right = got[index].item(), wanted[index].item()
     if describe(came) == describe(right):  # six digits agree
-        return (f"{what}{list(index) if index else ''} is {came:.12g}, wanted {right:.12g}: is "
+        return (f"{where} is {came:.12g}, wanted {right:.12g}: is "
                 "something computed in single precision on the way?")
     more = f" ({int(wrong.sum())} of {wrong.numel()} entries are wrong)" if wrong.sum() > 1 else ""
-    index = list(index) if index else ""
-    return f"{what}{index} is {describe(came)}, wanted {describe(right)}{more}"
+    return f"{where} is {describe(came)}, wanted {describe(right)}{more}"
 
 
 def describe(value: Any) -> str:

@@ -109,8 +109,7 @@ def prefix(kind: str, scratch: Path) -> list[str]:
     if kind == "none":
         return []
     words = ["bwrap", *alone(), "--die-with-parent", "--new-session", "--proc", "/proc", "--dev",
-             "/dev", "--tmpfs",
-             "/tmp"]
+             "/dev", "--tmpfs", "/tmp"]
     for name in SYSTEM:
         if (path := Path(name)).is_symlink():
             words += ["--symlink", str(path.readlink()), name]
@@ -119,8 +118,8 @@ def prefix(kind: str, scratch: Path) -> list[str]:
     paths = [*readable(), str(HERE / "child.py"), str(HERE / "wire.py")]
     for folder in sorted({str(above) for path in paths for above in Path(path).parents} - {"/"}):
         words += ["--perms", "0755", "--dir", folder]
-    for path in readable():
-        words += ["--ro-bind", path, path]
+    for shown in readable():
+        words += ["--ro-bind", shown, shown]
     for folder in packages():
         if (Path(folder) / "cca_lab").is_dir():
             words += ["--tmpfs", f"{folder}/cca_lab"]
@@ -282,7 +281,7 @@ class Session:
         self._link, theirs = socket.socketpair()
         with tempfile.TemporaryFile() as said, theirs:
             self._process = subprocess.Popen(
-                command(self.sandbox, self.limits, self._scratch), stdin=theirs,
+                command(self.sandbox, self.limits, self._scratch), stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=said, cwd=self._scratch, start_new_session=True,
                 env=ENVIRONMENT | {"HOME": str(self._scratch), "TMPDIR": str(self._scratch)})

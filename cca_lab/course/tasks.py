@@ -208,7 +208,7 @@ class Mark:
     shown: bool = True
     error: BaseException | None = field(default=None, compare=False)
 
-    @property
+    @property  # type: ignore[operator]  # the field is no decorator; the class holds no such name
     def full(self) -> bool:
         """Return True if all points were earned."""
         return self.earned >= self.property.points

@@ -96,7 +96,7 @@ def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
         if "tensor" in node:
             tensor = tensors.pop(str(node["tensor"]))  # each stands once
             # Of the memory it keeps alive: more than its own if it is a view.
-            tensor.kept_bytes = int(node["kept"])
+            vars(tensor)["kept_bytes"] = int(node["kept"])
             return tensor
         if "list" in node:
             items = [value(item, depth + 1) for item in node["list"]]

@@ -222,12 +222,11 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
     mechanism = mechanism_in(module.config)
     if mechanism.name == "full":
         return args, kwargs
-    if torch.jit.is_tracing() or torch.compiler.is_exporting(
-    ):  # type: ignore[attr-defined]  # not in its __all__
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]  # not in its __all__
+    if tracing or torch.compiler.is_exporting():
         raise ValueError(
             "model: a swapped one cannot be traced or exported, as it plans its blocks from "
-            "values; "
-            "call it as it is, compile it, or trace it after restore_attention(model)")
+            "values; call it as it is, compile it, or trace it after restore_attention(model)")
     cache = kwargs.get("past_key_values")
     if cache is not None and not isinstance(cache, MechanismCache):
         raise ValueError(_wrong_cache(cache, mechanism.name))

@@ -40,8 +40,9 @@ MODULES = {"sparsity": ("theorem1", "bounds", "limit", "meaning"),
            "compression": ("convolution", "memory"), "cost": ("pairs", "dga", "prefill"),
            "published": ("printed", "sentences")}
 TEXTS = ("paper", "place", "reading", "proof", "repair", "root", "hypothesis")
-FIELDS = {**dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str),
-          "quote": (str, list), "sides": list, "models": dict, "formula": bool}  # types in TOML
+FIELDS: dict[str, Any] = {
+    **dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str),
+    "quote": (str, list), "sides": list, "models": dict, "formula": bool}  # types in TOML
 DIGITS = 4  # significant digits in a record: equal on different machines
 
 

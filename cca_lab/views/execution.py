@@ -124,7 +124,7 @@ def _run_cell(client: NotebookClient, index: int, number: int, log: Path) -> Fai
         return None
     except CellExecutionError as raised:
         error = f"{raised.ename}: {raised.evalue}"
-        lines = next((output.traceback for output in cell.outputs
+        lines: list[str] = next((output.traceback for output in cell.outputs
                       if output.output_type == "error"), [])
     except CellTimeoutError:
         error, lines = f"the cell took longer than {client.timeout} s", []

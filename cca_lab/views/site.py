@@ -92,10 +92,13 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
 def link_claims(source: Path, ids: set[str]) -> None:
     """Make each claim's id that a page or notebook has as code a link to the page of the claim."""
     for path in (*source.rglob("*.md"), *source.rglob("*.ipynb")):
-        up = "../" * (len(path.relative_to(source).parts) - 1)
+        claims = "../" * (len(path.relative_to(source).parts) - 1) + "docs/claims"
         text = path.read_text(encoding="utf-8")
-        linked = CODE.sub(lambda code, up=up: f"[{code[0]}]({up}docs/claims/{code[1]}.md)"
-                          if code[1] in ids else code[0], text)
+
+        def link(code: re.Match[str], claims: str = claims) -> str:
+            return f"[{code[0]}]({claims}/{code[1]}.md)" if code[1] in ids else code[0]
+
+        linked = CODE.sub(link, text)
         if linked != text:
             path.write_text(linked, encoding="utf-8")
 

@@ -252,7 +252,7 @@ def _records(paths: list[Path], chosen: list[Path], out: Path) -> dict[str, Reco
                      hashlib.sha256(path.read_bytes()).hexdigest())
         before = earlier.get(path.stem)
         keep = before is not None and before.digest == new.digest and path not in chosen
-        records[path.stem] = before if keep else new
+        records[path.stem] = before if keep and before else new
         if not keep:
             for suffix in (".ipynb", ".html"):
                 (out / f"{path.stem}{suffix}").unlink(missing_ok=True)
