@@ -282,7 +282,7 @@ def contradictions(claim: Claim, judgement: Judgement) -> Iterator[str]:
             yield f"'{name}' by itself {_told(outcome)}"
     if judgement.machine is not None and not judgement.machine.holds:
         yield f"the proof {_told(judgement.machine)}"
-    about = {claim.strength: judgement.printed, claim.repaired: judgement.corrected}
+    about: dict[Any, Any] = {claim.strength: judgement.printed, claim.repaired: judgement.corrected}
     for strength, outcome in about.items():
         if strength is Strength.MONTE_CARLO and (outcome is None or outcome.error is None):
             yield "Monte Carlo without the half-width of its interval"

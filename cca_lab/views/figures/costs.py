@@ -77,8 +77,8 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
         widths = np.array([row[name] for row in rows.values()])
         axes.barh(list(rows), widths, left=start, color=colour, height=0.6, label=name)
         start += widths
-    for row, total in enumerate(start):
-        axes.annotate(f"{total:.3g}", (total, row), xytext=(5, 0), textcoords="offset points",
+    for at, total in enumerate(start):
+        axes.annotate(f"{total:.3g}", (total, at), xytext=(5, 0), textcoords="offset points",
                       va="center", fontsize=8.5, color=INK)
     axes.invert_yaxis()
     axes.margins(x=0.1)
