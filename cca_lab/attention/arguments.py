@@ -12,12 +12,14 @@ def check_tensors(**values: Any) -> None:
     for name, value in values.items():
         if not isinstance(value, Tensor):
             raise ValueError(
-                f"{name}: got {type(value).__name__}, wanted a tensor; torch.as_tensor makes one of a "
-                "list or an array")
+                f"{name}: got {type(value).__name__}, wanted a tensor; torch.as_tensor makes one "
+                "of a list or an array")
 
 
 def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool = False) -> None:
-    """Raise ValueError unless q, k and v fit together: what every function that attends checks first.
+    """Raise ValueError unless q, k and v fit together.
+
+    What every function that attends checks first.
 
     Args:
         q: queries, (B, H, L, D).

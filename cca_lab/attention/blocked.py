@@ -1,4 +1,6 @@
-"""The blocked backend: interval attention in a few large tiles, merged exactly; memory linear in L and N.
+"""The blocked backend: interval attention in a few large tiles, merged exactly.
+
+Memory linear in L and N.
 
 Partial outputs of a row merge by their log-sum-exp: with outputs o_a, o_b and log-normalisers l_a,
 l_b,

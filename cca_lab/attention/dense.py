@@ -45,7 +45,9 @@ def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[
 
 def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
                     scale: float) -> tuple[Tensor, Tensor]:
-    """Compute the reference of `interval_attention`, out = A v with the explicit matrix A; any derivative exists.
+    """Compute the reference of `interval_attention`, out = A v with the explicit matrix A.
+
+    Any derivative exists.
 
     Args:
         q: (B, H, L, D).

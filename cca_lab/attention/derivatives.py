@@ -5,7 +5,9 @@ from torch import Tensor
 
 
 def refuse_second_derivative(form: str) -> None:
-    """Raise in a backward pass that is itself recorded: the second derivative would silently be wrong.
+    """Raise in a backward pass that is itself recorded.
+
+    The second derivative would silently be wrong.
 
     Args:
         form: the operation whose backward calls this, such as "blocked attention".

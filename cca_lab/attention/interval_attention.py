@@ -13,7 +13,8 @@ from cca_lab.attention.fused import fused, require_triton
 from cca_lab.attention.intervals import check_intervals
 from cca_lab.attention.native import native_attention, ready
 
-FEW_ROWS = 16  # up to this many rows the matrix of weights is small, and planning tiles would take longer
+# up to this many rows the matrix of weights is small, and planning tiles would take longer
+FEW_ROWS = 16
 
 
 def _triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,

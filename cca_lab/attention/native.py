@@ -28,7 +28,8 @@ def available() -> bool:
 def ready(x: Tensor) -> bool:
     """Return whether "auto" uses the op for a tensor.
 
-    It supports it, is built, and is not switched off. The first call in a process builds it where a compiler is.
+    It supports it, is built, and is not switched off. The first call in a process builds it where a
+    compiler is.
     """
     supported = x.dtype in DTYPES or x.dtype == torch.bfloat16
     if x.device.type != "cpu" or not supported or native_build.switched_off():
@@ -75,8 +76,8 @@ def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
     """
     if q.device.type != "cpu" or q.dtype not in (*DTYPES, torch.bfloat16):
         raise ValueError(
-            f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the CPU; '
-            'use backend="auto", or "blocked", which takes any')
+            f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the '
+            'CPU; use backend="auto", or "blocked", which takes any')
     load()
     if q.dtype == torch.bfloat16 and not matrix_units():
         raise ValueError(

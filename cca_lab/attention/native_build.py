@@ -2,8 +2,8 @@
 
 The library's name contains a digest of the sources, the compiler's options, the torch version and
 the processor. So a library that is found fits, and an outdated one is not found. Each build runs in
-its own temporary folder and ends
-by moving the library to its final path: no incomplete library is ever found, and no lock is needed.
+its own temporary folder and ends by moving the library to its final path: no incomplete library is
+ever found, and no lock is needed.
 """
 
 import hashlib
@@ -24,7 +24,8 @@ import torch
 
 SOURCES = Path(__file__).parent / "cpp"
 SWITCH = "CCA_LAB_NATIVE"  # if this variable is 0, "auto" neither builds nor uses the native op
-_STALE_SECONDS = 3600  # a build takes half a minute; an older folder belongs to a build that was killed
+# a build takes half a minute; an older folder belongs to a build that was killed
+_STALE_SECONDS = 3600
 
 
 def switched_off() -> bool:
@@ -67,8 +68,8 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
         return target
     if needed := missing():
         raise ValueError(
-            f'backend: got "native", which cannot be built here: it lacks {needed}; wanted that, or '
-            'backend="blocked" or "auto"')
+            f'backend: got "native", which cannot be built here: it lacks {needed}; wanted that, '
+            'or backend="blocked" or "auto"')
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(target.parent)
@@ -76,16 +77,16 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
             _compile(sources, Path(folder)).replace(target)
     except OSError as error:
         raise ValueError(
-            f"native: cannot write to {target.parent} ({error}); set TORCH_EXTENSIONS_DIR to a folder "
-            "that can be written") from error
+            f"native: cannot write to {target.parent} ({error}); set TORCH_EXTENSIONS_DIR to a "
+            "folder that can be written") from error
     return target
 
 
 def build_for_auto() -> bool:
     """Build the library for backend "auto", once on a machine, and return whether it is there.
 
-    One line on stderr says that it compiles, and one why it fails. Processes that come meanwhile wait for the one that
-    builds. After a failure none tries again by itself, only `build`.
+    One line on stderr says that it compiles, and one why it fails. Processes that come meanwhile
+    wait for the one that builds. After a failure none tries again by itself, only `build`.
     """
     target = library()
     failed = target.with_suffix(".failed")
@@ -103,13 +104,17 @@ def build_for_auto() -> bool:
                 failed.touch()
                 raise
     except (ValueError, OSError) as error:
-        _say(f"{' '.join(str(error).split())}; attention stays in plain PyTorch, `cca-lab native` tries again")
+        _say(f"{' '.join(str(error).split())}; attention stays in plain PyTorch, `cca-lab native` "
+             "tries again")
     return target.is_file()
 
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock that one process at a time can have; the system releases that of a process that ends."""
+    """Hold a lock that one process at a time can have.
+
+    The system releases that of a process that ends.
+    """
     import fcntl
 
     with lock.open("w") as file:

@@ -1,4 +1,6 @@
-"""One text over several processes: which tokens each holds, and how rows get to the processes that need them.
+"""One text over several processes.
+
+Which tokens each holds, and how rows get to the processes that need them.
 
 A text of L tokens is cut into contiguous pieces, one for each of R processes ("contiguous"), or 2R
 of which process r holds the r-th and the r-th from the end ("zigzag": late rows read more than
@@ -76,8 +78,8 @@ class Shards:
         """Return a process's part of a tensor that has the whole text along `dim`."""
         if x.shape[dim] != self.length:
             raise ValueError(
-                f"x: got {x.shape[dim]} entries along dimension {dim}, wanted {self.length}, one for each "
-                "token of the text")
+                f"x: got {x.shape[dim]} entries along dimension {dim}, wanted {self.length}, one "
+                "for each token of the text")
         return x.index_select(dim, self.positions(rank).to(x.device))
 
     def joined(self, parts: Sequence[Tensor], dim: int) -> Tensor:
@@ -161,7 +163,9 @@ def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int],
 
 
 def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
-    """Return the rows that this process wants, its own and those of others; every process of the group has to call it.
+    """Return the rows that this process wants, its own and those of others.
+
+    Every process of the group has to call it.
 
     The gradient goes back the way the rows came, and is added up where a row was sent to several
     processes.

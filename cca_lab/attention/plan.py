@@ -83,7 +83,9 @@ class TileBatch:
 
 
 def plan_of(table: Tensor, block: int | None = None) -> tuple[TileBatch, ...]:
-    """Return the tile batches that compute one head's intervals; they cover each visible pair exactly once.
+    """Return the tile batches that compute one head's intervals.
+
+    They cover each visible pair exactly once.
 
     Args:
         table: int64 (L, n, 2), the intervals of one head, already checked.

@@ -98,7 +98,9 @@ def pool_groups(
 
 def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head: bool = False,
                     count: int = 1, return_phi: bool = False) -> str:
-    """Return the backend of `pool_groups` to use with a backend of `interval_attention`; one option selects both.
+    """Return the backend of `pool_groups` to use with a backend of `interval_attention`.
+
+    One option selects both.
 
     Args:
         attention: a backend of `interval_attention`.
@@ -130,8 +132,8 @@ def pooling_matrix(phi: Tensor, length: int) -> Tensor:
     groups, group = phi.shape[-2:]
     if groups * group > length:
         raise ValueError(
-            f"phi: got {groups} groups of {group} tokens, wanted them to fit into {length}; give the "
-            "length of the text")
+            f"phi: got {groups} groups of {group} tokens, wanted them to fit into {length}; give "
+            "the length of the text")
     blocks = torch.diag_embed(phi.transpose(-1, -2), dim1=-3, dim2=-2)  # (..., M, M, g)
     return torch.nn.functional.pad(blocks.flatten(-2), (0, length - groups * group))
 
@@ -179,7 +181,8 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float
     """The Triton backend, imported when it is first used: triton exists for Linux only."""
     if not fits:
         raise ValueError(
-            'backend: got "triton", wanted "auto" here: the kernel has softmax weights, one core per '
+            'backend: got "triton", wanted "auto" here: the kernel has softmax weights, one core '
+            'per '
             "KV head, at least one group and no float64, and returns no phi")
     require_triton()
     from cca_lab.attention.kernels.pooling import triton_pool_groups
@@ -239,7 +242,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weigh
         check_integers(0, count=count)
     if count is not None and count > complete:
         raise ValueError(
-            f"count: got {count}, wanted at most {complete}, the complete groups of {group} in {length} "
-            "tokens")
+            f"count: got {count}, wanted at most {complete}, the complete groups of {group} in "
+            f"{length} tokens")
     check_rotation(rotation, q)
     return complete if count is None else count

@@ -170,7 +170,8 @@ def mass_beyond(maps: Tensor, window: int, sinks: int = 0) -> Tensor:
     check_maps(maps)
     if window < 1 or sinks < 0:
         raise ValueError(
-            f"window, sinks: got {window}, {sinks}, wanted at least 1 and 0; a row attends to itself"
+            f"window, sinks: got {window}, {sinks}, wanted at least 1 and 0; a row attends to "
+            "itself"
         )
     token = torch.arange(maps.shape[-1], device=maps.device)
     beyond = (token <= token[:, None] - window) & (token >= sinks)  # (row, token)

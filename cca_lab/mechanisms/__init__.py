@@ -1,4 +1,7 @@
-"""Attention mechanisms: each is a frozen dataclass whose fields are its options; `MECHANISMS` lists them by name."""
+"""Attention mechanisms: each is a frozen dataclass whose fields are its options.
+
+`MECHANISMS` lists them by name.
+"""
 
 import json
 import operator
@@ -16,8 +19,10 @@ from cca_lab.mechanisms.minference import AShape, BlockSparse, MInference, Verti
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
 from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
 
-__all__ = ["CCA", "DGA", "H2O", "MECHANISMS", "AShape", "BlockSparse", "Full", "LMInfinite", "LoCoCo", "LongLoRA",
-           "MInference", "MeanPooling", "Mechanism", "RandomTokens", "StreamingLLM", "VerticalSlash", "mechanism_of"]
+__all__ = ["CCA", "DGA", "H2O", "MECHANISMS", "AShape", "BlockSparse", "Full", "LMInfinite",
+           "LoCoCo", "LongLoRA",
+           "MInference", "MeanPooling", "Mechanism", "RandomTokens", "StreamingLLM",
+           "VerticalSlash", "mechanism_of"]
 
 MECHANISMS: dict[str, type[Mechanism]] = {cls.name: cls for cls in (
     Full, CCA, DGA, LoCoCo, MInference, AShape, VerticalSlash, BlockSparse, H2O, LongLoRA,
@@ -28,21 +33,29 @@ def mechanism_of(name: str, options: dict[str, Any]) -> Mechanism:
     """Return the mechanism of a name, with the given options and the defaults of all others.
 
     Raises:
-        ValueError: for an unknown name, an option that the mechanism does not have, or a value that is not valid.
+        ValueError: for an unknown name, an option that the mechanism does not have, or a value that
+        is not valid.
     """
     cls = class_of(name)
     unknown = [option for option in options if option not in cls.option_names()]
     if unknown:
-        raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted {', '.join(cls.option_names())}")
-    try:  # a copy as config.json will hold it: no list is shared with the caller, NumPy integers become int
+        raise ValueError(f"{unknown[0]}: not an option of {name!r}, wanted "
+                         f"{', '.join(cls.option_names())}")
+    # a copy as config.json will hold it: no list is shared with the caller, NumPy integers become
+    # int
+    try:
         values = json.loads(json.dumps(options, default=operator.index))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"options: got {options!r}, wanted JSON values: numbers, text, lists ({error})") from error
+        raise ValueError(f"options: got {options!r}, wanted JSON values: numbers, text, lists "
+                         f"({error})") from error
     return cls(**values)
 
 
 def class_of(name: str, what: str = "name") -> type[Mechanism]:
-    """Return the class of the mechanism of a name; a ValueError that names `what` if there is none."""
+    """Return the class of the mechanism of a name.
+
+    A ValueError that names `what` if there is none.
+    """
     if not isinstance(name, str) or name not in MECHANISMS:
         raise ValueError(f"{what}: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     return MECHANISMS[name]

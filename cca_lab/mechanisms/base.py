@@ -86,7 +86,8 @@ class Mechanism:
     def __post_init__(self) -> None:
         if self.backend not in ("auto", *self.backends):
             raise ValueError(
-                f"backend: got {self.backend!r}, wanted 'auto' or one of {', '.join(self.backends)} for "
+                f"backend: got {self.backend!r}, wanted 'auto' or one of "
+                f"{', '.join(self.backends)} for "
                 f"{self.name!r} attention")
 
     # ------------------------------------------------------------ implemented by a subclass
@@ -210,8 +211,8 @@ class Mechanism:
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a choice that `select` could return for q and k."""
         raise ValueError(
-            f"selection: got {type(selection).__name__}, wanted None; {self.name!r} attention chooses no "
-            "tokens that could be given")
+            f"selection: got {type(selection).__name__}, wanted None; {self.name!r} attention "
+            "chooses no tokens that could be given")
 
     def call(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Unpack[Keywords]) -> Call:
         """Check all arguments and return the keywords.

@@ -78,6 +78,6 @@ def fitted(config: PreTrainedConfig, name: str, entries: int, length: int) -> Me
     fitting = [n for n, size in needed.items() if size <= budget]
     if not fitting:
         raise ValueError(
-            f"entries: got {entries}, which is less than {name} keeps at least ({needed[LEAST]} bytes a "
-            f"layer at {length} tokens); give more")
+            f"entries: got {entries}, which is less than {name} keeps at least ({needed[LEAST]} "
+            f"bytes a layer at {length} tokens); give more")
     return sized(name, max(fitting), length)

@@ -1,4 +1,6 @@
-"""The equation that all mechanisms share: a row attends to columns, each of which is a token or a mean of tokens.
+"""The equation that all mechanisms share.
+
+A row attends to columns, each of which is a token or a mean of tokens.
 
     out_i = sum_j A_ij (P v)_j,   A_i = softmax over the columns j that row i sees of scale * q_i .
     k_j
@@ -24,7 +26,9 @@ from cca_lab.attention.merge import merge
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that rows attend to with one set of queries; all sets of a mechanism share one softmax.
+    """The columns that rows attend to with one set of queries.
+
+    All sets of a mechanism share one softmax.
 
     Attributes:
         q: queries of the rows from `first_row` on, (B, H, L - first_row, D).
@@ -64,8 +68,8 @@ class Columns:
         if len(shape) != 4 or shape[0] not in (1, batch) or shape[1] not in (1, kv_heads, heads) \
                 or shape[2:] != (columns, length):
             raise ValueError(
-                f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {kv_heads} or {heads}, {columns}, "
-                f"{length}): one row for each column, one entry for each raw token")
+                f"pooling: got shape {shape}, wanted (1 or {batch}, 1, {kv_heads} or {heads}, "
+                f"{columns}, {length}): one row for each column, one entry for each raw token")
         pooling = pooling if pooling.shape[1] == 1 else expand_heads(pooling, weights.shape[1])
         return product(weights, pooling.to(weights.dtype))
 

@@ -78,7 +78,9 @@ def effective(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
 
 
 def online_softmax(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """Compute full causal attention with one pass over the keys of each row; a row of scores is never stored.
+    """Compute full causal attention with one pass over the keys of each row.
+
+    A row of scores is never stored.
 
     Args, Returns, Raises: as in `loops`. See `online_softmax_row` for the recurrence.
     """

@@ -1,4 +1,6 @@
-"""Shifted sparse attention (S2-Attn) of LongLoRA: training in blocks; for half of the heads shifted by half a block.
+"""Shifted sparse attention (S2-Attn) of LongLoRA: training in blocks.
+
+For half of the heads shifted by half a block.
 
 Chen et al., "LongLoRA: Efficient Fine-tuning of Long-Context Large Language Models", ICLR 2024
 (Section 3.2, Figure 2). Rows, tokens and heads count from 0, G is the block length. Row i reads the
@@ -123,6 +125,6 @@ def group_length(group: int | float, length: int) -> int:
         return group
     if not 0 < group <= 1:
         raise ValueError(
-            f"group: got {group}, wanted a positive integer of tokens, or a share of the length over "
-            "0 and at most 1; the paper's is 0.25")
+            f"group: got {group}, wanted a positive integer of tokens, or a share of the length "
+            "over 0 and at most 1; the paper's is 0.25")
     return max(1, floor_of_share(group, length))

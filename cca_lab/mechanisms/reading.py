@@ -43,7 +43,9 @@ def held(mechanism: Mechanism, q: Tensor, k: Tensor, *, scale: float | None = No
 
 def columns_of_row(mechanism: Mechanism, q: Tensor, k: Tensor, row: int, head: int = 0, *,
                    scale: float | None = None, rotation: Rotation | None = None) -> Tensor:
-    """Return the pooling matrix of the columns that one row sees: the weights of the tokens in each.
+    """Return the pooling matrix of the columns that one row sees.
+
+    The weights of the tokens in each.
 
     The row gets two random queries. Tokens whose weights change by the same factor are in one
     column.

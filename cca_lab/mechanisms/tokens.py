@@ -44,7 +44,9 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor
 
 
 def best(scores: Tensor, count: int, rank: Tensor | None = None) -> Tensor:
-    """Return the indices of the highest scores, ascending; among equal scores the earlier index wins.
+    """Return the indices of the highest scores, ascending.
+
+    Among equal scores the earlier index wins.
 
     Args:
         scores: (..., N).

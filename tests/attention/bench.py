@@ -1,7 +1,8 @@
 """What an interval attention must satisfy, as checks that take an implementation.
 
-An implementation is anything called as attend(q, k, v, intervals, scale) -> (out, lse), as all backends
-are. A check returns nothing, or raises AssertionError with the largest error and its ratio.
+An implementation is anything called as attend(q, k, v, intervals, scale) -> (out, lse), as all
+backends are. A check returns nothing, or raises AssertionError with the largest error and its
+ratio.
 """
 
 import math
@@ -38,7 +39,8 @@ def ragged_case(rows: int = 9, columns: int = 12, **sizes: int) -> Case:
 
 
 def window_table(rows: int, window: int, step: int, cores: bool) -> Tensor:
-    """(L, n, 2): a raw window that slides `step` rows at a time, and the cores of what it leaves behind."""
+    """(L, n, 2): a raw window that slides `step` rows at a time, and the cores of what it leaves
+    behind."""
     row = torch.arange(rows)
     left = torch.div((row + 1 - window).clamp(min=0), step, rounding_mode="floor")
     first = int(left[-1]) if cores else 0
@@ -48,15 +50,18 @@ def window_table(rows: int, window: int, step: int, cores: bool) -> Tensor:
     return torch.stack([torch.stack([torch.zeros_like(left), left], dim=-1), raw], dim=1)
 
 
-def window_case(rows: int = 60, window: int = 8, step: int = 4, cores: bool = True, **sizes: int) -> Case:
-    """Sliding window, with cores as in CCA attention if asked; enough rows for parts of several blocks."""
+def window_case(rows: int = 60, window: int = 8, step: int = 4, cores: bool = True,
+                **sizes: int) -> Case:
+    """Sliding window, with cores as in CCA attention if asked; enough rows for parts of several
+    blocks."""
     table = window_table(rows, window, step, cores)
     return case_of(table[None, None], int(table.max()), **sizes)
 
 
 # ---------------------------------------------------------------- the specification
 
-def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
+          scale: float) -> tuple[Tensor, Tensor]:
     """Interval attention in plain Python, one number at a time."""
     batch, heads, rows, head_dim = q.shape
     table = intervals.expand(batch, heads, -1, -1, -1).tolist()
@@ -67,7 +72,8 @@ def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float) -> t
             kv = h // (heads // k.shape[1])
             for i in range(rows):
                 seen = [j for start, end in table[b][h][i] for j in range(start, end)]
-                logits = [scale * sum(x * y for x, y in zip(queries[b][h][i], keys[b][kv][j], strict=True))
+                logits = [scale * sum(x * y for x, y in
+                                      zip(queries[b][h][i], keys[b][kv][j], strict=True))
                           for j in seen]
                 top = max(logits)
                 total = math.fsum(math.exp(logit - top) for logit in logits)
@@ -91,10 +97,12 @@ def check_same(attend: Attend, case: Case, reference: Attend = dense_attention,
 
 def check_gradients(attend: Attend, case: Case, through_lse: bool = False,
                     tolerance: float = 1e-12) -> None:
-    """Gradients of q, k, v, through the output and if asked through the log-sum-exp, equal the dense ones."""
+    """Gradients of q, k, v, through the output and if asked through the log-sum-exp, equal the
+    dense ones."""
     generator = torch.Generator().manual_seed(1)
     grad_out = torch.randn(case.q.shape, generator=generator, dtype=torch.float64)
-    grad_out = grad_out.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)  # it arrives in any order of strides
+    # it arrives in any order of strides
+    grad_out = grad_out.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
     grad_lse = torch.randn(case.q.shape[:3], generator=generator, dtype=torch.float64) * through_lse
 
     def gradients(form: Attend) -> tuple[Tensor, ...]:
@@ -123,7 +131,8 @@ def check_matrix(attend: Attend, case: Case) -> None:
 
 
 def check_hidden_columns(attend: Attend, case: Case) -> None:
-    """Finite edits of a column leave every row that does not see it bit-equal, and move the others."""
+    """Finite edits of a column leave every row that does not see it bit-equal, and move the
+    others."""
     before, _ = attend(*case.tensors, case.intervals, case.scale)
     for column in range(case.k.shape[2]):
         k, v = case.k.clone(), case.v.clone()
@@ -133,22 +142,27 @@ def check_hidden_columns(attend: Attend, case: Case) -> None:
         sees = visible_mask(case.intervals, k.shape[2])[..., column].expand(before.shape[:3])
         moved = (after != before).any(-1)
         wrong = (moved != sees).nonzero()[:3].tolist()
-        assert torch.equal(moved, sees), f"edits of column {column} move or spare (b, h, row) {wrong}"
+        assert torch.equal(moved,
+                           sees), f"edits of column {column} move or spare (b, h, row) {wrong}"
 
 
 def check_large_logits(attend: Attend, case: Case, size: float = 1e5) -> None:
-    """Logits of +-1e5, far out of exp's range, give finite results: one-hot rows wherever one logit leads."""
+    """Logits of +-1e5, far out of exp's range, give finite results: one-hot rows wherever one
+    logit leads."""
     for sign in (1.0, -1.0):
         q, k = torch.full_like(case.q, 1.0), torch.full_like(case.k, sign * size / case.q.shape[3])
         k[..., ::3, :] *= 0.5
         large = Case(q, k, case.v, case.intervals, 1.0)
-        check_same(attend, large, tolerance=1e-9)  # logits of 1e5 carry errors of 1e5 * D * 2^-52 = 1e-10
+        # logits of 1e5 carry errors of 1e5 * D * 2^-52 = 1e-10
+        check_same(attend, large, tolerance=1e-9)
         check_gradients(attend, large, tolerance=1e-6)
 
 
 def check_row_layouts(attend: Attend, case: Case) -> None:
-    """Views give what their copies give, of stride 0, with the features outside, or the heads inside."""
-    views = ([x[:, :, :1].expand(x.shape) for x in case.tensors], [x.mT.contiguous().mT for x in case.tensors],
+    """Views give what their copies give, of stride 0, with the features outside, or the heads
+    inside."""
+    views = ([x[:, :, :1].expand(x.shape) for x in case.tensors],
+             [x.mT.contiguous().mT for x in case.tensors],
              [x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) for x in case.tensors])
     for q, k, v in views:
         view, copy = Case(q, k, v, case.intervals, case.scale), [x.contiguous() for x in (q, k, v)]

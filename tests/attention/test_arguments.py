@@ -1,4 +1,5 @@
-"""What is no tensor, no whole number, no finite scale or no pair of tables is refused by name at every door."""
+"""What is no tensor, no whole number, no finite scale or no pair of tables is refused by name at
+every door."""
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ every_attention = pytest.mark.parametrize("attend", ATTENTIONS.values(), ids=ATT
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 NO_TENSORS = {"a list": [[1.0]], "None": None, "numpy": Q.numpy(), "text": "q"}
 no_tensor = pytest.mark.parametrize("value", NO_TENSORS.values(), ids=NO_TENSORS)
-not_finite = pytest.mark.parametrize("scale", [float("nan"), float("inf"), -float("inf"), "1", [1.0]])
+not_finite = pytest.mark.parametrize("scale",
+                                     [float("nan"), float("inf"), -float("inf"), "1", [1.0]])
 
 
 def run(name: str, *tensors, **options):
@@ -56,7 +58,8 @@ def test_mechanisms_take_tensors(name, value):
 @every_mechanism
 def test_mechanisms_take_one_floating_dtype(name):
     for tensors, words in (((Q.float(), K, V), "k: got torch.float64, wanted torch.float32"),
-                           ((Q.long(), K.long(), V.long()), "q: got torch.int64, wanted a floating dtype")):
+                           ((Q.long(), K.long(), V.long()),
+                            "q: got torch.int64, wanted a floating dtype")):
         with pytest.raises(ValueError, match=words):
             MECHANISMS[name](**OPTIONS[name][0]).attention(*tensors)
 
@@ -65,7 +68,8 @@ def test_mechanisms_take_one_floating_dtype(name):
 @pytest.mark.parametrize("call", [
     lambda x: visible_mask(x, 6), count_pairs, lambda x: pooling_matrix(x, 6),
     lambda x: masked_attention(Q, K, V, x),
-    lambda x: interval_attention(Q, K, V, x), lambda x: MECHANISMS["dga"](group=2, gamma=0.3).select(x, K),
+    lambda x: interval_attention(Q, K, V, x),
+    lambda x: MECHANISMS["dga"](group=2, gamma=0.3).select(x, K),
 ])
 def test_what_stands_beside_takes_tensors_too(call, value):
     with pytest.raises(ValueError, match="wanted a .*tensor"):
@@ -102,14 +106,16 @@ def test_attention_takes_a_finite_scale(attend, scale):
 @pytest.mark.parametrize("rotation", [3, "cos", (Q,), (Q[0, 0], [1.0]), (Q[0, 0], Q[0, 0, :3])])
 def test_rotary_tables_are_a_pair_of_tensors(rotation):
     for call in (lambda: pool_groups(Q, K, V, 2, rotation=rotation),
-                 lambda: MECHANISMS["cca"](group=2, window=2).attention(Q, K, V, rotation=rotation)):
+                 lambda: MECHANISMS["cca"](group=2, window=2).attention(Q, K, V,
+                                                                        rotation=rotation)):
         with pytest.raises(ValueError, match="rotation: got .*wanted .cos, sin."):
             call()
 
 
 def integers_of(name: str) -> list[tuple[dict, str]]:
     """Return each set of options with the name of each integer option in it."""
-    return [(options, option) for options in OPTIONS[name] for option, value in options.items() if type(value) is int]
+    return [(options, option) for options in OPTIONS[name] for option,
+            value in options.items() if type(value) is int]
 
 
 @every_mechanism
@@ -119,7 +125,8 @@ def test_numpy_integers_are_integers_and_others_are_not(name):
         got = run(name, Q, K, V, **options | {option: np.int64(value)})
         assert torch.equal(got, run(name, Q, K, V, **options)), option
         for wrong in (True, 2.5, "2", None, np.uint8(2), LARGEST + 1, 10**30, -1):
-            if (option, wrong) in {("prompt", None), ("limit", None), ("group", 2.5), ("heavy", 2.5), ("recent", 2.5)}:
+            if (option, wrong) in {("prompt", None), ("limit", None), ("group", 2.5),
+                                   ("heavy", 2.5), ("recent", 2.5)}:
                 continue
             with pytest.raises(ValueError, match=option):
                 MECHANISMS[name](**options | {option: wrong})

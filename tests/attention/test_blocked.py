@@ -1,4 +1,5 @@
-"""The blocked rung: its plan by brute force, and itself against the dense rung on all it may be given."""
+"""The blocked rung: its plan by brute force, and itself against the dense rung on all it may be
+given."""
 
 from contextlib import contextmanager
 from functools import partial
@@ -42,7 +43,8 @@ def check_plan(table: torch.Tensor, columns: int, block: int | None) -> None:
     held = torch.zeros(len(table), columns, dtype=torch.int64)
     for part in plan.plan_of(table, block):
         mask = part.mask(torch.float64, torch.device("cpu"))
-        seen = torch.ones(part.rows, part.columns, dtype=torch.int64) if mask is None else (mask == 0).long()
+        seen = torch.ones(part.rows, part.columns,
+                          dtype=torch.int64) if mask is None else (mask == 0).long()
         seen = seen.tril() if part.causal else seen
         blind = part.blind_rows(torch.device("cpu"))
         blind = torch.zeros(part.rows, dtype=torch.bool) if blind is None else blind
@@ -51,7 +53,8 @@ def check_plan(table: torch.Tensor, columns: int, block: int | None) -> None:
             row, column = part.row + u * part.rows, part.column + u * part.step
             held[row : row + part.rows, column : column + part.columns] += seen
     wanted = visible_mask(table[None, None], columns)[0, 0].long()
-    assert torch.equal(held, wanted), f"held unlike visible at {(held != wanted).nonzero()[:3].tolist()}"
+    assert torch.equal(held,
+                       wanted), f"held unlike visible at {(held != wanted).nonzero()[:3].tolist()}"
 
 
 @given(table=strategies.tables(), block=blocks, split=st.booleans())
@@ -68,9 +71,11 @@ LONG = {
     "sliding window": bench.window_table(900, 40, 1, cores=False),
     "window that moves in leaps": bench.window_table(900, 300, 250, cores=False),
     "blocks": torch.stack([torch.arange(800) // 200 * 200, torch.arange(1, 801)], dim=-1)[:, None],
-    "short blocks": torch.stack([torch.arange(800) // 50 * 50, torch.arange(1, 801)], dim=-1)[:, None],
+    "short blocks": torch.stack([torch.arange(800) // 50 * 50, torch.arange(1, 801)], dim=-1)[:,
+                                                                                              None],
     "sinks and window": torch.cat([torch.tensor([0, 4]).expand(900, 1, 2),
-                                   bench.window_table(900, 40, 1, cores=False).clamp(min=4)], dim=1)[4:],
+                                   bench.window_table(900, 40, 1, cores=False).clamp(min=4)],
+                                   dim=1)[4:],
     "late start": torch.stack([torch.zeros(900, dtype=torch.int64),
                                (torch.arange(900) - 500).clamp(min=0)], dim=-1)[:, None],
 }
@@ -108,7 +113,8 @@ def test_blocked_equals_dense_on_any_case(case, block, split, plain, through_lse
 
 @pytest.mark.parametrize("name", LONG)
 def test_blocked_equals_dense_on_long_tables(name):
-    """Long enough for the planner's own choices: causal tiles, cores apart from edges, gathered windows."""
+    """Long enough for the planner's own choices: causal tiles, cores apart from edges, gathered
+    windows."""
     table = LONG[name][100 if name != "late start" else 501:][:420]
     case = bench.case_of(table[None, None], int(table.max()), heads=2, head_dim=3)
     with cheap_merges():
@@ -128,7 +134,8 @@ def test_blocked_saves_nothing_that_grows_with_the_square_of_the_length():
     saved = []
     case = bench.window_case(600, 64, 16)
     leaves = [x.requires_grad_() for x in case.tensors]
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x,
+                                                  lambda x: x):
         blocked_attention(*leaves, case.intervals, case.scale)
     assert sum(saved) == sum(x.numel() for x in leaves) + case.q.numel() + case.q[..., 0].numel()
 
@@ -145,7 +152,8 @@ def test_nan_is_not_hidden_by_the_merge():
     case = bench.window_case(24, 5, 3)
     case.q[:, :, 20, 0] = float("nan")
     out, lse = blocked_attention(*case.tensors, case.intervals, case.scale)
-    assert out[:, :, 20].isnan().all() and out[:, :, :20].isfinite().all() and lse[:, :, 20].isnan().all()
+    assert out[:, :, 20].isnan().all() and out[:, :, :20].isfinite().all() and lse[:, :,
+                                                                                   20].isnan().all()
 
 
 # ---------------------------------------------------------------- mutants

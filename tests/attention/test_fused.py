@@ -23,7 +23,8 @@ def on_a_gpu(rows=64, head_dim=64, dtype=torch.bfloat16):
 
 @needs_triton
 @pytest.mark.parametrize(("x", "serves"), [
-    (on_a_gpu(), True), (on_a_gpu(rows=1), True), (on_a_gpu(head_dim=128), True), (on_a_gpu(head_dim=129), False),
+    (on_a_gpu(), True), (on_a_gpu(rows=1), True), (on_a_gpu(head_dim=128), True),
+    (on_a_gpu(head_dim=129), False),
     (on_a_gpu(dtype=torch.float64), False), (torch.zeros(1, 1, 64, 64), False),
 ])
 def test_where_the_kernels_serve(x, serves):
@@ -31,7 +32,8 @@ def test_where_the_kernels_serve(x, serves):
     assert (_backend("auto", x) is BACKENDS["triton"]) == serves
 
 
-@pytest.mark.parametrize("place", [lambda rows: torch.zeros(1, 1, rows, 4), lambda rows: on_a_gpu(rows, head_dim=256)],
+@pytest.mark.parametrize("place", [lambda rows: torch.zeros(1, 1, rows, 4),
+                                   lambda rows: on_a_gpu(rows, head_dim=256)],
                          ids=["CPU", "GPU, head dim 256"])
 def test_few_rows_are_dense_where_no_kernel_serves(place):
     assert _backend("auto", place(1)) is _backend("auto", place(FEW_ROWS)) is BACKENDS["dense"]
@@ -41,14 +43,16 @@ def test_few_rows_are_dense_where_no_kernel_serves(place):
 def test_one_word_governs_attention_and_pooling():
     assert pooling_backend("auto") == "auto" and pooling_backend("triton") == "triton"
     assert {pooling_backend(name) for name in BACKENDS if name != "triton"} == {"torch"}
-    for unserved in ({"weights": "mean"}, {"per_query_head": True}, {"count": 0}, {"return_phi": True}):
+    for unserved in ({"weights": "mean"}, {"per_query_head": True}, {"count": 0},
+                     {"return_phi": True}):
         assert pooling_backend("triton", **unserved) == "torch"
 
 
 @pytest.mark.parametrize("backend", ["", "blocked", "cuda"])
 def test_a_wrong_backend_of_the_pooling_is_named(backend):
     x = torch.zeros(1, 1, 8, 4)
-    with pytest.raises(ValueError, match=f"backend: got '{backend}', wanted one of 'auto', 'torch', 'triton'"):
+    with pytest.raises(ValueError,
+                       match=f"backend: got '{backend}', wanted one of 'auto', 'torch', 'triton'"):
         pool_groups(x, x, x, 4, backend=backend)
 
 
@@ -81,7 +85,8 @@ interval_attention(x, x, x, table)
 
 
 def test_without_triton_every_door_says_so():
-    run = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], cwd=repository(), capture_output=True, text=True,
+    run = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], cwd=repository(),
+                         capture_output=True, text=True,
                          check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     assert run.stdout.count("triton is not installed, which the kernels are written in") == 4, run.stdout

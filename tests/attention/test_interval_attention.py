@@ -1,4 +1,5 @@
-"""The public op: the dense reference against plain Python, what both backends promise, and every refusal."""
+"""The public op: the dense reference against plain Python, what both backends promise, and every
+refusal."""
 
 from dataclasses import replace
 from functools import partial
@@ -38,7 +39,8 @@ def test_dense_equals_plain_python(case):
 
 def test_full_causal_intervals_are_pytorchs_causal_attention():
     case = bench.case_of(causal_intervals(9), 9, heads=4, key_heads=2)
-    wanted = torch.nn.functional.scaled_dot_product_attention(*case.tensors, is_causal=True, enable_gqa=True,
+    wanted = torch.nn.functional.scaled_dot_product_attention(*case.tensors, is_causal=True,
+                                                              enable_gqa=True,
                                                               scale=0.5)
     for backend in (*BACKENDS, "auto"):
         got = interval_attention(*case.tensors, case.intervals, scale=0.5, backend=backend)
@@ -48,7 +50,8 @@ def test_full_causal_intervals_are_pytorchs_causal_attention():
 def test_scale_is_one_over_the_root_of_the_head_dim_by_default():
     case = bench.ragged_case()
     got = interval_attention(*case.tensors, case.intervals)
-    bench.assert_close(got, interval_attention(*case.tensors, case.intervals, scale=0.5), "default scale, D = 4")
+    bench.assert_close(got, interval_attention(*case.tensors, case.intervals, scale=0.5),
+                       "default scale, D = 4")
 
 
 # ---------------------------------------------------------------- both backends
@@ -56,7 +59,8 @@ def test_scale_is_one_over_the_root_of_the_head_dim_by_default():
 @every_backend
 @every_case
 @pytest.mark.parametrize("check", [
-    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits, bench.check_row_layouts,
+    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits,
+    bench.check_row_layouts,
 ], ids=lambda check: check.__name__)
 def test_backends_pass_the_bench(attend, case, check):
     check(attend, case)
@@ -66,19 +70,22 @@ def test_backends_pass_the_bench(attend, case, check):
 @pytest.mark.parametrize("name", ["ragged", "window"])
 def test_gradients_of_output_and_lse_against_finite_differences(backend, name):
     case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case(4, 5, head_dim=2)
-    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale, backend=backend,
+    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale,
+                     backend=backend,
                      return_lse=True)
     assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
 
 
 @every_backend
 def test_parts_of_a_row_merge_by_their_lse(attend):
-    """What decode caches rely on: two buffers attended apart and merged equal one softmax over both."""
+    """What decode caches rely on: two buffers attended apart and merged equal one softmax over
+    both."""
     case = bench.ragged_case()
     pieces = [torch.tensor(span).expand(1, 1, 9, 1, 2) for span in ([0, 5], [5, 12])]
     full = torch.tensor([0, 12]).expand(1, 1, 9, 1, 2)
     whole, lse = attend(*case.tensors, full, case.scale)
-    (one, lse_one), (other, lse_other) = (attend(*case.tensors, piece, case.scale) for piece in pieces)
+    (one, lse_one), (other, lse_other) = (attend(*case.tensors, piece,
+                                                 case.scale) for piece in pieces)
     bench.assert_close(torch.logaddexp(lse_one, lse_other), lse, "merged lse")
     merged = one * (lse_one - lse).exp().unsqueeze(-1) + other * (lse_other - lse).exp().unsqueeze(-1)
     bench.assert_close(merged, whole, "merged output")
@@ -89,7 +96,8 @@ def test_parts_of_a_row_merge_by_their_lse(attend):
 @pytest.mark.parametrize("table", ["causal", "window"])
 def test_a_scale_of_zero_or_less_is_a_scale(attend, scale, table):
     """Causal tiles are apart from masked ones: torch's operator gives NaN for the former."""
-    case = replace({"causal": bench.case_of(causal_intervals(40), 40), "window": CASES["window"]}[table], scale=scale)
+    case = replace({"causal": bench.case_of(causal_intervals(40), 40),
+                    "window": CASES["window"]}[table], scale=scale)
     bench.check_same(attend, case)
     bench.check_gradients(attend, case)
 
@@ -101,11 +109,15 @@ def test_low_precision_stays_within_its_rounding(attend, dtype, name):
     case = CASES[name]
     q, k, v = (x.to(dtype) for x in case.tensors)
     out, lse = attend(q, k, v, case.intervals, case.scale)
-    wanted, wanted_lse = dense_attention(q.double(), k.double(), v.double(), case.intervals, case.scale)
+    wanted, wanted_lse = dense_attention(q.double(), k.double(), v.double(), case.intervals,
+                                         case.scale)
     assert out.dtype == dtype and lse.dtype == torch.float32
-    # A logit is a sum of D products in float32: error at most D * 2^-24 of the largest sum of magnitudes.
-    # It moves lse by as much, and every weight by twice that; weights, partial outputs and the output are
-    # each rounded once to dtype, which adds three half-units of the largest value. Below float32 PyTorch's
+    # A logit is a sum of D products in float32: error at most D * 2^-24 of the largest sum of
+    # magnitudes.
+    # It moves lse by as much, and every weight by twice that; weights, partial outputs and the
+    # output are
+    # each rounded once to dtype, which adds three half-units of the largest value. Below float32
+    # PyTorch's
     # operator takes exp with a relative error of up to 2^-13.
     head_dim, key = q.shape[3], k.double().abs().amax()
     logits = head_dim * 2.0**-24 * abs(case.scale) * head_dim * q.double().abs().amax() * key
@@ -117,20 +129,24 @@ def test_low_precision_stays_within_its_rounding(attend, dtype, name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision_gradients(dtype):
-    """Blocked against float64 dense: roundings of each factor, of do . out, and of each part's gradient."""
+    """Blocked against float64 dense: roundings of each factor, of do . out, and of each part's
+    gradient."""
     case = bench.window_case(60, 8, 4)
     inputs = [x.to(dtype) for x in case.tensors]
 
     def gradients(attend, tensors):
         leaves = [x.detach().clone().requires_grad_() for x in tensors]
-        return torch.autograd.grad(attend(*leaves, case.intervals, case.scale)[0].square().sum(), leaves)
+        return torch.autograd.grad(attend(*leaves, case.intervals, case.scale)[0].square().sum(),
+                                   leaves)
 
     wanted = gradients(dense_attention, [x.double() for x in inputs])
     for name, got, want in zip("qkv", gradients(blocked_attention, inputs), wanted, strict=True):
         assert got.dtype == dtype
-        # Ten roundings of half a unit, relative to the largest gradient: do, out, v, p, do.v, delta, ds, the
+        # Ten roundings of half a unit, relative to the largest gradient: do, out, v, p, do.v,
+        # delta, ds, the
         # part's gradient, their sum and the final cast; float32 also sums tens of products (1e-6).
-        bench.assert_close(got.double(), want, f"gradient of {name}", 5 * torch.finfo(dtype).eps + 1e-6)
+        bench.assert_close(got.double(), want, f"gradient of {name}",
+                           5 * torch.finfo(dtype).eps + 1e-6)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -154,7 +170,8 @@ def test_gradient_checkpointing_and_compile(backend):
 
 def test_masks_and_pairs_of_intervals():
     table = torch.tensor([[[0, 1], [1, 1]], [[0, 1], [2, 4]]])[None, None]
-    assert visible_mask(table, 4)[0, 0].tolist() == [[True, False, False, False], [True, False, True, True]]
+    assert visible_mask(table, 4)[0, 0].tolist() == [[True, False, False, False],
+                                                     [True, False, True, True]]
     assert count_pairs(table) == 4 and count_pairs(causal_intervals(5)) == 15
     assert causal_intervals(2, 5)[0, 0, :, 0].tolist() == [[0, 4], [0, 5]]
 
@@ -169,9 +186,12 @@ TABLE = rows_of([[0, 1]], [[0, 2]], [[1, 3]])
 BAD_INTERVALS = {
     "overlap": (rows_of([[0, 2], [1, 3]], [[0, 2], [2, 3]], [[0, 2], [2, 3]]),
                 r"\[0, 0, 0\].*overlapping.*disjoint"),
-    "one inside the other": (rows_of([[1, 2], [0, 3]], [[1, 2], [2, 3]], [[1, 2], [2, 3]]), "overlapping"),
-    "a start moves back": (rows_of([[1, 2]], [[0, 2]], [[0, 3]]), r"\[0, 0, 1, 0\] = \[0, 2\] moves back"),
-    "an end moves back": (rows_of([[0, 2]], [[0, 1]], [[0, 3]]), r"\[0, 0, 1, 0\] = \[0, 1\] moves back"),
+    "one inside the other": (rows_of([[1, 2], [0, 3]], [[1, 2], [2, 3]], [[1, 2], [2, 3]]),
+                             "overlapping"),
+    "a start moves back": (rows_of([[1, 2]], [[0, 2]], [[0, 3]]),
+                           r"\[0, 0, 1, 0\] = \[0, 2\] moves back"),
+    "an end moves back": (rows_of([[0, 2]], [[0, 1]], [[0, 3]]),
+                          r"\[0, 0, 1, 0\] = \[0, 1\] moves back"),
     "an empty interval moves back": (rows_of([[0, 2], [3, 3]], [[0, 2], [2, 2]], [[0, 2], [2, 3]]),
                                      "moves back"),
     "past the last column": (rows_of([[0, 1]], [[0, 2]], [[0, 4]]),
@@ -185,7 +205,8 @@ BAD_INTERVALS = {
     "other heads": (TABLE.expand(1, 3, -1, -1, -1), r"\(1, 3, 3, 1, 2\).*1 or 2"),
     "other batch": (TABLE.expand(3, 1, -1, -1, -1), r"\(3, 1, 3, 1, 2\).*1 or 1"),
     "other rows": (TABLE[:, :, :2], r"\(1, 1, 2, 1, 2\).*, 3, "),
-    "five intervals": (torch.cat([TABLE, TABLE[..., 1:].expand(-1, -1, -1, 4, 2)], dim=3), r"1\.\.4"),
+    "five intervals": (torch.cat([TABLE, TABLE[..., 1:].expand(-1, -1, -1, 4, 2)], dim=3),
+                       r"1\.\.4"),
     "no interval": (TABLE[:, :, :, :0], r"1\.\.4"),
 }
 
@@ -267,9 +288,11 @@ def test_a_table_made_for_inference_serves_training():
 @pytest.mark.parametrize("backend", ["dense", "blocked"])
 def test_autocast_leaves_the_softmax_alone(backend):
     q, k, v = torch.randn(3, 1, 2, 12, 8)
-    wanted, wanted_lse = interval_attention(q, k, v, causal_intervals(12), backend=backend, return_lse=True)
+    wanted, wanted_lse = interval_attention(q, k, v, causal_intervals(12), backend=backend,
+                                            return_lse=True)
     with torch.autocast("cpu", torch.bfloat16):
-        out, lse = interval_attention(q, k, v, causal_intervals(12), backend=backend, return_lse=True)
+        out, lse = interval_attention(q, k, v, causal_intervals(12), backend=backend,
+                                      return_lse=True)
     assert lse.dtype == torch.float32 and torch.equal(lse, wanted_lse) and torch.equal(out, wanted)
 
 

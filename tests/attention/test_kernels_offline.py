@@ -1,4 +1,5 @@
-"""The kernels compile for every target within their budgets, and the committed report says what they take."""
+"""The kernels compile for every target within their budgets, and the committed report says what
+they take."""
 
 import json
 import os
@@ -15,8 +16,10 @@ from cca_lab.files import repository, results_folder
 pytestmark = pytest.mark.skipif(not installed(), reason="triton exists for Linux only")
 COMMITTED = results_folder() / "kernels.json"
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
-FORWARD = ("interval_forward", "pooling_forward", "decode_split", "decode_merge", "vertical_slash_forward")
-MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backward_columns", "decode_split",
+FORWARD = ("interval_forward", "pooling_forward", "decode_split", "decode_merge",
+           "vertical_slash_forward")
+MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backward_columns",
+                   "decode_split",
                    "vertical_slash_forward")
 
 
@@ -26,11 +29,13 @@ def test_the_committed_report_is_current(target, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "cca_lab", "study", "kernels", "--target", target,
                "--out", str(tmp_path / "kernels.json")]
-    run = subprocess.run(command, cwd=repository(), env=environment | {"TRITON_CACHE_DIR": str(tmp_path / "cache")},
+    run = subprocess.run(command, cwd=repository(),
+                         env=environment | {"TRITON_CACHE_DIR": str(tmp_path / "cache")},
                          capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
     committed = json.loads(COMMITTED.read_text())
-    if version("triton") == committed["triton"]:  # another compiler allots other registers, within the budgets
+    # another compiler allots other registers, within the budgets
+    if version("triton") == committed["triton"]:
         wanted = [row for row in committed["kernels"] if row["target"] == target]
         assert json.loads((tmp_path / "kernels.json").read_text())["kernels"] == wanted
 
@@ -54,7 +59,8 @@ def test_the_report_has_every_kernel_everywhere():
     rows = json.loads(COMMITTED.read_text())["kernels"]
     names = {*FORWARD, "interval_backward_rows", "interval_backward_columns", "pooling_backward"}
     assert {row["kernel"] for row in rows} == names
-    wanted = {(kernel, target, head_dim) for kernel in names for target in TARGETS for head_dim in (64, 128)}
+    wanted = {(kernel, target,
+               head_dim) for kernel in names for target in TARGETS for head_dim in (64, 128)}
     assert sorted((row["kernel"], row["target"], row["head_dim"]) for row in rows) == sorted(wanted)
 
 

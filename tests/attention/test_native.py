@@ -1,4 +1,5 @@
-"""The native rung: itself against the dense rung on all it may be given, its build, and what stands in for it."""
+"""The native rung: itself against the dense rung on all it may be given, its build, and what
+stands in for it."""
 
 import os
 import shutil
@@ -83,7 +84,8 @@ def test_native_equals_dense_on_long_tables(name):
 def test_every_head_dim(head_dim):
     """Each width of a product: registers filled, and every kind of rest."""
     table = bench.window_table(150, 40, 12, cores=True)
-    case = bench.case_of(table[None, None], int(table.max()), head_dim=head_dim, scale=head_dim**-0.5)
+    case = bench.case_of(table[None, None], int(table.max()), head_dim=head_dim,
+                         scale=head_dim**-0.5)
     bench.check_same(native_attention, case)
     bench.check_gradients(native_attention, case, through_lse=True)
 
@@ -91,7 +93,8 @@ def test_every_head_dim(head_dim):
 @needs_build
 @every_case
 @pytest.mark.parametrize("check", [
-    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits, bench.check_row_layouts,
+    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits,
+    bench.check_row_layouts,
 ], ids=lambda check: check.__name__)
 def test_native_passes_the_bench(case, check):
     check(native_attention, case)
@@ -107,14 +110,16 @@ def test_hidden_columns_stay_hidden_across_blocks_and_tiles():
         k, v = case.k.clone(), case.v.clone()
         k[:, :, last:], v[:, :, last:] = 1e3, -1e3
         after, _ = native_attention(case.q, k, v, case.intervals, case.scale)
-        assert torch.equal(after[:, :, : row + 1], before[:, :, : row + 1]) and not torch.equal(after, before)
+        assert torch.equal(after[:, :, : row + 1],
+                           before[:, :, : row + 1]) and not torch.equal(after, before)
 
 
 @needs_build
 @pytest.mark.parametrize("name", ["ragged", "window"])
 def test_gradients_of_output_and_lse_against_finite_differences(name):
     case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case(4, 5, head_dim=2)
-    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale, backend="native",
+    attend = partial(interval_attention, intervals=case.intervals, scale=case.scale,
+                     backend="native",
                      return_lse=True)
     assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
 
@@ -122,19 +127,24 @@ def test_gradients_of_output_and_lse_against_finite_differences(name):
 @needs_build
 def test_single_precision_stays_within_its_rounding():
     table = bench.window_table(400, 64, 16, cores=True)
-    case = bench.case_of(table[None, None], int(table.max()), heads=4, key_heads=2, head_dim=64, scale=0.125)
+    case = bench.case_of(table[None, None], int(table.max()), heads=4, key_heads=2, head_dim=64,
+                         scale=0.125)
     q, k, v = (x.float() for x in case.tensors)
     (out, lse), grads = both_passes(native_attention, q, k, v, case)
-    (wanted, wanted_lse), wanted_grads = both_passes(dense_attention, q.double(), k.double(), v.double(), case)
-    # A logit is a sum of D = 64 products, whose roundings of half a unit add up as in a random walk: sqrt(D) of them,
-    # of the largest sum of magnitudes. exp is right within 20 units. Both move lse by as much, a weight by twice that.
+    (wanted, wanted_lse), wanted_grads = both_passes(dense_attention, q.double(), k.double(),
+                                                     v.double(), case)
+    # A logit is a sum of D = 64 products, whose roundings of half a unit add up as in a random
+    # walk: sqrt(D) of them,
+    # of the largest sum of magnitudes. exp is right within 20 units. Both move lse by as much, a
+    # weight by twice that.
     unit = 2.0**-24
     largest = 0.125 * (q.abs().double() @ k.repeat_interleave(2, 1).abs().double().mT).amax().item()
     weights = 64**0.5 * unit * largest + 20 * unit
     bench.assert_close(lse.double(), wanted_lse, "lse", weights)
     bench.assert_close(out.double(), wanted, "output", 2 * weights * v.abs().amax().item())
     for name, got, want in zip("qkv", grads, wanted_grads, strict=True):
-        # Relative to the largest gradient: exp, and ten roundings: do, out, v, p, do.v, delta, ds and three sums.
+        # Relative to the largest gradient: exp, and ten roundings: do, out, v, p, do.v, delta, ds
+        # and three sums.
         bench.assert_close(got.double(), want, f"gradient of {name}", 30 * unit + 1e-6)
 
 
@@ -190,7 +200,8 @@ import torch
 from cca_lab.attention import causal_intervals, interval_attention
 for rows in (1, 20, 200):
     x = torch.randn(1, 1, rows, 8)
-    for where, value in (0, -1), (0, 10**8), (1, 10**8), (1, 2**62), (1, -(2**62)), *([(1, 3)] * (rows > 1)):
+    for where, value in (0, -1), (0, 10**8), (1, 10**8), (1, 2**62), (1, -(2**62)), *([(1, 3)] *
+    (rows > 1)):
         table = causal_intervals(rows)
         out, lse = interval_attention(x, x, x, table, backend="native", return_lse=True)
         table.numpy()[0, 0, -1, 0, where] = value  # torch does not count this write
@@ -200,7 +211,8 @@ for rows in (1, 20, 200):
             try:
                 call()
             except ValueError as error:
-                assert "intervals: " in str(error) and "was the table written into" in str(error), error
+                assert "intervals: " in str(error) and "was the table written into" in str(error),
+                error
             else:
                 raise SystemExit(f"{rows} rows, {where} = {value}: no error")
 """
@@ -208,7 +220,8 @@ for rows in (1, 20, 200):
 
 @needs_build
 def test_a_table_spoilt_behind_the_check_is_refused():
-    """Forward and backward, in a process of its own: native code that goes astray cannot be interrupted."""
+    """Forward and backward, in a process of its own: native code that goes astray cannot be
+    interrupted."""
     subprocess.run([sys.executable, "-c", SPOILT], check=True, timeout=300)
 
 
@@ -216,7 +229,8 @@ def test_a_table_spoilt_behind_the_check_is_refused():
 def test_parts_of_the_key_gradients_stay_few(threads):
     """With 15 threads and 32 heads: two sums of dk and dv for each head, not fifteen."""
     threads(15)
-    x, bounds = torch.randn(1, 32, 1024, 16), causal_intervals(1024).permute(4, 0, 1, 3, 2).contiguous()
+    x, bounds = torch.randn(1, 32, 1024, 16), causal_intervals(1024).permute(4, 0, 1, 3,
+                                                                             2).contiguous()
     out, lse = torch.ops.cca_lab.forward(x, x, x, bounds, 0.25)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
         torch.ops.cca_lab.backward(out, None, x, x, x, out, lse, bounds, 0.25)
@@ -226,7 +240,8 @@ def test_parts_of_the_key_gradients_stay_few(threads):
 
 @needs_build
 def test_threads_share_the_work_and_leave_the_result(threads):
-    """Forward the same to the bit; dk and dv, sums over the threads' blocks, equal but for their order."""
+    """Forward the same to the bit; dk and dv, sums over the threads' blocks, equal but for their
+    order."""
     case = long_case("CCA")
     one = bench.case_of(case.intervals, case.k.shape[2], heads=1)
     results = {}
@@ -234,7 +249,8 @@ def test_threads_share_the_work_and_leave_the_result(threads):
         threads(count)
         results[count] = both_passes(native_attention, *one.tensors, one)
         again = both_passes(native_attention, *one.tensors, one)
-        assert all(map(torch.equal, again[1], results[count][1])), "the same number of threads, another result"
+        assert all(map(torch.equal, again[1],
+                       results[count][1])), "the same number of threads, another result"
     for count in (2, 3):
         assert all(map(torch.equal, results[count][0], results[1][0]))
         for name, got, wanted in zip("qkv", results[count][1], results[1][1], strict=True):
@@ -247,9 +263,11 @@ def test_native_saves_nothing_that_grows_with_the_square_of_the_length():
     saved = []
     case = bench.window_case(600, 64, 16)
     leaves = [x.requires_grad_() for x in case.tensors]
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x,
+                                                  lambda x: x):
         native_attention(*leaves, case.intervals, case.scale)
-    wanted = sum(x.numel() for x in leaves) + case.q.numel() + case.q[..., 0].numel() + case.intervals.numel()
+    wanted = sum(x.numel() for x in leaves) + case.q.numel() + case.q[...,
+                                                                      0].numel() + case.intervals.numel()
     assert sum(saved) == wanted
 
 
@@ -293,7 +311,8 @@ def two_threads(attend, case):
         torch.set_num_threads(before)
 
 
-FULL_WIDTH = bench.case_of(causal_intervals(300), 300, heads=1, head_dim=16)  # nothing is padded, so nothing copied
+# nothing is padded, so nothing copied
+FULL_WIDTH = bench.case_of(causal_intervals(300), 300, heads=1, head_dim=16)
 ONE_HEAD = bench.case_of(causal_intervals(150), 150, heads=1)
 KILLS = [  # (mutant, the check that kills it, the case, what the check says)
     ("one_column_more", bench.check_hidden_columns, WINDOW, "edits of column"),
@@ -316,7 +335,8 @@ KILLS = [  # (mutant, the check that kills it, the case, what the check says)
 ]
 
 
-@pytest.mark.parametrize(("mutant", "check", "case", "message"), KILLS, ids=[row[0] for row in KILLS])
+@pytest.mark.parametrize(("mutant", "check", "case", "message"), KILLS,
+                         ids=[row[0] for row in KILLS])
 def test_mutants_die_and_the_real_code_lives(mutants, mutant, check, case, message):
     check(native_attention, case)
     with mock.patch.object(torch.ops, "cca_lab", getattr(torch.ops, mutant)), \
@@ -337,8 +357,11 @@ X = torch.zeros(1, 1, 100, 4)
 def test_auto_takes_the_native_op_once_it_is_built(monkeypatch):
     assert _backend("auto", X) is blocked_attention  # the suite sets the switch
     monkeypatch.delenv(native_build.SWITCH)
-    assert _backend("auto", X) is native_attention and _backend("auto", X.double()) is native_attention
-    assert _backend("auto", X.bfloat16()) is (native_attention if native.matrix_units() else blocked_attention)
+    assert _backend("auto", X) is native_attention and _backend("auto",
+                                                                X.double()) is native_attention
+    assert _backend("auto",
+                    X.bfloat16()) is (native_attention if native.matrix_units()
+                                      else blocked_attention)
     assert _backend("auto", X.half()) is blocked_attention
     assert _backend("auto", X[:, :, :1]) is dense_attention
 
@@ -357,7 +380,8 @@ def nothing_built(monkeypatch, tmp_path):
 
 
 def test_auto_tries_one_build_where_a_compiler_is_and_says_so(nothing_built, monkeypatch, capfd):
-    """A build that fails is one line, blocked attention, and no second build in this process or the next."""
+    """A build that fails is one line, blocked attention, and no second build in this process or
+    the next."""
     tried = []
     monkeypatch.setattr(native_build, "missing", lambda: None)
     monkeypatch.setattr(native_build, "_compile", lambda *given: tried.append(given) or refuse())
@@ -375,8 +399,10 @@ def refuse():
 
 @pytest.mark.parametrize("why", ["switched off", "no compiler", "a folder that cannot be written"])
 def test_auto_compiles_nothing_where_it_may_not_or_cannot(nothing_built, monkeypatch, capfd, why):
-    """Without a compiler and when switched off there is nothing to say; a folder that refuses is one line."""
-    monkeypatch.setattr(native_build, "missing", lambda: "a compiler" if why == "no compiler" else None)
+    """Without a compiler and when switched off there is nothing to say; a folder that refuses is
+    one line."""
+    monkeypatch.setattr(native_build, "missing",
+                        lambda: "a compiler" if why == "no compiler" else None)
     monkeypatch.setattr(native_build, "_compile", mock.Mock(side_effect=AssertionError("a build")))
     if why == "switched off":
         monkeypatch.setenv(native_build.SWITCH, "0")
@@ -411,7 +437,8 @@ assert native_build.build_for_auto()
 """
 
 
-@pytest.mark.parametrize(("lock", "wait_for", "builds"), [("locked", "here", 1), ("without", "inside", 2)])
+@pytest.mark.parametrize(("lock", "wait_for", "builds"),
+                         [("locked", "here", 1), ("without", "inside", 2)])
 def test_two_processes_build_once(nothing_built, lock, wait_for, builds):
     """Mutant: without the lock both compile."""
     command = [sys.executable, "-c", BUILDING, str(nothing_built), wait_for, lock]
@@ -443,7 +470,8 @@ def test_what_a_build_lacks_is_named(nothing_built, monkeypatch, name, value, wo
 
 @pytest.mark.parametrize("x", [X.half(), X.to("meta")], ids=["float16", "meta"])
 def test_tensors_it_does_not_serve_are_refused(x):
-    with pytest.raises(ValueError, match='"native" for torch.* wanted float32 or float64 on the CPU; .*"auto"'):
+    with pytest.raises(ValueError,
+                       match='"native" for torch.* wanted float32 or float64 on the CPU; .*"auto"'):
         native_attention(x, x, x, causal_intervals(100), 1.0)
 
 
@@ -466,12 +494,17 @@ def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_p
     (place / "sources").mkdir(parents=True)
     (place / "torch").symlink_to(Path(torch.__file__).parent)
     (place / "sources" / "interval_attention.cpp").write_text(
-        "#include <torch/library.h>\nTORCH_LIBRARY(cca_lab_elsewhere, library) { library.def(\"f(int x) -> int\"); }\n")
-    program = ("import torch\nfrom pathlib import Path\nfrom cca_lab.attention import native_build\n"
-               f"place = Path({str(place)!r})\nassert Path(torch.__file__).parents[1] == place, torch.__file__\n"
+        "#include <torch/library.h>\nTORCH_LIBRARY(cca_lab_elsewhere, library) { "
+        "library.def(\"f(int x) -> int\"); }\n")
+    program = ("import torch\nfrom pathlib import Path\nfrom cca_lab.attention import "
+               "native_build\n"
+               f"place = Path({str(place)!r})\nassert Path(torch.__file__).parents[1] == place, "
+               "torch.__file__\n"
                "assert native_build.build(place / 'sources', place / 'built' / 'op.so').is_file()\n")
-    search = os.pathsep.join([str(place), str(files.repository()), os.environ.get("PYTHONPATH", "")])
-    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search}, check=True)
+    search = os.pathsep.join([str(place), str(files.repository()),
+                              os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search},
+                   check=True)
 
 
 def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
@@ -484,8 +517,10 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
 
 def test_the_library_changes_its_name_with_what_it_depends_on(monkeypatch, tmp_path):
     names = {native_build.library().name}
-    for owner, name, value in ((torch, "__version__", "0.0"), (native_build, "_processor", lambda: "another"),
-                               (native_build, "SOURCES", tmp_path), (native_build, "_flags", lambda: ["-O0"])):
+    for owner, name, value in ((torch, "__version__", "0.0"),
+                               (native_build, "_processor", lambda: "another"),
+                               (native_build, "SOURCES", tmp_path),
+                               (native_build, "_flags", lambda: ["-O0"])):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, value)
             native_build._digest.cache_clear()
@@ -497,10 +532,11 @@ def test_the_library_changes_its_name_with_what_it_depends_on(monkeypatch, tmp_p
 @needs_build
 def test_a_new_process_loads_the_library_without_a_compiler():
     """What users meet the second time: no build, and "auto" takes the op."""
-    program = ("import torch\nfrom cca_lab.attention import causal_intervals, interval_attention, native\n"
+    program = ("import torch\nfrom cca_lab.attention import causal_intervals, interval_attention, "
+               "native\n"
                "x, table = torch.randn(1, 2, 50, 8), causal_intervals(50)\nassert native.ready(x)\n"
-               "one, other = (interval_attention(x, x, x, table, backend=b) for b in ('auto', 'native'))\n"
-               "assert torch.equal(one, other)\n")
+               "one, other = (interval_attention(x, x, x, table, backend=b) for b in ('auto', "
+               "'native'))\nassert torch.equal(one, other)\n")
     environment = {**os.environ, native_build.SWITCH: "", "CXX": "no-such-compiler"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
@@ -519,5 +555,6 @@ def test_the_sources_are_in_the_package():
     tracked = shutil.which("git") and (files.repository() / ".git").exists()
     if tracked:
         ignored = subprocess.run(["git", "check-ignore", *map(str, native_build.SOURCES.iterdir())],
-                                 cwd=files.repository(), capture_output=True, text=True, check=False).stdout
+                                 cwd=files.repository(), capture_output=True, text=True,
+                                 check=False).stdout
         assert not ignored, "the wheel leaves out what git ignores"

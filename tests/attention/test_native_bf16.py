@@ -1,4 +1,5 @@
-"""The native op in bfloat16 on AMX tiles: against the dense rung in float64, within bounds of its roundings."""
+"""The native op in bfloat16 on AMX tiles: against the dense rung in float64, within bounds of its
+roundings."""
 
 import os
 from pathlib import Path
@@ -41,7 +42,8 @@ def passes(attend, tensors, case):
     leaves = [x.detach().requires_grad_() for x in tensors]
     out, lse = attend(*leaves, case.intervals, case.scale)
     generator = torch.Generator().manual_seed(3)
-    weights, others = (torch.randn(x.shape, generator=generator).bfloat16().to(x.dtype) for x in (out, lse))
+    weights, others = (torch.randn(x.shape,
+                                   generator=generator).bfloat16().to(x.dtype) for x in (out, lse))
     return out, lse, *torch.autograd.grad((out * weights).sum() + (lse * others).sum(), leaves)
 
 
@@ -51,13 +53,17 @@ def check(case):
     out, lse, *grads = passes(native_attention, tensors, case)
     wanted, wanted_lse, *wanted_grads = passes(dense_attention, [x.double() for x in tensors], case)
     assert out.dtype == torch.bfloat16 and lse.dtype == torch.float32
-    # Products of bfloat16 are exact in float32, whose rounding is 2^-24: 64 roundings of sums, 20 units of exp.
-    bench.assert_close(lse.double(), wanted_lse, "lse", 100 * 2.0**-24 * (1 + wanted_lse.abs().amax().item()))
+    # Products of bfloat16 are exact in float32, whose rounding is 2^-24: 64 roundings of sums, 20
+    # units of exp.
+    bench.assert_close(lse.double(), wanted_lse, "lse",
+                       100 * 2.0**-24 * (1 + wanted_lse.abs().amax().item()))
     # Weights and output are rounded, half a unit each of at most the largest value.
     bench.assert_close(out.double(), wanted, "output", UNIT * tensors[2].abs().amax().item())
     for name, got, want in zip("qkv", grads, wanted_grads, strict=True):
-        # Half a unit each: p, ds, the output inside delta, the result; relative to the largest gradient.
-        bench.assert_close(got.double(), want, f"gradient of {name}", 3 * UNIT * (want.abs().amax().item() + 1e-3))
+        # Half a unit each: p, ds, the output inside delta, the result; relative to the largest
+        # gradient.
+        bench.assert_close(got.double(), want, f"gradient of {name}",
+                           3 * UNIT * (want.abs().amax().item() + 1e-3))
 
 
 def table(rows=400, window=64, group=16, **options):
@@ -68,7 +74,8 @@ def table(rows=400, window=64, group=16, **options):
 @pytest.mark.parametrize("name", LONG)
 def test_long_tables(name):
     intervals = LONG[name][100 if name != "late start" else 501:][:420]
-    check(bench.case_of(intervals[None, None], int(intervals.max()), heads=4, key_heads=2, head_dim=40, scale=0.2))
+    check(bench.case_of(intervals[None, None], int(intervals.max()), heads=4, key_heads=2,
+                        head_dim=40, scale=0.2))
 
 
 @pytest.mark.parametrize("head_dim", [1, 16, 31, 32, 33, 64, 80, 128])
@@ -78,12 +85,14 @@ def test_every_head_dim(head_dim):
 
 @pytest.mark.parametrize("rows", [1, 2, 15, 16, 17, 31, 32, 33, 64, 255, 257, 300])
 def test_every_length(rows):
-    check(bench.case_of(causal_intervals(rows), rows, heads=2, key_heads=1, head_dim=16, scale=0.25))
+    check(bench.case_of(causal_intervals(rows), rows, heads=2, key_heads=1, head_dim=16,
+                        scale=0.25))
 
 
 @pytest.mark.parametrize("scale", [0.125, -0.3, 0.0, 4.0])
 def test_scales(scale):
-    """Large ones make weights of exactly one column, negative ones turn the order of logits round."""
+    """Large ones make weights of exactly one column, negative ones turn the order of logits
+    round."""
     check(table(head_dim=24, scale=scale))
 
 
@@ -96,7 +105,8 @@ def test_hidden_columns_stay_hidden():
         changed = [x.clone() for x in (k, v)]
         changed[0][:, :, last:], changed[1][:, :, last:] = 1e3, -1e3
         after, _ = native_attention(q, *changed, case.intervals, case.scale)
-        assert torch.equal(after[:, :, : row + 1], before[:, :, : row + 1]) and not torch.equal(after, before)
+        assert torch.equal(after[:, :, : row + 1],
+                           before[:, :, : row + 1]) and not torch.equal(after, before)
 
 
 def test_the_same_on_any_number_of_threads_but_for_the_order_of_sums():
@@ -118,12 +128,16 @@ def two_threads(case):
         torch.set_num_threads(before)
 
 
-WIDE, LONGER = table(150, 40, 12, head_dim=24, scale=0.5), table(700, 300, 4, head_dim=16, scale=0.5)
+WIDE, LONGER = table(150, 40, 12, head_dim=24, scale=0.5), table(700, 300, 4, head_dim=16,
+                                                                 scale=0.5)
 CAUSAL = bench.case_of(causal_intervals(600), 600, heads=1, head_dim=16, scale=1.0)
 GROUPED = table(100, 20, 4, heads=4, key_heads=2, head_dim=16, scale=0.5)
-KILLS = {"amx_one_column_more": WIDE, "amx_starts_ignored": WIDE, "amx_outputs_not_rescaled": CAUSAL,
-         "amx_totals_not_rescaled": CAUSAL, "amx_columns_between_chunks": CAUSAL, "amx_old_weights_stay": WIDE,
-         "amx_last_rows_lost": WIDE, "amx_heads_interleaved": GROUPED, "amx_backward_unmasked": WIDE,
+KILLS = {"amx_one_column_more": WIDE, "amx_starts_ignored": WIDE,
+         "amx_outputs_not_rescaled": CAUSAL,
+         "amx_totals_not_rescaled": CAUSAL, "amx_columns_between_chunks": CAUSAL,
+         "amx_old_weights_stay": WIDE,
+         "amx_last_rows_lost": WIDE, "amx_heads_interleaved": GROUPED,
+         "amx_backward_unmasked": WIDE,
          "amx_twins_swapped": WIDE, "amx_turned_wrongly": WIDE, "amx_lse_gradient_dropped": WIDE,
          "amx_parts_overlap": CAUSAL, "amx_first_part_only": CAUSAL, "amx_grad_k_not_scaled": WIDE}
 
@@ -131,5 +145,6 @@ KILLS = {"amx_one_column_more": WIDE, "amx_starts_ignored": WIDE, "amx_outputs_n
 @pytest.mark.parametrize("mutant", [mutant.name for mutant in wrong.AMX_MUTANTS])
 def test_mutants_die_and_the_real_code_lives(mutants, mutant):
     two_threads(KILLS[mutant])
-    with mock.patch.object(torch.ops, "cca_lab", getattr(torch.ops, mutant)), pytest.raises(AssertionError):
+    with mock.patch.object(torch.ops, "cca_lab",
+                           getattr(torch.ops, mutant)), pytest.raises(AssertionError):
         two_threads(KILLS[mutant])

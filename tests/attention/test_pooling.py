@@ -1,4 +1,5 @@
-"""Pooling groups into cores: against plain Python, its rotation, gradients, refusals and mutants."""
+"""Pooling groups into cores: against plain Python, its rotation, gradients, refusals and
+mutants."""
 
 import math
 from functools import partial
@@ -32,10 +33,12 @@ def loops(q, k, v, group, *, count=None, weights="softmax", per_query_head=False
             for p in range(count):
                 members = range(p * group, (p + 1) * group)
                 last = members[-1]
-                phi = judged([[scale * dot(q[b, j, last], k[b, kv, t]) for t in members] for j in judges])
+                phi = judged([[scale * dot(q[b, j, last],
+                                           k[b, kv, t]) for t in members] for j in judges])
                 for core, x in zip(out, (k, v), strict=True):
                     features = zip(*(x[b, kv, t].tolist() for t in members), strict=True)
-                    core[b, h, p] = x.new_tensor([combine(weights, phi, feature) for feature in features])
+                    core[b, h, p] = x.new_tensor([combine(weights, phi,
+                                                          feature) for feature in features])
     return tuple(out)
 
 
@@ -53,7 +56,8 @@ def judged(logits: list[list[float]]) -> list[float]:
 def combine(weights: str, phi: list[float], values: list[float]) -> float:
     if weights == "max":
         return max(values)
-    return sum(values) / len(values) if weights == "mean" else sum(map(lambda w, x: w * x, phi, values))
+    return sum(values) / len(values) if weights == "mean" else sum(map(lambda w, x: w * x, phi,
+                                                                       values))
 
 
 # ---------------------------------------------------------------- checks
@@ -65,7 +69,8 @@ def check_loops(pool=pool_groups, *, group: int = 3, sizes: dict | None = None, 
     assert_close(got[1], wanted[1], "core values")
 
 
-def tables(length: int, head_dim: int, factor: float = 1.0, first: int = 0) -> tuple[Tensor, Tensor]:
+def tables(length: int, head_dim: int, factor: float = 1.0, first: int = 0) -> tuple[Tensor,
+                                                                                     Tensor]:
     """RoPE tables (cos, sin), (L, D) each, of positions first, first + 1, ..., times `factor`."""
     positions = torch.arange(first, first + length, dtype=torch.float64)
     angles = positions[:, None] * 10.0 ** -torch.arange(head_dim // 2)
@@ -78,8 +83,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
-def check_rotation(pool=pool_groups, group: int = 3, factor: float = 1.0, batched: bool = False) -> None:
-    """Core key = the pooled *unrotated* key, rotated at the middle; phi is from the rotated logits."""
+def check_rotation(pool=pool_groups, group: int = 3, factor: float = 1.0,
+                   batched: bool = False) -> None:
+    """Core key = the pooled *unrotated* key, rotated at the middle; phi is from the rotated
+    logits."""
     q, k, v = inputs(**GQA)
     length, head_dim = k.shape[2:]
     cos, sin = tables(length, head_dim, factor)
@@ -106,7 +113,8 @@ def test_pooling_equals_plain_python(weights, per_query_head, group):
     check_loops(weights=weights, per_query_head=per_query_head, group=group)
 
 
-@pytest.mark.parametrize("options", [{"count": 2}, {"scale": 1.7}, {"sizes": {"length": 1}, "group": 1}],
+@pytest.mark.parametrize("options", [{"count": 2}, {"scale": 1.7}, {"sizes": {"length": 1},
+                                                                    "group": 1}],
                          ids=str)
 def test_options_of_pooling(options):
     check_loops(**options)
@@ -116,7 +124,8 @@ def test_options_of_pooling(options):
 @pytest.mark.parametrize("weights", ["softmax", "mean", "max"])
 def test_no_group_gives_empty_cores(group, count, weights):
     q, k, v = inputs(**GQA)
-    core_k, core_v, phi = pool_groups(q, k, v, group, count=count, weights=weights, rotation=tables(11, 4),
+    core_k, core_v, phi = pool_groups(q, k, v, group, count=count, weights=weights,
+                                      rotation=tables(11, 4),
                                       return_phi=True)
     assert core_k.shape == core_v.shape == (2, 2, 0, 4)
     assert phi is None if weights == "max" else phi.shape == (2, 2, 0, group)
@@ -135,7 +144,8 @@ def test_gradients_against_finite_differences(weights):
 
 
 def test_pooling_projected_keys_equals_projecting_pooled_inputs():
-    """Why K and V may be pooled in place of the layer's input (eq. 3): phi sums to 1, so biases pass too."""
+    """Why K and V may be pooled in place of the layer's input (eq. 3): phi sums to 1, so biases
+    pass too."""
     q, x, _ = inputs(**GQA)
     weight, bias = torch.randn(4, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
     _, projected_then_pooled, phi = pool_groups(q, x, x @ weight + bias, 3, return_phi=True)
@@ -145,7 +155,8 @@ def test_pooling_projected_keys_equals_projecting_pooled_inputs():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision_rounds_once(dtype):
-    """Weights and sums are taken in float32 (error of tens of 2^-24, so 1e-5); only the result is rounded."""
+    """Weights and sums are taken in float32 (error of tens of 2^-24, so 1e-5); only the result is
+    rounded."""
     q, k, v = (x.to(dtype) for x in inputs(**GQA))
     wanted = pool_groups(q.double(), k.double(), v.double(), 3)
     for got, want in zip(pool_groups(q, k, v, 3), wanted, strict=True):
@@ -198,10 +209,12 @@ MUTANTS = [  # (mutant, the check that kills it, what the check says)
 ]
 
 
-@pytest.mark.parametrize(("mutant", "check", "message"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
+@pytest.mark.parametrize(("mutant", "check", "message"), MUTANTS,
+                         ids=[row[0].__name__ for row in MUTANTS])
 def test_mutants_die(mutant, check, message):
     check()
-    with mock.patch.object(*wrong.MUTANTS[mutant], mutant), pytest.raises(AssertionError, match=message):
+    with mock.patch.object(*wrong.MUTANTS[mutant], mutant), pytest.raises(AssertionError,
+                                                                          match=message):
         check()
 
 

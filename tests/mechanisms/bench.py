@@ -19,7 +19,8 @@ Implementation = Callable[..., Tensor]
 
 # ---------------------------------------------------------------- inputs and comparisons
 
-def inputs(length: int = 11, *, batch: int = 1, heads: int = 2, kv_heads: int = 1, head_dim: int = 4,
+def inputs(length: int = 11, *, batch: int = 1, heads: int = 2, kv_heads: int = 1,
+           head_dim: int = 4,
            seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Random float64 q (B, H, L, D) and k, v (B, Hk, L, D)."""
     generator = torch.Generator().manual_seed(seed)
@@ -48,7 +49,8 @@ def read_matrix(implementation: Implementation, q: Tensor, k: Tensor, options: d
 
 
 def read_by(implementation: Implementation) -> Callable[..., Tensor]:
-    """Return (q, k, **options) -> bool (B, H, L, L): the tokens that weigh something in each row of its matrix."""
+    """Return (q, k, **options) -> bool (B, H, L, L): the tokens that weigh something in each row
+    of its matrix."""
     return lambda q, k, **options: read_matrix(implementation, q, k, options) > 0
 
 
@@ -58,7 +60,8 @@ def check_same(implementation: Implementation, options: dict, reference: Impleme
                tolerance: float = 1e-12, **sizes: int) -> None:
     """Two rungs give the same output."""
     q, k, v = inputs(**sizes)
-    assert_close(implementation(q, k, v, **options), reference(q, k, v, **options), "output", tolerance)
+    assert_close(implementation(q, k, v, **options), reference(q, k, v, **options), "output",
+                 tolerance)
 
 
 def check_full_limit(implementation: Implementation, options: dict, **sizes: int) -> None:
@@ -68,18 +71,21 @@ def check_full_limit(implementation: Implementation, options: dict, **sizes: int
 
 
 def check_partition_of_unity(implementation: Implementation, options: dict,
-                             represented: Callable[..., Tensor] | None = None, **sizes: int) -> None:
+                             represented: Callable[..., Tensor] | None = None,
+                             **sizes: int) -> None:
     """Each represented token counts exactly once, every other token never, and rows sum to 1.
 
-    Without `represented` the whole past is. With q = 0 all visible columns weigh the same, so
-    E[i, t] / E[i, i] counts how often row i holds token t: 1 if raw, 1/g in a core of g tokens, 0 if
+    Without `represented` the whole past is. With q = 0 all visible columns weigh the same, so E[i,
+    t] / E[i, i] counts how often row i holds token t: 1 if raw, 1/g in a core of g tokens, 0 if
     missing, 1 + 1/g if counted twice. A mechanism that drops tokens holds the others raw.
     """
     q, k, _ = inputs(**sizes)
     past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
     for name, query in (("q = 0", torch.zeros_like(q)), ("random q", q)):
-        wanted = past.expand(*q.shape[:2], -1, -1) if represented is None else represented(query, k, **options)
-        assert wanted.dtype == torch.bool and wanted.shape == (*q.shape[:3], q.shape[2]), "represented: shape"
+        wanted = past.expand(*q.shape[:2], -1,
+                             -1) if represented is None else represented(query, k, **options)
+        assert wanted.dtype == torch.bool and wanted.shape == (*q.shape[:3],
+                                                               q.shape[2]), "represented: shape"
         assert not (wanted & ~past).any(), "represented: a future token"
         matrix = read_matrix(implementation, query, k, options)
         assert_close(matrix.sum(-1), torch.ones(q.shape[:3], dtype=q.dtype), f"row sums, {name}")
@@ -89,14 +95,18 @@ def check_partition_of_unity(implementation: Implementation, options: dict,
         assert (matrix == 0).logical_or(wanted).all(), f"{name}: a token that is dropped has weight"
         if name == "q = 0":
             held = count_tokens(matrix)
-            in_core = torch.full_like(held, 1 / options.get("group", 1) if represented is None else 1)
-            times = torch.where((held - 1).abs() < (held - in_core).abs(), torch.ones_like(held), in_core)
+            in_core = torch.full_like(held, 1 / options.get("group",
+                                                            1) if represented is None else 1)
+            times = torch.where((held - 1).abs() < (held - in_core).abs(), torch.ones_like(held),
+                                in_core)
             assert_close(held, times.masked_fill(~wanted, 0), "times a token is held")
 
 
-def check_represented(implementation: Implementation, options: dict, represented: Callable[..., Tensor],
+def check_represented(implementation: Implementation, options: dict,
+                      represented: Callable[..., Tensor],
                       **sizes: int) -> None:
-    """`represented` is where the matrix that V = identity reads is positive, with RoPE's tables too."""
+    """`represented` is where the matrix that V = identity reads is positive, with RoPE's tables
+    too."""
     q, k, _ = inputs(**sizes)
     tables = rope_tables(*q.shape[2:])
     cases = {"q = 0": (torch.zeros_like(q), k, {}), "random q": (q, k, {}),
@@ -106,22 +116,23 @@ def check_represented(implementation: Implementation, options: dict, represented
         wanted = read_matrix(implementation, queries, keys, {**options, **rotation}) > 0
         assert got.dtype == torch.bool and got.shape == wanted.shape, f"represented: {got.dtype} {tuple(got.shape)}"
         more, less = ((a & ~b).nonzero().tolist() for a, b in ((got, wanted), (wanted, got)))
-        assert not more + less, (f"represented, {name}: (batch, head, row, token) {more[:3]} have no weight, "
-                                 f"{less[:3]} are left out")
+        assert not more + less, (f"represented, {name}: (batch, head, row, token) {more[:3]} have "
+                                 f"no weight, {less[:3]} are left out")
 
 
 def count_tokens(matrix: Tensor) -> Tensor:
     """Turn the E of a q = 0 read-out into how often each row holds each token.
 
-    The unit is the weight of the row's own token, which every mechanism holds raw if it holds it; for a
-    row that drops its own token, the largest weight.
+    The unit is the weight of the row's own token, which every mechanism holds raw if it holds it;
+    for a row that drops its own token, the largest weight.
     """
     own = matrix.diagonal(dim1=-2, dim2=-1)
     return matrix / torch.where(own > 0, own, matrix.amax(-1))[..., None]
 
 
 def check_causality(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """EVERY_ROW. Finite edits: whatever the tokens after t become, outputs up to t stay bit-equal."""
+    """EVERY_ROW. Finite edits: whatever the tokens after t become, outputs up to t stay
+    bit-equal."""
     for t, before, after in edits_after_each_token(implementation, options, sizes):
         error = (after - before)[:, :, : t + 1].abs().max().item()
         assert torch.equal(after[:, :, : t + 1], before[:, :, : t + 1]), (
@@ -131,9 +142,11 @@ def check_causality(implementation: Implementation, options: dict, **sizes: int)
 
 def check_whole_prompt(implementation: Implementation, options: dict, select: Callable[..., object],
                        **sizes: int) -> None:
-    """WHOLE_PROMPT. With the choice of tokens frozen, edits reach no earlier row; else they do for some t.
+    """WHOLE_PROMPT. With the choice of tokens frozen, edits reach no earlier row; else they do for
+    some t.
 
-    The second half keeps the declaration honest: a mechanism that is causal as it stands must say so.
+    The second half keeps the declaration honest: a mechanism that is causal as it stands must say
+    so.
     """
     q, k, _ = inputs(**sizes)
     check_causality(partial(implementation, selection=select(q, k, **options)), options, **sizes)
@@ -145,18 +158,21 @@ def check_whole_prompt(implementation: Implementation, options: dict, select: Ca
 
 def check_own_block(implementation: Implementation, options: dict, select: Callable[..., object],
                     **sizes: int) -> None:
-    """OWN_BLOCK. As WHOLE_PROMPT, and the rows that edits reach unfrozen are in blocks with edited tokens."""
+    """OWN_BLOCK. As WHOLE_PROMPT, and the rows that edits reach unfrozen are in blocks with edited
+    tokens."""
     check_whole_prompt(implementation, options, select, **sizes)
     for seed in range(1, 6):
         for t, before, after in edits_after_each_token(implementation, options, sizes, seed):
-            safe = (t + 1) // options["block"] * options["block"]  # the first row of the first edited block
+            # the first row of the first edited block
+            safe = (t + 1) // options["block"] * options["block"]
             assert torch.equal(after[:, :, :safe], before[:, :, :safe]), (
                 f"edits after token {t} reach a row before {safe}, the first row of their block")
 
 
 def edits_after_each_token(implementation: Implementation, options: dict, sizes: dict[str, int],
                            seed: int = 1) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield (t, output before, output after all tokens behind t became others), for each t but the last."""
+    """Yield (t, output before, output after all tokens behind t became others), for each t but the
+    last."""
     q, k, v = inputs(**sizes)
     before = implementation(q, k, v, **options)
     for t in range(q.shape[2] - 1):
@@ -182,19 +198,23 @@ def check_large_logits(implementation: Implementation, options: dict, **sizes: i
 
 
 def check_scale(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """`scale` multiplies every logit, those of the pooling included: scaling q instead is the same."""
+    """`scale` multiplies every logit, those of the pooling included: scaling q instead is the
+    same."""
     q, k, v = inputs(**sizes)
     got = implementation(q, k, v, scale=2.5, **options)
-    assert_close(got, implementation(2.5 * q, k, v, scale=1.0, **options), "scale against scaled queries")
+    assert_close(got, implementation(2.5 * q, k, v, scale=1.0, **options),
+                 "scale against scaled queries")
 
 
 def check_heads_interchangeable(implementation: Implementation, options: dict, heads: int = 4,
                                 kv_heads: int = 2, **sizes: int) -> None:
-    """Query heads that share a KV head can be permuted: the outputs are permuted, and not changed."""
+    """Query heads that share a KV head can be permuted: the outputs are permuted, and not
+    changed."""
     q, k, v = inputs(heads=heads, kv_heads=kv_heads, **sizes)
     order = torch.arange(heads).view(kv_heads, -1).flip(1).flatten()
     out = implementation(q, k, v, **options)
-    assert_close(implementation(q[:, order], k, v, **options), out[:, order], "permuted query heads")
+    assert_close(implementation(q[:, order], k, v, **options), out[:, order],
+                 "permuted query heads")
 
 
 def check_layouts(implementation: Implementation, options: dict, **sizes: int) -> None:
@@ -210,11 +230,14 @@ def check_layouts(implementation: Implementation, options: dict, **sizes: int) -
 def check_batch(implementation: Implementation, options: dict, **sizes: int) -> None:
     """Sequences of a batch do not touch each other."""
     q, k, v = inputs(**{"batch": 3, **sizes})
-    alone = [implementation(q[b : b + 1], k[b : b + 1], v[b : b + 1], **options) for b in range(len(q))]
-    assert_close(implementation(q, k, v, **options), torch.cat(alone), "batch against single sequences")
+    alone = [implementation(q[b : b + 1], k[b : b + 1], v[b : b + 1],
+                            **options) for b in range(len(q))]
+    assert_close(implementation(q, k, v, **options), torch.cat(alone),
+                 "batch against single sequences")
 
 
-def check_right_padding(implementation: Implementation, options: dict, padding: int = 5, length: int = 11,
+def check_right_padding(implementation: Implementation, options: dict, padding: int = 5,
+                        length: int = 11,
                         **sizes: int) -> None:
     """Tokens added at the end leave the rows before them as they were."""
     q, k, v = inputs(length + padding, **sizes)
@@ -224,10 +247,12 @@ def check_right_padding(implementation: Implementation, options: dict, padding: 
 
 def check_effective(implementation: Implementation, options: dict, effective: Callable[..., Tensor],
                     **sizes: int) -> None:
-    """`effective` is the matrix that V = identity reads out, and the output is that matrix times V."""
+    """`effective` is the matrix that V = identity reads out, and the output is that matrix times
+    V."""
     q, k, v = inputs(**sizes)
     matrix = effective(q, k, **options)
-    assert_close(matrix, read_matrix(implementation, q, k, options), "effective against V = identity")
+    assert_close(matrix, read_matrix(implementation, q, k, options),
+                 "effective against V = identity")
     values = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
     assert_close(matrix @ values, implementation(q, k, v, **options), "effective times V")
 
@@ -240,7 +265,8 @@ def check_same_gradients(implementation: Implementation, options: dict, referenc
     gradients = []
     for function in (implementation, reference):
         leaves = [x.clone().requires_grad_() for x in (q, k, v)]
-        gradients.append(torch.autograd.grad((function(*leaves, **options) * wanted_by).sum(), leaves))
+        gradients.append(torch.autograd.grad((function(*leaves, **options) * wanted_by).sum(),
+                                             leaves))
     for name, got, wanted in zip("qkv", *gradients, strict=True):
         assert_close(got, wanted, f"gradient of {name}")
 
@@ -251,10 +277,12 @@ def check_gradients(implementation: Implementation, options: dict, **sizes: int)
     assert torch.autograd.gradcheck(lambda q, k, v: implementation(q, k, v, **options), leaves)
 
 
-# ---------------------------------------------------------------- mechanisms that pool groups as CCA does
+# ---------------------------------------------------------------- mechanisms that pool groups as
+# CCA does
 
 def check_window(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """The s nearest tokens are raw, and at most s + g - 1 are: cores appear neither early nor late."""
+    """The s nearest tokens are raw, and at most s + g - 1 are: cores appear neither early nor
+    late."""
     q, k, _ = inputs(**sizes)
     group, window = options["group"], options["window"]
     held = count_tokens(read_matrix(implementation, torch.zeros_like(q), k, options))
@@ -266,14 +294,17 @@ def check_window(implementation: Implementation, options: dict, **sizes: int) ->
             f"row {i} has {nearest.unique().tolist()} raw tokens, wanted {low} to {high}")
 
 
-def check_pooling_weights(implementation: Implementation, options: dict, heads: int = 4, kv_heads: int = 2,
+def check_pooling_weights(implementation: Implementation, options: dict, heads: int = 4,
+                          kv_heads: int = 2,
                           **sizes: int) -> None:
-    """The weights inside a core are Eq. 2: softmax of the judge's logits, averaged over its query heads."""
+    """The weights inside a core are Eq. 2: softmax of the judge's logits, averaged over its query
+    heads."""
     q, k, _ = inputs(heads=heads, kv_heads=kv_heads, **sizes)
     group, keys = options["group"], k.repeat_interleave(heads // kv_heads, dim=1)
     for row, p, core in visible_cores_of(read_matrix(implementation, q, k, options), options):
         members, judge = slice(p * group, p * group + group), p * group + group - 1
-        logits = torch.einsum("bhd,bhtd->bht", q[:, :, judge], keys[:, :, members]) * q.shape[-1] ** -0.5
+        logits = torch.einsum("bhd,bhtd->bht", q[:, :, judge],
+                              keys[:, :, members]) * q.shape[-1] ** -0.5
         if not options.get("per_query_head"):
             shared = logits.unflatten(1, (kv_heads, -1)).mean(2, keepdim=True)
             logits = shared.expand(-1, -1, heads // kv_heads, -1).flatten(1, 2)
@@ -282,7 +313,8 @@ def check_pooling_weights(implementation: Implementation, options: dict, heads: 
 
 
 def visible_cores_of(matrix: Tensor, options: dict):
-    """Yield (row, group, weights of its tokens (B, H, g)) for each core that the definition makes visible."""
+    """Yield (row, group, weights of its tokens (B, H, g)) for each core that the definition makes
+    visible."""
     group, window = options["group"], options["window"]
     for i in range(matrix.shape[-1]):
         for p in range(max(0, i + 1 - window) // group):
@@ -290,7 +322,8 @@ def visible_cores_of(matrix: Tensor, options: dict):
 
 
 def check_judge(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """Besides row t, the query of token t matters only if t ends its group, to the rows that see the core."""
+    """Besides row t, the query of token t matters only if t ends its group, to the rows that see
+    the core."""
     q, k, v = inputs(**sizes)
     group, window, length = options["group"], options["window"], q.shape[2]
     before = implementation(q, k, v, **options)
@@ -315,14 +348,17 @@ def rope_tables(length: int, head_dim: int, offset: int = 0) -> tuple[Tensor, Te
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE as a product of complex numbers: dimensions j and j + D/2 are real and imaginary part."""
+    """RoPE as a product of complex numbers: dimensions j and j + D/2 are real and imaginary
+    part."""
     half = x.shape[-1] // 2
-    turned = torch.complex(x[..., :half], x[..., half:]) * torch.complex(cos[..., :half], sin[..., :half])
+    turned = torch.complex(x[..., :half], x[..., half:]) * torch.complex(cos[..., :half],
+                                                                         sin[..., :half])
     return torch.cat([turned.real, turned.imag], dim=-1)
 
 
 def check_rope_middle(implementation: Implementation, options: dict, **sizes: int) -> None:
-    """A core key is the pooled un-rotated keys, rotated at its group's middle position (Appendix B.2).
+    """A core key is the pooled un-rotated keys, rotated at its group's middle position (Appendix
+    B.2).
 
     The matrix shows both sides: phi inside a core, and the core's logit against the row's own.
     """
@@ -349,24 +385,30 @@ def check_rope_translation(implementation: Implementation, options: dict, **size
     outputs = []
     for offset in (0, 7):
         tables = rope_tables(*q.shape[-2:], offset)
-        outputs.append(implementation(rotate(q, *tables), rotate(k, *tables), v, **options, rotation=tables))
+        outputs.append(implementation(rotate(q, *tables), rotate(k, *tables), v, **options,
+                                      rotation=tables))
     assert_close(outputs[1], outputs[0], "positions moved by 7", 1e-11)
 
 
-def check_rope_tables(implementation: Implementation, options: dict, reference: Implementation) -> None:
-    """Tables (1, L, D), and (B, L, D) with each sequence at positions of its own: distances are all that counts."""
+def check_rope_tables(implementation: Implementation, options: dict,
+                      reference: Implementation) -> None:
+    """Tables (1, L, D), and (B, L, D) with each sequence at positions of its own: distances are
+    all that counts."""
     q, k, v = inputs(10, batch=2, heads=4, kv_heads=2)
     here, there = rope_tables(10, 4), rope_tables(10, 4, offset=3)
     wanted = reference(rotate(q, *here), rotate(k, *here), v, **options, rotation=here)
-    each = [torch.stack(pair) for pair in zip(here, there, strict=True)]                  # cos and sin, (B, L, D)
+    each = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
     for shape, tables in (("1LD", [table[:1] for table in each]), ("BLD", each)):
         turned = [rotate(x, *(table.unsqueeze(1) for table in tables)) for x in (q, k)]
-        assert_close(implementation(*turned, v, **options, rotation=tuple(tables)), wanted, shape, 1e-11)
+        assert_close(implementation(*turned, v, **options, rotation=tuple(tables)), wanted, shape,
+                     1e-11)
 
 
-def check_rope_distances(implementation: Implementation, options: dict, distance: Callable[[int, int], int],
+def check_rope_distances(implementation: Implementation, options: dict,
+                         distance: Callable[[int, int], int],
                          **sizes: int) -> None:
-    """Each token that row i sees is at the distance wanted, read from the logits against the row's own token."""
+    """Each token that row i sees is at the distance wanted, read from the logits against the row's
+    own token."""
     q0, k0, _ = inputs(**sizes)
     length, head_dim = q0.shape[2:]
     tables = rope_tables(length, head_dim)
@@ -377,7 +419,9 @@ def check_rope_distances(implementation: Implementation, options: dict, distance
         for t in range(i):
             if (matrix[..., i, t] == 0).all():
                 continue
-            far = rotate(k0[:, :, t], *(table[0] for table in rope_tables(1, head_dim, -distance(i, t))))
+            far = rotate(k0[:, :, t], *(table[0] for table in rope_tables(1, head_dim,
+                                                                          -distance(i, t))))
             got = (matrix[..., i, t] / matrix[..., i, i]).log()
             wanted = head_dim**-0.5 * (q0[:, :, i] * (far - k0[:, :, i])).sum(-1)
-            assert_close(got, wanted, f"token {t} seen from row {i} at distance {distance(i, t)}", 1e-10)
+            assert_close(got, wanted, f"token {t} seen from row {i} at distance {distance(i, t)}",
+                         1e-10)

@@ -35,23 +35,28 @@ def trains_a_module(cls: type[Mechanism]) -> bool:
 
 
 def with_module(cls: type[Mechanism], method: str, **fixed: Any) -> Callable[..., Any]:
-    """As `form`; a mechanism that trains a module gets one of fixed weights that fits the shapes of q and k."""
+    """As `form`; a mechanism that trains a module gets one of fixed weights that fits the shapes
+    of q and k."""
     call = form(cls, method, **fixed)
     if not trains_a_module(cls):
         return call
 
     def with_one(q: Tensor, k: Tensor, *v: Tensor, **keywords: Any) -> Any:
         options = {name: value for name, value in keywords.items() if name not in OF_A_CALL}
-        module = seeded_module(cls, q.shape[1], k.shape[1], q.shape[3], json.dumps(options, default=int))
+        module = seeded_module(cls, q.shape[1], k.shape[1], q.shape[3],
+                               json.dumps(options, default=int))
         return call(q, k, *v, **{"module": module, **keywords})
 
     return with_one
 
 
 @lru_cache
-def seeded_module(cls: type[Mechanism], heads: int, kv_heads: int, head_dim: int, options: str) -> nn.Module:
-    """Make the module of one layer with `new_module`, always with the same weights; options as JSON."""
-    config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
+def seeded_module(cls: type[Mechanism], heads: int, kv_heads: int, head_dim: int,
+                  options: str) -> nn.Module:
+    """Make the module of one layer with `new_module`, always with the same weights; options as
+    JSON."""
+    config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads,
+                             head_dim=head_dim,
                              hidden_size=heads * head_dim, num_hidden_layers=1)
     with torch.random.fork_rng():
         torch.manual_seed(0)

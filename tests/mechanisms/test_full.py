@@ -77,12 +77,12 @@ def test_pairs_counts_the_visible_columns(length):
 
 
 @pytest.mark.parametrize(("change", "named"), [
-    (lambda q, k, v: (q[0], k, v), "q, k, v"),
-    (lambda q, k, v: (q, k, v[..., :2]), "q, k, v"),
+    (lambda q, k, v: (q[0], k, v), "q: got shape"),
+    (lambda q, k, v: (q, k, v[..., :2]), "v: got shape"),
     (lambda q, k, v: (q, k[..., :2], v[..., :2]), "head_dim"),
-    (lambda q, k, v: (q[:, :3], k, v), "divides"),
-    (lambda q, k, v: (q[:, :, :5], k, v), "as many queries as keys"),
-    (lambda q, k, v: (q[:, :, :0], k[:, :, :0], v[:, :, :0]), "at least one"),
+    (lambda q, k, v: (q[:, :3], k, v), "wanted a multiple"),
+    (lambda q, k, v: (q[:, :, :5], k, v), "every token needs its query"),
+    (lambda q, k, v: (q[:, :, :0], k[:, :, :0], v[:, :, :0]), "the empty shape"),
 ])
 @pytest.mark.parametrize("form", FORMS, ids=name_of)
 def test_shapes_that_do_not_fit_are_refused(form, change, named):

@@ -47,7 +47,8 @@ class Compiled:
         matrix = ", ".join(f"{count} x {name}"
                            for name, count in self.matrix_instructions.items()) or "none"
         return (
-            f"{self.kernel} on {self.target}, {self.dtype}: {self.registers} registers a thread, {self.spilled} "
+            f"{self.kernel} on {self.target}, {self.dtype}: {self.registers} registers a thread, "
+            f"{self.spilled} "
             f"bytes spilled, {self.shared} bytes of shared memory, matrix instructions: {matrix}")
 
     def excerpt(self, name: str, before: int = 0, after: int = 0) -> str:

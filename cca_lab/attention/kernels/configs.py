@@ -59,7 +59,8 @@ def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Bl
     """
     if head_dim > LARGEST_HEAD_DIM:
         raise ValueError(
-            f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last row of the table"
+            f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last row of the "
+            "table"
         )
     if itemsize > 2:
         return SINGLE

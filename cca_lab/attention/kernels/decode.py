@@ -1,4 +1,6 @@
-"""One new query row against a cache: a kernel that splits the keys over programs, and one that merges their outputs.
+"""One new query row against a cache.
+
+A kernel that splits the keys over programs, and one that merges their outputs.
 
 A single row leaves most of a GPU idle if one program reads all keys. Here each of S programs reads
 one split of the keys for all query heads of one KV head (so these heads read each key once). The
@@ -23,7 +25,8 @@ MERGED_AT_ONCE = 16  # partial outputs in one tile of the merge
 Span = tuple[int, int]
 
 
-@triton.jit(do_not_specialize=["N"])  # N grows with every token: no separate kernel for 1 or multiples of 16
+# N grows with every token: no separate kernel for 1 or multiples of 16
+@triton.jit(do_not_specialize=["N"])
 def decode_split(
     Q, K, V, OUT,
     LSE,  # (B, H, D), (B, Hk, N, D) x 2, (S, B Hk, R, D), (S, B Hk, R); R = H / Hk

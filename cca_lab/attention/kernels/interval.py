@@ -57,7 +57,9 @@ def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
 
 
 def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
-    """Return which rows see each block of columns: first, first that sees all, last that sees all + 1, last + 1.
+    """Return which rows see each block of columns.
+
+    First, first that sees all, last that sees all + 1, last + 1.
 
     Row i sees column c if start_i <= c < end_i, and both never decrease in i, so the rows that see
     c are [first with end > c, first with start > c).
@@ -74,14 +76,16 @@ def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
     first = torch.arange(0, columns, block, device=bounds.device, dtype=torch.int32)
     limits = [x.expand(*starts.shape[:-1], -1).contiguous()
               for x in limits_of_block(first, columns, block)]
-    return torch.stack([torch.searchsorted(values.contiguous(), limit, out_int32=True)  # how many are smaller
+    # how many are smaller
+    return torch.stack([torch.searchsorted(values.contiguous(), limit, out_int32=True)
                         for values in (ends, starts) for limit in limits], dim=3)
 
 
 def limits_of_block(first: Any, columns: int, block: int) -> tuple[Any, Any]:
     """Return below which ends, or starts, rows are counted for a block of columns from `first` on.
 
-    Row i sees the first column c if its end is not below c + 1 and its start is; and so the last one.
+    Row i sees the first column c if its end is not below c + 1 and its start is; and so the last
+    one.
     """
     return first + 1, minimum(first + block, columns)
 

@@ -1,4 +1,6 @@
-"""Forward kernel of interval attention: the online softmax over the column blocks that a block of rows sees.
+"""Forward kernel of interval attention.
+
+The online softmax over the column blocks that a block of rows sees.
 
 A program computes BLOCK_M rows of one query head. It goes through each interval in blocks of
 BLOCK_N columns. Since starts and ends never move back, there are three phases:

@@ -20,7 +20,8 @@ def check_tensor(name: str, x: Tensor) -> None:
     """Raise ValueError unless the kernels support a tensor's dtype, head dimension and device."""
     if x.dtype not in KERNEL_DTYPES:
         raise ValueError(
-            f"{name}: got {x.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate in "
+            f"{name}: got {x.dtype}, wanted float16, bfloat16 or float32; the kernels accumulate "
+            "in "
             'float32, so take backend="dense" or "blocked" for float64')
     if x.shape[-1] > LARGEST_HEAD_DIM:
         raise ValueError(

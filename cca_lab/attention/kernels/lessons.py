@@ -1,4 +1,6 @@
-"""Two small kernels that lead to interval attention, for one head at a time; notebooks 01 and 06 explain them.
+"""Two small kernels that lead to interval attention, for one head at a time.
+
+Notebooks 01 and 06 explain them.
 
 The first shows a masked load: what a tile contains where it reaches beyond the readable elements.
 The second adds the loop over column tiles with a running maximum and sum; `interval_forward` is the

@@ -79,7 +79,9 @@ class _Driver:
 
 @contextmanager
 def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
-    """Make every launch compile for a target instead of running; yield a list of (kernel name, compiled kernel).
+    """Make every launch compile for a target instead of running.
+
+    Yield a list of (kernel name, compiled kernel).
 
     Raises:
         ValueError: under TRITON_INTERPRET=1, which does not compile kernels.

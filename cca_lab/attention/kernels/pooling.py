@@ -19,7 +19,9 @@ WARPS = {16: 1, 32: 1, 64: 2}  # by padded head dim, else 4: a group is one smal
 
 def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
                        turn: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Pool the first `count` groups with softmax weights from each group's last query; differentiable once.
+    """Pool the first `count` groups with softmax weights from each group's last query.
+
+    Differentiable once.
 
     Args:
         q: (B, H, L, D), any strides.

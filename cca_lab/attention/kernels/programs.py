@@ -1,4 +1,6 @@
-"""Which program of a launch reads which tile: the geometry of the kernels, in plain Python and without triton.
+"""Which program of a launch reads which tile.
+
+The geometry of the kernels, in plain Python and without triton.
 
 A launch starts many *programs*; each computes from its number which tiles it reads. These functions
 list the tiles for one head, so that they can be drawn (`cca_lab.views.figures.tiling`) and
@@ -61,7 +63,9 @@ def online_reads(rows: int, columns: int, block_rows: int, block_columns: int) -
 
 
 def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[Read]:
-    """Return the tiles of `interval_forward`: for each interval the left boundary, interior and right boundary.
+    """Return the tiles of `interval_forward`.
+
+    For each interval the left boundary, interior and right boundary.
 
     Args:
         table: int64 (L, n, 2), the intervals of one head, checked.

@@ -1,4 +1,6 @@
-"""Vertical-slash attention, forward: ranges along the chosen diagonals, and gathered columns between them.
+"""Vertical-slash attention, forward.
+
+Ranges along the chosen diagonals, and gathered columns between them.
 
 Row i of block m = floor(i / B) reads token t <= i if t is a chosen column, or if mB - o <= t < mB +
 B - o for a chosen diagonal o (Jiang et al., "MInference 1.0", NeurIPS 2024, Section 3). Seen from
@@ -123,8 +125,8 @@ def triton_vertical_slash(q: Tensor, k: Tensor, v: Tensor, columns: Tensor, offs
     launch.check_tensor("q", q)
     if bool((offsets[..., 0] != 0).any()):
         raise ValueError(
-            f"selection: the nearest diagonal of some head is {int(offsets[..., 0].max())}, wanted 0, so "
-            "that every row reads itself; take what `select` returns")
+            f"selection: the nearest diagonal of some head is {int(offsets[..., 0].max())}, wanted "
+            "0, so that every row reads itself; take what `select` returns")
     batch, heads, length, head_dim = q.shape
     blocks = vertical_slash_blocks(width, head_dim, q.element_size(), launch.backend_name())
     count, tiles = triton.cdiv(length, width), triton.cdiv(width, blocks.rows)

@@ -92,8 +92,8 @@ class CacheSizes:
         """
         if count is None:
             raise ValueError(
-                "cache_entries: got None, wanted a number of entries; where it depends on more than the "
-                "length, measure the bytes with nbytes()")
+                "cache_entries: got None, wanted a number of entries; where it depends on more "
+                "than the length, measure the bytes with nbytes()")
         return 2 * self.batch * self.kv_heads * self.head_dim * count * self.itemsize
 
     def tables(self, positions: int) -> int:
@@ -164,8 +164,8 @@ class StateLayer(CacheLayerMixin):
         batch, chunk = key.shape[0], key.shape[2]
         if self.batch not in (None, batch):
             raise ValueError(
-                f"past_key_values: holds {self.batch} row(s), got {batch}; make a new cache for another "
-                "batch, or reset() this one")
+                f"past_key_values: holds {self.batch} row(s), got {batch}; make a new cache for "
+                "another batch, or reset() this one")
         self.batch = batch
         padding = self._padding(mask, batch, chunk)
         self.columns += chunk
@@ -276,12 +276,14 @@ class MechanismCache(Cache, Generic[M]):
         config = getattr(model, "config", model)
         if not isinstance(config, PreTrainedConfig):
             raise ValueError(
-                f"model: got {type(model).__name__}, wanted a model after swap_attention, or its config"
+                f"model: got {type(model).__name__}, wanted a model after swap_attention, or its "
+                "config"
             )
         attention = mechanism_in(config)
         if type(attention) is not self.mechanism:
             raise ValueError(
-                f"model: got one with {attention.name!r} attention, wanted {self.mechanism.name!r} for a "
+                f"model: got one with {attention.name!r} attention, wanted {self.mechanism.name!r} "
+                "for a "
                 f"{type(self).__name__}; call swap_attention(model, {self.mechanism.name!r}) first")
         self.attention, self.config = attention, config
         new_state = partial(type(self).state, self.attention)

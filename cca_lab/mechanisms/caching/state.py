@@ -1,4 +1,6 @@
-"""What a layer keeps of the past while it decodes: the protocol of its state, and what all states share.
+"""What a layer keeps of the past while it decodes.
+
+The protocol of its state, and what all states share.
 
 A state's tensors grow and shrink by a few tokens at a time. `Copies` says what is meant, and makes
 new tensors for it. `GrowingBuffers` returns the same values without a copy of the others: a view of

@@ -1,1 +1,4 @@
-"""CCA-Attention: core tokens of older groups and a local window; and baselines with the same groups."""
+"""CCA-Attention: core tokens of older groups and a local window.
+
+And baselines with the same groups.
+"""

@@ -1,4 +1,6 @@
-"""The decode-time cache of CCA-Attention: all core tokens, and the raw tokens that later rows still read.
+"""The decode-time cache of CCA-Attention.
+
+All core tokens, and the raw tokens that later rows still read.
 
 Sizes: n(i) = max(0, floor((i + 1 - s) / g)) cores are visible to row i, so after t
 tokens the next row needs raw tokens from g n(t) on, at most s + g - 2 of them.
@@ -82,7 +84,8 @@ class CCAState:
         """Pool the groups whose last token is in the chunk."""
         members = slice(*change.members)
         count = members.stop - members.start
-        if rotation is not None:  # all batch rows re-rotate by the same angle, so the tables of one are enough
+        # all batch rows re-rotate by the same angle, so the tables of one are enough
+        if rotation is not None:
             rotation = append_tables(self.rotation, of_rows(rotation, slice(0, 1)))
             self.rotation = append_tables(None, at(rotation, slice(count, None)))
         if not count:
@@ -141,7 +144,9 @@ class CCAState:
 
 
 class CCACache(MechanismCache[CCA]):
-    """The cache for generating with CCA-Attention: `model.generate(ids, past_key_values=CCACache(model))`.
+    """The cache for generating with CCA-Attention.
+
+    `model.generate(ids, past_key_values=CCACache(model))`.
 
     It stores floor(t / g) core tokens and at most s + g - 2 raw tokens per layer after t
     tokens, O(L / g + s), where a full cache stores t. Decoding with it gives what a

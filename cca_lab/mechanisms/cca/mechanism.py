@@ -1,4 +1,6 @@
-"""Core Context Aware (CCA) attention: a distant group becomes one core token, nearby tokens stay raw.
+"""Core Context Aware (CCA) attention.
+
+A distant group becomes one core token, nearby tokens stay raw.
 
 Chen et al., "Core Context Aware Transformers for Long Context Language Modeling", ICML 2025
 (Sections 3.2-3.4, Eq. 2-5, Algorithm 1). Rows, tokens and groups count from 0; g is the group
@@ -79,7 +81,9 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped(Mechanism):
-    """A mechanism that keeps one entry for each group older than a local window; `groups` says what rows see.
+    """A mechanism that keeps one entry for each group older than a local window.
+
+    `groups` says what rows see.
 
     Attributes:
         group: g, tokens in a group.
@@ -137,8 +141,8 @@ class CCA(Grouped):
         super().__post_init__()
         if self.pooling not in POOLINGS:
             raise ValueError(
-                f"pooling: got {self.pooling!r}, wanted one of {', '.join(POOLINGS)}; the paper's is "
-                "'softmax'")
+                f"pooling: got {self.pooling!r}, wanted one of {', '.join(POOLINGS)}; the paper's "
+                "is 'softmax'")
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute CCA-Attention line by line (Algorithm 1): the specification."""
@@ -210,8 +214,8 @@ class CCA(Grouped):
         """
         if self.pooling == "max":
             raise ValueError(
-                "pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no weighted "
-                "mean, so no effective matrix exists")
+                "pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no "
+                "weighted mean, so no effective matrix exists")
         return super().effective(q, k, v, **keywords)
 
 

@@ -1,4 +1,6 @@
-"""CCA-Attention of one text spread over processes: cores travel to everybody, raw tokens only to a neighbour.
+"""CCA-Attention of one text spread over processes.
+
+Cores travel to everybody, raw tokens only to a neighbour.
 
 Process r holds the tokens [a, b) of a text (or two such pieces, see `shards`). Its rows read the
 cores [0, n(b - 1)) and the raw tokens [g n(a), b). So three things happen, in this order:
@@ -120,7 +122,9 @@ def _plan(shards: Shards, group: int, window: int) -> Plan:
 def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
                          group: ProcessGroup, *, scale: float | None = None,
                          rotation: Rotation | None = None) -> Tensor:
-    """Attend with CCA-Attention to a text of which each process of a group holds a part; all of them have to call it.
+    """Attend with CCA-Attention to a text of which each process of a group holds a part.
+
+    All of them have to call it.
 
     The result is that of `mechanism.attention` on the whole text, and so are the gradients.
 
@@ -230,11 +234,12 @@ def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
     """
     if not isinstance(mechanism, CCA):
         raise ValueError(
-            f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores are known to be few "
-            "enough to send to everybody")
+            f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores are known to "
+            "be few enough to send to everybody")
     if shards.ranks != group.size():
         raise ValueError(
-            f"shards: got pieces for {shards.ranks} processes, wanted {group.size()}, as in the group"
+            f"shards: got pieces for {shards.ranks} processes, wanted {group.size()}, as in the "
+            "group"
         )
     rank = group.rank()
     if q.shape[2] != shards.tokens(rank):

@@ -1,4 +1,7 @@
-"""Dynamic Group Attention (DGA) chooses focal tokens and pools all others in groups: start with `mechanism`."""
+"""Dynamic Group Attention (DGA) chooses focal tokens and pools all others in groups.
+
+Start with `mechanism`.
+"""
 
 from cca_lab.mechanisms.dga.mechanism import (
            DGA,
@@ -13,5 +16,6 @@ from cca_lab.mechanisms.dga.mechanism import (
 from cca_lab.mechanisms.dga.selection import FocalRule, focal_loops, highest, importance, importance_loops, select
 from cca_lab.mechanisms.indices import decode_span
 
-__all__ = ["DGA", "FocalRule", "cache_tokens", "columns", "decode_span", "divide", "focal_loops", "group_weights",
+__all__ = ["DGA", "FocalRule", "cache_tokens", "columns", "decode_span", "divide", "focal_loops",
+           "group_weights",
            "highest", "importance", "importance_loops", "intervals", "pool", "row_reads", "select"]

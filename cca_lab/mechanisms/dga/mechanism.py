@@ -1,4 +1,6 @@
-"""Dynamic Group Attention (DGA): important tokens stay raw; each group of the others becomes one pooled token.
+"""Dynamic Group Attention (DGA): important tokens stay raw.
+
+Each group of the others becomes one pooled token.
 
 Zhang et al., "Curse of High Dimensionality Issue in Transformer for Long-context Modeling", ICML
 2025 (Sections 5.1-5.2, Eq. 12-17, Algorithms 1 and 2). Rows and tokens count from 0; m is the group

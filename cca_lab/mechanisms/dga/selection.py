@@ -26,7 +26,9 @@ ROWS_AT_ONCE = 256  # rows of A in memory at a time
 
 @dataclass(frozen=True, kw_only=True)
 class FocalRule:
-    """How DGA divides the tokens of a text: its options, checked, and the numbers that follow from them.
+    """How DGA divides the tokens of a text.
+
+    Its options, checked, and the numbers that follow from them.
 
     Attributes:
         group: m, the non-focal tokens in a group.
@@ -57,7 +59,8 @@ class FocalRule:
         check_integers(1, group=self.group, block=self.block)
         if not isinstance(self.gamma, int | float) or not 0 <= self.gamma <= 1:
             raise ValueError(
-                f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth token"
+                f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth "
+                "token"
             )
         check_integers(0, floor=self.floor, recent=self.recent, random=self.random, seed=self.seed)
         if self.choose not in CHOICES:
@@ -128,7 +131,9 @@ def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None,
 
 @torch.no_grad()
 def select(q: Tensor, k: Tensor, rule: FocalRule, *, scale: float | None = None) -> Tensor:
-    """Return which tokens are focal: the highest scores of each segment; among equal scores the earlier token wins.
+    """Return which tokens are focal: the highest scores of each segment.
+
+    Among equal scores the earlier token wins.
 
     Args:
         q: queries, (B, H, L, D).
@@ -168,7 +173,8 @@ def check_selection(selection: Any, k: Tensor, rule: FocalRule) -> None:
     kept = selection[..., : count * span].unflatten(2, (count, span)).sum(-1)  # (B, Hk, count)
     if count and ((kept != kept[0, 0, 0]).any() or int(span - kept[0, 0, 0]) % rule.group):
         raise ValueError(
-            f"selection: marks {kept.unique().tolist()} of {span} tokens, wanted the same number for "
+            f"selection: marks {kept.unique().tolist()} of {span} tokens, wanted the same number "
+            "for "
             f"each row, head and block, and a multiple of group = {rule.group} left; see `select`")
 
 
@@ -181,7 +187,9 @@ def highest(scores: Tensor, count: int) -> Tensor:
 
 
 def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: float) -> list[float]:
-    """Compute Eq. 16-17 token by token, for heads that choose together: the specification of the scores.
+    """Compute Eq. 16-17 token by token, for heads that choose together.
+
+    The specification of the scores.
 
     Args:
         queries, keys: (heads, L, D).

@@ -1,4 +1,6 @@
-"""The decode-time cache of H2O: the last tokens, the heavy hitters, and their accumulated attention.
+"""The decode-time cache of H2O.
+
+The last tokens, the heavy hitters, and their accumulated attention.
 
 A chunk first attends to the stored entries and its own past, and then evicts, once, down to the
 budget:
@@ -25,7 +27,8 @@ from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, none_of, w
 from cca_lab.mechanisms.h2o.mechanism import H2O
 from cca_lab.settings import check_integers
 
-ROWS_AT_ONCE = 512  # rows of explicit weights for the scores; a long prompt then needs no L x L matrix
+# rows of explicit weights for the scores; a long prompt then needs no L x L matrix
+ROWS_AT_ONCE = 512
 
 
 class H2OState:
@@ -88,7 +91,7 @@ class H2OState:
         if extra <= 0:
             return
         older = self.score[..., : self.score.shape[2] - self.recent]
-        heaviest = older.argsort(dim=-1, stable=True)[..., extra:]                     # (B, Hk, heavy)
+        heaviest = older.argsort(dim=-1, stable=True)[..., extra:]  # (B, Hk, heavy)
         order = heaviest.sort(dim=-1).values
         recent = torch.arange(older.shape[2], self.score.shape[2], device=order.device)
         kept = torch.cat([order, recent.expand(*order.shape[:2], -1)], dim=-1)         # (B, Hk, n)
@@ -118,9 +121,8 @@ class H2OCache(MechanismCache[H2O]):
 
     It stores at most heavy + recent entries per KV head and a score for each, however long the
     text. The prompt is read densely, so the first chunk needs the memory of all its tokens until it
-    is read. Scores need explicit
-    attention weights: there is no fused kernel. Beam search works; rows of different length must be
-    padded on the left, and each row then has its own prompt.
+    is read. Scores need explicit attention weights: there is no fused kernel. Beam search works;
+    rows of different length must be padded on the left, and each row then has its own prompt.
     """
 
     mechanism = H2O

@@ -175,8 +175,8 @@ def tokens_kept(heavy: int | float, recent: int | float, prompt: int) -> tuple[i
             check_integers(0, **{name: value})
         elif not 0 < value <= 1:
             raise ValueError(
-                f"{name}: got {value}, wanted an integer number of tokens, or a share of the prompt "
-                "over 0 and at most 1, such as 0.1")
+                f"{name}: got {value}, wanted an integer number of tokens, or a share of the "
+                "prompt over 0 and at most 1, such as 0.1")
     heavy, recent = (max(1, floor_of_share(x, prompt)) if isinstance(x, float) else x
                      for x in (heavy, recent))
     if heavy + recent == 0:

@@ -136,7 +136,9 @@ class LoCoCoState:
 
 
 class LoCoCoCache(MechanismCache[LoCoCo]):
-    """The cache for generating with LoCoCo: `model.generate(ids, past_key_values=LoCoCoCache(model))`.
+    """The cache for generating with LoCoCo.
+
+    `model.generate(ids, past_key_values=LoCoCoCache(model))`.
 
     It stores at most M + buffer entries between segments, and up to B more of an open segment
     (which the paper does not count), whatever the length of the text. It uses the compressors

@@ -83,7 +83,9 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tenso
 
 @dataclass(frozen=True, kw_only=True)
 class LoCoCo(Settings, Mechanism):
-    """LoCoCo attention: slots are made segment by segment, and rows attend to [slots ; raw] in one softmax.
+    """LoCoCo attention: slots are made segment by segment, and rows attend to [slots .
+
+    Raw] in one softmax.
 
     `module` is the layer's `Compressor`; None for the plain mean. Its weights depend on the values,
     so `effective` and `represented` need v with it.
@@ -183,8 +185,8 @@ class LoCoCo(Settings, Mechanism):
         """Return B; ValueError if segments have several sizes, or begin where calls do."""
         if self.borders == "calls" or not isinstance(self.segment, int):
             raise ValueError(
-                f"borders, segment: got {self.borders!r}, {self.segment}, wanted 'text' and one number; "
-                "else the size depends on the calls: measure it with nbytes()")
+                f"borders, segment: got {self.borders!r}, {self.segment}, wanted 'text' and one "
+                "number; else the size depends on the calls: measure it with nbytes()")
         return self.segment
 
     @classmethod

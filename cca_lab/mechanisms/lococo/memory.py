@@ -21,7 +21,9 @@ from cca_lab.mechanisms.tokens import best
 
 
 class Compressor(nn.Module):
-    """The trainable part of one layer: a Conv1d of 2D -> M channels, shared by all heads (Section 3.2.1).
+    """The trainable part of one layer.
+
+    A Conv1d of 2D -> M channels, shared by all heads (Section 3.2.1).
 
     Differs from the public code: initial weights have a variance of 1 / (2D kernel). There it is 1,
     so that the convolution's output is tens of times its input and the softmax saturates. With
@@ -69,7 +71,9 @@ def normalise(output: Tensor, weights: str) -> Tensor:
 
 def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None, settings: Settings,
                        compressor: nn.Module | None) -> Tensor:
-    """Return w, by which slots mix columns: [one-hot rows of sinks ; of heavy hitters ; convolved rows].
+    """Return w, by which slots mix columns: [one-hot rows of sinks ; of heavy hitters .
+
+    Convolved rows].
 
     Args:
         keys, values: of all columns, (B, Hk, N, D), N > M.
@@ -100,8 +104,8 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
         output = compressor(pairs.take_along_dim(rest[..., None], dim=2))   # (B, Hk, M', R)
         if output.shape[2] != settings.convolved:
             raise ValueError(
-                f"module: got a compressor with {output.shape[2]} slots, wanted {settings.convolved} "
-                "(slots less sinks and heavy); make it with the same options")
+                f"module: got a compressor with {output.shape[2]} slots, wanted "
+                f"{settings.convolved} (slots less sinks and heavy); make it with the same options")
     rows = normalise(output.to(dtype), settings.weights)
     if settings.residual:
         top = best(accumulated.take_along_dim(rest, dim=-1),
@@ -156,8 +160,8 @@ def memories(q: Tensor, k: Tensor, v: Tensor, settings: Settings, scale: float |
     """Return the memory after each compression; each is made from the one before.
 
     With a `horizon` of h, the memory after compression n is made again from the memory after n - h,
-    which is
-    detached from the graph: the numbers are the same, and gradients flow through h compressions.
+    which is detached from the graph: the numbers are the same, and gradients flow through h
+    compressions.
     """
     plan = compressions(q.shape[2], settings)
     horizon = settings.horizon if torch.is_grad_enabled() else None

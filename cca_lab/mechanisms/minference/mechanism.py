@@ -1,4 +1,6 @@
-"""MInference: a pattern for each head, chosen once on a sample; each prompt then determines the masks.
+"""MInference: a pattern for each head, chosen once on a sample.
+
+Each prompt then determines the masks.
 
 Jiang et al., "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse
 Attention", NeurIPS 2024 (Section 3, Algorithm 1). A head attends with one of three patterns, each a
@@ -73,8 +75,8 @@ class MInference(Mechanism):
                 f"patterns: got {self.patterns!r}, wanted a list of them, such as [{A_PATTERN}]")
         if not self.mechanisms:
             raise ValueError(
-                "patterns: got 0, wanted one for each query head, or one for all; choose_patterns makes "
-                "such a list")
+                "patterns: got 0, wanted one for each query head, or one for all; choose_patterns "
+                "makes such a list")
 
     @cached_property
     def mechanisms(self) -> list[Mechanism]:
@@ -106,8 +108,8 @@ class MInference(Mechanism):
         heads, length, count = *q.shape[1:3], len(self.mechanisms)
         if count not in (1, heads) and length > 1:  # one token reads itself under any pattern
             raise ValueError(
-                f"patterns: got {count} for {heads} query heads, wanted one for each, or one for all; "
-                "choose_patterns makes such a list")
+                f"patterns: got {count} for {heads} query heads, wanted one for each, or one for "
+                "all; choose_patterns makes such a list")
         chosen = call.selection or [None] * heads
         return [(own, (*one_head(h, q, k, v), call._replace(selection=chosen[h])))
                 for h, own in enumerate((self.mechanisms * heads)[:heads])]
@@ -116,8 +118,8 @@ class MInference(Mechanism):
         """Raise ValueError unless a selection is a list with a choice, or None, for each query head."""
         if not isinstance(selection, list) or len(selection) != q.shape[1]:
             raise ValueError(
-                f"selection: got {type(selection).__name__}, wanted a list of {q.shape[1]}, one for each "
-                "query head; pass what `select` returns")
+                f"selection: got {type(selection).__name__}, wanted a list of {q.shape[1]}, one "
+                "for each query head; pass what `select` returns")
         for h, (own, chosen) in enumerate(
                 zip((self.mechanisms * q.shape[1])[:q.shape[1]], selection, strict=True)):
             if chosen is not None:
@@ -143,7 +145,8 @@ def parse(pattern: Pattern) -> Mechanism:
     name = options.pop("pattern", None)
     if not isinstance(name, str) or name not in PATTERNS:
         raise ValueError(
-            f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in {A_PATTERN}"
+            f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in "
+            f"{A_PATTERN}"
         )
     valid = [option for option in PATTERNS[name].option_names() if option != "backend"]
     unknown = [option for option in options if option not in valid]
@@ -205,7 +208,9 @@ def recalls(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
 def choose_patterns(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
                     first_row: int = 0, most_read: float = 1.0,
                     scale: float | None = None) -> list[dict[str, Any]]:
-    """Choose the pattern of each head on a sample (Algorithm 1): the best recall, the first among equals.
+    """Choose the pattern of each head on a sample (Algorithm 1).
+
+    The best recall, the first among equals.
 
     Args:
         q, k, candidates, first_row, scale: as in `recalls`.

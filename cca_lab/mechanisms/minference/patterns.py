@@ -186,8 +186,10 @@ class BlockSparse(Mechanism):
         if selection.dtype != torch.bool or selection.dim() != 4 or min(
                 selection.shape[-2:]) < blocks:
             raise ValueError(
-                f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, H, M, M) "
-                f"with M at least {blocks}; pass what `select` returned for this text or a longer one"
+                f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, H, M, "
+                "M) "
+                f"with M at least {blocks}; pass what `select` returned for this text or a longer "
+                "one"
             )
 
     @property
@@ -234,10 +236,9 @@ class VerticalSlash(Mechanism):
         column_t = sum_i A_it        diagonal_o = sum_i A_i,i-o        i in [L - last, L)
 
     All rows read the `vertical` columns and `slash` diagonals with the highest scores. A kernel
-    reads
-    a diagonal in blocks: for the rows [mB, mB + B) diagonal o means the B keys [mB - o, mB + B -
-    o), so that a row reads more than its own token of the diagonal. Row i of block m = floor(i / B)
-    reads token t if
+    reads a diagonal in blocks: for the rows [mB, mB + B) diagonal o means the B keys [mB - o, mB +
+    B - o), so that a row reads more than its own token of the diagonal. Row i of block m = floor(i
+    / B) reads token t if
 
         t <= i   and   (t is a chosen column   or   mB - o <= t < mB + B - o for a chosen o)
 
@@ -345,10 +346,11 @@ class VerticalSlash(Mechanism):
             return super().attention(q, k, v, **keywords)
         if recorded:
             raise ValueError(
-                "backend: got 'triton' for a gradient, wanted 'dense' or 'auto'; this kernel has no "
-                "backward")
+                "backend: got 'triton' for a gradient, wanted 'dense' or 'auto'; this kernel has "
+                "no backward")
         require_triton()
-        from cca_lab.attention.kernels.vertical_slash import triton_vertical_slash  # triton exists for Linux only
+        # triton exists for Linux only
+        from cca_lab.attention.kernels.vertical_slash import triton_vertical_slash
 
         columns, offsets = call.selection or self.select(q, k, scale=call.scale)
         return triton_vertical_slash(q, k, v, columns, offsets, self.block, call.scale)
@@ -380,7 +382,8 @@ class VerticalSlash(Mechanism):
                                    for x in tensors
                                    if isinstance(x, Tensor)) or () in shapes:
             raise ValueError(
-                f"selection: got {shapes or type(selection).__name__}, wanted a Choice of two int64 "
+                f"selection: got {shapes or type(selection).__name__}, wanted a Choice of two "
+                "int64 "
                 f"tensors (B, H, n) with (B, H) = {tuple(q.shape[:2])}; pass what `select` returns")
 
     @property

@@ -70,7 +70,9 @@ def intervals(length: int, window: int, group: int | None, first: int = 0, kept:
 
 
 def chosen_entries(scores: Tensor, group: int, count: int, first: int = 0) -> Tensor:
-    """Return which entries each row sees in a "compressed sparse" layer: the `count` with the highest scores.
+    """Return which entries each row sees in a "compressed sparse" layer.
+
+    The `count` with the highest scores.
 
     Args:
         scores: (B, rows, n), of n entries; those of open groups are not read.
@@ -106,7 +108,9 @@ def index_scores(queries: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
 
 
 def times_read(length: int, window: int, group: int | None, *, overlap: bool = False) -> Tensor:
-    """Count how many columns of each row contain each token, raw or pooled: int64 (L, L), zero for later tokens.
+    """Count how many columns of each row contain each token, raw or pooled.
+
+    Int64 (L, L), zero for later tokens.
 
     Counted column by column, with every closed entry visible: a choice of entries reads fewer.
     """
@@ -323,7 +327,8 @@ def _entries(compressor: Any, hidden: Tensor, series: Series, first: int, *,
     if series.values is not None and series.gates is not None:
         values, gates = torch.cat([series.values, values], dim=1), torch.cat([series.gates, gates],
                                                                              dim=1)
-    known, begin = before // group if overlap else 0, first - before  # a closed group, kept for the next one
+    # a closed group, kept for the next one
+    known, begin = before // group if overlap else 0, first - before
     fresh = pool(values, gates, compressor.position_bias, group, overlap=overlap)[:, known:]
     fresh = compressor.kv_norm(fresh)
     places = (begin +

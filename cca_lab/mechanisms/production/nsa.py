@@ -87,12 +87,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v: Tensor, 
     if pooled_k.shape != pooled_v.shape or tuple(
             pooled_k.shape) != (batch, k.shape[1], blocks, dim):
         raise ValueError(
-            f"pooled_k, pooled_v: got shapes {tuple(pooled_k.shape)} and {tuple(pooled_v.shape)}, wanted "
-            f"{(batch, k.shape[1], blocks, dim)}: one entry for each closed block")
+            f"pooled_k, pooled_v: got shapes {tuple(pooled_k.shape)} and {tuple(pooled_v.shape)}, "
+            f"wanted {(batch, k.shape[1], blocks, dim)}: one entry for each closed block")
     if tuple(gates.shape) != (batch, heads, length, 3):
         raise ValueError(
-            f"gates: got shape {tuple(gates.shape)}, wanted {(batch, heads, length, 3)}: a gate for each "
-            f"branch, {', '.join(BRANCHES)}")
+            f"gates: got shape {tuple(gates.shape)}, wanted {(batch, heads, length, 3)}: a gate "
+            f"for each branch, {', '.join(BRANCHES)}")
     scale, row = scale_of(scale, dim), torch.arange(length, device=q.device)
     closed = torch.arange(blocks, device=q.device) < ((row + 1) // block)[:, None]  # (L, blocks)
     weights = q.new_zeros(batch, heads, length, blocks)

@@ -1,4 +1,6 @@
-"""The decode-time caches of StreamingLLM and LM-Infinite: the first tokens and the most recent ones.
+"""The decode-time caches of StreamingLLM and LM-Infinite.
+
+The first tokens and the most recent ones.
 
 A chunk is appended, attends, and only then are the oldest recent tokens dropped:
 
@@ -90,7 +92,8 @@ class StreamingLLMState:
             return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
         dropped = sink_dropped(self.seen, self.sinks, self.recent)
         visible = intervals(row, self.sinks, self.recent + 1, dropped)
-        if self.prompt == "dense":  # every row sees all stored tokens: a separate far part only after drops
+        # every row sees all stored tokens: a separate far part only after drops
+        if self.prompt == "dense":
             visible[..., 0, 1], visible[..., 1, 0] = (self.sinks, self.sinks) if dropped else (0, 0)
         if rotation is None:
             return interval_attention(query, self.key, self.value, visible, scale=scale,
@@ -137,7 +140,8 @@ class StreamingLLMState:
     def fill(self, length: int, heads: int, draw: Draw) -> None:
         """Fill the state as after `length` tokens, see `State.fill`."""
         self.seen = length
-        self.key, self.value = (draw(sink_entries(length, self.sinks, self.recent)) for _ in range(2))
+        self.key, self.value = (draw(sink_entries(length, self.sinks,
+                                                  self.recent)) for _ in range(2))
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the state stores."""
@@ -151,7 +155,9 @@ class StreamingLLMState:
 
 
 class StreamingLLMCache(MechanismCache[StreamingLLM]):
-    """The cache for generating with StreamingLLM: `model.generate(ids, past_key_values=StreamingLLMCache(model))`.
+    """The cache for generating with StreamingLLM.
+
+    `model.generate(ids, past_key_values=StreamingLLMCache(model))`.
 
     It stores at most sinks + recent entries per layer and KV head, however long the text.
 
@@ -179,7 +185,8 @@ class StreamingLLMCache(MechanismCache[StreamingLLM]):
         super().__init__(model)
         if prompt not in PROMPTS:
             raise ValueError(
-                f"prompt: got {prompt!r}, wanted 'windowed' or 'dense'; the public code's is 'dense'"
+                f"prompt: got {prompt!r}, wanted 'windowed' or 'dense'; the public code's is "
+                "'dense'"
             )
         if self.attention.positions == "cache" and not has_rotary(self.config):
             raise ValueError(
@@ -215,11 +222,12 @@ class LMInfiniteState(StreamingLLMState):
 
 
 class LMInfiniteCache(MechanismCache[LMInfinite]):
-    """The cache for generating with LM-Infinite: `model.generate(ids, past_key_values=LMInfiniteCache(model))`.
+    """The cache for generating with LM-Infinite.
+
+    `model.generate(ids, past_key_values=LMInfiniteCache(model))`.
 
     It stores at most global_tokens + local - 1 entries per layer and KV head, however long the
-    text. Prefill
-    equals decode: any chunks give what a forward over the whole text gives.
+    text. Prefill equals decode: any chunks give what a forward over the whole text gives.
     """
 
     mechanism = LMInfinite

@@ -1,12 +1,14 @@
 """What a kernel must satisfy: close to the float64 reference, and no step outside its buffers.
 
-Tolerances come from the dtype. A kernel rounds its operands' products and its softmax weights to the inputs'
-dtype and adds them up in float32; both errors stay below a few units of the last place of the largest value:
+Tolerances come from the dtype. A kernel rounds its operands' products and its softmax weights to
+the inputs' dtype and adds them up in float32; both errors stay below a few units of the last place
+of the largest value:
 
     |got - wanted| <= FACTOR * eps(dtype) * max(1, largest wanted)
 
-The interpreter multiplies bfloat16 by its bit patterns and truncates where it stores it, so kernels interpreted
-with it multiply in float32: that they multiply bfloat16 rightly is shown by compilation and a GPU only.
+The interpreter multiplies bfloat16 by its bit patterns and truncates where it stores it, so kernels
+interpreted with it multiply in float32: that they multiply bfloat16 rightly is shown by compilation
+and a GPU only.
 """
 
 from collections.abc import Callable
@@ -21,7 +23,8 @@ from cca_lab.attention.kernels import interval, launch
 from cca_lab.attention.kernels.configs import Blocks
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SMALL = Blocks(16, 16, 4, 1)  # the smallest tiles, so that short texts have edges, cores and corners
+# the smallest tiles, so that short texts have edges, cores and corners
+SMALL = Blocks(16, 16, 4, 1)
 FACTOR = {torch.float32: 32, torch.float16: 4, torch.bfloat16: 4}
 GUARD = 64  # elements of sentinel before and after each buffer
 SENTINEL = -7.0
@@ -38,17 +41,20 @@ def assert_close(got: Tensor, wanted: Tensor, what: str, dtype: torch.dtype) -> 
 
 
 def guarded(x: Tensor) -> Tensor:
-    """A copy of an input that lies between NaNs, with the same strides: a read outside poisons the result."""
+    """A copy of an input that lies between NaNs, with the same strides: a read outside poisons the
+    result."""
     size = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
     room = torch.full((size + 2 * GUARD,), float("nan"), dtype=x.dtype, device=DEVICE)
     copy = room.as_strided(x.shape, x.stride(), GUARD)
-    copy.copy_(x.to(DEVICE)) if 0 not in x.stride() else copy.copy_(x[:1, :1, :1].expand(x.shape).to(DEVICE))
+    copy.copy_(x.to(DEVICE)) if 0 not in x.stride() else copy.copy_(x[:1, :1,
+                                                                      :1].expand(x.shape).to(DEVICE))
     return copy
 
 
 @contextmanager
 def guarded_outputs():
-    """Let the kernels write into poisoned buffers between sentinels, and look at the sentinels afterwards."""
+    """Let the kernels write into poisoned buffers between sentinels, and look at the sentinels
+    afterwards."""
     rooms = []
 
     def new_output(shape, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -67,19 +73,23 @@ def guarded_outputs():
 
 
 def check_interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
-                             blocks: Blocks = SMALL, attend: Callable = interval.triton_attention) -> None:
+                             blocks: Blocks = SMALL,
+                             attend: Callable = interval.triton_attention) -> None:
     """Output, log-sum-exp and all gradients against the dense rung in float64."""
     dtype = q.dtype
     inputs = [guarded(x).requires_grad_() for x in (q, k, v)]
     generator = torch.Generator().manual_seed(0)
     with guarded_outputs():
         out, lse = attend(*inputs, intervals, scale, forward=blocks, backward=blocks)
-        weights = [torch.randn(x.shape, generator=generator, dtype=torch.float32).to(x) for x in (out, lse)]
+        weights = [torch.randn(x.shape, generator=generator,
+                               dtype=torch.float32).to(x) for x in (out, lse)]
         loss = (out.float() * weights[0].float()).sum() + (lse * weights[1]).sum()
         gradients = torch.autograd.grad(loss, inputs)
     exact = [x.detach().cpu().double().requires_grad_() for x in (q, k, v)]
-    wanted, wanted_lse = interval_attention(*exact, intervals, scale=scale, backend="dense", return_lse=True)
-    loss = (wanted * weights[0].cpu().double()).sum() + (wanted_lse * weights[1].cpu().double()).sum()
+    wanted, wanted_lse = interval_attention(*exact, intervals, scale=scale, backend="dense",
+                                            return_lse=True)
+    loss = (wanted * weights[0].cpu().double()).sum() + (wanted_lse
+                                                         * weights[1].cpu().double()).sum()
     assert_close(out, wanted, "out", dtype)
     assert_close(lse, wanted_lse, "lse", dtype)
     for name, got, want in zip("qkv", gradients, torch.autograd.grad(loss, exact), strict=True):

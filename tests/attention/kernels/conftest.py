@@ -1,4 +1,5 @@
-"""Kernels run on a GPU or interpreted; where neither is the case, tests/attention/test_kernels.py runs this folder."""
+"""Kernels run on a GPU or interpreted; where neither is the case, tests/attention/test_kernels.py
+runs this folder."""
 
 import os
 

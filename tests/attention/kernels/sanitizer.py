@@ -1,8 +1,10 @@
-"""A sanitizer for interpreted kernels: every address that is read or written must lie in an argument of the launch.
+"""A sanitizer for interpreted kernels: every address that is read or written must lie in an
+argument of the launch.
 
-The interpreter computes the addresses that a GPU would, for every lane of every program. Before it touches memory, each
-address with a true mask is compared with the bytes of the tensors that this launch was given, views without what lies
-around them. A lane outside is reported and switched off, so that even a wild kernel cannot crash the process.
+The interpreter computes the addresses that a GPU would, for every lane of every program. Before it
+touches memory, each address with a true mask is compared with the bytes of the tensors that this
+launch was given, views without what lies around them. A lane outside is reported and switched off,
+so that even a wild kernel cannot crash the process.
 """
 
 import ast
@@ -47,7 +49,8 @@ class Watch:
         mask = mask.astype(bool)
         self.lanes += int(mask.sum())
         if outside := int((mask & ~good).sum()):
-            self.reports.append(f"{what}: {outside} of {int(mask.sum())} lanes outside of every argument")
+            self.reports.append(f"{what}: {outside} of {int(mask.sum())} lanes outside of every "
+                                "argument")
             if self.stop:
                 raise IndexError(self.reports[-1])
         return mask & good
@@ -61,7 +64,8 @@ def room_of(x: Tensor) -> tuple[int, int]:
 
 @contextmanager
 def watched(*, stop: bool = False) -> Iterator[Watch]:
-    """Watch every launch of interpreted kernels; with `stop`, the first address outside is an InterpreterError."""
+    """Watch every launch of interpreted kernels; with `stop`, the first address outside is an
+    InterpreterError."""
     watch = Watch(stop=stop)
     builder, launch = interpreter.InterpreterBuilder, interpreter.GridExecutor
     prepare, load, store = launch._init_args_hst, builder.create_masked_load, builder.create_masked_store
@@ -73,16 +77,19 @@ def watched(*, stop: bool = False) -> Iterator[Watch]:
 
     def checked(pointers, mask, what):
         size = interpreter._get_np_dtype(pointers.get_element_ty()).itemsize
-        return interpreter.TensorHandle(watch.inside(pointers.data, mask.data, size, what), mask.dtype)
+        return interpreter.TensorHandle(watch.inside(pointers.data, mask.data, size, what),
+                                        mask.dtype)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "_init_args_hst", prepared)
         patch.setattr(builder, "create_masked_load", lambda self, pointers, mask, *rest: load(
             self, pointers, checked(pointers, mask, "load"), *rest))
-        patch.setattr(builder, "create_masked_store", lambda self, pointers, value, mask, *rest: store(
+        patch.setattr(builder, "create_masked_store", lambda self, pointers, value, mask,
+        *rest: store(
             self, pointers, value, checked(pointers, mask, "store"), *rest))
         for name in (name for name in vars(builder) if "atomic" in name or "descriptor" in name):
-            patch.setattr(builder, name, lambda *_: pytest.fail("an operation on memory that is not watched"))
+            patch.setattr(builder, name,
+                          lambda *_: pytest.fail("an operation on memory that is not watched"))
         yield watch
 
 
@@ -100,9 +107,11 @@ def unmasked(kernel, number: int) -> Iterator[None]:
     tree = ast.fix_missing_locations(kernel.rewriter.ast_transformer.visit(tree))
     kernel.rewrite()  # lets the interpreter add its own names to the kernel's module
     names: dict = {}
-    exec(compile(tree, f"<{kernel.fn.__name__} without mask {number}>", "exec"), kernel.fn.__globals__, names)
+    exec(compile(tree, f"<{kernel.fn.__name__} without mask {number}>", "exec"),
+         kernel.fn.__globals__, names)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(interpreter.InterpretedFunction.rewritten_fn, kernel.fn, names[kernel.fn.__name__])
+        patch.setitem(interpreter.InterpretedFunction.rewritten_fn, kernel.fn,
+                      names[kernel.fn.__name__])
         yield
 
 
@@ -114,6 +123,9 @@ def _tree(kernel) -> ast.Module:
 
 def _masked(tree: ast.Module) -> list[ast.Call]:
     """Return the calls of tl.load and tl.store that have a mask, in the order of the source."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-             and node.func.attr in ("load", "store") and any(one.arg == "mask" for one in node.keywords)]
+    calls = [node for node in ast.walk(tree) if isinstance(node,
+                                                           ast.Call) and isinstance(node.func,
+                                                                                    ast.Attribute)
+             and node.func.attr in ("load",
+                                    "store") and any(one.arg == "mask" for one in node.keywords)]
     return sorted(calls, key=lambda call: (call.lineno, call.col_offset))

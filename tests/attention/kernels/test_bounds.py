@@ -1,4 +1,5 @@
-"""No kernel reads or writes outside of its arguments, and the sanitizer finds every mask that is left out."""
+"""No kernel reads or writes outside of its arguments, and the sanitizer finds every mask that is
+left out."""
 
 import itertools
 from contextlib import suppress
@@ -18,21 +19,27 @@ from cca_lab.attention.kernels import (
 from tests.attention.kernels import sanitizer, test_decode, test_interval, test_pooling, test_vertical_slash
 from tests.attention.kernels.bench import DEVICE, check_interval_attention, guarded
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="addresses are watched in the interpreter only")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(),
+                                reason="addresses are watched in the interpreter only")
 
 
 def interval_attention() -> None:
-    """Forward and both backward kernels: CCA and random tables, edges, padded head dims, strides, grouped queries."""
+    """Forward and both backward kernels: CCA and random tables, edges, padded head dims, strides,
+    grouped queries."""
     for length, head_dim in ((1, 16), (17, 20), (50, 16)):
         check_interval_attention(*test_interval.cca_case(length, 3, 7, head_dim=head_dim), 0.3)
     check_interval_attention(*test_interval.cca_case(21, 4, 6, batch=2, heads=4, key_heads=2), 0.25)
-    everything = torch.tensor([[0, 32]]).expand(1, 1, 16, 1, 2)  # the last columns in a block that all rows see
+    # the last columns in a block that all rows see
+    everything = torch.tensor([[0, 32]]).expand(1, 1, 16, 1, 2)
     check_interval_attention(*test_interval.inputs(16, 32, head_dim=20), everything, 0.3)
 
 
 def pooling() -> None:
-    """Pooling and its gradients, with and without rotation, groups that fill no tile, a ragged end."""
-    for rotated, (length, group, head_dim) in itertools.product((False, True), ((5, 5, 20), (17, 4, 16), (33, 7, 16))):
+    """Pooling and its gradients, with and without rotation, groups that fill no tile, a ragged
+    end."""
+    for rotated, (length, group, head_dim) in itertools.product((False, True),
+                                                                ((5, 5, 20), (17, 4, 16),
+                                                                 (33, 7, 16))):
         test_pooling.check_pooling(length, group, rotated=rotated, head_dim=head_dim)
 
 
@@ -47,7 +54,8 @@ def vertical() -> None:
     """Chosen columns and diagonals, blocks that fill no tile."""
     for length, block, head_dim in ((9, 1, 16), (37, 5, 20), (50, 24, 16)):
         test_vertical_slash.check(length, block, head_dim=head_dim)
-    test_vertical_slash.check(16, 8, head_dim=20, vertical=16, slash=1, forced_vertical=0, forced_slash=0)
+    test_vertical_slash.check(16, 8, head_dim=20, vertical=16, slash=1, forced_vertical=0,
+                              forced_slash=0)
 
 
 def taught() -> None:
@@ -58,17 +66,20 @@ def taught() -> None:
         lessons.online_attention(q, k, v, 0.4)
 
 
-CAMPAIGNS = {decode: decoding, interval_backward: interval_attention, interval_forward: interval_attention,
+CAMPAIGNS = {decode: decoding, interval_backward: interval_attention,
+             interval_forward: interval_attention,
              lessons: taught, pooling_kernels: pooling, vertical_slash: vertical}
 KERNELS = {f"{module.__name__.rpartition('.')[2]}.{name}": (kernel, campaign)
            for module, campaign in CAMPAIGNS.items() for name, kernel in vars(module).items()
            if isinstance(kernel, InterpretedFunction) and kernel.fn.__module__ == module.__name__}
-HARMLESS = {("vertical_slash.attend_gathered", 1): "a lane without a column has column 0, whose entry exists"}
+HARMLESS = {("vertical_slash.attend_gathered",
+             1): "a lane without a column has column 0, whose entry exists"}
 PLANTED = [(name, number) for name, (kernel, _) in KERNELS.items()
            for number in range(sanitizer.masked_accesses(kernel))]
 
 
-@pytest.mark.parametrize("campaign", dict.fromkeys(CAMPAIGNS.values()), ids=lambda campaign: campaign.__name__)
+@pytest.mark.parametrize("campaign", dict.fromkeys(CAMPAIGNS.values()),
+                         ids=lambda campaign: campaign.__name__)
 def test_nothing_outside_is_touched(campaign):
     with sanitizer.watched() as watch:
         campaign()
@@ -79,7 +90,8 @@ def test_nothing_outside_is_touched(campaign):
 def test_every_mask_that_is_left_out_is_found(name, number):
     kernel, campaign = KERNELS[name]
     with sanitizer.watched(stop=True) as watch, sanitizer.unmasked(kernel, number):
-        with suppress(AssertionError, InterpreterError):  # the result may be wrong before an address is
+        # the result may be wrong before an address is
+        with suppress(AssertionError, InterpreterError):
             campaign()
     assert bool(watch.reports) == ((name, number) not in HARMLESS)
 

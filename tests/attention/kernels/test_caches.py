@@ -25,7 +25,8 @@ STATES = [
     ("random_tokens", {"group": 3, "window": 5}),
 ]
 STATES += [(name, OPTIONS[name][0]) for name in sorted(CACHES.keys() - dict(STATES).keys())
-           if "triton" in MECHANISMS[name].backends]  # not H2O: its scores need weights that no fused kernel keeps
+           # not H2O: its scores need weights that no fused kernel keeps
+           if "triton" in MECHANISMS[name].backends]
 
 
 def check_decoding(name: str, options: dict) -> None:
@@ -39,21 +40,27 @@ def check_decoding(name: str, options: dict) -> None:
     with torch.no_grad(), bench.guarded_outputs() as rooms:
         for now in chunks:
             before = len(rooms)
-            got, wanted = (state.step(*(x[:, :, now].to(bench.DEVICE, dtype) for x in (q, k, v)), scale=0.4,
-                                      rotation=tuple(table[None, now].to(bench.DEVICE, dtype) for table in tables))
+            got, wanted = (state.step(*(x[:, :, now].to(bench.DEVICE, dtype) for x in (q, k, v)),
+                                      scale=0.4,
+                                      rotation=tuple(table[None, now].to(bench.DEVICE,
+                                                                         dtype)
+                                                                         for table in tables))
                            for dtype, state in states.items())
-            bench.assert_close(got, wanted, f"{name}, tokens {now.start} to {now.stop}", torch.float32)
+            bench.assert_close(got, wanted, f"{name}, tokens {now.start} to {now.stop}",
+                               torch.float32)
             assert len(rooms) > before, "no kernel ran"
 
 
 @pytest.mark.parametrize(("name", "options"), STATES, ids=str)
 def test_decoding_through_the_kernel_equals_dense(monkeypatch, name, options):
     launches, right = [], decode.triton_decode
-    monkeypatch.setattr(decode, "triton_decode", lambda *args, **rest: launches.append(rest["spans"]) or
+    monkeypatch.setattr(decode, "triton_decode", lambda *args,
+                        **rest: launches.append(rest["spans"]) or
                         right(*args, **rest))
     check_decoding(name, options)
     assert len(launches) >= LENGTH - PROMPT
-    if "positions" not in options and name != "lm_infinite":  # those attend to sinks at other positions, apart
+    # those attend to sinks at other positions, apart
+    if "positions" not in options and name != "lm_infinite":
         assert all(len(spans) == 1 for spans in launches), "a cache in order is one launch"
 
 

@@ -9,14 +9,18 @@ from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
 
 
-def check_decode(keys, splits, *, heads=(4, 2), head_dim=16, dtype=torch.float32, layout=lambda x: x):
+def check_decode(keys, splits, *, heads=(4, 2), head_dim=16, dtype=torch.float32,
+                 layout=lambda x: x):
     generator = torch.Generator().manual_seed(keys)
     shapes = (heads[0], 1), (heads[1], keys), (heads[1], keys)
-    q, k, v = (torch.randn(2, n, length, head_dim, generator=generator).to(dtype) for n, length in shapes)
+    q, k, v = (torch.randn(2, n, length, head_dim, generator=generator).to(dtype) for n,
+               length in shapes)
     with bench.guarded_outputs():
-        got = decode.triton_decode(*(bench.guarded(layout(x)) for x in (q, k, v)), 0.25, splits=splits)
+        got = decode.triton_decode(*(bench.guarded(layout(x)) for x in (q, k, v)), 0.25,
+                                   splits=splits)
     everything = torch.tensor([[[[[0, keys]]]]])
-    wanted = interval_attention(q.double(), k.double(), v.double(), everything, scale=0.25, backend="dense",
+    wanted = interval_attention(q.double(), k.double(), v.double(), everything, scale=0.25,
+                                backend="dense",
                                 return_lse=True)
     for name, a, b in zip(("out", "lse"), got, wanted, strict=True):
         bench.assert_close(a, b, name, dtype)
@@ -54,11 +58,14 @@ TABLES = {
 def check_table(spans, rows=1):
     """The primitive by name, for one row of several intervals, against the dense rung."""
     generator = torch.Generator().manual_seed(1)
-    q, k, v = (torch.randn(2, n, length, 16, generator=generator) for n, length in ((4, rows), (2, 70), (2, 70)))
+    q, k, v = (torch.randn(2, n, length, 16, generator=generator) for n,
+               length in ((4, rows), (2, 70), (2, 70)))
     table = torch.tensor(spans).expand(1, 1, rows, -1, -1)
     with bench.guarded_outputs():
-        got = interval_attention(*map(bench.guarded, (q, k, v)), table, backend="triton", return_lse=True)
-    wanted = interval_attention(q.double(), k.double(), v.double(), table, backend="dense", return_lse=True)
+        got = interval_attention(*map(bench.guarded, (q, k, v)), table, backend="triton",
+                                 return_lse=True)
+    wanted = interval_attention(q.double(), k.double(), v.double(), table, backend="dense",
+                                return_lse=True)
     for name, a, b in zip(("out", "lse"), got, wanted, strict=True):
         bench.assert_close(a, b, name, torch.float32)
 
@@ -73,9 +80,11 @@ def test_touching_intervals_are_one_launch():
 
 
 def test_who_is_served(monkeypatch):
-    """One row, one table for all heads, no gradient; everything else goes to the interval kernels."""
+    """One row, one table for all heads, no gradient; everything else goes to the interval
+    kernels."""
     calls = []
-    monkeypatch.setattr(decode, "triton_decode", lambda *args, **rest: calls.append(args) or (None, None))
+    monkeypatch.setattr(decode, "triton_decode", lambda *args,
+                        **rest: calls.append(args) or (None, None))
     q, k = torch.zeros(1, 2, 1, 16), torch.zeros(1, 2, 5, 16)
     table = torch.tensor([[0, 5]]).expand(1, 1, 1, 1, 2)
     interval_attention(q, k, k, table, backend="triton")

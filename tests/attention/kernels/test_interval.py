@@ -1,4 +1,5 @@
-"""Interval attention's kernels against the dense rung in float64: ragged shapes, strides, dtypes, mutants."""
+"""Interval attention's kernels against the dense rung in float64: ragged shapes, strides, dtypes,
+mutants."""
 
 import pytest
 import torch
@@ -15,11 +16,13 @@ from tests.strategies import LAYOUTS, laid_out, random_table
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 
 
-def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=torch.float32, layout="contiguous",
+def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=torch.float32,
+           layout="contiguous",
            seed=0):
     generator = torch.Generator().manual_seed(seed)
     shapes = (heads, rows), (key_heads, columns), (key_heads, columns)
-    return tuple(laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n, length in shapes)
+    return tuple(laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n,
+                 length in shapes)
 
 
 def cca_case(length, group, window, **sizes):
@@ -38,9 +41,11 @@ def test_head_dims_that_are_no_powers_of_two_are_padded(head_dim):
     bench.check_interval_attention(*cca_case(20, 4, 6, head_dim=head_dim), head_dim**-0.5)
 
 
-@pytest.mark.parametrize("blocks", [Blocks(16, 32, 4, 1), Blocks(32, 16, 4, 1), Blocks(64, 64, 4, 1)], ids=str)
+@pytest.mark.parametrize("blocks", [Blocks(16, 32, 4, 1), Blocks(32, 16, 4, 1),
+                                    Blocks(64, 64, 4, 1)], ids=str)
 def test_any_blocks_give_the_same(blocks):
-    bench.check_interval_attention(*cca_case(70, 4, 24, batch=2, heads=4, key_heads=2), 0.25, blocks)
+    bench.check_interval_attention(*cca_case(70, 4, 24, batch=2, heads=4, key_heads=2), 0.25,
+                                   blocks)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -54,7 +59,8 @@ def test_any_intervals_that_never_move_back(count, seed):
     """Ragged random tables, one a batch row and head, with empty intervals among them."""
     generator = torch.Generator().manual_seed(10 * count + seed)
     rows, columns = (int(torch.randint(1, 60, (), generator=generator)) for _ in range(2))
-    tables = torch.stack([random_table(rows, columns, count, generator) for _ in range(4)]).unflatten(0, (2, 2))
+    tables = torch.stack([random_table(rows, columns, count,
+                                       generator) for _ in range(4)]).unflatten(0, (2, 2))
     bench.check_interval_attention(*inputs(rows, columns, batch=2, seed=seed), tables, -0.4)
 
 
@@ -62,7 +68,8 @@ def test_large_logits_stay_finite():
     """Logits of thousands: rows still sum to 1, which V = 1 reads, and no gradient is NaN."""
     q, k, v, table = cca_case(50, 4, 6)
     leaves = [x.to(bench.DEVICE).requires_grad_() for x in (q, 1000 * k, torch.ones_like(v))]
-    out, lse = interval.triton_attention(*leaves, table, 1.0, forward=bench.SMALL, backward=bench.SMALL)
+    out, lse = interval.triton_attention(*leaves, table, 1.0, forward=bench.SMALL,
+                                         backward=bench.SMALL)
     bench.assert_close(out, torch.ones(q.shape, dtype=torch.float64), "out", torch.float32)
     assert lse.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(out.sum(), leaves))
@@ -71,7 +78,8 @@ def test_large_logits_stay_finite():
 def test_the_primitive_takes_the_kernels_by_name():
     q, k, v, table = cca_case(20, 4, 6)
     got = interval_attention(*(x.to(bench.DEVICE) for x in (q, k, v)), table, backend="triton")
-    bench.assert_close(got, interval_attention(*(x.double() for x in (q, k, v)), table, backend="dense"), "out",
+    bench.assert_close(got, interval_attention(*(x.double() for x in (q, k, v)), table,
+                                               backend="dense"), "out",
                        torch.float32)
     with pytest.raises(ValueError, match="float64"):
         interval_attention(q.double(), k.double(), v.double(), table, backend="triton")
@@ -89,7 +97,8 @@ def test_a_second_derivative_is_refused():
     q, k, v, table = cca_case(5, 2, 3)
     leaf = q.to(bench.DEVICE).requires_grad_()
     out = interval_attention(leaf, k.to(leaf), v.to(leaf), table, backend="triton")
-    with pytest.raises(RuntimeError, match="attention on the Triton kernels has no second derivative"):
+    with pytest.raises(RuntimeError,
+                       match="attention on the Triton kernels has no second derivative"):
         torch.autograd.grad(out.sum(), leaf, create_graph=True)
 
 
@@ -120,11 +129,13 @@ def test_mutants_are_caught(monkeypatch, mutant):
 
 def test_rows_of_columns_equals_brute_force():
     table = random_table(33, 29, 2, torch.Generator().manual_seed(3))
-    found = interval.rows_of_columns(interval.bounds_of(table[None, None], bench.DEVICE), 29, 8)[0, 0].cpu()
+    found = interval.rows_of_columns(interval.bounds_of(table[None, None], bench.DEVICE), 29,
+                                     8)[0, 0].cpu()
     for n in range(2):
         for block in range(4):
             columns = range(8 * block, min(8 * block + 8, 29))
-            sees = [[bool(start <= c < end) for c in columns] for start, end in table[:, n].tolist()]
+            sees = [[bool(start <= c < end) for c in columns] for start,
+                    end in table[:, n].tolist()]
             some = [row for row, seen in enumerate(sees) if any(seen)]
             every = [row for row, seen in enumerate(sees) if all(seen)]
             low, all_low, all_high, high = found[n, :, block].tolist()

@@ -1,7 +1,8 @@
-"""The two teaching kernels against float64, and the drawn geometry of the launches against what programs read.
+"""The two teaching kernels against float64, and the drawn geometry of the launches against what
+programs read.
 
-What a program reads is found from outside: with a NaN in feature c of column c's value, feature c becomes NaN in
-every row whose program reads that column, even with weight 0.
+What a program reads is found from outside: with a NaN in feature c of column c's value, feature c
+becomes NaN in every row whose program reads that column, even with weight 0.
 """
 
 import pytest
@@ -32,7 +33,8 @@ def random(*shape, dtype=torch.float32, seed=0):
 @pytest.mark.parametrize(("length", "block_rows"), [(1, 1), (12, 4), (13, 8), (33, 16)])
 def test_causal_weights_equal_the_masked_softmax(length, block_rows):
     scores = random(length, length + 3)[:, :length]  # rows with a stride of their own
-    masked = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), float("nan"))  # the future is not read
+    # the future is not read
+    masked = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), float("nan"))
     with bench.guarded_outputs():
         weights = lessons.causal_weights(bench.guarded(masked), block_rows)
     wanted = scores.double().masked_fill(masked.isnan(), float("-inf")).softmax(dim=-1)
@@ -48,24 +50,28 @@ def check_online(rows, columns, blocks, dtype=torch.float32):
     """Output and log-sum-exp against attention over all columns in float64."""
     if bench.DEVICE.type == "cuda":
         blocks = [max(16, size) for size in blocks]  # matrix units take no less
-    q, k, v = (random(n, 6, dtype=dtype, seed=seed) for seed, n in enumerate((rows, columns, columns)))
+    q, k, v = (random(n, 6, dtype=dtype, seed=seed) for seed,
+               n in enumerate((rows, columns, columns)))
     with bench.guarded_outputs():
         out, lse = lessons.online_attention(*map(bench.guarded, (q, k, v)), 0.4, *blocks)
     every = torch.tensor([0, columns]).expand(1, 1, rows, 1, 2)
-    wanted = interval_attention(*(x.cpu().double()[None, None] for x in (q, k, v)), every, scale=0.4,
+    wanted = interval_attention(*(x.cpu().double()[None, None] for x in (q, k, v)), every,
+                                scale=0.4,
                                 backend="dense", return_lse=True)
     bench.assert_close(out, wanted[0][0, 0], "out", dtype)
     bench.assert_close(lse, wanted[1][0, 0], "lse", dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("rows", "columns", "blocks"), [(1, 6, (1, 2)), (20, 40, (16, 16)), (16, 16, (16, 16)),
+@pytest.mark.parametrize(("rows", "columns", "blocks"),
+                         [(1, 6, (1, 2)), (20, 40, (16, 16)), (16, 16, (16, 16)),
                                                          (5, 70, (16, 32))])
 def test_online_attention_equals_attention_over_all_columns(rows, columns, blocks, dtype):
     check_online(rows, columns, blocks, dtype)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a compiled kernel keeps the functions that it was made of")
+@pytest.mark.skipif(torch.cuda.is_available(),
+                    reason="a compiled kernel keeps the functions that it was made of")
 @pytest.mark.parametrize("mutant", lesson_mutants.ONLINE, ids=lambda mutant: mutant.__name__)
 def test_mutants_are_caught(monkeypatch, mutant):
     mutant(monkeypatch)
@@ -90,7 +96,8 @@ def said(reads: list[Read], rows: int, columns: int) -> torch.Tensor:
 def test_interval_reads_are_those_of_the_kernel(name):
     table = TABLES[name]
     rows, columns = len(table), int(table.max())
-    x = (y[None, None] for y in (random(rows, columns), random(columns, columns), poisoned(columns)))
+    x = (y[None, None] for y in (random(rows, columns), random(columns, columns),
+                                 poisoned(columns)))
     out, _ = triton_attention(*x, table[None, None], 0.1, forward=Blocks(16, 16, 4, 1))
     assert torch.equal(said(interval_reads(table, 16, 16), rows, columns), out[0, 0].isnan().cpu())
     mutant = said(mutants.aligned_reads(table, 16, 16), rows, columns)
@@ -107,5 +114,6 @@ def test_pooling_reads_are_those_of_the_kernel():
     """Without their padding, which the mask takes off."""
     x = (y[None, None] for y in (random(14, 14), random(14, 14), poisoned(14)))
     core_values = pooling.triton_pool_groups(*x, 3, 4, 0.1)[1][0, 0]
-    clipped = [Read(x.program, x.rows, (x.columns[0], x.columns[0] + 3), x.masked) for x in pooling_reads(4, 3)]
+    clipped = [Read(x.program, x.rows, (x.columns[0], x.columns[0] + 3),
+                    x.masked) for x in pooling_reads(4, 3)]
     assert torch.equal(said(clipped, 4, 14), core_values.isnan().cpu())

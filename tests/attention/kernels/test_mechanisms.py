@@ -1,4 +1,5 @@
-"""Every mechanism that has a Triton rung, through the kernels: output and all gradients against dense float64."""
+"""Every mechanism that has a Triton rung, through the kernels: output and all gradients against
+dense float64."""
 
 import json
 from copy import deepcopy
@@ -15,15 +16,18 @@ from tests.mechanisms.options import OPTIONS as SMALL
 from tests.mutants import attention as wrong_pooling
 from tests.mutants import kernels as mutants
 
-SIZES = {"length": 37, "heads": 4, "kv_heads": 2, "head_dim": 8}  # no multiple of any tile, grouped queries
+# no multiple of any tile, grouped queries
+SIZES = {"length": 37, "heads": 4, "kv_heads": 2, "head_dim": 8}
 ROTARY = rope_tables(SIZES["length"], SIZES["head_dim"])
 OPTIONS = {
     "full": [{}],
     "cca": [{"group": 3, "window": 7}, {"group": 4, "window": 2, "per_query_head": True}],
-    "dga": [{"group": 3, "gamma": 0.2}, {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 10}],
+    "dga": [{"group": 3, "gamma": 0.2}, {"group": 3, "gamma": 0.2, "choose": "blocks",
+                                         "block": 10}],
     "lococo": [{"slots": 5, "segment": 7}],
     "a_shape": [{"sinks": 2, "window": 6}],
-    "vertical_slash": [{"vertical": 5, "slash": 5, "last": 8, "forced_vertical": 1, "forced_slash": 2, "block": 5}],
+    "vertical_slash": [{"vertical": 5, "slash": 5, "last": 8, "forced_vertical": 1,
+                        "forced_slash": 2, "block": 5}],
     "longlora": [{"group": 10}],
     "streaming_llm": [{"sinks": 3, "recent": 6}, {"sinks": 3, "recent": 6, "positions": "cache"}],
     "lm_infinite": [{"local": 6, "global_tokens": 3}],
@@ -31,18 +35,23 @@ OPTIONS = {
     "random_tokens": [{"group": 3, "window": 7}],
 }
 OPTIONS |= {name: SMALL[name][:1] for name, cls in MECHANISMS.items()
-            if "triton" in cls.backends and name not in OPTIONS}  # rows of the others see no few intervals
+            # rows of the others see no few intervals
+            if "triton" in cls.backends and name not in OPTIONS}
 FORWARD_ONLY = ("vertical_slash",)
 CASES = [(name, options) for name, chosen in OPTIONS.items() for options in chosen]
 
 
-def attend(name: str, options: dict, leaves: list[torch.Tensor], selection, backend: str) -> torch.Tensor:
-    """The mechanism's attention, with all that it takes besides options, in the dtype of the leaves."""
+def attend(name: str, options: dict, leaves: list[torch.Tensor], selection,
+           backend: str) -> torch.Tensor:
+    """The mechanism's attention, with all that it takes besides options, in the dtype of the
+    leaves."""
     cls, module = MECHANISMS[name], None
     if trains_a_module(cls):
-        module = deepcopy(seeded_module(cls, 4, 2, SIZES["head_dim"], json.dumps(options))).to(leaves[0])
+        module = deepcopy(seeded_module(cls, 4, 2, SIZES["head_dim"],
+                                        json.dumps(options))).to(leaves[0])
     rotation = tuple(table.to(leaves[0]) for table in ROTARY)
-    return cls(**options, backend=backend).attention(*leaves, rotation=rotation, selection=selection, module=module)
+    return cls(**options, backend=backend).attention(*leaves, rotation=rotation,
+                                                     selection=selection, module=module)
 
 
 def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: None) -> None:
@@ -50,7 +59,8 @@ def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: N
     q, k, v = inputs(**SIZES)
     single = [x.float() for x in (rotate(q, *ROTARY), rotate(k, *ROTARY), v)]
     exact = [x.double().requires_grad_() for x in single]
-    selection = MECHANISMS[name](**options).select(*exact[:2])  # once, so that rounding cannot choose otherwise
+    # once, so that rounding cannot choose otherwise
+    selection = MECHANISMS[name](**options).select(*exact[:2])
     wanted = attend(name, options, exact, selection, "dense")
     weights = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(0))
     leaves = [bench.guarded(x).requires_grad_(name not in FORWARD_ONLY) for x in single]
@@ -58,9 +68,12 @@ def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: N
         spoil(patch)
         got = attend(name, options, leaves, selection, "triton")
         assert rooms, "no kernel ran"
-        gradients = [] if name in FORWARD_ONLY else torch.autograd.grad((got * weights.to(got)).sum(), leaves)
+        gradients = [] if name in FORWARD_ONLY else torch.autograd.grad((got
+                                                                         * weights.to(got)).sum(),
+                                                                         leaves)
     bench.assert_close(got, wanted, "out", torch.float32)
-    for what, grad, want in zip("qkv", gradients, torch.autograd.grad((wanted * weights).sum(), exact), strict=False):
+    for what, grad, want in zip("qkv", gradients,
+                                torch.autograd.grad((wanted * weights).sum(), exact), strict=False):
         bench.assert_close(grad, want, f"gradient of {what}", torch.float32)
 
 
@@ -77,7 +90,8 @@ def test_kernels_equal_dense(monkeypatch, name, options):
 ], ids=["cca", "cca, mean", "cca, no cores", "dga"])
 def test_pooling_follows_the_backend(monkeypatch, name, options, times):
     calls, right = [], pooling.triton_pool_groups
-    monkeypatch.setattr(pooling, "triton_pool_groups", lambda *args: calls.append(args) or right(*args))
+    monkeypatch.setattr(pooling, "triton_pool_groups",
+                        lambda *args: calls.append(args) or right(*args))
     q, k, v = (x.float().to(bench.DEVICE) for x in inputs(**SIZES))
     for backend in ("dense", "blocked"):
         MECHANISMS[name](**options, backend=backend).attention(q, k, v)
@@ -100,7 +114,8 @@ def test_mutants_are_caught(monkeypatch, spoil, name):
         check_mechanism(monkeypatch, name, OPTIONS[name][0], spoil)
 
 
-@pytest.mark.parametrize("mutant", [wrong_pooling.first_query_judges, wrong_pooling.scale_forgotten],
+@pytest.mark.parametrize("mutant", [wrong_pooling.first_query_judges,
+                                    wrong_pooling.scale_forgotten],
                          ids=lambda mutant: mutant.__name__)
 def test_wrong_weights_of_a_core_per_query_head_are_caught(monkeypatch, mutant):
     """These are pooled by PyTorch and attended to by the kernels."""

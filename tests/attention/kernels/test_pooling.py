@@ -15,7 +15,8 @@ def rotary(batch, length, head_dim, generator):
     return tuple(torch.cat([f(angle), f(angle)], dim=-1) for f in (torch.cos, torch.sin))
 
 
-def check_pooling(length, group, *, batch=1, heads=2, key_heads=1, head_dim=16, rotated=False, dtype=torch.float32,
+def check_pooling(length, group, *, batch=1, heads=2, key_heads=1, head_dim=16, rotated=False,
+                  dtype=torch.float32,
                   count=None):
     """Cores and all gradients."""
     generator = torch.Generator().manual_seed(length)
@@ -26,12 +27,14 @@ def check_pooling(length, group, *, batch=1, heads=2, key_heads=1, head_dim=16, 
     with bench.guarded_outputs():
         cores = pool_groups(*inputs, group, rotation=tables, count=count, backend="triton")
         weights = [torch.randn(core.shape, generator=generator).to(core) for core in cores]
-        loss = sum((core.float() * weight.float()).sum() for core, weight in zip(cores, weights, strict=True))
+        loss = sum((core.float() * weight.float()).sum() for core,
+                   weight in zip(cores, weights, strict=True))
         gradients = torch.autograd.grad(loss, inputs)
     exact = [x.double().requires_grad_() for x in (q, k, v)]
     tables = tables and tuple(table.double() for table in tables)
     wanted = pool_groups(*exact, group, rotation=tables, count=count, backend="torch")
-    loss = sum((core * weight.cpu().double()).sum() for core, weight in zip(wanted, weights, strict=True))
+    loss = sum((core * weight.cpu().double()).sum() for core,
+               weight in zip(wanted, weights, strict=True))
     pairs = zip((*cores, *gradients), (*wanted, *torch.autograd.grad(loss, exact)), strict=True)
     for name, (got, want) in zip(("core key", "core value", "dq", "dk", "dv"), pairs, strict=True):
         bench.assert_close(got, want, name, dtype)
@@ -62,7 +65,8 @@ def test_only_the_groups_that_are_asked_for():
     check_pooling(20, 4, count=2)
 
 
-@pytest.mark.parametrize("options", [{"weights": "mean"}, {"per_query_head": True}, {"return_phi": True}, {"count": 0}])
+@pytest.mark.parametrize("options", [{"weights": "mean"}, {"per_query_head": True},
+                                     {"return_phi": True}, {"count": 0}])
 def test_what_the_kernel_does_not_do_is_refused(options):
     x = torch.zeros(1, 1, 8, 16)
     with pytest.raises(ValueError, match="the kernel has softmax weights"):
@@ -83,7 +87,8 @@ def test_a_store_outside_a_buffer_is_caught():
 
 
 def test_rows_that_no_group_reads_have_zero_gradients():
-    """The gradients' buffers are poisoned at first; the tail and the queries that judge nothing are never stored."""
+    """The gradients' buffers are poisoned at first; the tail and the queries that judge nothing
+    are never stored."""
     q, k, v = (torch.randn(1, 1, 11, 16, device=bench.DEVICE, requires_grad=True) for _ in range(3))
     with bench.guarded_outputs():
         cores = pool_groups(q, k, v, 4, backend="triton")
@@ -96,7 +101,8 @@ def test_a_second_derivative_is_refused():
     x = torch.randn(1, 1, 8, 16, device=bench.DEVICE, requires_grad=True)
     assert needs_gradient(x)
     core, _ = pool_groups(x, x, x, 4, backend="triton")
-    with pytest.raises(RuntimeError, match="pooling on the Triton kernels has no second derivative"):
+    with pytest.raises(RuntimeError,
+                       match="pooling on the Triton kernels has no second derivative"):
         torch.autograd.grad(core.sum(), x, create_graph=True)
 
 

@@ -1,4 +1,5 @@
-"""The vertical-slash kernel against the mechanism's mask in float64, its index against brute force, mutants."""
+"""The vertical-slash kernel against the mechanism's mask in float64, its index against brute
+force, mutants."""
 
 from dataclasses import replace
 
@@ -18,11 +19,15 @@ from tests.strategies import LAYOUTS, laid_out
 OPTIONS = {"vertical": 4, "slash": 3, "last": 8, "forced_vertical": 1, "forced_slash": 1}
 
 
-def check(length, block, *, batch=1, heads=(4, 2), head_dim=16, dtype=torch.float32, layout="contiguous",
+def check(length, block, *, batch=1, heads=(4, 2), head_dim=16, dtype=torch.float32,
+          layout="contiguous",
           chosen_at=None, **options):
-    """The output, given a choice that was made in float64; `chosen_at` tokens of it, all by default."""
-    options, generator = {**OPTIONS, "block": block, **options}, torch.Generator().manual_seed(length)
-    q, k, v = (laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n in (heads[0], *heads[1:] * 2))
+    """The output, given a choice that was made in float64; `chosen_at` tokens of it, all by
+    default."""
+    options, generator = {**OPTIONS, "block": block,
+                          **options}, torch.Generator().manual_seed(length)
+    q, k, v = (laid_out((batch, n, length, head_dim), layout,
+                        generator).to(dtype) for n in (heads[0], *heads[1:] * 2))
     exact = [x.double() for x in (q, k, v)]
     longer = [torch.cat([x, x.flip(2)], dim=2)[:, :, : chosen_at or length] for x in exact[:2]]
     dense = VerticalSlash(backend="dense", **options)
@@ -36,13 +41,15 @@ def check(length, block, *, batch=1, heads=(4, 2), head_dim=16, dtype=torch.floa
     bench.assert_close(got, wanted, "out", dtype)
 
 
-@pytest.mark.parametrize(("length", "block"), [(1, 3), (9, 1), (37, 5), (37, 16), (50, 24), (40, 100)])
+@pytest.mark.parametrize(("length", "block"),
+                         [(1, 3), (9, 1), (37, 5), (37, 16), (50, 24), (40, 100)])
 def test_any_length_and_block(length, block):
     check(length, block)
 
 
 @pytest.mark.parametrize("options", [{"vertical": 0, "slash": 1}, {"vertical": 40}, {"slash": 40},
-                                     {"slash": 9, "forced_slash": 4}, {"vertical": 12, "forced_vertical": 6}], ids=str)
+                                     {"slash": 9, "forced_slash": 4},
+                                     {"vertical": 12, "forced_vertical": 6}], ids=str)
 def test_few_and_many_columns_and_diagonals(options):
     check(37, 8, **options)
 
@@ -68,7 +75,8 @@ def test_a_choice_of_another_length(chosen_at):
 
 
 def test_the_future_cannot_matter():
-    """Finite edit, given the choice: other tokens after row 20 leave every output up to row 20 bit-equal."""
+    """Finite edit, given the choice: other tokens after row 20 leave every output up to row 20
+    bit-equal."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
     mechanism = VerticalSlash(block=8, backend="triton", **OPTIONS)
@@ -84,7 +92,8 @@ def test_what_the_kernel_does_not_do_is_refused():
         VerticalSlash(backend="triton", **OPTIONS).attention(q, q, q)
     blind = Choice(torch.zeros(1, 1, 1, dtype=torch.int64), torch.tensor([[[2, 3]]]))
     with pytest.raises(ValueError, match="nearest diagonal of some head is 2, wanted 0"):
-        VerticalSlash(block=1, backend="triton", **OPTIONS).attention(*[q.detach()] * 3, selection=blind)
+        VerticalSlash(block=1, backend="triton", **OPTIONS).attention(*[q.detach()] * 3,
+                                                                      selection=blind)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -102,7 +111,8 @@ def test_the_index_equals_brute_force(length, width, data):
                  for low, high in ranges[0, 0, : int(count)].tolist() if high + block * width > 0]
         assert found == wanted
         last = min(length, block * width + width)
-        assert [t for t in columns if t < last and not covered[block * width - t + width - 1]] == single
+        assert [t for t in columns if t < last
+                and not covered[block * width - t + width - 1]] == single
 
 
 @pytest.mark.parametrize("mutant", mutants.VERTICAL_SLASH, ids=lambda mutant: mutant.__name__)

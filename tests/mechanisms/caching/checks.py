@@ -1,4 +1,5 @@
-"""What caches whose prefill equals decode must satisfy, as functions of a mechanism's name and options."""
+"""What caches whose prefill equals decode must satisfy, as functions of a mechanism's name and
+options."""
 
 import torch
 from torch import Tensor
@@ -50,7 +51,8 @@ def check_room(cache: MechanismCache) -> None:
         for tensor in state.tensors():
             storage, entries = tensor.untyped_storage(), tensor.shape[2] if tensor.dim() == 4 else 0
             in_room = storage.data_ptr() in stored
-            most = tensor.nbytes // entries * (entries + 2 * room_for(entries)) if in_room else tensor.nbytes
+            most = tensor.nbytes // entries * (entries + 2
+                                               * room_for(entries)) if in_room else tensor.nbytes
             assert storage.nbytes() <= most, f"{tuple(tensor.shape)}: {storage.nbytes()} bytes are kept, not {most}"
             allocated += storage.nbytes()
             stored.discard(storage.data_ptr())
@@ -59,7 +61,8 @@ def check_room(cache: MechanismCache) -> None:
 
 
 def check_generation(family: str, name: str, **options) -> None:
-    """generate() gives what recomputing gives: greedy, with beams, and prompts padded on the left."""
+    """generate() gives what recomputing gives: greedy, with beams, and prompts padded on the
+    left."""
     model = swap_attention(tiny(family), name, **options)
     settings = dict(max_new_tokens=12, do_sample=False)
     for more in ({}, dict(num_beams=3, num_return_sequences=2), dict(prefill_chunk_size=5)):
@@ -75,8 +78,10 @@ def check_generation(family: str, name: str, **options) -> None:
         assert torch.equal(got[row, -12:], alone[0, -12:])
 
 
-def check_state(name: str, options: dict, sizes: list[int], *, rotated: bool, seed: int = 0) -> None:
-    """A state without a model gives what `attention` gives over the whole text, for two rows chosen midway."""
+def check_state(name: str, options: dict, sizes: list[int], *, rotated: bool,
+                seed: int = 0) -> None:
+    """A state without a model gives what `attention` gives over the whole text, for two rows
+    chosen midway."""
     length = sum(sizes)
     q, k, v = bench.inputs(length, batch=2, heads=4, kv_heads=2, seed=seed)
     tables = bench.rope_tables(length, 4)

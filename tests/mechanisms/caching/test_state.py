@@ -111,7 +111,8 @@ def test_most_tokens_move_nothing():
 
 
 def test_autograd_keeps_what_it_has_read():
-    """A gradient through entries that a later token would have written over, or beside in the same memory."""
+    """A gradient through entries that a later token would have written over, or beside in the same
+    memory."""
     buffers = GrowingBuffers()
     stored = buffers.append("key", new_entries(0), new_entries(30, 1).requires_grad_())
     loss = stored.square().sum()

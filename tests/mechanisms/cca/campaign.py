@@ -30,26 +30,34 @@ class Case:
     dim: int = 6
 
     def mechanism(self):
-        return CCA(group=self.group, window=self.window, pooling=self.pooling, per_query_head=self.per_query_head)
+        return CCA(group=self.group, window=self.window, pooling=self.pooling,
+                   per_query_head=self.per_query_head)
 
 
-SMALL = [Case(37, 4, 5), Case(37, 4, 5, rotary=True), Case(40, 1, 3), Case(40, 16, 3), Case(40, 50, 3), Case(3, 2, 1),
+SMALL = [Case(37, 4, 5), Case(37, 4, 5, rotary=True), Case(40, 1, 3), Case(40, 16, 3),
+         Case(40, 50, 3), Case(3, 2, 1),
          Case(37, 4, 30), Case(97, 7, 60, batch=1, rotary=True),  # windows over several pieces
          Case(64, 8, 3, rotary=True), Case(1, 2, 1), Case(53, 5, 7, kv_heads=4),
-         Case(53, 5, 7, kv_heads=1, per_query_head=True, rotary=True), Case(29, 3, 4, pooling="mean", rotary=True),
-         Case(41, 6, 2, pooling="max"), Case(24, 12, 1), Case(131, 16, 20, dtype=torch.float32, rotary=True)]
+         Case(53, 5, 7, kv_heads=1, per_query_head=True, rotary=True),
+         Case(29, 3, 4, pooling="mean", rotary=True),
+         Case(41, 6, 2, pooling="max"), Case(24, 12, 1),
+         Case(131, 16, 20, dtype=torch.float32, rotary=True)]
 CASES = [replace(case, balance=balance) for case in SMALL for balance in ("contiguous", "zigzag")]
 
 
 def text(case):
     """Return q, k, v, the weights of the loss, and rotary tables scaled by a factor or None."""
     generator = torch.Generator().manual_seed(case.length)
-    shapes = [(case.batch, heads, case.length, case.dim) for heads in (case.heads, case.kv_heads, case.kv_heads,
+    shapes = [(case.batch, heads, case.length, case.dim) for heads in (case.heads, case.kv_heads,
+                                                                       case.kv_heads,
                                                                       case.heads)]
-    q, k, v, loss = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
-    angles = torch.arange(case.length, dtype=torch.float64)[:, None] * torch.tensor([1.0, 0.3, 0.05] * 2)
+    q, k, v, loss = (torch.randn(shape, generator=generator,
+                                 dtype=torch.float64) for shape in shapes)
+    angles = torch.arange(case.length, dtype=torch.float64)[:, None] * torch.tensor([1.0, 0.3,
+                                                                                     0.05] * 2)
     tables = (1.25 * angles.cos(), 1.25 * angles.sin()) if case.rotary else None
-    return [x.to(case.dtype) for x in (q, k, v, loss)], tables and tuple(x.to(case.dtype) for x in tables)
+    return [x.to(case.dtype) for x in (q, k, v,
+                                       loss)], tables and tuple(x.to(case.dtype) for x in tables)
 
 
 def whole(case):
@@ -62,7 +70,8 @@ def whole(case):
 
 
 def errors(group, case):
-    """Return the largest differences of this process's output and gradients, and the bytes that it received."""
+    """Return the largest differences of this process's output and gradients, and the bytes that it
+    received."""
     (q, k, v, loss), tables = text(case)
     shards, rank = Shards(case.length, group.size(), case.balance), group.rank()
     inputs = [shards.piece(x, rank, 2).clone().requires_grad_() for x in (q, k, v)]
@@ -79,7 +88,8 @@ def errors(group, case):
         out = context_parallel_cca(case.mechanism(), *inputs, shards, group, rotation=own)
     (out * shards.piece(loss, rank, 2)).sum().backward()
     found = [out.detach(), *(x.grad for x in inputs)]
-    gaps = [(one - shards.piece(other, rank, 2)).abs() for one, other in zip(found, whole(case), strict=True)]
+    gaps = [(one - shards.piece(other, rank, 2)).abs() for one,
+            other in zip(found, whole(case), strict=True)]
     return [float(gap.max()) if gap.numel() else 0.0 for gap in gaps], sum(received)
 
 

@@ -1,4 +1,5 @@
-"""Mean pooling and random tokens: what they share with CCA-Attention, and the wrong versions that are noticed."""
+"""Mean pooling and random tokens: what they share with CCA-Attention, and the wrong versions that
+are noticed."""
 
 from collections import Counter
 from functools import partial
@@ -14,9 +15,11 @@ from tests.mechanisms.forms import form
 from tests.mutants import baselines as wrong
 
 G3S4 = {"group": 3, "window": 4}
-MEAN = {"loops": form(MeanPooling, "loops"), "dense": form(MeanPooling, "attention", backend="dense"),
+MEAN = {"loops": form(MeanPooling, "loops"), "dense": form(MeanPooling, "attention",
+                                                           backend="dense"),
         "blocked": form(MeanPooling, "attention", backend="blocked")}
-RANDOM = {"loops": form(RandomTokens, "loops"), "dense": form(RandomTokens, "attention", backend="dense"),
+RANDOM = {"loops": form(RandomTokens, "loops"),
+          "dense": form(RandomTokens, "attention", backend="dense"),
           "blocked": form(RandomTokens, "attention", backend="blocked")}
 
 

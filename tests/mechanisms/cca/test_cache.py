@@ -1,4 +1,5 @@
-"""CCACache: decoding with it is the forward over the whole text, in the bytes that the closed form says."""
+"""CCACache: decoding with it is the forward over the whole text, in the bytes that the closed form
+says."""
 
 import copy
 
@@ -55,7 +56,8 @@ def test_decoding_kills_an_eviction_of_one_too_many(monkeypatch):
     monkeypatch.setattr(CCAState, "_evict", mutants.evict_one_too_many)
     for check in (lambda: check_decoding("gpt2", 4, 7),
                   lambda: check_chunks("gpt2", [13, 9, 13], group=4, window=7)):
-        with pytest.raises(ValueError, match="intervals|every token needs its query"):  # it leaves a hole
+        # it leaves a hole
+        with pytest.raises(ValueError, match="intervals|every token needs its query"):
             check()
 
 
@@ -70,7 +72,8 @@ def check_chunks(family: str, sizes: list[int], **options) -> None:
     assert_equal(in_chunks(model, ids, sizes), logits(model, ids))
 
 
-@pytest.mark.parametrize("sizes", [[40], [30, 1, 1, 1, 7], [1, 39], [7] * 6, [3, 20, 2, 15]], ids=str)
+@pytest.mark.parametrize("sizes", [[40], [30, 1, 1, 1, 7], [1, 39], [7] * 6, [3, 20, 2, 15]],
+                         ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_chunks_equal_one_forward(family, sizes):
     check_chunks(family, sizes, group=4, window=6)
@@ -83,7 +86,8 @@ def test_chunks_kill_a_judge_in_the_wrong_place(monkeypatch):
         check_chunks("gpt2", [7] * 6, group=4, window=6)
 
 
-@pytest.mark.parametrize("options", [dict(per_query_head=True), dict(pooling="mean"), dict(pooling="max")],
+@pytest.mark.parametrize("options", [dict(per_query_head=True), dict(pooling="mean"),
+                                     dict(pooling="max")],
                          ids=str)
 @pytest.mark.parametrize("family", ("gpt2", "llama"))
 def test_chunks_equal_one_forward_with_every_option(family, options):
@@ -112,14 +116,16 @@ def test_state_equals_the_mechanism_for_any_chunks(data):
         got = state.step(q[:, :, now], k[:, :, now], v[:, :, now], scale=0.7, rotation=tables)
         assert_equal(got, wanted[:, :, now], 1e-12)
         start += size
-        assert state.raw_key.shape[2] == start - first_raw(start, group, window) <= max(window + group - 2, start)
+        assert state.raw_key.shape[2] == start - first_raw(start, group,
+                                                           window) <= max(window + group - 2, start)
 
 
 # ---- generate()
 
 
 def generate(model, ids, **kwargs):
-    settings = dict(max_new_tokens=20, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    settings = dict(max_new_tokens=20, do_sample=False, output_logits=True,
+                    return_dict_in_generate=True)
     outputs = model.generate(ids, **settings | kwargs)
     return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
 
@@ -162,7 +168,8 @@ def test_left_padded_generation_equals_each_prompt_alone(family):
         tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=CCACache(model),
                                   prefill_chunk_size=chunks)
         for row, prompt in enumerate(prompts):
-            wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=CCACache(model))
+            wanted_tokens, wanted_scores = generate(model, prompt[None],
+                                                    past_key_values=CCACache(model))
             assert torch.equal(tokens[row, -20:], wanted_tokens[0, -20:])
             assert_equal(scores[row], wanted_scores[0])
 
@@ -274,11 +281,13 @@ def test_tokens_cannot_be_taken_back():
     with pytest.raises(ValueError, match="assisted"):
         cache.crop(-1)
     with pytest.raises(ValueError, match="assisted"):
-        model.generate(text(8), max_new_tokens=6, past_key_values=CCACache(model), prompt_lookup_num_tokens=2)
+        model.generate(text(8), max_new_tokens=6, past_key_values=CCACache(model),
+                       prompt_lookup_num_tokens=2)
 
 
 @pytest.mark.parametrize(("mask", "message"), [
-    ([1, 1, 1, 0], "with a cache"), ([1, 0, 1, 1], "with a cache"), ([1, 1, 1], "for cached tokens too"),
+    ([1, 1, 1, 0], "with a cache"), ([1, 0, 1, 1], "with a cache"),
+    ([1, 1, 1], "for cached tokens too"),
 ])
 def test_padding_that_a_cache_cannot_honour_is_refused(mask, message):
     model = swap_attention(tiny("gpt2"), "cca", group=2, window=3)
@@ -291,7 +300,8 @@ def test_padding_after_tokens_is_refused():
     cache = CCACache(model)
     logits(model, text(4), past_key_values=cache)
     with pytest.raises(ValueError, match="after tokens that the cache holds"):
-        logits(model, text(2), attention_mask=torch.tensor([[1, 1, 1, 1, 0, 1]]), past_key_values=cache)
+        logits(model, text(2), attention_mask=torch.tensor([[1, 1, 1, 1, 0, 1]]),
+               past_key_values=cache)
 
 
 def test_another_number_of_rows_is_refused():

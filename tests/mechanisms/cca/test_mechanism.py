@@ -1,4 +1,5 @@
-"""CCA attention: its index arithmetic by brute force, its pooling, its rotation, and a row worked by hand."""
+"""CCA attention: its index arithmetic by brute force, its pooling, its rotation, and a row worked
+by hand."""
 
 import math
 
@@ -24,7 +25,8 @@ small = st.integers(1, 12)
 @settings(max_examples=60, deadline=None)
 @given(length=st.integers(1, 40), group=small, window=small)
 def test_intervals_read_each_past_token_once(length, group, window):
-    """White box, any g, s, L: raw or in one core, never twice, never the future; the s nearest are raw."""
+    """White box, any g, s, L: raw or in one core, never twice, never the future; the s nearest are
+    raw."""
     count = groups.core_count(length, group, window)
     token = torch.arange(length)
     held_by_core = (token // group == torch.arange(count)[:, None]).long()       # (C, L)
@@ -73,21 +75,25 @@ def test_the_published_sizes():
 
 @every_rung
 def test_a_row_worked_by_hand(rung):
-    """g = 2, s = 1, L = 3: the last row sees one core, of tokens 0 and 1 judged by 1, and its own token."""
+    """g = 2, s = 1, L = 3: the last row sees one core, of tokens 0 and 1 judged by 1, and its own
+    token."""
     q = torch.tensor([[0.0], [2.0], [3.0]], dtype=torch.float64)[None, None]
     k = torch.tensor([[1.0], [0.0], [1.0]], dtype=torch.float64)[None, None]
     v = torch.tensor([[1.0], [0.0], [5.0]], dtype=torch.float64)[None, None]
-    phi = 1 / (1 + math.exp(-2))           # token 0 in the core: logits 2 * 1 and 2 * 0, so key = value = phi
+    # token 0 in the core: logits 2 * 1 and 2 * 0, so key = value = phi
+    phi = 1 / (1 + math.exp(-2))
     own = 1 / (1 + math.exp(3 * phi - 3))  # token 2 in the row: logits 3 * 1 and 3 * phi
     got = rung(q, k, v, group=2, window=1)[0, 0, 2, 0].item()
     assert got == pytest.approx((1 - own) * phi + own * 5, abs=1e-12)
 
 
-# ---------------------------------------------------------------- the bench's checks of pooling mechanisms
+# ---------------------------------------------------------------- the bench's checks of pooling
+# mechanisms
 
 @every_rung
 @sizes_of_groups
-@pytest.mark.parametrize("check", [bench.check_window, bench.check_pooling_weights, bench.check_judge,
+@pytest.mark.parametrize("check", [bench.check_window, bench.check_pooling_weights,
+                                   bench.check_judge,
                                    bench.check_rope_middle, bench.check_rope_translation],
                          ids=lambda check: check.__name__.removeprefix("check_"))
 def test_pooling_checks(check, group, window, rung):
@@ -95,14 +101,16 @@ def test_pooling_checks(check, group, window, rung):
 
 
 @every_rung
-@pytest.mark.parametrize("check", [bench.check_pooling_weights, bench.check_judge, bench.check_rope_middle,
+@pytest.mark.parametrize("check", [bench.check_pooling_weights, bench.check_judge,
+                                   bench.check_rope_middle,
                                    bench.check_rope_translation],
                          ids=lambda check: check.__name__.removeprefix("check_"))
 def test_pooling_checks_with_a_core_per_query_head(check, rung):
     check(rung, {"group": 3, "window": 2, "per_query_head": True})
 
 
-@pytest.mark.parametrize("option", [{}, {"pooling": "mean"}, {"pooling": "max"}, {"per_query_head": True}],
+@pytest.mark.parametrize("option", [{}, {"pooling": "mean"}, {"pooling": "max"},
+                                    {"per_query_head": True}],
                          ids=lambda option: "-".join(map(str, option.values())) or "softmax")
 @pytest.mark.parametrize("shape", ["LD", "1LD", "BLD"])
 def test_rungs_agree_under_rotation(option, shape):
@@ -110,7 +118,9 @@ def test_rungs_agree_under_rotation(option, shape):
     here, there = bench.rope_tables(10, 4), bench.rope_tables(10, 4, offset=3)
     tables = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
     tables = {"LD": [t[0] for t in tables], "1LD": [t[:1] for t in tables], "BLD": tables}[shape]
-    turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q, k)]
+    turned = [bench.rotate(x,
+                           *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q,
+                                                                                               k)]
     options = {"group": 3, "window": 2, "rotation": tuple(tables), **option}
     for backend in ("dense", "blocked"):
         got = RUNGS[backend](*turned, v, **options)
@@ -118,7 +128,8 @@ def test_rungs_agree_under_rotation(option, shape):
 
 
 def test_tables_that_carry_a_scale_are_inverted_exactly():
-    """Some RoPE extensions multiply cos and sin by a factor; a core key must carry it once, like any key."""
+    """Some RoPE extensions multiply cos and sin by a factor; a core key must carry it once, like
+    any key."""
     q, k, v = bench.inputs(10)
     cos, sin = bench.rope_tables(10, 4)
     scaled = [1.3 * bench.rotate(x, cos, sin) for x in (q, k)]
@@ -132,7 +143,8 @@ def test_tables_that_carry_a_scale_are_inverted_exactly():
 def test_effective_and_gradients_under_rotation():
     cos, sin = bench.rope_tables(6, 2)
     options = {"group": 2, "window": 1, "rotation": (cos, sin)}
-    bench.check_effective(RUNGS["loops"], options, form(CCA, "effective"), length=6, head_dim=2, heads=4, kv_heads=2)
+    bench.check_effective(RUNGS["loops"], options, form(CCA, "effective"), length=6, head_dim=2,
+                          heads=4, kv_heads=2)
     bench.check_gradients(form(CCA, "attention"), options, length=6, head_dim=2)
 
 
@@ -143,7 +155,8 @@ def test_pooling_keys_and_values_is_pooling_tokens():
                               for shape in ((9, 4), (4, 4), (4, 4), (4, 4), (3, 4)))
     q, k, v = x @ w_q + bias[0], x @ w_k + bias[1], x @ w_v + bias[2]
     g, s, i = 3, 2, 8
-    core_x = torch.stack([torch.softmax(k[t : t + g] @ q[t + g - 1] / 2, 0) @ x[t : t + g] for t in (0, g)])
+    core_x = torch.stack([torch.softmax(k[t : t + g] @ q[t + g - 1] / 2,
+                                        0) @ x[t : t + g] for t in (0, g)])
     seen = torch.cat([core_x, x[2 * g :]])  # the paper's C above the raw tokens that row 8 sees
     wanted = torch.softmax((seen @ w_k + bias[1]) @ q[i] / 2, 0) @ (seen @ w_v + bias[2])
     got = CCA(group=g, window=s).loops(q[None, None], k[None, None], v[None, None])[0, 0, i]

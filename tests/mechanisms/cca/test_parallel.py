@@ -1,4 +1,5 @@
-"""Context-parallel CCA equals CCA in one process, and receives exactly the bytes of the closed form."""
+"""Context-parallel CCA equals CCA in one process, and receives exactly the bytes of the closed
+form."""
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ MUTATED = [case for case in CASES if case.length in (37, 64, 97)]
 
 
 def bytes_of(case, ranks, rank):
-    """Return the bytes that a process receives: entries, and the rotary tables of its groups' other tokens."""
+    """Return the bytes that a process receives: entries, and the rotary tables of its groups'
+    other tokens."""
     plan = Plan(Shards(case.length, ranks, case.balance), case.group, case.window)
     number = torch.finfo(case.dtype).bits // 8
     core_heads = case.heads if case.per_query_head else case.kv_heads
@@ -56,9 +58,11 @@ def test_the_closed_forms_count_what_travels(ranks):
 
 @pytest.mark.parametrize("balance", ["contiguous", "zigzag"])
 def test_each_core_is_pooled_once_and_each_token_held_once(balance):
-    for length, ranks, group, window in [(37, 4, 4, 5), (3, 4, 2, 1), (200, 7, 16, 3), (64, 2, 50, 20)]:
+    for length, ranks, group, window in [(37, 4, 4, 5), (3, 4, 2, 1), (200, 7, 16, 3),
+                                         (64, 2, 50, 20)]:
         plan = Plan(Shards(length, ranks, balance), group, window)
-        tokens = [t for own in plan.shards.pieces for start, stop in own for t in range(start, stop)]
+        tokens = [t for own in plan.shards.pieces for start,
+                  stop in own for t in range(start, stop)]
         cores = [p for own in plan.cores.have for start, stop in own for p in range(start, stop)]
         assert sorted(tokens) == list(range(length))
         assert max(map(plan.shards.tokens, range(ranks))) <= -(-length // ranks) + 1
@@ -91,12 +95,14 @@ def test_shards_cut_and_join():
     for balance in ("contiguous", "zigzag"):
         for ranks in (1, 2, 4, 16):
             shards = Shards(11, ranks, balance)
-            assert torch.equal(shards.joined([shards.piece(x, rank, 1) for rank in range(ranks)], 1), x)
+            assert torch.equal(shards.joined([shards.piece(x, rank, 1) for rank in range(ranks)],
+                                             1), x)
             assert sum(size(own) for own in shards.pieces) == 11
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ((-1, 2), "length: got -1"), ((4, 0), "ranks: got 0"), ((4, 2, "even"), "balance: got 'even', wanted one of"),
+    ((-1, 2), "length: got -1"), ((4, 0), "ranks: got 0"),
+    ((4, 2, "even"), "balance: got 'even', wanted one of"),
 ])
 def test_wrong_shards_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):

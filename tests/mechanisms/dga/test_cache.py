@@ -1,4 +1,5 @@
-"""DGACache: with "blocks" decoding is the forward over the whole text; with "prompt" it is Section 5.1, by hand."""
+"""DGACache: with "blocks" decoding is the forward over the whole text; with "prompt" it is Section
+5.1, by hand."""
 
 import math
 
@@ -16,7 +17,8 @@ from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 from tests.mutants import dga as mutants
 
 TOLERANCE = 1e-10  # float64; logits are of order 1
-BLOCKS = {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 8}  # 2 focal tokens and 2 groups a block
+# 2 focal tokens and 2 groups a block
+BLOCKS = {"group": 3, "gamma": 0.2, "choose": "blocks", "block": 8}
 PROMPT = {"group": 4, "gamma": 0.25}
 
 
@@ -30,7 +32,8 @@ def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
 
 
 def generate(model, ids, **kwargs):
-    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True,
+                    return_dict_in_generate=True)
     outputs = model.generate(ids, **settings | kwargs)
     return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
 
@@ -44,7 +47,8 @@ def test_blocks_in_chunks_equal_one_forward(family, sizes):
     cache_checks.check_chunks(family, "dga", sizes, **BLOCKS)
 
 
-@pytest.mark.parametrize("options", [dict(recent=1, random=2, seed=3), dict(shared=True), dict(floor=5),
+@pytest.mark.parametrize("options", [dict(recent=1, random=2, seed=3), dict(shared=True),
+                                     dict(floor=5),
                                      dict(group=1), dict(gamma=1.0), dict(block=1)], ids=str)
 @pytest.mark.parametrize("family", ("gpt2", "llama"))
 def test_blocks_with_every_option(family, options):
@@ -58,7 +62,8 @@ def test_blocks_kill_raw_tokens_that_stay(monkeypatch):
 
 
 @pytest.mark.parametrize("rotated", [False, True])
-@pytest.mark.parametrize("options", [BLOCKS, {**BLOCKS, "group": 2, "block": 5}, {**BLOCKS, "block": 40},
+@pytest.mark.parametrize("options", [BLOCKS, {**BLOCKS, "group": 2, "block": 5}, {**BLOCKS,
+                                                                                  "block": 40},
                                      {**BLOCKS, "gamma": 0.6, "shared": True}], ids=str)
 def test_state_with_blocks_equals_the_mechanism(options, rotated):
     for seed, sizes in enumerate([[1] * 20, [23], [3, 8, 1, 9], [16, 8, 1]]):
@@ -78,7 +83,8 @@ def test_left_padded_generation_equals_each_prompt_alone(family, options):
     ids, mask, _ = left_padded(prompts)
     tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=DGACache(model))
     for row, prompt in enumerate(prompts):
-        wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=DGACache(model))
+        wanted_tokens, wanted_scores = generate(model, prompt[None],
+                                                past_key_values=DGACache(model))
         assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
         assert_equal(scores[row], wanted_scores[0])
 
@@ -87,7 +93,8 @@ def test_left_padded_generation_equals_each_prompt_alone(family, options):
 @pytest.mark.parametrize("family", ("gpt2", "llama"))
 def test_padded_forward_equals_each_row_alone(family, options):
     """Padding is no token: it takes no part in the choice."""
-    model, prompts = swap_attention(tiny(family), "dga", **options), [text(n, seed=n)[0] for n in (9, 21)]
+    model, prompts = swap_attention(tiny(family), "dga",
+                                    **options), [text(n, seed=n)[0] for n in (9, 21)]
     ids, mask, positions = left_padded(prompts)
     got = logits(model, ids, attention_mask=mask, position_ids=positions, use_cache=False)
     for row, prompt in enumerate(prompts):
@@ -97,8 +104,10 @@ def test_padded_forward_equals_each_row_alone(family, options):
 # ---- "prompt": Section 5.1
 
 
-def decoded_by_hand(q, k0, v, prompt: int, tables, *, group: int, gamma: float, scale: float) -> torch.Tensor:
-    """Section 5.1 for one sequence and one KV head, entry by entry: q, k0 (H or 1, L, D) before any rotation."""
+def decoded_by_hand(q, k0, v, prompt: int, tables, *, group: int, gamma: float,
+                    scale: float) -> torch.Tensor:
+    """Section 5.1 for one sequence and one KV head, entry by entry: q, k0 (H or 1, L, D) before
+    any rotation."""
     def turned(x, position):
         return x if tables is None else rotate(x, tables[0][position], tables[1][position])
 
@@ -109,24 +118,29 @@ def decoded_by_hand(q, k0, v, prompt: int, tables, *, group: int, gamma: float, 
         phi = (scale * q[:, judge] @ k[members].T).mean(0).softmax(0)
         return turned(phi @ k0[members], members[group // 2]), phi @ v[members]
 
-    focal = DGA(group=group, gamma=gamma).select(q[None, :, :prompt], k[None, None, :prompt], scale=scale)[0, 0]
+    focal = DGA(group=group, gamma=gamma).select(q[None, :, :prompt], k[None, None, :prompt],
+                                                 scale=scale)[0, 0]
     others = [t for t in range(prompt) if not focal[t]]
     groups = [others[z : z + group] for z in range(0, len(others), group)]
     kept = [(k[t], v[t]) for t in range(prompt) if focal[t]] + [pooled(g, g[-1]) for g in groups]
     raw, rows = [], []
     for i in range(prompt, length):
         raw.append(i)
-        keys, values = (torch.stack(x) for x in zip(*kept, *((k[t], v[t]) for t in raw), strict=True))
+        keys, values = (torch.stack(x) for x in zip(*kept, *((k[t], v[t]) for t in raw),
+                                                    strict=True))
         rows.append((scale * q[:, i] @ keys.T).softmax(-1) @ values)
         if len(raw) == math.ceil(round(1.1 * group, 6)):
             received = (scale * q[:, i] @ k[raw].T).softmax(-1).mean(0)
             best = sorted(raw, key=lambda t: -received[t - raw[0]])[: len(raw) - group]
-            kept += [(k[t], v[t]) for t in raw if t in best] + [pooled([t for t in raw if t not in best], i)]
+            kept += [(k[t],
+                      v[t]) for t in raw if t in best] + [pooled([t for t in raw if t not in best],
+                                                                 i)]
             raw = []
     return torch.stack(rows, dim=1)  # (H, L - prompt, D)
 
 
-def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True, sizes: tuple[int, ...] = (1,),
+def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True,
+                        sizes: tuple[int, ...] = (1,),
                         group: int = 4) -> None:
     torch.manual_seed(prompt)
     q = torch.randn(2, 4, length, 4, dtype=torch.float64)
@@ -139,16 +153,19 @@ def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True, 
         now = slice(start, min(start + size, length))
         rotation = tables and tuple(table[None, now] for table in tables)
         if now.start < length:
-            outputs.append(state.step(*(x[:, :, now] for x in (*turned, v)), scale=0.5, rotation=rotation))
+            outputs.append(state.step(*(x[:, :, now] for x in (*turned, v)), scale=0.5,
+                                      rotation=rotation))
         start = now.stop
     got = torch.cat(outputs, dim=2)
     rotation = tables and tuple(table[:prompt] for table in tables)
-    read_at_once = mechanism.loops(*(x[:, :, :prompt] for x in (*turned, v)), scale=0.5, rotation=rotation)
+    read_at_once = mechanism.loops(*(x[:, :, :prompt] for x in (*turned, v)), scale=0.5,
+                                   rotation=rotation)
     assert_equal(got[:, :, :prompt], read_at_once, 1e-12)
     for b in range(2):
         for kv in range(2):
             heads = slice(2 * kv, 2 * kv + 2)
-            wanted = decoded_by_hand(q[b, heads], k[b, kv], v[b, kv], prompt, tables, group=group, gamma=0.25,
+            wanted = decoded_by_hand(q[b, heads], k[b, kv], v[b, kv], prompt, tables, group=group,
+                                     gamma=0.25,
                                      scale=0.5)
             assert_equal(got[b, heads, prompt:], wanted, 1e-12)
 
@@ -178,7 +195,8 @@ def test_prompt_kills_a_group_that_closes_early(monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prompt_is_one_forward_and_decoding_is_not(family):
-    """Prefill equals the forward over the prompt. After it a forward would choose anew, so it differs."""
+    """Prefill equals the forward over the prompt. After it a forward would choose anew, so it
+    differs."""
     model, ids = swap_attention(tiny(family), "dga", **PROMPT), text(30, rows=2)
     got = in_chunks(model, ids, [20] + [1] * 10)
     assert_equal(got[:, :20], logits(model, ids[:, :20]))
@@ -198,8 +216,10 @@ def test_short_texts_are_full_attention(family):
 
 def test_beam_search_with_a_prompt_keeps_the_beams_apart():
     model, ids = swap_attention(tiny("gpt2"), "dga", **PROMPT), text(13, rows=2)
-    tokens, _ = generate(model, ids, past_key_values=DGACache(model), num_beams=3, output_logits=False)
-    again, _ = generate(model, ids[:1], past_key_values=DGACache(model), num_beams=3, output_logits=False)
+    tokens, _ = generate(model, ids, past_key_values=DGACache(model), num_beams=3,
+                         output_logits=False)
+    again, _ = generate(model, ids[:1], past_key_values=DGACache(model), num_beams=3,
+                        output_logits=False)
     assert torch.equal(tokens[:1], again)
 
 
@@ -229,13 +249,15 @@ def test_bytes_equal_the_closed_form(family):
 @pytest.mark.parametrize("options", [BLOCKS, PROMPT], ids=["blocks", "prompt"])
 def test_bytes_kill_views_and_raw_tokens_that_stay(options, monkeypatch):
     for name, mutant in (("_keep", mutants.keep_a_view), ("_forget_raw", mutants.raw_tokens_stay)):
-        with monkeypatch.context() as patch, pytest.raises(AssertionError, match="closed form|bytes are kept"):
+        with monkeypatch.context() as patch, pytest.raises(AssertionError,
+                                                           match="closed form|bytes are kept"):
             patch.setattr(DGAState, name, mutant)
             check_prompt_bytes("gpt2", options)
 
 
 def test_bytes_of_the_paper_s_setting():
-    """LLaMA2-7B, half precision, a prompt of 16K: 1638 + 2 leftover focal tokens and 921 groups, 512 KiB each."""
+    """LLaMA2-7B, half precision, a prompt of 16K: 1638 + 2 leftover focal tokens and 921 groups,
+    512 KiB each."""
     llama = CacheSizes(layers=32, kv_heads=32, head_dim=128, itemsize=2)
     paper = DGA(**DGA.paper_presets["paper"])
     focal = paper.focal_count(16384)

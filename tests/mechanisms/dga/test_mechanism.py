@@ -1,4 +1,5 @@
-"""DGA: its scores against their definition, its columns by brute force, its groups, its scopes, its mutants."""
+"""DGA: its scores against their definition, its columns by brute force, its groups, its scopes,
+its mutants."""
 
 import inspect
 import math
@@ -15,26 +16,34 @@ from tests.mechanisms import bench
 from tests.mechanisms.forms import form as form_of
 from tests.mutants import dga as wrong
 
-LOOPS, ATTENTION, EFFECTIVE = (form_of(DGA, method) for method in ("loops", "attention", "effective"))
-FORMS = {"loops": LOOPS, **{backend: form_of(DGA, "attention", backend=backend) for backend in ("dense", "blocked")}}
+LOOPS, ATTENTION, EFFECTIVE = (form_of(DGA, method) for method in ("loops", "attention",
+                                                                   "effective"))
+FORMS = {"loops": LOOPS, **{backend: form_of(DGA, "attention",
+                                             backend=backend) for backend in ("dense", "blocked")}}
 M2, M3 = {"group": 2, "gamma": 0.3}, {"group": 3, "gamma": 0.2}
-B4, B5 = ({"group": m, "gamma": g, "choose": "blocks", "block": b} for m, g, b in ((2, 0.25, 4), (3, 0.0, 5)))
+B4, B5 = ({"group": m, "gamma": g, "choose": "blocks", "block": b} for m, g,
+          b in ((2, 0.25, 4), (3, 0.0, 5)))
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-every_way = pytest.mark.parametrize("options", [M2, M3, B4, B5], ids=["prompt2", "prompt3", "blocks4", "blocks5"])
+every_way = pytest.mark.parametrize("options", [M2, M3, B4, B5],
+                                    ids=["prompt2", "prompt3", "blocks4", "blocks5"])
 
 
 def focal_of(tokens: list[int], length: int) -> torch.Tensor:
     """A choice for one sequence and one head, (1, 1, L)."""
-    return torch.zeros(1, 1, length, dtype=torch.bool).index_fill(2, torch.tensor(tokens, dtype=torch.long), True)
+    return torch.zeros(1, 1, length,
+                       dtype=torch.bool).index_fill(2, torch.tensor(tokens, dtype=torch.long), True)
 
 
 # ---------------------------------------------------------------- importance scores
 
-def mean_attention_received(q: torch.Tensor, k: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
-    """The definition, one column of full attention's matrix at a time: the mean over the rows that see it."""
+def mean_attention_received(q: torch.Tensor, k: torch.Tensor,
+                            rows: torch.Tensor | None = None) -> torch.Tensor:
+    """The definition, one column of full attention's matrix at a time: the mean over the rows that
+    see it."""
     matrix = full.effective(q, k)
     rows = torch.arange(q.shape[2]) if rows is None else rows
-    means = [matrix[:, :, rows[rows >= t], t].mean(-1) for t in range(q.shape[2])]  # of nothing: NaN
+    # of nothing: NaN
+    means = [matrix[:, :, rows[rows >= t], t].mean(-1) for t in range(q.shape[2])]
     return torch.stack(means, dim=-1).nan_to_num(nan=math.inf)
 
 
@@ -66,12 +75,14 @@ def test_scores_by_loops():
     q, k, _ = bench.inputs(heads=3)
     for rows in SAMPLES.values():
         got = importance_loops(q[0], k.expand(q.shape)[0], rows or list(range(11)), 0.5)
-        wanted = mean_attention_received(q, k, None if rows is None else torch.tensor(rows)).mean(1)[0]
+        wanted = mean_attention_received(q, k,
+                                         None if rows is None else torch.tensor(rows)).mean(1)[0]
         assert got == pytest.approx(wanted.tolist(), abs=1e-12)
 
 
 def test_uniform_attention_favours_the_first_tokens():
-    """s_t = (H_L - H_t) / (L - t), H_n = 1 + ... + 1/n: strictly falling, so the first r tokens are focal."""
+    """s_t = (H_L - H_t) / (L - t), H_n = 1 + ... + 1/n: strictly falling, so the first r tokens
+    are focal."""
     length = 20
     harmonic = [sum(1 / n for n in range(1, top + 1)) for top in range(length + 1)]
     wanted = [(harmonic[length] - harmonic[t]) / (length - t) for t in range(length)]
@@ -90,7 +101,8 @@ def test_scores_in_pieces_of_rows(monkeypatch):
 # ---------------------------------------------------------------- the choice
 
 @pytest.mark.parametrize("options", [
-    M2, M3, B4, B5, {**M2, "recent": 2}, {**M2, "random": 3, "seed": 2}, {**B4, "recent": 1, "random": 2},
+    M2, M3, B4, B5, {**M2, "recent": 2}, {**M2, "random": 3, "seed": 2},
+    {**B4, "recent": 1, "random": 2},
     {**M3, "shared": True}, {**M3, "floor": 4}], ids=str)
 def test_select_marks_the_best_of_each_stretch(options):
     q, k, _ = bench.inputs(13, heads=4, kv_heads=2, batch=2)
@@ -104,7 +116,8 @@ def test_select_marks_the_best_of_each_stretch(options):
         for kv in range(2):
             judges = range(4) if rule.shared else range(2 * kv, 2 * kv + 2)
             keys = k.repeat_interleave(2, dim=1)[b, judges]
-            assert focal[b, kv].nonzero().flatten().tolist() == focal_loops(q[b, judges], keys, rule, 0.5)
+            assert focal[b, kv].nonzero().flatten().tolist() == focal_loops(q[b, judges], keys,
+                                                                            rule, 0.5)
 
 
 def test_equal_scores_go_to_the_earlier_token():
@@ -119,7 +132,7 @@ def test_equal_scores_go_to_the_earlier_token():
     (1000, {"group": 16, "gamma": 0.1, "floor": 1024}, 1000),
     (8192, {"group": 16, "gamma": 0.1, "floor": 1024}, 1024),
     (20000, {"group": 16, "gamma": 0.1, "floor": 1024}, 2000),
-    (71, {"group": 16, "gamma": 0.1}, 7),               # the default block: 7 focal tokens and 4 groups
+    (71, {"group": 16, "gamma": 0.1}, 7),  # the default block: 7 focal tokens and 4 groups
     (5, {"group": 6, "gamma": 0.0}, 5), (9, {"group": 2, "gamma": 1.0}, 9),
 ])
 def test_how_many_tokens_are_focal(length, options, wanted):
@@ -132,21 +145,24 @@ def test_sampled_rows():
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 7 and rows[-3:].tolist() == [17, 18, 19]
     assert torch.equal(rows, rule.rows(20))
     assert rule.rows(2).tolist() == [0, 1] and len(rule.rows(5)) == 5
-    others = [FocalRule(group=2, gamma=0.1, recent=3, random=4, seed=seed).rows(20).tolist() for seed in range(5)]
+    others = [FocalRule(group=2, gamma=0.1, recent=3, random=4,
+                        seed=seed).rows(20).tolist() for seed in range(5)]
     assert len(set(map(tuple, others))) > 1
 
 
 def test_a_sample_of_all_rows_is_the_exact_score():
     q, k, _ = bench.inputs(12)
     for recent, random in ((12, 0), (0, 12), (5, 7)):
-        assert torch.equal(DGA(**M3, recent=recent, random=random).select(q, k), DGA(**M3).select(q, k))
+        assert torch.equal(DGA(**M3, recent=recent, random=random).select(q, k),
+                           DGA(**M3).select(q, k))
 
 
 # ---------------------------------------------------------------- which columns a row reads
 
 @pytest.mark.parametrize("group", [1, 2, 3])
 def test_every_choice_reads_each_past_token_once(group):
-    """White box, every set of focal tokens of 7: raw or in one group, never twice, never the future."""
+    """White box, every set of focal tokens of 7: raw or in one group, never twice, never the
+    future."""
     length, rule = 7, FocalRule(group=group, gamma=0.0)
     past = torch.ones(length, length, dtype=torch.long).tril()
     for count in range(length % group, length + 1, group):
@@ -154,11 +170,14 @@ def test_every_choice_reads_each_past_token_once(group):
             others = [t for t in range(length) if t not in tokens]
             groups = [others[z : z + group] for z in range(0, len(others), group)]
             holds = torch.zeros(count + len(groups) + len(others), length, dtype=torch.long)
-            for column, members in enumerate([[t] for t in tokens] + groups + [[t] for t in others]):
+            for column, members in enumerate([[t] for t in tokens] + groups
+                                             + [[t] for t in others]):
                 holds[column, members] = 1
-            starts, ends = dga.intervals(focal_of(list(tokens), length), rule)[0, 0].unbind(-1)  # (L, 3) each
+            # (L, 3) each
+            starts, ends = dga.intervals(focal_of(list(tokens), length), rule)[0, 0].unbind(-1)
             column = torch.arange(len(holds))
-            visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)        # (L, columns)
+            # (L, columns)
+            visible = ((column >= starts[..., None]) & (column < ends[..., None])).sum(1)
             assert torch.equal(visible @ holds, past), tokens
             for i in range(length):
                 focal, closed, raw = dga.row_reads(i, list(tokens), groups, rule)
@@ -173,16 +192,19 @@ def test_the_picture_of_an_example():
     groups = [[0, 1, 3], [4, 5, 6]]
     reads = [dga.row_reads(i, [2, 7], groups, rule) for i in range(8)]
     assert reads == [([], [], [0]), ([], [], [0, 1]), ([2], [], [0, 1]), ([2], [], [0, 1, 3]),
-                     ([2], [0], [4]), ([2], [0], [4, 5]), ([2], [0], [4, 5, 6]), ([2, 7], [0, 1], [])]
+                     ([2], [0], [4]), ([2], [0], [4, 5]), ([2], [0], [4, 5, 6]),
+                     ([2, 7], [0, 1], [])]
 
 
 @every_form
 def test_a_row_worked_by_hand(form):
-    """m = 2, focal {1}, L = 5: the last row reads token 1, the group {0, 2} judged by 2, and 3 and 4 raw."""
+    """m = 2, focal {1}, L = 5: the last row reads token 1, the group {0, 2} judged by 2, and 3 and
+    4 raw."""
     q = torch.tensor([0.0, 0.0, 2.0, 0.0, 3.0], dtype=torch.float64).view(1, 1, 5, 1)
     k = torch.tensor([1.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64).view(1, 1, 5, 1)
     v = torch.tensor([1.0, 7.0, 0.0, -2.0, 5.0], dtype=torch.float64).view(1, 1, 5, 1)
-    phi = 1 / (1 + math.exp(-2))  # token 0 in its group: logits 2 * 1 and 2 * 0, so key = value = phi
+    # token 0 in its group: logits 2 * 1 and 2 * 0, so key = value = phi
+    phi = 1 / (1 + math.exp(-2))
     logits, values = [3.0, 3 * phi, 0.0, 3.0], [7.0, phi, -2.0, 5.0]
     powers = [math.exp(logit) for logit in logits]
     wanted = sum(power * value for power, value in zip(powers, values, strict=True)) / sum(powers)
@@ -206,7 +228,8 @@ def closed_groups(focal: torch.Tensor, options: dict):
 
 
 def check_group_weights(form, options: dict) -> None:
-    """The weights inside a group are Eq. 14: softmax of its last token's logits, averaged over its query heads."""
+    """The weights inside a group are Eq. 14: softmax of its last token's logits, averaged over its
+    query heads."""
     q, k, _ = bench.inputs(13, heads=4, kv_heads=2)
     focal = DGA(**options).select(q, k)
     matrix = bench.read_matrix(form, q, k, {**options, "selection": focal})
@@ -216,7 +239,8 @@ def check_group_weights(form, options: dict) -> None:
         for h in (2 * kv, 2 * kv + 1):
             weights = matrix[b, h, i, members]
             logits = (q[b, 2 * kv : 2 * kv + 2, members[-1]] @ k[b, kv, members].T).mean(0) / 2
-            bench.assert_close(weights / weights.sum(), logits.softmax(0), f"weights of group {members}", 1e-10)
+            bench.assert_close(weights / weights.sum(), logits.softmax(0),
+                               f"weights of group {members}", 1e-10)
 
 
 def check_group_position(form, options: dict) -> None:
@@ -229,15 +253,18 @@ def check_group_position(form, options: dict) -> None:
     for b, kv, i, members in closed_groups(focal, options):
         for h in (0, 1):
             weights = matrix[b, h, i, members]
-            pooled, middle = weights / weights.sum() @ k0[b, kv, members], members[len(members) // 2]
+            pooled, middle = weights / weights.sum() @ k0[b, kv,
+                                                          members], members[len(members) // 2]
             key = bench.rotate(pooled, cos[middle], sin[middle])
             got = (weights.sum() / matrix[b, h, i, i]).log()
-            bench.assert_close(got, q[b, h, i] @ (key - k[b, kv, i]) / 2, f"logit of group {members}", 1e-10)
+            bench.assert_close(got, q[b, h, i] @ (key - k[b, kv, i]) / 2,
+                               f"logit of group {members}", 1e-10)
 
 
 @every_form
 @every_way
-@pytest.mark.parametrize("check", [check_group_weights, check_group_position], ids=["weights", "position"])
+@pytest.mark.parametrize("check", [check_group_weights, check_group_position],
+                         ids=["weights", "position"])
 def test_groups(check, form, options):
     check(form, options)
 
@@ -249,7 +276,9 @@ def test_rungs_agree_under_rotation(options, shape):
     here, there = bench.rope_tables(10, 4), bench.rope_tables(10, 4, offset=3)
     tables = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
     tables = {"LD": [t[0] for t in tables], "1LD": [t[:1] for t in tables], "BLD": tables}[shape]
-    turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q, k)]
+    turned = [bench.rotate(x,
+                           *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q,
+                                                                                               k)]
     for backend in ("dense", "blocked"):
         got = FORMS[backend](*turned, v, **options, rotation=tuple(tables))
         bench.assert_close(got, LOOPS(*turned, v, **options, rotation=tuple(tables)), backend)
@@ -266,7 +295,8 @@ def test_effective_under_rotation(options):
 def test_blocked_equals_dense_where_heads_differ(options):
     options = {**options, "block": 20}
     bench.check_same(FORMS["blocked"], options, FORMS["dense"], length=150, heads=4, kv_heads=2)
-    bench.check_same_gradients(FORMS["blocked"], options, FORMS["dense"], length=150, heads=4, kv_heads=2)
+    bench.check_same_gradients(FORMS["blocked"], options, FORMS["dense"], length=150, heads=4,
+                               kv_heads=2)
 
 
 # ---------------------------------------------------------------- scopes and limits
@@ -286,26 +316,31 @@ def test_declared_scopes():
 
 
 def test_a_finite_edit_shows_what_a_jacobian_does_not():
-    """With "prompt" the last token changes what is focal, so earlier outputs jump; yet all derivatives are 0."""
+    """With "prompt" the last token changes what is focal, so earlier outputs jump; yet all
+    derivatives are 0."""
     def earlier_rows(last, start, options):
         ends = (torch.cat([x[:, :, :-1], new], dim=2) for x, new in zip(start, last, strict=True))
         return FORMS["dense"](*ends, **options)[:, :, :-1]
 
     def jump(seed: int, options: dict) -> float:
-        start, other = bench.inputs(10, seed=seed, kv_heads=2), bench.inputs(10, seed=seed + 100, kv_heads=2)
+        start, other = bench.inputs(10, seed=seed, kv_heads=2), bench.inputs(10, seed=seed + 100,
+                                                                             kv_heads=2)
         ends = [torch.stack([x[:, :, -1:] for x in text]) for text in (start, other)]
-        return (earlier_rows(ends[0], start, options) - earlier_rows(ends[1], start, options)).abs().max().item()
+        return (earlier_rows(ends[0], start, options) - earlier_rows(ends[1], start,
+                                                                     options)).abs().max().item()
 
     jumps = [seed for seed in range(20) if jump(seed, M2) > 1e-6]
     assert jumps and not any(jump(seed, B4) for seed in jumps)
     start = bench.inputs(10, seed=jumps[0], kv_heads=2)
     last = torch.stack([x[:, :, -1:] for x in start]).requires_grad_()
-    (gradient,) = torch.autograd.grad(earlier_rows(last, start, M2).square().sum(), last, allow_unused=False)
+    (gradient,) = torch.autograd.grad(earlier_rows(last, start, M2).square().sum(), last,
+                                      allow_unused=False)
     assert not gradient.any()
 
 
 @pytest.mark.parametrize("options", [
-    {"group": 1, "gamma": 0.0}, {"group": 4, "gamma": 1.0}, {"group": 4, "gamma": 0.1, "floor": 1024},
+    {"group": 1, "gamma": 0.0}, {"group": 4, "gamma": 1.0},
+    {"group": 4, "gamma": 0.1, "floor": 1024},
     {"group": 20, "gamma": 0.1}, {"group": 1, "gamma": 0.0, "choose": "blocks", "block": 3},
     {"group": 2, "gamma": 0.0, "choose": "blocks", "block": 11},
     {"group": 2, "gamma": 1.0, "choose": "blocks", "block": 3}], ids=str)
@@ -318,7 +353,8 @@ def test_limits_are_full_attention(form, options):
 def check_is_no_full_attention(form, options: dict) -> None:
     """The default floor is 0, so that a short text is divided at all."""
     q, k, v = bench.inputs()
-    assert (form(q, k, v, **options) - full.loops(q, k, v)).abs().max() > 1e-3, "the same as full attention"
+    assert (form(q, k, v,
+                 **options) - full.loops(q, k, v)).abs().max() > 1e-3, "the same as full attention"
 
 
 def test_the_paper_s_floor_makes_short_texts_exact():
@@ -328,7 +364,8 @@ def test_the_paper_s_floor_makes_short_texts_exact():
 
 
 def test_half_precision_stays_close_to_the_reference():
-    """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings. The choice is given: it may flip."""
+    """bfloat16 keeps 8 bits: 2**-8 a rounding, a handful of roundings. The choice is given: it may
+    flip."""
     q, k, v = (x.bfloat16() for x in bench.inputs(16, heads=4, kv_heads=2))
     focal = DGA(**M3).select(q.double(), k.double())
     wanted = DGA(**M3).loops(q.double(), k.double(), v.double(), selection=focal)
@@ -354,7 +391,8 @@ def test_decode_span():
 
 def test_cache_tokens():
     rule = DGA(group=16, gamma=0.1, floor=1024)
-    assert cache_tokens(8192, rule) == (1024 + (8192 - 1024) // 16, 0)     # Appendix E: r + (L - r) / m
+    # Appendix E: r + (L - r) / m
+    assert cache_tokens(8192, rule) == (1024 + (8192 - 1024) // 16, 0)
     assert cache_tokens(8192 + 40, rule, prompt=8192) == (1024 + 448 + 2 * 3, 4)
     blocks = DGA(group=16, gamma=0.1, choose="blocks")
     assert cache_tokens(71 * 3 + 5, blocks) == (3 * (7 + 4), 5)
@@ -364,15 +402,18 @@ def test_cache_tokens():
 # ---------------------------------------------------------------- refusals
 
 @pytest.mark.parametrize(("bad", "named"), [
-    ({"group": 0}, "group"), ({"group": 2.0}, "group"), ({"gamma": 1.5}, "gamma"), ({"gamma": "all"}, "gamma"),
-    ({"floor": -1}, "floor"), ({"recent": 1.0}, "recent"), ({"random": True}, "random"), ({"seed": -1}, "seed"),
+    ({"group": 0}, "group"), ({"group": 2.0}, "group"), ({"gamma": 1.5}, "gamma"),
+    ({"gamma": "all"}, "gamma"),
+    ({"floor": -1}, "floor"), ({"recent": 1.0}, "recent"), ({"random": True}, "random"),
+    ({"seed": -1}, "seed"),
     ({"choose": "all"}, "choose"), ({"block": 0}, "block"),
     ({"rotation": bench.rope_tables(10, 4)}, "rotation"),
     ({"selection": torch.ones(1, 1, 11)}, "selection"),
     ({"selection": focal_of([0, 1, 2], 10)}, "selection"),
     ({"selection": focal_of([0, 1, 2], 11)}, "selection"),  # 8 others, no multiple of 3
 ])
-@pytest.mark.parametrize("form", [LOOPS, ATTENTION, EFFECTIVE], ids=["loops", "attention", "effective"])
+@pytest.mark.parametrize("form", [LOOPS, ATTENTION, EFFECTIVE],
+                         ids=["loops", "attention", "effective"])
 def test_options_that_do_not_fit_are_refused(form, bad, named):
     with pytest.raises(ValueError, match=named):
         form(*bench.inputs(), **{**M3, **bad})
@@ -392,10 +433,11 @@ FROZEN_GRADIENT = partial(bench.check_same_gradients, reference=LOOPS)
 MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
     (wrong.any_member_visible, check_frozen_causality, M3, LEAK),
     (wrong.any_member_visible, bench.check_partition_of_unity, M3, "the future has weight"),
-    (wrong.group_and_members, check_frozen_causality, M3, None),               # causal, and yet wrong:
+    (wrong.group_and_members, check_frozen_causality, M3, None),  # causal, and yet wrong:
     (wrong.group_and_members, check_each_token_once, M3, HELD),
     (wrong.last_row_sees_neither, bench.check_partition_of_unity, M2, "no weight|not finite"),
-    (wrong.focal_in_order_of_score, bench.check_partition_of_unity, {"group": 2, "gamma": 0.5}, "future|no weight"),
+    (wrong.focal_in_order_of_score, bench.check_partition_of_unity, {"group": 2, "gamma": 0.5},
+     "future|no weight"),
     (wrong.mask_after_softmax, check_frozen_causality, M3, LEAK),
     (wrong.mask_after_softmax, bench.check_partition_of_unity, M3, SUMS),
     (wrong.mask_multiplied, check_frozen_causality, M3, LEAK),
@@ -415,7 +457,8 @@ MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
     (wrong.rotated_keys_pooled, check_group_position, M3, "logit of group"),
     (wrong.group_at_last_position, check_group_position, M3, "logit of group"),
 ]
-CALLED_ELSEWHERE = {wrong.rows, wrong.scores_over_all_rows, wrong.sampled_over_later_rows, wrong.unseen_is_not_a_number}
+CALLED_ELSEWHERE = {wrong.rows, wrong.scores_over_all_rows, wrong.sampled_over_later_rows,
+                    wrong.unseen_is_not_a_number}
 
 
 def label(value) -> str | None:

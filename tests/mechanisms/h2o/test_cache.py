@@ -1,4 +1,5 @@
-"""H2OCache: token by token it is the mechanism, after a prompt it is the mechanism with that prompt; its bytes."""
+"""H2OCache: token by token it is the mechanism, after a prompt it is the mechanism with that
+prompt; its bytes."""
 
 import pytest
 import torch
@@ -25,7 +26,8 @@ def swapped(family: str, **options):
 def in_chunks(model, ids: torch.Tensor, sizes: list[int], **kwargs) -> torch.Tensor:
     """Read a text through a cache, `sizes` tokens at a time; return all logits."""
     cache = H2OCache(model)
-    done = [logits(model, chunk, past_key_values=cache, **kwargs) for chunk in ids.split(sizes, dim=1)]
+    done = [logits(model, chunk, past_key_values=cache, **kwargs) for chunk in ids.split(sizes,
+                                                                                         dim=1)]
     assert cache.get_seq_length() == ids.shape[1]
     return torch.cat(done, dim=1)
 
@@ -38,7 +40,8 @@ def check_token_by_token(family: str, **options) -> None:
 
 
 @pytest.mark.parametrize(("family", "options"), [
-    *((family, {}) for family in FAMILIES), ("gpt2", dict(heavy=5, recent=0)), ("llama", dict(heavy=0, recent=4)),
+    *((family, {}) for family in FAMILIES), ("gpt2", dict(heavy=5, recent=0)),
+    ("llama", dict(heavy=0, recent=4)),
     ("llama", dict(prompt=12))], ids=str)
 def test_token_by_token_equals_the_mechanism(family, options):
     check_token_by_token(family, **options)
@@ -66,7 +69,8 @@ def test_a_prompt_and_then_tokens_equal_the_mechanism_with_that_prompt(family, p
 def test_a_chunk_after_the_prompt_reads_more_than_single_tokens():
     """The promise ends here: nothing is evicted inside a chunk."""
     model, ids = swapped("llama"), text(30)
-    apart = (in_chunks(model, ids, [10] * 3) - in_chunks(model, ids, [10] + [1] * 20)).abs().amax((0, 2)) > 1e-6
+    apart = (in_chunks(model, ids, [10] * 3) - in_chunks(model, ids,
+                                                         [10] + [1] * 20)).abs().amax((0, 2)) > 1e-6
     assert not apart[:11].any() and apart[11:20].any()
 
 
@@ -76,10 +80,12 @@ def test_state_equals_the_mechanism_without_a_model(data):
     heavy, recent = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 5))
     first, length = data.draw(st.integers(1, 9)), data.draw(st.integers(9, 20))
     kv_heads, share, batch = (data.draw(st.integers(1, 2)) for _ in range(3))
-    q, k, v = bench.inputs(length, batch=batch, heads=kv_heads * share, kv_heads=kv_heads, seed=length)
+    q, k, v = bench.inputs(length, batch=batch, heads=kv_heads * share, kv_heads=kv_heads,
+                           seed=length)
     state, parts = H2OState(H2O(heavy=heavy, recent=recent)), []
     for chunk in torch.arange(length).split([first] + [1] * (length - first)):
-        parts.append(state.step(q[:, :, chunk], k[:, :, chunk], v[:, :, chunk], scale=3.0, rotation=None))
+        parts.append(state.step(q[:, :, chunk], k[:, :, chunk], v[:, :, chunk], scale=3.0,
+                                rotation=None))
         assert state.key.shape[2] == min(state.seen, heavy + recent)
     wanted = H2O(heavy=heavy, recent=recent, prompt=first).loops(q, k, v, scale=3.0)
     bench.assert_close(torch.cat(parts, dim=2), wanted, "state")
@@ -89,19 +95,22 @@ def test_a_long_prompt_in_row_chunks_is_the_same(monkeypatch):
     model, ids = swapped("llama"), text(25)
     wanted = in_chunks(model, ids, [20, 1, 1, 1, 1, 1])
     monkeypatch.setattr(cache_module, "ROWS_AT_ONCE", 3)
-    bench.assert_close(in_chunks(model, ids, [20, 1, 1, 1, 1, 1]), wanted, "rows three at a time", 1e-10)
+    bench.assert_close(in_chunks(model, ids, [20, 1, 1, 1, 1, 1]), wanted, "rows three at a time",
+                       1e-10)
 
 
 def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
-    """Eq. 3-4, K' = W [K ; K_new] and V' = W [V ; V_new]: one 1 in each row of W, at a kept entry."""
+    """Eq. 3-4, K' = W [K ; K_new] and V' = W [V ; V_new]: one 1 in each row of W, at a kept
+    entry."""
     q, k, v = bench.inputs(9)
     state, kept = H2OState(H2O(heavy=2, recent=2)), torch.zeros(0, dtype=torch.int64)
     for i in range(9):
         before = (torch.cat([x, new[:, :, i : i + 1]], dim=2) if i else new[:, :, :1]
                   for x, new in ((state.key, k), (state.value, v)))
         before_key, before_value = before
-        state.step(q[:, :, i : i + 1], k[:, :, i : i + 1], v[:, :, i : i + 1], scale=3.0, rotation=None)
-        same = (state.key[0, 0][:, None] == before_key[0, 0]).all(-1)                   # (kept, entries)
+        state.step(q[:, :, i : i + 1], k[:, :, i : i + 1], v[:, :, i : i + 1], scale=3.0,
+                   rotation=None)
+        same = (state.key[0, 0][:, None] == before_key[0, 0]).all(-1)  # (kept, entries)
         assert (same.sum(-1) == 1).all() and same.sum(0).max() == 1
         kept = same.double()
         assert torch.equal(kept @ before_key[0, 0], state.key[0, 0])
@@ -112,7 +121,8 @@ def test_eviction_is_lococo_s_pooling_with_one_hot_rows():
 # ---- generate()
 
 def generate(model, ids, **kwargs):
-    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    settings = dict(max_new_tokens=12, do_sample=False, output_logits=True,
+                    return_dict_in_generate=True)
     outputs = model.generate(ids, **settings | kwargs)
     return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
 
@@ -144,7 +154,8 @@ def test_left_padded_generation_equals_each_prompt_alone(family, options):
     ids, mask, _ = left_padded(prompts)
     tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=H2OCache(model))
     for row, prompt in enumerate(prompts):
-        wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=H2OCache(model))
+        wanted_tokens, wanted_scores = generate(model, prompt[None],
+                                                past_key_values=H2OCache(model))
         assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
         bench.assert_close(scores[row], wanted_scores[0], f"row {row}", 1e-10)
 
@@ -173,7 +184,8 @@ def check_bytes(family: str, **options) -> None:
             cache_checks.check_room(cache)
 
 
-@pytest.mark.parametrize("options", [{}, dict(heavy=6, recent=0), dict(prompt=9), dict(heavy=0.5, recent=0.4)], ids=str)
+@pytest.mark.parametrize("options", [{}, dict(heavy=6, recent=0), dict(prompt=9),
+                                     dict(heavy=0.5, recent=0.4)], ids=str)
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_bytes_equal_the_closed_form(family, options):
     check_bytes(family, **options)
@@ -194,7 +206,8 @@ def test_scores_are_kept_in_float32_where_keys_are_in_half_precision():
 
 
 def test_the_closed_form_by_hand():
-    """LLaMA2-7B in half precision, 1024 + 1024 tokens: 1 GiB of keys and values, and 4 bytes a score."""
+    """LLaMA2-7B in half precision, 1024 + 1024 tokens: 1 GiB of keys and values, and 4 bytes a
+    score."""
     sizes = CacheSizes(layers=32, kv_heads=32, head_dim=128, itemsize=2)
     got = H2OCache.bytes_of(H2O(heavy=1024, recent=1024), 100_000, sizes)
     assert got == 2**30 + 32 * 32 * 2048 * 4

@@ -19,7 +19,8 @@ from tests.models.tiny import FAMILIES, left_padded, logits, text, tiny
 
 TOLERANCE = 1e-10  # float64; logits are of order 1
 OPTIONS = [{}, {"weights": "relu"}, {"heavy": 2}, {"sinks": 1, "heavy": 1, "scores": "sum"},
-           {"residual": True, "buffer": 3}, {"when": "lazy"}, {"when": "lazy", "heavy": 4, "buffer": 2}]
+           {"residual": True, "buffer": 3}, {"when": "lazy"},
+           {"when": "lazy", "heavy": 4, "buffer": 2}]
 every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
@@ -30,7 +31,8 @@ def assert_equal(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = TOL
 
 def swapped(family: str, **options):
     """A tiny model with compressors whose weights differ from slot to slot."""
-    model = swap_attention(tiny(family), "lococo", **{"slots": 4, "segment": 6, "kernel": 3, **options})
+    model = swap_attention(tiny(family), "lococo",
+                           **{"slots": 4, "segment": 6, "kernel": 3, **options})
     for module in model.modules():
         if isinstance(module, Compressor):
             with torch.no_grad():
@@ -40,21 +42,25 @@ def swapped(family: str, **options):
 
 def in_chunks(model, ids: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     cache = LoCoCoCache(model)
-    return torch.cat([logits(model, chunk, past_key_values=cache) for chunk in ids.split(sizes, dim=1)], dim=1)
+    return torch.cat([logits(model, chunk,
+                             past_key_values=cache) for chunk in ids.split(sizes, dim=1)], dim=1)
 
 
 # ---- exactness
 
 
-def check_state(sizes: list[int], segment: int | list[int], state: type[LoCoCoState] = LoCoCoState, **options) -> None:
+def check_state(sizes: list[int], segment: int | list[int], state: type[LoCoCoState] = LoCoCoState,
+                **options) -> None:
     """A state that reads chunks against the loops over the whole text with the given segments."""
     torch.manual_seed(sum(sizes))
     q = torch.randn(2, 4, sum(sizes), 4, dtype=torch.float64)
     k, v = torch.randn(2, 2, 2, sum(sizes), 4, dtype=torch.float64)
     mixed = options["slots"] - options.get("heavy", 0) - options.get("sinks", 0)
-    module = Compressor(4, mixed, kernel=3, residual=options.get("residual", False)).double() if mixed else None
+    module = Compressor(4, mixed, kernel=3, residual=options.get("residual",
+                                                                 False)).double() if mixed else None
     wanted = LoCoCo(segment=segment, **options).loops(q, k, v, scale=0.7, module=module)
-    whole = options["segment"] if "segment" in options else segment if isinstance(segment, int) else segment[0]
+    whole = options["segment"] if "segment" in options else segment if isinstance(segment,
+                                                                                  int) else segment[0]
     reading, start = state(LoCoCo(segment=whole, **options), Borrowed(module)), 0
     for size in sizes:
         part = slice(start, start + size)
@@ -75,13 +81,16 @@ def test_borders_of_the_text_agree_for_any_chunks(data):
                    buffer=data.draw(st.integers(0, 4)), residual=data.draw(st.booleans()),
                    scores=data.draw(st.sampled_from(["last", "sum"])),
                    when=data.draw(st.sampled_from(["eager", "lazy"])))
-    check_state(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)), data.draw(st.integers(1, 6)), **options)
+    check_state(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)),
+                data.draw(st.integers(1, 6)), **options)
 
 
-@pytest.mark.parametrize("options", [{"slots": 3}, {"slots": 4, "heavy": 2, "scores": "sum", "when": "lazy"},
+@pytest.mark.parametrize("options", [{"slots": 3}, {"slots": 4, "heavy": 2, "scores": "sum",
+                                                    "when": "lazy"},
                                      {"slots": 3, "residual": True, "buffer": 2}], ids=str)
 def test_borders_of_the_calls_agree_with_the_same_borders_only(options):
-    """A prompt of 11 in segments of 4, then single tokens: segments of 4, 4, 3, 1, 1, ..., and no others."""
+    """A prompt of 11 in segments of 4, then single tokens: segments of 4, 4, 3, 1, 1, ..., and no
+    others."""
     check_state([11, 1, 1, 1, 1, 1], [4, 4, 3, 1], borders="calls", **options)
     check_state([6, 7], [4, 2, 4, 3], borders="calls", **options)
     with pytest.raises(AssertionError, match="max error"):
@@ -134,7 +143,8 @@ def test_decoding_equals_one_forward_in_a_model(options):
 
 
 def generate(model, ids, **kwargs):
-    chosen = dict(max_new_tokens=12, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    chosen = dict(max_new_tokens=12, do_sample=False, output_logits=True,
+                  return_dict_in_generate=True)
     outputs = model.generate(ids, **chosen | kwargs)
     return outputs.sequences, torch.stack(outputs.logits, dim=1) if outputs.logits else None
 
@@ -163,13 +173,15 @@ def test_left_padded_generation_equals_each_prompt_alone(borders):
     ids, mask, _ = left_padded(prompts)
     tokens, scores = generate(model, ids, attention_mask=mask, past_key_values=LoCoCoCache(model))
     for row, prompt in enumerate(prompts):
-        wanted_tokens, wanted_scores = generate(model, prompt[None], past_key_values=LoCoCoCache(model))
+        wanted_tokens, wanted_scores = generate(model, prompt[None],
+                                                past_key_values=LoCoCoCache(model))
         assert torch.equal(tokens[row, -12:], wanted_tokens[0, -12:])
         assert_equal(scores[row], wanted_scores[0])
 
 
 def test_generation_as_in_the_paper_makes_each_token_a_segment():
-    """borders="calls" against forwards over the text so far in which the prompt and each token are segments."""
+    """borders="calls" against forwards over the text so far in which the prompt and each token are
+    segments."""
     model, ids = swapped("opt", borders="calls", segment=8), text(20)
     tokens, scores = generate(model, ids, past_key_values=LoCoCoCache(model))
     single = 1e-6  # generate() returns float32
@@ -214,7 +226,8 @@ def test_bytes_kill_memory_that_is_only_reserved(monkeypatch):
 
 
 def test_bytes_rise_and_fall_and_do_not_grow():
-    """M after a compression, M + B - 1 before it ends (eager) or M + B (lazy, the peak), however long the text."""
+    """M after a compression, M + B - 1 before it ends (eager) or M + B (lazy, the peak), however
+    long the text."""
     sizes = CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
 
