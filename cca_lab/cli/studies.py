@@ -32,7 +32,8 @@ class Lab(Commands):
             "Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run."
         ), "evaluate": (
             "cca_lab.studies.evaluate:Evaluate",
-            "Measure perplexity and exact match of a model under any attention, and the answers to prompts."
+            "Measure perplexity and exact match of a model under any attention, and the answers to "
+            "prompts."
         ),
     }
     moved: ClassVar = {

@@ -34,12 +34,6 @@ class Compare(Continued, ModelStudy):
     which is `length` tokens minus the 16 that are decoded and timed. Those without a cache
     (MInference's) keep all and use their defaults; LongLoRA uses full attention at inference and
     has no row. A mechanism's own weights keep their random initialisation (seed 0).
-
-    Attributes:
-        entries: the budget, in entries per KV head.
-        length: tokens per text and per context; None for the model's context, at most 1024.
-        windows: windows of held-out text for the perplexity.
-        questions: questions per place of the answer, rounded up to the same number at each offset.
     """
 
     entries: int = option(96, "Entries (a key and a value each) to keep per KV head.", least=LEAST,
@@ -56,7 +50,8 @@ class Compare(Continued, ModelStudy):
                                      windows=self.windows, questions=self.questions)
         if evaluation.length < DECODED + LEAST:
             raise ValueError(
-                f"length: got {evaluation.length}, wanted at least {DECODED + LEAST}: {DECODED} tokens "
+                f"length: got {evaluation.length}, wanted at least {DECODED + LEAST}: {DECODED} "
+                "tokens "
                 "are decoded after a prompt; give a longer one")
         return evaluation
 
@@ -118,7 +113,7 @@ class Compare(Continued, ModelStudy):
 
 
 def times(model: PreTrainedModel, name: str, ids: torch.Tensor) -> dict:
-    """Return the bytes of the cache after the prompt, and the median seconds of a prefill and of a decoded token.
+    """Return the cache's bytes after the prompt, and median seconds of prefill and token.
 
     A mechanism without a cache recomputes every token, so only its prefill is timed.
     """

@@ -1,4 +1,4 @@
-"""Figures 3a and 4 of DGA at a small scale, `cca-lab study convergence`: does grouped attention learn faster?
+"""Figures 3a and 4 of DGA at a small scale: does grouped attention learn faster?
 
 For each of several seeds, every condition starts from the same weights, reads the same batches and
 takes as many steps; only the attention differs. The losses on held-out text are compared, condition
@@ -69,7 +69,7 @@ class Budget:
 
 def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, held_out: Tensor,
           tokenizer: PreTrainedTokenizerBase) -> list[float]:
-    """Train one model; return its held-out loss (nats per token) before the first step and every `budget.every` steps.
+    """Train one model; return its held-out losses in nats, before and every `budget.every` steps.
 
     Args:
         name, options: the mechanism and its options.
@@ -104,7 +104,7 @@ def learn(name: str, options: dict, seed: int, budget: Budget, train: Tensor, he
 def compare(arms: Mapping[str, tuple[str, dict]], seeds: Sequence[int], budget: Budget,
             train: Tensor, held_out: Tensor, tokenizer: PreTrainedTokenizerBase,
             report: Callable[[int, str], None] = lambda done, text: None) -> dict[str, np.ndarray]:
-    """Train every condition with every seed; return held-out losses, (seeds, measurements) by condition.
+    """Train every condition with every seed; return losses, (seeds, measurements) each.
 
     Args:
         arms: the conditions: (mechanism, options) by name.
@@ -171,15 +171,12 @@ def steps_to(losses: Sequence[float], level: float, every: int) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Convergence(Study):
-    """Train small models with full attention, CCA and DGA from the same seeds, and compare (DGA, Figures 3a and 4).
+    """Train small models with full attention, CCA and DGA from the same seeds, and compare.
 
     The file holds the losses by condition and seed, and each condition minus full attention at
     every measurement.
 
     Attributes:
-        seeds: training runs per attention.
-        steps: optimizer steps per run.
-        text: as in `load_corpus`.
         budget: all other sizes.
     """
 

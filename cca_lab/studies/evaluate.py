@@ -39,7 +39,8 @@ from cca_lab.tasks.prompts import AnyTask, chosen_tasks
 MOST_SAMPLES = 2**16  # windows, or questions per position
 KINDS = ("exact_match", "varied_match")  # of the measurements, in the order of `question_tasks`
 TASKS = (
-    "Prompts to answer: niah_single, niah_multikey, niah_multivalue, variable_tracking, common_words, "
+    "Prompts to answer: niah_single, niah_multikey, niah_multivalue, variable_tracking, "
+    "common_words, "
     "frequent_words, key_values, or a file of your own questions in JSON lines; repeatable.")
 LENGTH = "the model's context, at most 1024"
 
@@ -107,7 +108,7 @@ def make_evaluation(model: PreTrainedModel, tokenizer, corpus: Corpus, *, length
 
 
 def question_tasks(tokenizer) -> tuple[MultiDocumentQA, ...]:
-    """Return the questions in a tokenizer's tokens, documents of one length first, then of varied lengths.
+    """Return the questions in a tokenizer's tokens: documents of one length, then of varied ones.
 
     If the tokenizer does not have the names, the tuple is empty and a line on stderr says so.
     """
@@ -130,7 +131,8 @@ def print_evaluations(found: dict[str, dict], title: str) -> None:
             f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-"
             for position in POSITIONS
         ]
-        worst = f"{100 * min(share['value'] for share in matches['by_offset']):.0f} %" if matches else "-"
+        offsets = [share["value"] for share in matches.get("by_offset", ())]
+        worst = f"{100 * min(offsets):.0f} %" if offsets else "-"
         rows.append([
             name,
             str(Estimate(**measured["perplexity"])), *cells, worst,
@@ -168,7 +170,8 @@ def tasks_for(sources: Sequence[str], difficulty: Sequence[str], questions: int,
     tasks = chosen_tasks(sources, difficulty)
     if tasks and questions < 1:
         raise ValueError(
-            f"questions: got {questions} with --task, wanted 1 or more; leave --task out for text alone"
+            f"questions: got {questions} with --task, wanted 1 or more; leave --task out for text "
+            "alone"
         )
     return tasks
 
@@ -177,7 +180,8 @@ def note_left_out(corpus: Corpus) -> None:
     """Print a note on stderr if files of a folder look like text and could not be read."""
     if corpus.left_out:
         note(
-            f"{len(corpus.left_out)} file(s) of {corpus.name} are left out, the first: {corpus.left_out[0]}"
+            f"{len(corpus.left_out)} file(s) of {corpus.name} are left out, the first: "
+            f"{corpus.left_out[0]}"
         )
 
 
@@ -187,7 +191,8 @@ def note_too_long(task: AnyTask, tokenizer: PreTrainedTokenizerBase, length: int
         missing = len(task.lines) - len(task.fitting(tokenizer, length))
         if missing:
             note(
-                f"{missing} of {len(task.lines)} questions of {task.name} have more than {length} tokens with their "
+                f"{missing} of {len(task.lines)} questions of {task.name} have more than {length} "
+                "tokens with their "
                 "answers, and are left out")
 
 
@@ -243,15 +248,7 @@ def print_answers(scores: Mapping[str, dict], title: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(SwappedStudy):
-    """Measure perplexity and exact match of a model under any attention, and the answers to prompts.
-
-    Attributes:
-        length: tokens per window and per context; None for the model's context, at most 1024.
-        windows: windows of held-out text.
-        questions: questions per place of the answer, rounded up to the same number at each offset;
-            of a task, so many at each place.
-        task, difficulty: as in `chosen_tasks`; their scores are the entry "tasks".
-    """
+    """Measure perplexity, exact match and the answers to prompts under any attention."""
 
     length: int | None = option(None, "Tokens per sequence.", shown=LENGTH)
     windows: int = option(64, "Number of windows of held-out text.", least=1, most=MOST_SAMPLES)

@@ -25,12 +25,12 @@ from cca_lab.tasks.prompts import AnyTask, chosen_tasks
 from cca_lab.tasks.reading import Reading
 
 MOST_TOKENS = 2**24  # per step
-SHIFTED = 8  # examples of a task leave at least this part of a row to the text that may stand before them
+SHIFTED = 8  # a task's examples leave an eighth of a row to the text before them
 
 
 def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Corpus,
                 tasks: Sequence[AnyTask] = ()) -> Mixture:
-    """Return the training data of a run; text alone if the tokenizer does not have the names as single tokens.
+    """Return the training data of a run; text alone if the tokenizer lacks the names.
 
     Args:
         reading: lengths, rows and shares.
@@ -59,18 +59,9 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune:
-    """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run before it stops.
+    """Swap a model's attention and finetune it on text and questions; Ctrl-C saves the run.
 
     Dropout on attention weights is disabled, as pooled attention does not support it.
-
-    Attributes:
-        out: the folder for the run: its log, state and model.
-        config, reading: how the model is trained, and on what.
-        model, text: as in `ModelStudy`.
-        attention, group, window, option: as in `SwappedStudy`.
-        task, difficulty: as in `Evaluate`; they replace the built-in questions.
-        context_parallel: as in `Finetuner`.
-        resume: continue the run in `out`.
     """
 
     model: str = option_of(ModelStudy, "model")
@@ -90,7 +81,7 @@ class Finetune:
     option: tuple[str, ...] = option_of(SwappedStudy, "option")
 
     def run(self) -> list[dict]:
-        """Load a model, swap its attention, train and save it; return the records of the steps taken.
+        """Load a model, swap its attention, train and save it; return its steps' records.
 
         Raises:
             ValueError: if `out` is a model's folder, or holds a saved run and `resume` is False, or
@@ -106,7 +97,8 @@ class Finetune:
             raise ValueError(f"out: {out} is a model's folder; choose a new one for the run")
         if (out / "state").exists() and not self.resume:
             raise ValueError(
-                f"out: {out} holds a run already; continue it with --resume, or choose another folder"
+                f"out: {out} holds a run already; continue it with --resume, or choose another "
+                "folder"
             )
         tasks = chosen_tasks(self.task, self.difficulty)
         torch.manual_seed(reading.seed)
@@ -143,7 +135,8 @@ class Finetune:
                     f"nothing left to do: the run stands at step {finetuner.step} of {config.steps}"
                 )
             print(
-                f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model {out / 'model'}"
+                f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model "
+                f"{out / 'model'}"
             )
         return records
 
@@ -164,7 +157,7 @@ def progress_text(record: dict) -> str:
 
 
 def work_ahead(finetuner: Finetuner) -> str:
-    """Return in one line the device, the attention and its implementation, the precision and the amount of data."""
+    """Return in one line the device, the attention, the precision and the amount of data."""
     machine, mixture = machine_facts(), finetuner.mixture
     name = attention_of(finetuner.accelerator.unwrap_model(finetuner.model)).name
     path = "PyTorch's" if name == "full" else "kernels" if machine["gpu"] else machine[
@@ -172,8 +165,10 @@ def work_ahead(finetuner: Finetuner) -> str:
     processes = finetuner.accelerator.num_processes
     return (
         f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} threads"
-        f"{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention ({path}), "
-        f"{finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x {mixture.length} tokens"
+        f"{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention "
+        f"({path}), "
+        f"{finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x "
+        f"{mixture.length} tokens"
     )
 
 

@@ -8,15 +8,24 @@ import torch
 
 from cca_lab.attention import statistics
 from cca_lab.models import attention_maps
-from cca_lab.reporting import command_line, device, device_name, machine, print_table, training_progress
+from cca_lab.reporting import (
+    command_line,
+    device,
+    device_name,
+    machine,
+    print_table,
+    training_progress,
+)
 from cca_lab.settings import check_sizes, option
 from cca_lab.studies.real_heads import LONGEST, RATES, SHORTEST, head_report, measure, texts_of
 from cca_lab.studies.study import ModelStudy
 
 SINK, NEAR = 1, 128  # first tokens that count as sinks; tokens that count as near
 HOW = {
-    "tau": "root of the mean variance of a row's logits (ln weight, up to a constant), over texts and lengths",
-    "tau_entropy": "root of the mean of 2 (ln L - H) over texts and lengths: the tau of a long Gaussian row"
+    "tau": "root of the mean variance of a row's logits (ln weight, up to a constant), over texts "
+           "and lengths",
+    "tau_entropy": "root of the mean of 2 (ln L - H) over texts and lengths: the tau of a long "
+                   "Gaussian row"
 }
 
 
@@ -27,10 +36,6 @@ class Heads(ModelStudy):
     By statistic, the file holds a number for each [layer][head]: "k90", "effective" (e^entropy),
     "sink" (weight of the first token), "far" (weight beyond the nearest 128 tokens, the first token
     left out).
-
-    Attributes:
-        texts: number of texts.
-        length: tokens of a text.
     """
 
     texts: int = option(8, "Number of held-out texts.", least=1, most=2**20)
@@ -56,12 +61,10 @@ class Heads(ModelStudy):
             report(len(texts), "")
         return {
             "model": self.name, "texts": len(texts), "length": self.length,
-            "command": command_line(), "machine": machine(), "corpus": self.about_text(), **{
-                name: [[round(number, 4) for number in layer] for layer in torch.stack(values).mean(0).tolist(
-                       )]
-                for name, values in sums.items()
-            }
-        }
+            "command": command_line(), "machine": machine(), "corpus": self.about_text(),
+            **{name: [[round(number, 4) for number in layer]
+                      for layer in torch.stack(values).mean(0).tolist()]
+               for name, values in sums.items()}}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print each statistic's median over the heads, and its range."""
@@ -78,12 +81,7 @@ class Heads(ModelStudy):
 
 @dataclass(frozen=True, kw_only=True)
 class Sparsity(ModelStudy):
-    """Measure how often the rows of every head are rho-sparse, and over how many tokens their weight lies.
-
-    Attributes:
-        texts: number of texts; the paper uses 100.
-        length: tokens per text; None for the model's context, at most 1000.
-    """
+    """Measure how often the rows of every head are rho-sparse, and how wide they are."""
 
     texts: int = option(100, "Number of held-out texts.", least=1, most=2**20)
     length: int | None = option(None, "Tokens per text.", shown="the model's context, at most 1000")
@@ -134,4 +132,6 @@ class Sparsity(ModelStudy):
 
 
 def _length(length: int | None) -> str:
-    return "-" if length is None else f"{length:,}" if length < 1_000_000 else f"{length / 1e6:.1f} M"
+    if length is None:
+        return "-"
+    return f"{length:,}" if length < 1_000_000 else f"{length / 1e6:.1f} M"

@@ -17,11 +17,7 @@ DTYPE = torch.bfloat16  # the usual dtype of models on a GPU
 
 @dataclass(frozen=True, kw_only=True)
 class Kernels(Study):
-    """Compile every kernel for each target, without a GPU, and show the registers, memory and instructions it uses.
-
-    Attributes:
-        target: keys of `offline.TARGETS`; all if empty.
-    """
+    """Compile every kernel for each target, without a GPU, and show what it uses."""
 
     target: tuple[str, ...] = option((), "Target to compile for; repeatable.",
                                      shown="sm_80, sm_90, sm_100 and gfx942")

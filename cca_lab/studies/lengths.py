@@ -29,20 +29,11 @@ HIDDEN_AT_ONCE = 512  # rows of logits in memory at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths(Continued, ModelStudy):
-    """Measure the loss by context length with each mechanism swapped in untrained, and of finetuned models.
+    """Measure the loss by context length of every untrained swap, and of finetuned models.
 
     Every token of a window is predicted from all tokens before it, so the tokens from 1024 to 2048
     tell the perplexity at contexts of that length. A mechanism whose rows depend on later tokens
     (its causal scope says so) has no perplexity in that sense; its number is marked.
-
-    Attributes:
-        length: tokens of a window.
-        windows: windows of held-out text.
-        entries: the budget of keys and values per KV head, for mechanisms whose cache can be fitted
-            to it.
-        attention: mechanisms; all that run at inference if empty.
-        trained: finetuned models, each as "name=folder", measured with the attention they were
-            saved with.
     """
 
     length: int = option(4096, "Tokens per window.")
@@ -79,14 +70,15 @@ class Lengths(Continued, ModelStudy):
         for name in trained:
             if name in MECHANISMS:
                 raise ValueError(
-                    f"trained: got {name!r}, the name of a mechanism that is not trained; name the model "
+                    f"trained: got {name!r}, the name of a mechanism that is not trained; name the "
+                    "model "
                     f"otherwise, such as {name}-finetuned")
         names = self.attention or ["full", *(name for name, mechanism in MECHANISMS.items()
                                              if name != "full" and not mechanism.training_only)]
         return dict.fromkeys(names) | trained
 
     def measure(self, name: str, cell: str | None, report: Report) -> dict[str, Any]:
-        """Return the losses of a finetuned model, `cell`, or of the model with the mechanism `name`."""
+        """Return the losses of a finetuned model, `cell`, or of the mechanism `name`."""
         if cell is not None:
             model, _ = load_pretrained(cell)
         else:

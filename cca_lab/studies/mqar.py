@@ -1,4 +1,4 @@
-"""What every mechanism recalls with how much memory, each trained from scratch: `cca-lab study mqar`.
+"""What every mechanism recalls with how much memory: `cca-lab study mqar`.
 
 Each mechanism is compared at the largest size within a budget. The budget counts a decoder's cache
 at its largest
@@ -37,7 +37,8 @@ NAMES = ("cca", "dga", "lococo", "h2o", "streaming_llm", "lm_infinite", "mean_po
          "random_tokens")
 PUBLISHED = {
     "accuracy": 0.99,
-    "source": "Arora et al., Zoology, ICLR 2024, Figure 2: attention solves every length at every width; its "
+    "source": "Arora et al., Zoology, ICLR 2024, Figure 2: attention solves every length at every "
+              "width; its "
     "training stops at an accuracy of 0.99"
 }
 QUICK = ("cca", "streaming_llm")
@@ -75,14 +76,6 @@ class Recall(Continued):
     Full attention is trained first. More sizes or seeds can be added to a file later.
 
     Attributes:
-        length, pairs, vocabulary: as in `MQAR`.
-        attention: mechanisms to compare with full attention; by default `NAMES`.
-        entries: budgets in entries per KV head; by default a quarter, a half and three quarters of
-            the tokens.
-        seeds: training runs of each, with the seeds 0, 1, ...
-        steps: optimizer steps at most.
-        quick: by default only `QUICK`, at half of the tokens.
-        figure: the PNG to write, or None.
         recipe: the rest of the model and its training.
     """
 
@@ -178,12 +171,13 @@ class Recall(Continued):
         ]
                 for line in lines(result)]
         print_table(
-            f"MQAR, {result['task']['pairs']} pairs in {result['task']['length']} tokens: queries answered, %",
+            f"MQAR, {result['task']['pairs']} pairs in {result['task']['length']} tokens: queries "
+            "answered, %",
             ["attention", "state, KiB", "mean", "lowest seed", "highest seed", "seeds"], rows)
 
 
 def largest_bytes(mechanism: Mechanism, length: int, sizes: CacheSizes) -> int:
-    """Return the bytes of a model's cache at its largest, while `length` tokens are read one by one."""
+    """Return the bytes of a model's cache at its largest while it reads token by token."""
     if mechanism.name == "full":
         return sizes.layers * sizes.entries(length)
     cache = CACHES[mechanism.name]
@@ -193,7 +187,7 @@ def largest_bytes(mechanism: Mechanism, length: int, sizes: CacheSizes) -> int:
 
 
 def within(config: PreTrainedConfig, name: str, entries: int, length: int) -> list[Mechanism]:
-    """Return the choices of a mechanism that are compared at a budget; none if even its smallest cache is larger.
+    """Return the choices of a mechanism at a budget; none if its smallest cache is larger.
 
     Args:
         config: of the model.
@@ -271,7 +265,7 @@ class Line:
 
 
 def lines(result: Mapping[str, Any]) -> list[Line]:
-    """Return the trials of a file, those of the same options together, in the order in which they were trained."""
+    """Return the trials of a file, those of the same options together, in order."""
     found: dict[tuple[str, int | None], Line] = {}
     for row in result["trials"].values():
         words = label(row["attention"], row["options"])

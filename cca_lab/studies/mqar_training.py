@@ -1,4 +1,4 @@
-"""One training run on multi-query associative recall: a small GPT-2 that attends with one mechanism from the start.
+"""One training run on multi-query associative recall: a small GPT-2 with one mechanism.
 
 Differs from Zoology (Arora et al. 2024, Figure 2; github.com/HazyResearch/zoology,
 zoology/experiments/ iclr24_zoology_figure2/configs.py and zoology/train.py). The model is as there:
@@ -105,7 +105,7 @@ class Nothing(nn.Module):
 
 
 def new_model(task: MQAR, recipe: RecallRecipe) -> GPT2LMHeadModel:
-    """Build an untrained GPT-2 without MLPs, in float32, with random positions (`torch.manual_seed`)."""
+    """Build an untrained GPT-2 without MLPs, in float32, with random positions."""
     config = GPT2Config(vocab_size=task.vocabulary, n_positions=task.length, n_embd=recipe.width,
                         n_layer=recipe.layers, n_head=recipe.heads, resid_pdrop=0.0, embd_pdrop=0.0,
                         attn_pdrop=0.0, bos_token_id=None, eos_token_id=None, pad_token_id=None)
@@ -149,7 +149,8 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
         loss = F.cross_entropy(logits, answers)
         if not math.isfinite(loss.item()):
             raise Diverged(
-                f"{mechanism}, seed {seed}: the loss is {loss.item()} at step {step}; lower the rates"
+                f"{mechanism}, seed {seed}: the loss is {loss.item()} at step {step}; lower the "
+                "rates"
             )
         model.zero_grad()
         loss.backward()
@@ -191,7 +192,7 @@ def asked(model: GPT2LMHeadModel, input_ids: Tensor, targets: Tensor) -> tuple[T
 
 @torch.no_grad()
 def accuracy(model: GPT2LMHeadModel, input_ids: Tensor, targets: Tensor) -> float:
-    """Return the share of the queries whose most probable token, of the whole vocabulary, is the right value."""
+    """Return the share of the queries whose most probable token is the right value."""
     model.eval()
     right = count = 0
     for some in zip(input_ids.split(TESTED_AT_ONCE), targets.split(TESTED_AT_ONCE), strict=True):

@@ -40,14 +40,6 @@ class Needles(SwappedStudy):
     """Measure what a model finds, by its depth in the prompt and the length of the prompt.
 
     The same needles are asked for in every cell.
-
-    Attributes:
-        length: tokens of the prompts; by default `default_lengths`.
-        task, difficulty: as in `chosen_task`; a task whose answers have a place.
-        depths: number of depths, spaced evenly from the beginning of the prompt to its end.
-        samples: prompts for each depth and length.
-        seed: seed of the prompts.
-        figure: the PNG to write, or None.
     """
 
     length: tuple[int, ...] = option((), "Tokens per prompt, with its answer; repeatable.", least=1,

@@ -1,4 +1,4 @@
-"""Figure 3b of DGA on a real model, `cca-lab study noise`: how far noise moves the next-token distribution.
+"""Figure 3b of DGA on a real model: how far noise moves the next-token distribution.
 
     KL(p || p') = sum_w p(w) (ln p(w) - ln p'(w)),   p without noise, p' with it, averaged over
     positions
@@ -76,7 +76,7 @@ class Noise:
 @contextmanager
 def added(model: PreTrainedModel, noise: Noise,
           kept: dict[int, Any] | None = None) -> Iterator[None]:
-    """Add noise to the attention of every layer within the context; the attention is restored afterwards.
+    """Add noise to the attention of every layer within the context; restore it afterwards.
 
     Args:
         model: a model whose attention has the noise's site, see `sites_of`.
@@ -149,7 +149,7 @@ def _on_logits(mechanism: Mechanism, sigma: float, generator: torch.Generator, m
 
 def noisy_attention(parts: Sequence[columns.Columns], scale: float, sigma: float,
                     generator: torch.Generator) -> Tensor:
-    """Return softmax(scale q K^T + sigma eta) V over each row's visible columns, eta iid N(0, 1), (B, H, L, D)."""
+    """Return softmax(scale q K^T + sigma eta) V, eta iid N(0, 1), (B, H, L, D)."""
     if sigma == 0:
         return columns.attend(parts, scale, "auto")
     logits = columns.logits(parts, scale)                           # (B, H, L, N)
@@ -216,16 +216,9 @@ def divergences(
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseStudy(ModelStudy):
-    """Measure KL(without noise || with noise) of a model under full attention, CCA and DGA (DGA, Figure 3b).
+    """Measure KL(without noise || with noise) under full attention, CCA and DGA (Figure 3b).
 
     Every attention, full attention included, is measured right after the swap and after finetuning.
-
-    Attributes:
-        model: None for the shipped gpt2-mini.
-        texts: windows of held-out text.
-        length: tokens per window.
-        seeds: random draws of the noise.
-        steps: optimizer steps of finetuning; 0 for none.
     """
 
     model: str | None = option(None, "Folder of a model, or its name on the Hugging Face hub.",

@@ -34,18 +34,21 @@ A small {family} that reads and retrieves, so that long-context attention can be
 | | |
 |---|---|
 | command | `{command}` |
-| size | {parameters:,} parameters: {layers} layers, width {width}, {heads} heads, vocabulary {vocabulary}, \
-context {context} tokens; weights in fp16 |
+| size | {parameters:,} parameters: {layers} layers, width {width}, {heads} heads, \
+vocabulary {vocabulary}, context {context} tokens; weights in fp16 |
 | text | {corpus}, fingerprint `{fingerprint}`, dealt to train and validation by module |
 | task | multi-document question answering (`cca_lab/tasks/multi_document_qa.py`) |
-| training | {steps:,} steps, {tokens:.1f} million tokens, seed {seed}, {minutes:.0f} minutes on {device}, \
-torch {torch} |
-| optimizer | Muon for the blocks' matrices, AdamW for the rest, peak rate {rate:g}, curriculum below |
+| training | {steps:,} steps, {tokens:.1f} million tokens, seed {seed}, \
+{minutes:.0f} minutes on {device}, torch {torch} |
+| optimizer | Muon for the blocks' matrices, AdamW for the rest, \
+peak rate {rate:g}, curriculum below |
 
 ## Does it read?
 
-Perplexity per token on the held-out modules, against interpolated Kneser-Ney n-grams trained on the same tokens.
-The model is read in windows of {context} tokens that start without context; the n-grams read the whole stream.
+Perplexity per token on the held-out modules, against interpolated Kneser-Ney n-grams \
+trained on the same tokens.
+The model is read in windows of {context} tokens that start without context; \
+the n-grams read the whole stream.
 
 | model | perplexity |
 |---|---|
@@ -67,27 +70,14 @@ Chance is below 1 %.
 {stages}
 
 One seed. `pretraining.json` holds the loss curve and everything above.
-The perplexity is of the standard library of the Python named above; another Python's differs a little.
+The perplexity is of the standard library of the Python named above; \
+another Python's differs a little.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrain:
-    """Train a tokenizer and a small base model that reads and retrieves, and write its card.
-
-    Attributes:
-        family: "gpt2" or "opt".
-        out: the folder to write.
-        tokens: budget of training tokens.
-        context: the longest sequence the model reads, in tokens.
-        vocabulary, width, layers, heads: sizes of the model.
-        learning_rate: peak learning rate.
-        seed: seed of weights and data.
-        text: as in `load_corpus`.
-        threads: CPU threads; 0 leaves the choice to PyTorch.
-        attention, group, window, option: the mechanism to train with, as in `SwappedStudy`.
-        text_only: train on text only, without the curriculum of questions.
-    """
+    """Train a tokenizer and a small base model that reads and retrieves, and write its card."""
 
     out: Path = option(REQUIRED, "New folder to write the model to.", output="folder")
     family: str = option("gpt2", "Architecture: gpt2 or opt.", choices=FAMILIES)
@@ -112,7 +102,8 @@ class Pretrain:
         check(self)
         if self.heads > self.width or self.width % self.heads:
             raise ValueError(
-                f"heads: got {self.heads}, which does not divide the width {self.width}; choose a divisor"
+                f"heads: got {self.heads}, which does not divide the width {self.width}; choose a "
+                "divisor"
             )
         if not 1 <= self.tokens < math.inf:
             raise ValueError(f"tokens: got {self.tokens}, wanted 1 or more, and an end")
@@ -193,7 +184,7 @@ class Pretrain:
 
 def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus,
           context: int) -> dict:
-    """Measure perplexity, beside that of n-grams, and exact match by position and context length."""
+    """Measure perplexity, beside n-grams, and exact match by position and length."""
     held_out = tokenize(corpus.validation, tokenizer)
     training = tokenize(corpus.train, tokenizer).numpy()
     orders = [order for order in NGRAM_ORDERS if KneserNey.fits(order, len(tokenizer))]
@@ -254,7 +245,8 @@ def model_card(card: dict) -> str:
         for length in lengths
     ]
     stages = [
-        f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | {stage['seconds'] / 60:.1f} min |"
+        f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | "
+        f"{stage['seconds'] / 60:.1f} min |"
         for stage in card["stages"]
     ]
     return CARD.format(

@@ -1,4 +1,4 @@
-"""P_sparse on the heads of a trained model, and the prediction for independent Gaussian logits of the same spread.
+"""P_sparse on the heads of a model, and its prediction for independent Gaussian logits.
 
 The row of length L is the query at token L, which attends to L tokens (DGA, Section 6.2 and
 Appendix C.4). Its logits are, up to a constant, the logarithms of its weights, so queries and keys
@@ -49,7 +49,7 @@ class HeadRows:
 
     @property
     def tau(self) -> Tensor:
-        """The spread of each head's logits, (layers, H): the root of the mean variance within a row.
+        """The spread of each head's logits, (layers, H): root of the mean variance in a row.
 
         Over all texts and lengths. It is the standard deviation that a Gaussian law of the logits
         would have; a row's mean cancels in the softmax, so only the spread within a row counts.
@@ -58,7 +58,7 @@ class HeadRows:
 
     @property
     def tau_entropy(self) -> Tensor:
-        """The tau of a long Gaussian row with the head's entropy, (layers, H): tau^2 / 2 = ln L - H.
+        """Tau of a long Gaussian row with the head's entropy, (layers, H): tau^2 / 2 = ln L - H.
 
         Not in the paper. The variance includes the spread among tokens of negligible weight; the
         entropy depends only on tokens that carry weight. Mean over texts and lengths; at most
@@ -68,7 +68,7 @@ class HeadRows:
 
 
 def p_sparse(largest: Tensor, lengths: Tensor, rho: float) -> Tensor:
-    """Estimate P_sparse(L, rho) by the share of texts with a weight over 1/(L rho) (DGA, Theorem 1).
+    """Estimate P_sparse(L, rho): the share of texts with a weight over 1/(L rho) (Theorem 1).
 
     Args:
         largest: (texts, ..., n) largest weight of each row.
@@ -82,7 +82,7 @@ def p_sparse(largest: Tensor, lengths: Tensor, rho: float) -> Tensor:
 
 
 def row_lengths(context: int) -> Tensor:
-    """Return the lengths to measure: 100, 116, ... up to the context, at most 1000, which is the last one.
+    """Return the lengths to measure: 100, 116, ... up to the context, at most 1000.
 
     Raises:
         ValueError: if the context is at most 100 tokens.
@@ -90,13 +90,14 @@ def row_lengths(context: int) -> Tensor:
     last = min(LONGEST, context)
     if last <= SHORTEST:
         raise ValueError(
-            f"context: got {context} tokens, wanted over {SHORTEST}, where the paper's curves start; "
+            f"context: got {context} tokens, wanted over {SHORTEST}, where the paper's curves "
+            "start; "
             "use a model or a length that reads more")
     return torch.tensor([*range(SHORTEST, last, STEP), last])
 
 
 def row_statistics(maps: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-    """Return the statistics of some rows of maps: largest, k90, effective tokens, variance, share of zeros.
+    """Return statistics of rows: largest, k90, effective tokens, variance, share of zeros.
 
     Args:
         maps: (..., L, L) causal maps whose rows sum to 1.
@@ -132,7 +133,8 @@ def measure(model: PreTrainedModel, texts: Tensor, lengths: Tensor | None = None
     lengths = row_lengths(texts.shape[1]) if lengths is None else lengths
     if lengths.min() < 2 or lengths.max() > texts.shape[1]:
         raise ValueError(
-            f"lengths: got {lengths.min()} to {lengths.max()}, wanted 2 to {texts.shape[1]}, the length "
+            f"lengths: got {lengths.min()} to {lengths.max()}, wanted 2 to {texts.shape[1]}, the "
+            "length "
             "of the texts")
     found = []
     for done, text in enumerate(texts, start=1):
@@ -158,7 +160,8 @@ def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
     """
     if count < 1 or len(stream) < length:
         raise ValueError(
-            f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at least 1 "
+            f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at "
+            "least 1 "
             "and a stream that holds it; give more text or a shorter length")
     starts = torch.linspace(0, len(stream) - length, min(count, len(stream) // length)).long()
     return stream[starts[:, None] + torch.arange(length)]

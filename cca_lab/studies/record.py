@@ -1,4 +1,4 @@
-"""The record: from the shipped base to 98 % of the questions with groups of 16, in the fewest CPU seconds.
+"""The record: 98 % of the questions with groups of 16, in the fewest CPU seconds.
 
 The rules are `RULES`, printed on the page of the records, docs/results/records.md.
 """
@@ -30,17 +30,21 @@ COLUMNS = ("recipe", "CPU seconds", "questions answered", "worst seed",
            "perplexity over the base's", "counts", "machine")
 RULES = f"""# The record: {ANSWERS:.0%} of the questions with groups of {GROUP}
 
-From `data/models/{BASE}` to a model that reads with CCA, g = {GROUP} and s = {WINDOW}, and answers {ANSWERS:.0%} of the
-questions in the fewest CPU seconds. `cca-lab study recover` with its defaults leaves it at about two thirds.
+From `data/models/{BASE}` to a model that reads with CCA, g = {GROUP} and s = {WINDOW}, and answers
+{ANSWERS:.0%} of the questions in the fewest CPU seconds. `cca-lab study recover` with its defaults
+leaves it at about two thirds.
 
-* The base is the shipped one, unchanged. What is trained, on what and how is free: `cca-lab study record NAME` has the
-  options of `cca-lab finetune`; for anything else, change the code and show the change.
-* The score is the lab's: documents of 8 and of 5 to 20 tokens, {QUESTIONS} questions for each of five places and both
-  kinds, at sixteen offsets; questions of the evaluation (seed 1) may not be trained on.
-* Each of the seeds 0, 1 and 2 answers {ANSWERS:.0%}, and no perplexity on the held-out text is more than {PERPLEXITY:g}
-  times the base's.
-* The time is CPU seconds of all threads, from the first step to the last, the mean of the seeds. Machines differ: say
-  which, and run the last record's command on yours, so that both numbers stand side by side.
+* The base is the shipped one, unchanged. What is trained, on what and how is free:
+  `cca-lab study record NAME` has the options of `cca-lab finetune`; for anything else, change the
+  code and show the change.
+* The score is the lab's: documents of 8 and of 5 to 20 tokens, {QUESTIONS} questions for each of
+  five places and both kinds, at sixteen offsets; questions of the evaluation (seed 1) may not be
+  trained on.
+* Each of the seeds 0, 1 and 2 answers {ANSWERS:.0%}, and no perplexity on the held-out text is
+  more than {PERPLEXITY:g} times the base's.
+* The time is CPU seconds of all threads, from the first step to the last, the mean of the seeds.
+  Machines differ: say which, and run the last record's command on yours, so that both numbers
+  stand side by side.
 * To enter one: run its command, commit `data/results/{FILE}` and this page (`cca-lab readme`).
 
 """
@@ -48,13 +52,10 @@ questions in the fewest CPU seconds. `cca-lab study recover` with its defaults l
 
 @dataclass(frozen=True, kw_only=True)
 class Record(Trials):
-    """Try a recipe for the lab's record: 98 % of the questions with groups of 16, in the fewest CPU seconds.
+    """Try a recipe for the lab's record.
 
     Attributes:
-        recipe: its name, for the table; an entry of this name must have the same settings.
-        config, reading: the recipe; the seed of the reading is set.
         seeds: training runs, with the seeds 0, 1, ...
-        option: options of CCA, besides group and window, each as "name=value".
     """
 
     recipe: str = option(REQUIRED, "Name of the recipe, for the table.", argument=True,
@@ -114,7 +115,8 @@ def page(folder: Path) -> str:
         return RULES + "No record yet.\n"
     lines = [COLUMNS, ["---"] * len(COLUMNS), *table(study)]
     written = [row["command"] for row in study["trials"].values()]
-    commands = dict.fromkeys(each.replace("cca-lab record", "cca-lab study record", 1) for each in written)
+    commands = dict.fromkeys(each.replace("cca-lab record", "cca-lab study "
+                                                            "record", 1) for each in written)
     return (RULES + "".join(f"| {' | '.join(line)} |\n" for line in lines) +
             "\nThe commands:\n\n```\n" +
             "".join(f"{shlex.join(shlex.split(command))}\n" for command in commands) + "```\n")

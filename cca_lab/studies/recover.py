@@ -22,21 +22,11 @@ RUN = ("warmup", "accumulation", "weight_decay", "clip", "save_every", "precisio
 
 @dataclass(frozen=True, kw_only=True)
 class Recover(Trials):
-    """Measure a model before the swap to CCA, after it, and after finetuning, at every offset of the text.
+    """Measure a model before the swap to CCA, after it, and after finetuning.
 
     The control is the base model finetuned with full attention for as many steps: training by
     itself changes the numbers, so every recovery is compared with that. Other mechanisms keep as
     many keys and values at the end of a context as CCA with the first group and window.
-
-    Attributes:
-        group, window: of CCA; every combination is measured.
-        mechanism: other mechanisms to finetune.
-        aligned: also finetune CCA's first setting on documents that always begin at the same
-            places.
-        seeds: finetuning runs of each setting, with the seeds 0, 1, ...
-        config: hyperparameters of every finetuning.
-        reading: the training data, except for the seed; the same for every attention.
-        option: other options of CCA, each as "name=value".
     """
 
     group: tuple[int, ...] = option((8, 4, 16), "Tokens per group; repeatable.", least=1,
@@ -87,7 +77,7 @@ class Recover(Trials):
         return trials
 
     def _as_large(self, name: str) -> dict:
-        """Return the options with which a mechanism keeps as many entries of a context as CCA does."""
+        """Return the options with which a mechanism keeps as many entries as CCA does."""
         length = self.evaluation.length
         kept = cache_tokens(length, self.group[0], self.window[0])
         base = self.loaded[0].config

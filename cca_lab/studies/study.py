@@ -36,9 +36,6 @@ class Study:
     """A measurement, or many of one kind: the fields are its settings, and `run` does all of it.
 
     A subclass gives `result` and `show`, and `draw` if it has a field `figure`.
-
-    Attributes:
-        out: the JSON file; None writes `default_file`, or none.
     """
 
     out: Path | None = option(None, "JSON file to write.", output="file")
@@ -134,12 +131,7 @@ class Continued(Study):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelStudy(Study):
-    """A study of one model on held-out text.
-
-    Attributes:
-        model: a folder or a hub name.
-        text: as in `load_corpus`.
-    """
+    """A study of one model on held-out text."""
 
     model: str = option(REQUIRED, "Folder of a model, or its name on the Hugging Face hub.")
     text: str | None = option(None, "Text to read: a file, a folder, or hub:NAME for a data set.",
@@ -178,13 +170,7 @@ class ModelStudy(Study):
 
 @dataclass(frozen=True, kw_only=True)
 class SwappedStudy(ModelStudy):
-    """A study of a model under a mechanism of choice.
-
-    Attributes:
-        attention: a mechanism; None for the one that the model was saved with.
-        group, window: its options of these names.
-        option: other options, each as "name=value".
-    """
+    """A study of a model under a mechanism of choice."""
 
     attention: str | None = option(None, "Mechanism to swap in, such as cca or dga.",
                                    shown="the attention the model was saved with")
@@ -266,7 +252,7 @@ def note(words: str) -> None:
 
 
 def note_full(mechanism: Mechanism, length: int) -> None:
-    """Note that a mechanism equals full attention at a length, so that nothing of it is measured."""
+    """Note that a mechanism equals full attention at a length."""
     if mechanism.name != "full" and mechanism.exact_when(length):
         name, _, options = str(mechanism).partition(", ")
         note(f"{name} with {options} attends in full to {length} tokens")

@@ -91,7 +91,7 @@ class Summary:
         ]
 
     def by_offset(self) -> np.ndarray:
-        """Return exact match over documents of one length at each offset, averaged over seeds, (offsets,)."""
+        """Return exact match over documents of one length, averaged over seeds, (offsets,)."""
         return np.mean([[offset["value"]
                          for offset in row["exact_match"]["by_offset"]]
                         for row in self.rows], axis=0)
@@ -122,7 +122,7 @@ def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
 def swept(
     trials: Mapping[str, dict]
 ) -> tuple[dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:
-    """Return the result of each recipe of a sweep: perplexity over the base's, and exact match over varied documents.
+    """Return each recipe's perplexity over the base's and exact match over varied documents.
 
     Args:
         trials: the trials that `cca-lab study sweep` wrote.

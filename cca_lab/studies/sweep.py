@@ -1,4 +1,4 @@
-"""Recipes for finetuning, each tried on CCA and, as its control, on full attention: `cca-lab study sweep`.
+"""Recipes for finetuning, each tried on CCA and on full attention: `cca-lab study sweep`.
 
 All recipes read the same number of tokens, a third of a run with the defaults. A sweep ranks the
 recipes; `recover` measures the chosen one.
@@ -31,7 +31,8 @@ class SweepRecipe:
     @property
     def control(self) -> str:
         """The recipe in a few words, as used for full attention, which has no groups."""
-        return f"{self.optimizer} {self.learning_rate:g}, {self.steps} x {self.rows}, text {self.text_share:.0%}"
+        return (f"{self.optimizer} {self.learning_rate:g}, {self.steps} x {self.rows}, "
+                f"text {self.text_share:.0%}")
 
     @property
     def name(self) -> str:
@@ -55,12 +56,7 @@ RECIPES = (*CLOSE, SweepRecipe(learning_rate=3e-4), SweepRecipe(learning_rate=3e
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Trials):
-    """Try recipes for finetuning on CCA, and on full attention as the control.
-
-    Attributes:
-        group, window: tokens per group and local window of CCA.
-        seeds: seeds of the recipes in `CLOSE`; the others have one.
-    """
+    """Try recipes for finetuning on CCA, and on full attention as the control."""
 
     group: int = option(8, "Tokens per group.", least=1, most=LARGEST_WRITTEN)
     window: int = option(64, "Local window, in tokens.", least=1, most=LARGEST_WRITTEN)

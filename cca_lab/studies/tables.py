@@ -67,12 +67,12 @@ def models() -> str:
 
 
 def recovery() -> str:
-    """Return the table of what the swap costs, and what finetuning recovers, over every offset of the text."""
+    """Return the table of what the swap costs, and what finetuning recovers."""
     return _recovery(lambda trial: not _variant(trial))
 
 
 def variants() -> str:
-    """Return the same table for CCA with other windows and groups, and with plain means as cores."""
+    """Return the same table for CCA with other windows, groups and poolings."""
     return _recovery(_variant)
 
 
@@ -124,7 +124,7 @@ def attention() -> str:
         _mib(row.get("cca_peak"))
     ] for row in found["rows"]]
     rows.sort(key=lambda row: row[0])
-    where = f"{found['machine']['cpu']}, {found['machine']['threads']} threads, torch {found['machine']['torch']}"
+    where = "{cpu}, {threads} threads, torch {torch}".format_map(found["machine"])
     shape = ", ".join(f"{name} {value}" for name, value in found["shape"].items())
     header = [
         "pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs", "share",
@@ -136,7 +136,7 @@ def attention() -> str:
 
 
 def families() -> str:
-    """Return the table of CCA against full attention in every committed file, at the lengths that all have."""
+    """Return the table of CCA against full attention in every file, at the lengths of all."""
     files = [_read(path) for path in sorted(results_folder().glob("attention-*.json"))]
     rows = [
         _family(found, row)
@@ -148,8 +148,10 @@ def families() -> str:
         "CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs",
         "tiles", "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"
     ], rows) + "\n" + " ".join(
-        f"{found['machine']['cpu']}, {found['shape']['dtype']}: a product {found['roof']['product']} at "
-        f"{found['roof']['flops'] / 1e9:.0f} GFLOP/s, {found['machine']['threads']} threads, medians of "
+        f"{found['machine']['cpu']}, {found['shape']['dtype']}: a product "
+        f"{found['roof']['product']} at "
+        f"{found['roof']['flops'] / 1e9:.0f} GFLOP/s, {found['machine']['threads']} threads, "
+        "medians of "
         f"{found['rounds']} rounds." for found in files) + "\n"
 
 
@@ -196,7 +198,7 @@ def decode() -> str:
 
 
 def model() -> str:
-    """Return the table of first token, next tokens and training step of a random GPT-2, for each attention."""
+    """Return the table of first token, next tokens and training step for each attention."""
     found = _read(results_folder() / "model-cpu.json")
     steps, prompts = ({row["attention"]: row for row in found["training"]},
                       sorted({row["prompt"] for row in found["writing"]}))
@@ -251,8 +253,10 @@ def lengths() -> str:
         rows.append([title + marked, *(f"{one['value']:.1f}" for one in row["perplexity"])])
     machine = found["rows"]["full"]["machine"]
     return _table(["attention", *(f"{low} to {high}" for low, high in pairwise(ends))], rows) + (
-        f"\n{found['model']}, {found['windows']} windows of {found['length']} tokens, {found['entries']} entries a KV "
-        f"head if a cache can be sized; {machine['cpu']}, torch {machine['torch']}. * chooses from the whole text.\n"
+        f"\n{found['model']}, {found['windows']} windows of {found['length']} tokens, "
+        f"{found['entries']} entries a KV "
+        f"head if a cache can be sized; {machine['cpu']}, torch {machine['torch']}. * chooses from "
+        "the whole text.\n"
     )
 
 
@@ -270,7 +274,8 @@ def needles() -> str:
                               f"{sum(one['samples'] for one in cells)}" for cells in by_depth)
         ])
     return _table(["model", *(f"at {_percent(depth)}" for depth in found["depths"])], rows) + (
-        f"\n{found['task']}, prompts of {', '.join(map(str, found['lengths']))} tokens, {found['samples']} for each "
+        f"\n{found['task']}, prompts of {', '.join(map(str, found['lengths']))} tokens, "
+        f"{found['samples']} for each "
         f"length and depth; {found['machine']['cpu']}.\n")
 
 
@@ -305,8 +310,10 @@ def wire_plan() -> str:
         "method", "MB received", "MB of keys and values", "pairs over the mean",
         "TFLOP of attention", "GB/s to hide"
     ], rows) + (
-        f"\n{tokens} tokens on {gpus} GPUs, {shape['heads']} query and {shape['kv_heads']} KV heads of "
-        f"{shape['head_dim']}, {shape['number']} bytes a number; attention at {found['flops'] / 1e12:.0f} TFLOP/s is "
+        f"\n{tokens} tokens on {gpus} GPUs, {shape['heads']} query and {shape['kv_heads']} KV "
+        "heads of "
+        f"{shape['head_dim']}, {shape['number']} bytes a number; attention at "
+        f"{found['flops'] / 1e12:.0f} TFLOP/s is "
         "assumed for the last column.\n")
 
 

@@ -117,7 +117,7 @@ class Trials(ModelStudy):
         print_recovery(rows, f"{result['model']}, {result['length']} tokens")
 
     def run_trials(self, trials: Mapping[str, Trial]) -> dict[str, dict]:
-        """Run the trials missing in the file, and write it after each; return the rows of all trials.
+        """Run the trials missing in the file, writing it after each; return all rows.
 
         Raises:
             ValueError: before any training, if the file holds a trial of the same name with other
@@ -171,7 +171,7 @@ class Trials(ModelStudy):
                   } if trial.lengths else {}
         found["perplexity_ratio"] = asdict(self._ratio(losses))
         found["losses"] = losses.round(5).tolist()
-        if trial.attention != "full" and records:  # the same weights show how much of the loss is due to the mechanism
+        if trial.attention != "full" and records:  # how much of the loss is the mechanism's
             found["read_in_full"] = asdict(
                 self._ratio(self.evaluation.losses(swap_attention(model, "full"))))
         if records:

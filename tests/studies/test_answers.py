@@ -207,7 +207,8 @@ def test_the_model_keeps_its_mode(model, shipped):
 @pytest.mark.parametrize("call, told", [
     (lambda model, tokenizer: continuation(model, tokenizer, "", 2), "prompt: is empty"),
     (lambda model, tokenizer: continuation(model, tokenizer, "the", 0), "tokens: got 0"),
-    (lambda model, tokenizer: continuation(model, tokenizer, "the " * 510, 9), "wanted at most 512, the model's"),
+    (lambda model, tokenizer: continuation(model, tokenizer, "the " * 510, 9), "wanted at most "
+                                                                               "512, the model's"),
     (lambda model, tokenizer: answer_examples(model, tokenizer, []), "examples: got none"),
     (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=513, each=1), "length: got 513"),
     (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=100, each=0), "each: got 0"),

@@ -55,12 +55,16 @@ SPARSITY = [
 
 
 @pytest.mark.parametrize("option, told", [
-    ("name=cca", "name: not an option"), ("model=", "model: not an option"), ("attention=", "attention: not an"),
-    ("path_or_name=", "path_or_name: not an option"), ("backend=[1]", "backend: got [1], wanted text"),
+    ("name=cca", "name: not an option"), ("model=", "model: not an "
+                                                    "option"), ("attention=", "attention: not an"),
+    ("path_or_name=", "path_or_name: not an option"), ("backend=[1]", "backend: got [1], wanted "
+                                                                      "text"),
     ("per_query_head=maybe", "per_query_head: got 'maybe', wanted true or false"),
-    ("per_query_head=1", "wanted true or false"), ("window=true", "window: got True, wanted a whole number"),
+    ("per_query_head=1", "wanted true or false"), ("window=true", "window: got True, wanted a "
+                                                                  "whole number"),
     ("window=1e400", "window: got inf"), (f"window={10**30}", f"window: got {10**30}"),
-    (f"window={'9' * 5000}", "window: got"), ("group=8", "group: given twice"), ("scale", "wanted NAME=VALUE")])
+    (f"window={'9' * 5000}", "window: got"), ("group=8", "group: given "
+                                                         "twice"), ("scale", "wanted NAME=VALUE")])
 @pytest.mark.parametrize("command", ["evaluate", "finetune", "pretrain"])
 def test_an_option_of_a_mechanism_has_its_own_name_and_type(home, command, option, told):
     start = {"evaluate": evaluate(home), "finetune": FINETUNE, "pretrain": PRETRAIN}[command]
@@ -80,8 +84,11 @@ def test_an_option_of_a_mechanism_has_its_own_name_and_type(home, command, optio
     ([*PRETRAIN, "--width", 0], "width: got 0"), ([*PRETRAIN, "--width", -32], "width: got -32"),
     ([*PRETRAIN, "--width", 16384, "--layers", 100], "3.2e+11 weights"),
     ([*PRETRAIN, "--context", 10**9], "context: got 1000000000"),
-    ([*PRETRAIN, "--tokens", "nan"], "tokens: got nan"), ([*PRETRAIN, "--tokens", "inf"], "tokens: got inf"),
-    ([*PRETRAIN, "--threads", -1], "threads: got -1"), ([*PRETRAIN, "--learning-rate", 0], "learning_rate: got 0"),
+    ([*PRETRAIN, "--tokens", "nan"], "tokens: got "
+                                     "nan"), ([*PRETRAIN, "--tokens", "inf"], "tokens: got inf"),
+    ([*PRETRAIN, "--threads", -1], "threads: got "
+                                   "-1"), ([*PRETRAIN, "--learning-rate", 0], "learning_rate: got "
+                                                                              "0"),
     ([*PRETRAIN, "--group", 4], "group: not an option of 'full'"),
     ([*RECOVER, "--out", "{home}/r.json", "--seeds", 10**9], "seeds: got 1000000000"),
     ([*RECOVER, "--out", "{home}/r.json", "--group", 0], "group: got 0"),
@@ -121,7 +128,8 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("words", [*FILES.values(), *FOLDERS.values()], ids=[*FILES, *FOLDERS])
-@pytest.mark.parametrize("place", ["below a file", "of the wrong kind", "too long", "nowhere", "empty"])
+@pytest.mark.parametrize("place", ["below a file", "of the wrong "
+                                                   "kind", "too long", "nowhere", "empty"])
 def test_a_place_that_cannot_be_written_is_refused_at_once(home, words, place):
     wrong = home if words in FILES.values() else home / "file"
     places = {
@@ -154,9 +162,12 @@ TEXT = "the group pools its keys and the window keeps the last of them " * 40
 
 
 @pytest.mark.parametrize("content, told", [
-    (TEXT.encode("utf-16"), "is not UTF-8 (byte 0xff at 0)"), ("é".encode("latin-1") + TEXT.encode(), "is not UTF-8"),
-    (TEXT.encode() + b"\0", "NUL"), (b" " * 5000, "nothing but white space"), (b"", "fewer than 1000"),
-    (b"short", "fewer than 1000"), (TEXT.encode() + b" " * 30000, "30001 characters or spaces without a break"),
+    (TEXT.encode("utf-16"), "is not UTF-8 (byte 0xff at "
+                            "0)"), ("é".encode("latin-1") + TEXT.encode(), "is not UTF-8"),
+    (TEXT.encode() + b"\0", "NUL"), (b" " * 5000, "nothing but white "
+                                                  "space"), (b"", "fewer than 1000"),
+    (b"short", "fewer than 1000"), (TEXT.encode() + b" " * 30000, "30001 characters or spaces "
+                                                                  "without a break"),
     (b"a" * 30000, "30000 characters or spaces without a break")])
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_text_that_is_none_is_named(home, tmp_path, content, told, folder):

@@ -248,7 +248,8 @@ def test_a_second_recovery_measures_nothing_again(home, recovered, tmp_path, mon
 
 @pytest.mark.parametrize("more, label, wanted", [
     (["--group", 2], "cca group=2 window=8", {"group": 2, "window": 8}),
-    (["--option", "pooling=mean"], "cca group=4 window=8 pooling=mean", {**CCA, "pooling": "mean"})])
+    (["--option", "pooling=mean"], "cca group=4 window=8 "
+                                   "pooling=mean", {**CCA, "pooling": "mean"})])
 def test_other_settings_only_add(home, recovered, tmp_path, monkeypatch, more, label, wanted):
     before, asked = trials_in(recovered[0]), []
 

@@ -352,7 +352,8 @@ def test_the_command_trains_and_draws(tmp_path):
 
 
 @pytest.mark.parametrize("words, told", [
-    (["--length", 63], "length: got 63"), (["--steps", 0], "steps: got 0"), (["--attention", "full"], "attention: got"),
+    (["--length", 63], "length: got "
+                       "63"), (["--steps", 0], "steps: got 0"), (["--attention", "full"], "attention: got"),
     (["--vocabulary", 9], "vocabulary: got 9")])
 def test_the_command_refuses_bad_numbers_in_one_line(tmp_path, words, told):
     done = CliRunner().invoke(

@@ -155,16 +155,20 @@ def test_depths_are_even_and_lengths_have_a_default():
 
 @pytest.mark.parametrize("words, told", [
     (["evaluate", "--task", "nonsense"], "task: got 'nonsense', wanted one of niah_single"),
-    (["evaluate", "--task", "niah_single", "--difficulty", "digits"], "difficulty: got 'digits', wanted a number"),
+    (["evaluate", "--task", "niah_single", "--difficulty", "digits"], "difficulty: got 'digits', "
+                                                                      "wanted a number"),
     (["evaluate", "--difficulty", "3"], "difficulty: got '3' without --task"),
     (["evaluate", "--task", "niah_single", "--questions", 0], "questions: got 0 with --task"),
-    (["evaluate", "--task", "{home}/own.jsonl", "--out", "{home}/own.jsonl"], "is the file of questions itself"),
+    (["evaluate", "--task", "{home}/own.jsonl", "--out", "{home}/own.jsonl"], "is the file of "
+                                                                              "questions itself"),
     (["evaluate", "--task", "{home}/text.txt"], "text.txt, line 1: is no JSON"),
     (["evaluate", "--task", "niah_single", "--length", 20], "length: got 20, wanted at least"),
     (["finetune", "--task", "niah_single", "--difficulty", "short=true", "--out", "{home}/run"], "'short' is none of"),
     (["finetune", "--task", "variable_tracking", "--length", 64, "--out", "{home}/run"], "length: got 56, wanted"),
-    (["study", "needles", "--task", "common_words"], "task: got common_words, whose answers have no depth"),
-    (["study", "needles", "--task", "{home}/own.jsonl"], "task: got own.jsonl, whose answers have no depth"),
+    (["study", "needles", "--task", "common_words"], "task: got common_words, whose answers have "
+                                                     "no depth"),
+    (["study", "needles", "--task", "{home}/own.jsonl"], "task: got own.jsonl, whose answers have "
+                                                         "no depth"),
     (["study", "needles", "--length", 257], "length: got 257 tokens, wanted at most 256"),
     (["study", "needles", "--depths", 0], "depths: got 0"),
     (["study", "needles", "--samples", -1], "samples: got -1"),

@@ -308,11 +308,13 @@ def test_a_spread_in_words():
 
 @pytest.mark.parametrize("name, words", [
     ("full", "full attention"), ("full, full", "full attention, finetuned, the control"),
-    ("cca group=8 window=64", "CCA g 8, s 64, swapped"), ("cca group=8 window=64, full", "CCA g 8, s 64, finetuned"),
+    ("cca group=8 window=64", "CCA g 8, s 64, swapped"), ("cca group=8 window=64, "
+                                                          "full", "CCA g 8, s 64, finetuned"),
     ("cca group=8 window=64, qkv", "CCA g 8, s 64, finetuned, W^Q W^K W^V only"),
     ("cca group=8 window=64, aligned", "CCA g 8, s 64, finetuned on aligned documents"),
     ("dga group=16 gamma=0.1", "Dynamic Group Attention g 16, gamma 0.1, swapped"),
-    ("lococo slots=8 segment=9, compressor", "LoCoCo slots 8, segment 9, finetuned, its own weights only")])
+    ("lococo slots=8 segment=9, compressor", "LoCoCo slots 8, segment 9, finetuned, its own "
+                                             "weights only")])
 def test_a_trial_in_words(name, words):
     assert spoken(name) == words
 

@@ -54,20 +54,11 @@ LONGEST = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionBench(Study):
-    """Measure CCA against PyTorch's full attention on the CPU: time, pairs, the matrix peak, memory.
+    """Measure CCA against PyTorch's full attention on the CPU: time, pairs, peak, memory.
 
     One row per length, window, implementation and pass: seconds are medians with [lowest, highest];
     `share` is the time ratio over the pair ratio; `of_peak` is useful operations per second over
     those of the matrix product; memory is in bytes.
-
-    Attributes:
-        length: sequence lengths L.
-        window: local windows s; the group is 16.
-        rounds: interleaved rounds; each time is the median over them.
-        memory: also measure the peak extra memory, each in a separate process.
-        native: whether to measure the native C++ op; None measures it if it can be built.
-        dtype: of all contenders, full attention and the matrix product included.
-        figure: PNG file to draw the roofline into, or None.
     """
 
     length: tuple[int,
@@ -123,12 +114,13 @@ class AttentionBench(Study):
                     for row in result["rows"]
                     if row["pass"] == kind]
             print_table(
-                f"{kind}: full / CCA, beside the ratio of pairs; useful operations beside a matrix product's",
+                f"{kind}: full / CCA, beside the ratio of pairs; useful operations beside a matrix "
+                "product's",
                 columns, rows)
 
 
 def usable_implementations(native: bool | None = None, dtype: str = "float32") -> list[str]:
-    """Return "blocked", and "native" if the native op is built or can be built, and computes with the dtype.
+    """Return "blocked", and "native" if that op can be built and computes with the dtype.
 
     Args:
         native: False leaves it out, True requires it, None takes it if available.
@@ -156,7 +148,7 @@ def usable_implementations(native: bool | None = None, dtype: str = "float32") -
 
 
 def contender(name: Contender) -> Attend:
-    """Return full causal attention for "full", or CCA attention for an implementation and a window."""
+    """Return full causal attention for "full", or CCA for an implementation and a window."""
     if name == FULL:
         return partial(F.scaled_dot_product_attention, is_causal=True)
     from cca_lab.mechanisms import CCA
@@ -186,7 +178,7 @@ def prepare(length: int, name: Contender, kind: str,
 
 def prepare_warm(length: int, name: Contender, kind: str,
                  dtype: str = "float32") -> Callable[[], object]:
-    """Do the same as `prepare`, after a short call, so that memory for one-time loading is not counted."""
+    """Do as `prepare` does, after a short call, so that one-time loading is not counted."""
     prepare(64, name, kind, dtype)()
     return prepare(length, name, kind, dtype)
 
@@ -204,7 +196,7 @@ def pair_ratio(length: int, window: int) -> float:
 
 def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
             dtype: str = "float32") -> list[dict[str, Any]]:
-    """Return the rows of one length and pass, one per contender except full attention, all from the same rounds."""
+    """Return the rows of one length and pass, all from the same rounds."""
     product, product_flops = product_call(PRODUCT_SIZE, getattr(torch, dtype), torch.device("cpu"))
     found = interleave(
         {PRODUCT: product, **{name: prepare(length, name, kind, dtype)
@@ -293,7 +285,7 @@ def points(result: dict[str, Any]) -> dict[str, list]:
 @lru_cache
 def computed_pairs(length: int, group: int, window: int, implementation: str,
                    dtype: str = "float32") -> int:
-    """Return the pairs that one head computes for CCA's rows: whole tiles, of which a row sees a part.
+    """Return the pairs that one head computes: whole tiles, of which a row sees a part.
 
     The ratio of the pairs that are seen is what CCA could save; that of the pairs in its tiles is
     what these blocks can save at most. What is left between that and the measured ratio is the
@@ -327,7 +319,7 @@ def _area(tiles: TileBatch) -> int:
 
 def tile_ratio(length: int, group: int, window: int, implementation: str,
                dtype: str = "float32") -> float:
-    """Return the pairs of full causal attention over those that an implementation of CCA computes."""
+    """Return the pairs of full attention over those that a form of CCA computes."""
     return length * (length + 1) // 2 / computed_pairs(length, group, window, implementation, dtype)
 
 

@@ -27,7 +27,13 @@ from cca_lab.mechanisms.caches import CACHES, with_sized
 from cca_lab.mechanisms.caching.state import Copies, Draw, GrowingBuffers, State
 from cca_lab.reporting import machine, print_table
 from cca_lab.settings import option
-from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, interleave, median_and_range, ratios
+from cca_lab.studies.benchmarks.timing import (
+    MOST_ROUNDS,
+    ROUNDS,
+    interleave,
+    median_and_range,
+    ratios,
+)
 from cca_lab.studies.study import Study
 
 SHAPES = ({"heads": 8, "kv_heads": 8,
@@ -55,9 +61,6 @@ class Decode(Study):
     Seconds are per token, medians with [lowest, highest]; ratios are full over cache.
 
     Attributes:
-        length: tokens read before the ones that are timed.
-        cache: mechanisms with a cache; all if empty.
-        rounds: interleaved rounds of 18 tokens; each time is the median over them.
         shapes: heads, KV heads and head dimension of each layer.
     """
 
@@ -110,7 +113,7 @@ class Decode(Study):
 
 def measure_all(caches: Sequence[str], lengths: Sequence[int], shapes: Sequence[dict[str, int]],
                 rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of all lengths and shapes that fit into the time limit, and a list of those left out."""
+    """Return the rows of all lengths and shapes that fit the time limit, and those left out."""
     rows, left_out, start, last = [], [], perf_counter(), dict.fromkeys(range(len(shapes)), 0.0)
     for length in sorted(lengths):
         for number, shape in enumerate(shapes):

@@ -1,4 +1,4 @@
-"""CCA's mask for PyTorch's FlexAttention: the same intervals over the same columns, as a block mask.
+"""CCA's mask for PyTorch's FlexAttention: the same intervals, as a block mask.
 
 `create_block_mask` evaluates every pair, 18 billion at 128K tokens. The ends of the intervals alone
 determine which blocks a block of rows sees, and which of them every row sees.

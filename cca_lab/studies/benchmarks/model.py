@@ -17,7 +17,14 @@ from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, PreTr
 from cca_lab.mechanisms.caches import CACHES, with_sized
 from cca_lab.reporting import device, device_name, machine, print_table
 from cca_lab.settings import option
-from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, median_and_range, ratios, rotating, seconds
+from cca_lab.studies.benchmarks.timing import (
+    MOST_ROUNDS,
+    ROUNDS,
+    median_and_range,
+    ratios,
+    rotating,
+    seconds,
+)
 from cca_lab.studies.study import Study
 
 OPTIONS: dict[str, dict[str, Any]] = with_sized({
@@ -48,13 +55,9 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelBench(Study):
-    """Measure a GPT-2 of random weights with each attention: first token, next tokens and a training step.
+    """Measure a GPT-2 of random weights with each attention.
 
     Attributes:
-        layers, width, heads: sizes of the GPT-2.
-        prompt: lengths of the prompts, in tokens.
-        attention: mechanisms with a cache, measured beside full attention.
-        rounds: interleaved rounds; each time is the median over them.
         step: rows and tokens of a training step.
     """
 
@@ -76,7 +79,8 @@ class ModelBench(Study):
                 raise ValueError(f"attention: got {name!r}, wanted one of {', '.join(OPTIONS)}")
         if self.width % self.heads:
             raise ValueError(
-                f"heads: got {self.heads}, which does not divide the width {self.width}; choose a divisor"
+                f"heads: got {self.heads}, which does not divide the width {self.width}; choose a "
+                "divisor"
             )
         torch.manual_seed(0)
         context = max(*self.prompt, self.step[1]) + TOKENS
@@ -100,7 +104,8 @@ class ModelBench(Study):
         """Print two tables: decoding, then training."""
         size = result["model"]
         title = (
-            f"GPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} M; "
+            f"GPT-2, {size['layers']} layers, width {size['width']}, "
+            f"{size['parameters'] / 1e6:.1f} M; "
             f"{result['device']}, torch {result['machine']['torch']}")
         rows = [(row["attention"], row["prompt"], f"{row['first_seconds'] * 1e3:.0f}",
                  f"{row['first_ratio']:.2f}", f"{row['token_seconds'] * 1e3:.2f}",
@@ -146,7 +151,7 @@ def new_cache(model: PreTrainedModel, name: str) -> Cache:
 
 @torch.no_grad()
 def write(model: PreTrainedModel, cache: Cache | None, prompt: Tensor, rest: Tensor) -> Written:
-    """Time the forward of a prompt, and then of the given tokens one by one; without a cache, of the prompt only.
+    """Time the forward of a prompt, and with a cache of the given tokens one by one.
 
     Args:
         prompt: (P,) token ids.

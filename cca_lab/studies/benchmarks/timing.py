@@ -1,4 +1,4 @@
-"""What is timed and what bounds it: interleaved rounds, a machine's limits, useful operations, peak memory.
+"""Interleaved rounds, a machine's limits, useful operations, peak memory.
 
 Calls are timed in interleaved rounds of rotating order, so that a slowdown of the machine affects
 all alike.
@@ -120,7 +120,7 @@ def least_bytes(rows: int, columns: int, heads: int, kv_heads: int, head_dim: in
 
 def product_call(size: int, dtype: torch.dtype,
                  device: torch.device) -> tuple[Callable[[], object], int]:
-    """Return a call that multiplies two random square matrices, and the number of its floating-point operations."""
+    """Return a call that multiplies two square matrices, and its number of operations."""
     generator = torch.Generator(device).manual_seed(0)
     one, other = (torch.randn(size, size, generator=generator, dtype=dtype, device=device)
                   for _ in range(2))

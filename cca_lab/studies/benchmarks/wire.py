@@ -34,18 +34,12 @@ from cca_lab.studies.study import Study
 MEASURED = Shape(heads=8, kv_heads=2, head_dim=64, number=4)
 PLANNED = Shape()
 COUNTERS = Path("/proc/net/dev")
-RATE = 400e12  # FLOP/s that attention is assumed to reach on one GPU; for the link speed that hides the traffic
+RATE = 400e12  # FLOP/s of attention assumed on one GPU, for the link that hides the traffic
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wire(Study):
-    """Count what travels when one text is spread over processes, measured here and planned for many GPUs.
-
-    Attributes:
-        processes: numbers of processes to measure with.
-        length, group, window: L, g and s of the measured layer.
-        tokens, gpus: of the plan.
-    """
+    """Count what travels when one text is spread over processes, here and on many GPUs."""
 
     processes: tuple[int, ...] = option((2, 4), "Number of processes to measure with; repeatable.",
                                         least=1, most=16)
@@ -78,7 +72,8 @@ class Wire(Study):
               "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
               f"{row['ring_bytes'] / 1024:.0f}") for row in result["measured"]])
         print_table(
-            "{} tokens on {} GPUs, one layer forward, the busiest GPU".format(*result["planned_size"]),
+            "{} tokens on {} GPUs, one layer forward, the busiest "
+            "GPU".format(*result["planned_size"]),
             ("method", "MB received", "MB of keys and values", "pairs over the mean", "TFLOP",
              "GB/s to hide"),
             [(row["method"], f"{row['bytes'] / 1e6:.1f}", f"{row['resident'] / 1e6:.0f}",

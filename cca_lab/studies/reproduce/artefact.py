@@ -126,7 +126,7 @@ class Artefact:
         return {arm.name(seed): arm.trial(steps, seed) for arm in self.arms.values()}
 
     def rows(self, trials: Mapping[str, dict]) -> dict[str, list[dict]]:
-        """Return the measurements of each setting that a study holds, one for each seed, by label."""
+        """Return the measurements of each setting in a study, one for each seed, by label."""
         found = {}
         for key, arm in self.arms.items():
             names = [arm.name(seed) for seed in range(100 if arm.strategy != "none" else 1)]
@@ -153,7 +153,7 @@ class Artefact:
 
 @dataclass(frozen=True)
 class Converging(Artefact):
-    """An artefact about the speed of training: how much of the gap to a control closes early, and is it all there is.
+    """An artefact about the speed of training: how much of the gap to a control closes early.
 
     The control reads the same batches, so the difference of the two losses does not depend on how
     hard a batch is.
@@ -194,14 +194,14 @@ class Converging(Artefact):
 
 
 def written(rows: Sequence[dict]) -> str:
-    """Return perplexity over the base's and the questions answered, averaged over seeds, in words."""
+    """Return perplexity over the base's and questions answered, averaged over seeds."""
     ratio = float(np.exp(values(rows, "perplexity").mean()))
     return f"{ratio:.3f}, {100 * (1 - values(rows, 'answers').mean()):.0f} %"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One artefact that another command of the lab measures; its numbers are read from that command's file.
+    """One artefact that another study measures; its numbers are read from that study's file.
 
     Attributes:
         name, paper, place, claim, verdict, why: as in `Artefact`.
@@ -238,7 +238,7 @@ class OutOfReach:
 
 
 def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Difference | None:
-    """Return the mean difference of two settings with its 95 % interval; None where nothing tells its spread.
+    """Return the mean difference of two settings with its 95 % interval; None without a spread.
 
     Trained settings are paired by seed (Student's t over the seeds). Settings with one row each are
     paired by window of text or by question (bootstrap), which says nothing about another training

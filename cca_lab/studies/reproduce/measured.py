@@ -1,4 +1,4 @@
-"""Artefacts about speed, memory, noise, convergence and sparsity, read from the lab's other measurements.
+"""Artefacts that are read from the lab's other measurements, and those out of reach.
 
 The latency of a layer by its options is measured here: `cca-lab study latency`.
 """
@@ -15,8 +15,21 @@ import torch
 from cca_lab.mechanisms import CCA, DGA, Full, Mechanism
 from cca_lab.reporting import command_line, device, machine, print_table
 from cca_lab.settings import option
-from cca_lab.studies.benchmarks.timing import MOST_ROUNDS, ROUNDS, interleave, median_and_range, ratios
-from cca_lab.studies.reproduce.artefact import AGREES, DISAGREES, UNSEEN, Found, Measured, OutOfReach
+from cca_lab.studies.benchmarks.timing import (
+    MOST_ROUNDS,
+    ROUNDS,
+    interleave,
+    median_and_range,
+    ratios,
+)
+from cca_lab.studies.reproduce.artefact import (
+    AGREES,
+    DISAGREES,
+    UNSEEN,
+    Found,
+    Measured,
+    OutOfReach,
+)
 from cca_lab.studies.study import Study
 
 WINDOW, IMPLEMENTATION = 256, "native"
@@ -128,14 +141,14 @@ MEASURED = (
         "cca-figure4-time", "CCA", "Figure 4, latency; Table 3, FTL",
         "the speedup of reading a prompt grows with its length (7.9 x at 128K)",
         "attention-cpu.json", "cca-lab study attention", prefill, AGREES,
-        "One layer on a CPU, up to 32K tokens, groups of 16 and a window of 256 (the paper's is 1024). Notebook "
-        "10 derives the factor 7.9 from the pairs."),
+        "One layer on a CPU, up to 32K tokens, groups of 16 and a window of 256 (the paper's is "
+        "1024). Notebook 10 derives the factor 7.9 from the pairs."),
     Measured(
         "cca-figure4-memory", "CCA", "Figure 4, memory",
         "the KV cache is smaller, by 14.2 x at 128K (4.5 GB, 64 GB)", "decode-cpu.json",
         "cca-lab study decode", memory, AGREES,
-        "Groups of 16 and a window of 1024, as printed: 128K tokens leave 8192 cores and 1024 raw tokens."
-    ),
+        "Groups of 16 and a window of 1024, as printed: 128K tokens leave 8192 cores and 1024 "
+        "raw tokens."),
     Measured(
         "dga-table3", "DGA", "Table 3, DGA",
         "a token costs less than with full attention at 4K, 8K and 16K", "decode-cpu.json",
@@ -143,32 +156,33 @@ MEASURED = (
         "As long as its cache is written in place; one that copies what it keeps loses at 4K."),
     Measured(
         "dga-table3-others", "DGA", "Table 3, StreamingLLM and LM-Infinite",
-        "with a sliding window, a token costs more than with full attention (78 and 102 ms against 70 at 16K)",
+        "with a sliding window, a token costs more than with full attention (78 and 102 ms "
+        "against 70 at 16K)",
         "decode-cpu.json", "cca-lab study decode", sliding_latency, DISAGREES,
-        "A window of fixed size cannot grow with the text. The printed times are those of public code that "
-        "\"lack optimizations for the generation process\", in the paper's words."),
-    Measured("dga-figure3a", "DGA", "Figures 3a and 4",
-             "with DGA, the validation loss falls faster", "convergence.json",
-             "cca-lab study convergence", convergence, UNSEEN,
-             "Paired over four seeds, no difference is seen; the paper shows one run of each."),
+        "A window of fixed size cannot grow with the text. The printed times are those of public "
+        "code that \"lack optimizations for the generation process\", in the paper's words."),
+    Measured(
+        "dga-figure3a", "DGA", "Figures 3a and 4", "with DGA, the validation loss falls faster",
+        "convergence.json", "cca-lab study convergence", convergence, UNSEEN,
+        "Paired over four seeds, no difference is seen; the paper shows one run of each."),
     Measured(
         "dga-figure3b", "DGA", "Figure 3b",
         "noise changes the output of DGA less than that of full attention", "noise-gpt2-mini.json",
         "cca-lab study noise", noise, DISAGREES,
-        "Noise also changes which tokens are focal. With the choice held fixed, DGA and full attention differ "
-        "little (notebook 04)."),
+        "Noise also changes which tokens are focal. With the choice held fixed, DGA and full "
+        "attention differ little (notebook 04)."),
     Measured(
         "dga-figure2", "DGA", "Figure 2b, 2c",
         "the share of sparse rows, P_sparse(L, 0.02), rises with L", "sparsity-gpt2-mini.json",
         "cca-lab study sparsity --model data/models/gpt2-mini", sparse, AGREES,
-        "The mean over all heads. The paper shows one head, whose share is 1 at L = 400; here some heads spread "
-        "over hundreds of tokens at every length (notebook 03)."),
+        "The mean over all heads. The paper shows one head, whose share is 1 at L = 400; here "
+        "some heads spread over hundreds of tokens at every length (notebook 03)."),
     Measured(
         "lococo-table5", "LoCoCo", "Table 5, throughput",
         "LoCoCo reads a prompt 3 x as fast as full attention", "model-cpu.json",
         "cca-lab study model", throughput, DISAGREES,
-        "Segments are read one after the other; on a CPU, with 8192 tokens, that costs more than the pairs it "
-        "saves. The printed baseline has 16K tokens of a 7B model on a GPU."),
+        "Segments are read one after the other; on a CPU, with 8192 tokens, that costs more than "
+        "the pairs it saves. The printed baseline has 16K tokens of a 7B model on a GPU."),
 )
 
 FILE, COMMAND = "reproduce-latency.json", "cca-lab study latency"
@@ -188,14 +202,10 @@ SWEEPS: dict[str, dict[str, Mechanism]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Latency(Study):
-    """Measure the forward pass of a layer for every option of `SWEEPS`, beside full attention in the same rounds.
+    """Measure the forward pass of a layer for every option of `SWEEPS`, beside full attention.
 
     DGA samples the last 64 rows for its scores (Eq. 17); with all rows, choosing alone costs as
     much as attention.
-
-    Attributes:
-        length: tokens.
-        rounds: interleaved rounds.
     """
 
     length: int = option(LENGTH, "Tokens of the layer's text.", least=1, most=2**17)
@@ -238,7 +248,7 @@ class Latency(Study):
 
 
 def _row(sweep: str, sign: int) -> dict[str, Any]:
-    """Return how to read a sweep whose times are claimed to rise (sign 1) or to fall (-1) from end to end."""
+    """Return how to read a sweep whose times are claimed to rise (sign 1) or to fall (-1)."""
     def read(data: dict[str, Any]) -> Found:
         rows = data["sweeps"][sweep]
         ends = [rows[key]["seconds"] for key in (min(rows, key=float), max(rows, key=float))]
@@ -250,24 +260,24 @@ def _row(sweep: str, sign: int) -> dict[str, Any]:
 
 
 LATENCY = (
-    Measured("cca-table8-latency", "CCA",
-             "Table 8, latency", "time falls with the group size (547 to 456 ms, 2 to 64)",
-             **_row("cca group", -1), verdict=AGREES,
-             why="Beyond groups of 16 the window's pairs dominate, here as there."),
     Measured(
-        "cca-table9-latency", "CCA",
-        "Table 9, latency", "time rises with the window (457 to 473 ms, 256 to 4096)",
-        **_row("cca window", 1), verdict=AGREES,
-        why="Here by far more than the printed 3 %: the layer alone is timed, not the whole model."
-    ),
-    Measured("dga-table4-latency", "DGA",
-             "Table 4, latency", "time falls with the group size (190 to 162 ms, 4 to 64)",
-             **_row("dga group", -1), verdict=AGREES,
-             why="One layer, the scores from the last 64 rows (Eq. 17)."),
-    Measured("dga-table6-latency", "DGA",
-             "Table 6, latency", "time rises with gamma (172 to 555 ms, 0.1 to 0.9)",
-             **_row("dga gamma",
-                    1), verdict=AGREES, why="More focal tokens are more columns for every row."),
+        "cca-table8-latency", "CCA", "Table 8, latency",
+        "time falls with the group size (547 to 456 ms, 2 to 64)", **_row("cca group", -1),
+        verdict=AGREES, why="Beyond groups of 16 the window's pairs dominate, here as there."),
+    Measured(
+        "cca-table9-latency", "CCA", "Table 9, latency",
+        "time rises with the window (457 to 473 ms, 256 to 4096)", **_row("cca window", 1),
+        verdict=AGREES,
+        why="Here by far more than the printed 3 %: the layer alone is timed, not the whole "
+            "model."),
+    Measured(
+        "dga-table4-latency", "DGA", "Table 4, latency",
+        "time falls with the group size (190 to 162 ms, 4 to 64)", **_row("dga group", -1),
+        verdict=AGREES, why="One layer, the scores from the last 64 rows (Eq. 17)."),
+    Measured(
+        "dga-table6-latency", "DGA", "Table 6, latency",
+        "time rises with gamma (172 to 555 ms, 0.1 to 0.9)", **_row("dga gamma", 1), verdict=AGREES,
+        why="More focal tokens are more columns for every row."),
 )
 
 # What needs models, data or lengths that a laptop does not have.
@@ -275,24 +285,26 @@ OUT_OF_REACH = (
     OutOfReach(
         "cca-longbench", "CCA", "Tables 1, 2 and 5",
         "LongBench-E: CCA scores above other efficient methods",
-        "Needs a 7B model and 32K tokens a question; `cca-lab evaluate --task FILE` reads LongBench's files."
-    ),
+        "Needs a 7B model and 32K tokens a question; `cca-lab evaluate --task FILE` reads "
+        "LongBench's files."),
     OutOfReach(
         "cca-table4", "CCA", "Table 4", "RULER at 8K to 64K: CCA scores above MInference",
-        "Needs a model that solves all of RULER at 8K and more, and 64K tokens a prompt. The tasks that need no "
-        "foreign text are in `cca_lab.tasks`; `cca-lab study needles` draws them by depth and length."
-    ),
+        "Needs a model that solves all of RULER at 8K and more, and 64K tokens a prompt. The "
+        "tasks that need no foreign text are in `cca_lab.tasks`; `cca-lab study needles` draws "
+        "them by depth and length."),
     OutOfReach(
         "cca-table6", "CCA", "Table 6", "MMLU: CCA scores above full attention",
-        "Needs a model that answers multiple-choice questions. Full attention's printed 27 for LLaMA2-13B is "
-        "close to chance, 25."),
-    OutOfReach("dga-table1", "DGA", "Table 1", "LongBench-E: DGA scores close to full attention",
-               "As for CCA's Table 1."),
-    OutOfReach("lococo-tables1-3", "LoCoCo", "Tables 1, 3 and 4",
-               "SCROLLS and LongBench: LoCoCo scores above H2O",
-               "Needs a model that summarises long documents."),
+        "Needs a model that answers multiple-choice questions. Full attention's printed 27 for "
+        "LLaMA2-13B is close to chance, 25."),
+    OutOfReach(
+        "dga-table1", "DGA", "Table 1", "LongBench-E: DGA scores close to full attention",
+        "As for CCA's Table 1."),
+    OutOfReach(
+        "lococo-tables1-3", "LoCoCo", "Tables 1, 3 and 4",
+        "SCROLLS and LongBench: LoCoCo scores above H2O",
+        "Needs a model that summarises long documents."),
     OutOfReach(
         "lococo-table2", "LoCoCo", "Table 2", "finetuned, LoCoCo reads beyond the base's context",
-        "The minis have learned positions and cannot read past 512 tokens; finetuning the 135M model beyond its "
-        "8192 tokens takes days on a CPU."),
+        "The minis have learned positions and cannot read past 512 tokens; finetuning the 135M "
+        "model beyond its 8192 tokens takes days on a CPU."),
 )

@@ -20,12 +20,13 @@ RECALL, RECALL_FIGURE = "mqar-64-4.json", "docs/results/mqar.png"
 RECALL_TEXT = """
 ## A public benchmark: multi-query associative recall
 
-Zoology's task (Arora et al., ICLR 2024): {pairs} pairs of a key and a value at the beginning of {length} tokens; each
-key comes once more, and its value is asked. Most are asked soon after the pairs, so that a window alone answers most of
-them. A GPT-2 without MLPs, two layers, width {width}, is trained from nothing with each mechanism, until it answers
-{solved:.0%} or {steps} steps are taken (`cca-lab study mqar`). *State* is what a decoder keeps for one text, in
-float32, at its largest. Of two shapes of one size (small groups, or a long window) both are trained. Published:
-attention answers at least {published:.0%}.
+Zoology's task (Arora et al., ICLR 2024): {pairs} pairs of a key and a value at the beginning of
+{length} tokens; each key comes once more, and its value is asked. Most are asked soon after the
+pairs, so that a window alone answers most of them. A GPT-2 without MLPs, two layers, width
+{width}, is trained from nothing with each mechanism, until it answers {solved:.0%} or {steps}
+steps are taken (`cca-lab study mqar`). *State* is what a decoder keeps for one text, in float32,
+at its largest. Of two shapes of one size (small groups, or a long window) both are trained.
+Published: attention answers at least {published:.0%}.
 
 ![recall against memory](mqar.png)
 
@@ -33,25 +34,28 @@ attention answers at least {published:.0%}.
 | --- | --- | --- | --- |
 """
 RECALL_READ = """
-Of these seeds: plain means of groups of two answer {mean:.0f} %, CCA's pooling of the same groups, trained from
-nothing, {cca:.0f} %. A model that can attend already does learn to answer with CCA (README, "What the swap costs, and
-what finetuning recovers"). StreamingLLM and LM-Infinite coincide on a model with learned positions."""
+Of these seeds: plain means of groups of two answer {mean:.0f} %, CCA's pooling of the same groups,
+trained from nothing, {cca:.0f} %. A model that can attend already does learn to answer with CCA
+(README, "What the swap costs, and what finetuning recovers"). StreamingLLM and LM-Infinite
+coincide on a model with learned positions."""
 PAPERS = ("CCA", "DGA", "LoCoCo", "all three")
 HEAD = """# The papers' tables and figures, re-enacted
 
-Made by `cca-lab readme` from the files in `data/results/`, which `cca-lab study reproduce NAME` and
-the commands named below wrote.
+Made by `cca-lab readme` from the files in `data/results/`, which `cca-lab study reproduce NAME`
+and the commands named below wrote.
 
-The papers finetune models of 7 billion parameters on long texts. Here, models of 1.1 million parameters and a context
-of 512 tokens are finetuned for {short} or {long} steps of 8 x 512 tokens (three quarters text, one quarter questions
-over documents), each setting on the same tokens. So numbers cannot be compared, but orders and slopes can: each claim
-is read as one. A setting's two numbers are its perplexity over the full-attention base's, and the share of questions
-that it answers, averaged over seeds.
+The papers finetune models of 7 billion parameters on long texts. Here, models of 1.1 million
+parameters and a context of 512 tokens are finetuned for {short} or {long} steps of 8 x 512 tokens
+(three quarters text, one quarter questions over documents), each setting on the same tokens. So
+numbers cannot be compared, but orders and slopes can: each claim is read as one. A setting's two
+numbers are its perplexity over the full-attention base's, and the share of questions that it
+answers, averaged over seeds.
 
-*agrees*: the two ends of the claimed order differ as claimed, with 95 % confidence, and no two neighbours differ the
-other way round. *disagrees*: some do. *not seen here*: no difference is large enough to tell. Trained settings are
-paired by seed (Student's t), settings that were only read by window or by question (bootstrap). *one seed*: a single
-training says nothing about the spread of trainings, so nothing is concluded.
+*agrees*: the two ends of the claimed order differ as claimed, with 95 % confidence, and no two
+neighbours differ the other way round. *disagrees*: some do. *not seen here*: no difference is
+large enough to tell. Trained settings are paired by seed (Student's t), settings that were only
+read by window or by question (bootstrap). *one seed*: a single training says nothing about the
+spread of trainings, so nothing is concluded.
 
 {counts}
 """
@@ -116,7 +120,8 @@ def recall(folder: Path) -> str:
     read = "" if None in pooled.values() else "\n" + RECALL_READ.format(
         mean=pooled["mean_pooling"], cca=pooled["cca"])
     rows = [
-        f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | {len(line.accuracies)} |"
+        f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | "
+        f"{len(line.accuracies)} |"
         for line in found
     ]
     return RECALL_TEXT.format(**task, width=recipe["width"], solved=recipe["solved"],

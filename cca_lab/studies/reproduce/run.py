@@ -27,15 +27,6 @@ class Reproduce(Study):
     """Re-enact the papers' tables and figures at a small scale, and say what agrees.
 
     What the files hold already is not measured again, so that an interrupted command continues.
-
-    Attributes:
-        names: artefacts; all if empty.
-        seeds: training runs per setting, with the seeds 0, 1, ...
-        quick: one seed, few steps, few windows and questions: a look in minutes, not a result.
-        steps: optimizer steps in place of the recipe's.
-        out: folder of the studies' files; None for data/results. With `quick` or `steps` it must be
-            another.
-        list: list the artefacts, and stop.
     """
 
     names: tuple[str, ...] = option((), "Such as cca-table7.", argument=True, metavar="NAME",
@@ -51,7 +42,7 @@ class Reproduce(Study):
     list: bool = option(False, "List the tables and figures, and stop.")
 
     def run(self) -> dict[str, Any]:
-        """Train and measure the settings of the artefacts, seed by seed, and print each with its verdict.
+        """Train and measure the settings, seed by seed, and print each artefact's verdict.
 
         Returns:
             The measurements by trial, of each study by its file's name.
@@ -68,7 +59,8 @@ class Reproduce(Study):
             return {}
         if (self.quick or self.steps is not None) and self.out is None:
             raise ValueError(
-                "out: got none, wanted a folder, so that quick results do not stand among the shipped "
+                "out: got none, wanted a folder, so that quick results do not stand among the "
+                "shipped "
                 "ones")
         seeds, steps = self.seeds, self.steps
         if self.quick:

@@ -19,7 +19,7 @@ from cca_lab.mechanisms.dga.selection import highest
 
 @dataclass(frozen=True, kw_only=True)
 class RandomFocal(DGA):
-    """DGA whose focal tokens are drawn at random instead of by their scores (Table 5, "Randomly Selected").
+    """DGA whose focal tokens are drawn at random (Table 5, "Randomly Selected").
 
     The draw depends on the length, the KV heads and the option `seed`, not on the text: every row
     sees its past only.
@@ -75,7 +75,7 @@ VARIANTS = {cls.name: cls for cls in (RandomFocal, NoComplement)}
 
 @contextmanager
 def registered() -> Iterator[None]:
-    """List the variants among the mechanisms, where a model's config finds them, while trials run."""
+    """List the variants among the mechanisms while trials run, for a model's config."""
     MECHANISMS.update(VARIANTS)
     try:
         yield

@@ -27,7 +27,8 @@ def work(call):
     return counter.get_total_flops()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch's attention is another operator on a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch's attention is another operator on "
+                                                      "a GPU")
 @pytest.mark.parametrize("implementation, saves", [("blocked", True), ("dense", False)])
 def test_cca_turns_pairs_into_fewer_operations(implementation, saves):
     """More than a half of the saving in pairs, which is 5.6.

@@ -1,9 +1,9 @@
-"""Correctness of the kernels at real sizes, against the dense backend in float64, computed in chunks of rows.
+"""Correctness of the kernels at real sizes, against the dense backend in float64.
 
 Every buffer that PyTorch allocates uninitialised is filled with NaN first, so that an element which
 a kernel does not store is detected. Errors are measured locally, by blocks of 128 rows:
 
-    |got - wanted| of a block  <=  FACTOR * eps(dtype) * |wanted| of the block      (Euclidean norms)
+    |got - wanted| of a block  <=  FACTOR * eps(dtype) * |wanted| of the block   (Euclidean norms)
 
 A kernel rounds softmax weights, score gradients and results to the inputs' dtype, each with an
 error of at most eps/2 that varies in sign: together below one eps. In float32 the sums of thousands
@@ -31,7 +31,7 @@ SMALL = 1e-2  # smallest norm of a block in the error, as a share of the mean no
 
 
 def run(sizes: Sizes, section: Section) -> None:
-    """Check interval attention, pooling, decoding and vertical-slash in every dtype; one row per case.
+    """Check attention, pooling, decoding and vertical-slash in every dtype; a row per case.
 
     The other kernels of a dtype follow its first case: if compilation takes all the time, the last
     cases are missing.
@@ -97,7 +97,7 @@ def check_attention(sizes: Sizes, section: Section, mechanism: str, dtype: torch
 
 def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
               grad_lse: Tensor) -> tuple[Tensor, ...]:
-    """Return out, lse, dq, dk, dv in float64, computed in chunks of rows, as rows are independent."""
+    """Return out, lse, dq, dk, dv in float64, in chunks of independent rows."""
     k, v = (x.double().requires_grad_() for x in (k, v))
     rows_of, sums = [], [torch.zeros_like(k), torch.zeros_like(v)]
     for rows in torch.arange(q.shape[2]).split(ROWS):
@@ -115,7 +115,7 @@ def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
 
 
 def check_pooling(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
-    """Check the cores and gradients of the fused pooling, with keys re-rotated by cos/sin tables."""
+    """Check the cores and gradients of the fused pooling, with re-rotated keys."""
     heads, kv_heads = sizes.check_heads
     group, head_dim = sizes.check_setting[0], sizes.head_dim
     length = sizes.length // group * group
@@ -172,7 +172,7 @@ def check_vertical_slash(sizes: Sizes, section: Section, dtype: torch.dtype) -> 
 
 def judge(section: Section, what: str, dtype: torch.dtype, head_dim: int,
           pairs: dict[str, tuple[Tensor, Tensor]]) -> None:
-    """Add a row with the error of every tensor in units of eps, and whether all are within the tolerance."""
+    """Add a row with the error of every tensor in eps, and whether all are tolerated."""
     errors = {
         name: block_error(got, wanted) / torch.finfo(dtype).eps
         for name, (got, wanted) in pairs.items()

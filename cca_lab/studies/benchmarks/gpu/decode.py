@@ -1,4 +1,4 @@
-"""Speed of one row against a cache: the decode kernel and PyTorch's attention, with a full cache and CCA's.
+"""Speed of one row against a cache: the decode kernel and PyTorch's attention.
 
 Each is timed as launched from Python, and as a CUDA graph: a row takes some microseconds, less than
 Python needs to launch it, so only the graph shows the time on the GPU. Servers decode with graphs.
@@ -11,7 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cca_lab.mechanisms.cca import groups
-from cca_lab.studies.benchmarks.gpu.section import Section, Sizes, captured, random_tensors, timed, told
+from cca_lab.studies.benchmarks.gpu.section import (
+    Section,
+    Sizes,
+    captured,
+    random_tensors,
+    timed,
+    told,
+)
 from cca_lab.studies.benchmarks.timing import median_and_range, ratios
 
 DTYPE = torch.bfloat16

@@ -1,4 +1,4 @@
-"""Speed of a whole model: a stack of LLaMA2-7B's layers with random weights, with full attention and CCA.
+"""Speed of a stack of LLaMA2-7B's layers with random weights, full attention and CCA.
 
 It has as many layers as fit beside the full cache of the longest prompt. Every layer costs the
 same, so the ratios are those of the whole model, except for the embedding and the output layer.
@@ -45,7 +45,7 @@ def free_bytes() -> int | None:
 
 
 def layers_that_fit(sizes: Sizes, free: int | None) -> int:
-    """Return how many layers fit into `free` bytes, with weights, full cache and one layer's activations; at least 1.
+    """Return how many layers fit into `free` bytes; at least 1.
 
     The activations are six tensors of the inner width and twelve of the hidden width, for every
     token.

@@ -33,10 +33,9 @@ GRACE = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBench(Study):
-    """Check and time the kernels on one GPU, within ten minutes; TRITON_INTERPRET=1 tries it at tiny sizes without.
+    """Check and time the kernels on a GPU; TRITON_INTERPRET=1 tries it at tiny sizes without.
 
     Attributes:
-        out: folder for gpu.json, a JSON file per section, and the figures; made if missing.
         sizes: sizes to measure; by default the real ones, or the tiny ones under the interpreter.
         apart: run each section in a separate process.
     """
@@ -47,7 +46,7 @@ class GpuBench(Study):
     apart: bool = True
 
     def run(self) -> dict[str, Any]:
-        """Run every section; gather the results, compare them with the targets, print and draw them.
+        """Run every section; compare the results with the targets, print and draw them.
 
         Raises:
             ValueError: if there is neither a GPU nor the interpreter.
@@ -55,7 +54,8 @@ class GpuBench(Study):
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         if not torch.cuda.is_available() and not interpreted:
             raise ValueError(
-                "gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a GPU "
+                "gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a "
+                "GPU "
                 "is, or with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
         sizes, out = self.sizes or (TOY if interpreted else REAL), check_folder(Path(self.out))
         start, sections = perf_counter(), {}
@@ -67,7 +67,8 @@ class GpuBench(Study):
             sections[name] = _found(out / f"{name}.json", error)
             write_json(out / "gpu.json", gathered(sections, sizes, perf_counter() - start))
         result = gathered(sections, sizes, perf_counter() - start)
-        from cca_lab.studies.benchmarks.gpu.tables import draw, show  # an error here leaves gpu.json
+        # an error here leaves gpu.json
+        from cca_lab.studies.benchmarks.gpu.tables import draw, show
 
         show(result)
         draw(result, out)

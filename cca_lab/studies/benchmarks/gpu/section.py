@@ -180,7 +180,7 @@ def timed(calls: Mapping[str, Callable[[], object]], rounds: int,
 
 
 def captured(call: Callable[[], object]) -> Callable[[], object]:
-    """Return a call that replays the kernels of `call` as one CUDA graph, without Python's overhead."""
+    """Return a call that replays the kernels of `call` as one CUDA graph."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -1,4 +1,4 @@
-"""Speed of a layer's attention on a GPU, and its share of the peak: forward and backward, by length.
+"""Speed of a layer's attention on a GPU, and its share of the peak, by length.
 
 The contenders, on the same q, k, v, in rounds of rotating order:
 
@@ -30,7 +30,15 @@ from cca_lab.mechanisms import CCA
 from cca_lab.mechanisms.cca import groups
 from cca_lab.reporting import device
 from cca_lab.studies.benchmarks.flex import flex_call
-from cca_lab.studies.benchmarks.gpu.section import Section, Setting, Sizes, free_memory, random_tensors, timed, told
+from cca_lab.studies.benchmarks.gpu.section import (
+    Section,
+    Setting,
+    Sizes,
+    free_memory,
+    random_tensors,
+    timed,
+    told,
+)
 from cca_lab.studies.benchmarks.timing import (
     copy_call,
     least_bytes,
@@ -95,7 +103,7 @@ def measure(sizes: Sizes, section: Section, length: int) -> None:
 
 def row(sizes: Sizes, section: Section, length: int, kind: str, name: str, contender: Contender,
         found: dict[str, list[float]]) -> dict:
-    """Return seconds, rate, and their ratios to flash attention in the same rounds, as JSON values."""
+    """Return seconds, rate, and their ratios to flash attention, as JSON values."""
     *_, pairs, setting = contender
     seconds, spread = median_and_range(found[name])
     made = {"length": length, "pass": kind, "contender": name, "setting": setting, "pairs": pairs,

@@ -23,7 +23,8 @@ def show(result: dict[str, Any]) -> None:
     """Print every section and the targets."""
     where, sections = result["machine"], result["sections"]
     print_table(
-        f"{where['gpu'] or where['cpu']}, torch {where['torch']}, triton {where['triton']}, {result['sizes']} "
+        f"{where['gpu'] or where['cpu']}, torch {where['torch']}, triton {where['triton']}, "
+        f"{result['sizes']} "
         "sizes: right?", ("case", "dtype", "head_dim", "errors in eps", "allowed", "right"),
         [(row["case"], row["dtype"], row["head_dim"], ", ".join(
             f"{name} {_number(value, '.2f')}"
@@ -144,7 +145,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def targets(sections: dict[str, dict]) -> list[dict[str, Any]]:
-    """Evaluate every target at the longest measured length; `met` is None if there is no measurement.
+    """Evaluate every target at the longest length; `met` is None without a measurement.
 
     Correctness is met once every case was checked: if some were left out, `met` is None unless one
     is wrong.
