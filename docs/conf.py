@@ -1,4 +1,7 @@
-"""Settings of the site, which `cca-lab site` builds with Sphinx; nothing is loaded from a network."""
+"""Settings of the site, which `cca-lab site` builds with Sphinx.
+
+Nothing is loaded from a network.
+"""
 
 import importlib
 import sys
@@ -42,25 +45,31 @@ html_theme_options = {
 
 
 def setup(app):
-    """Show two stars in a docstring as they are, for they are Python's; write the course's mistakes."""
+    """Show two stars in a docstring as they are, for they are Python's.
+
+    Write the course's mistakes.
+    """
     def escape(app, what, name, item, options, lines):
         lines[:] = [line.replace("**", r"\*\*") for line in lines]
 
     app.connect("autodoc-process-docstring", escape)
-    app.connect("builder-inited", lambda app: Path(app.srcdir, "docs", "teach", "mistakes.md").write_text(
-        mistakes(), encoding="utf-8"))
+    app.connect(
+        "builder-inited", lambda app: Path(app.srcdir, "docs", "teach", "mistakes.md").write_text(
+            mistakes(), encoding="utf-8"))
 
 
 def mistakes():
-    """Return the page of the mistakes that the course's tests feed to each check, and what they cost."""
+    """Return the page of the mistakes that the course's tests grade, and what they cost."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     try:
         answers = {number: importlib.import_module(f"tests.course.answers.a{number}")
                    for number in range(1, 11)}
     finally:
         sys.path.pop(0)
-    lines = ["# What each mistake costs", "", "Right answers that get all points, and mistakes with the "
-             "points that they lose. A test grades every one of them."]
+    lines = [
+        "# What each mistake costs", "", "Right answers that get all points, and mistakes with the "
+        "points that they lose. A test grades every one of them."
+    ]
     for number, module in answers.items():
         lines += ["", f"## Assignment a{number}", "", "All points: "
                   + "; ".join(right.what for right in module.RIGHT) + ".", "",

@@ -8,7 +8,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 
 def notebook(title: str, *sources: str) -> NotebookNode:
-    """Return a notebook of a heading and code cells, with cell ids that do not change between calls."""
+    """Return a notebook of a heading and code cells; the ids of the cells are always the same."""
     cells = [new_markdown_cell(title)] + [new_code_cell(source) for source in sources]
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"

@@ -1,4 +1,4 @@
-"""Devcontainer, Binder and Colab: what each would install, as far as it can be seen without a network.
+"""Binder and Colab: what each would install, as far as it can be seen without a network.
 
 The scripts run with a python that only notes how it is called.
 """
@@ -23,7 +23,8 @@ from cca_lab import files
 ROOT = files.repository()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-# What Colab's own kernel is made of: a lab that changes it below a running session loses the session.
+# What Colab's own kernel is made of: a lab that changes it below a running session loses the
+# session.
 KERNEL = {"ipykernel", "ipython", "ipywidgets", "jupyter-client", "tornado", "traitlets", "pyzmq"}
 NOTES = '#!/bin/sh\npwd > "$NOTES"\nfor word in "$@"; do echo "$word" >> "$NOTES"; done\n' \
         'while [ $# -gt 0 ]; do [ "$1" = -c ] && cp "$2" "$NOTES.pins"; shift; done\n'
@@ -46,7 +47,11 @@ class Call:
 
 def pins(text: str) -> dict[str, str]:
     """Return the pins of a constraints file, by canonical name."""
-    found = [Requirement(line.partition("#")[0]) for line in text.splitlines() if line.partition("#")[0].strip()]
+    found = [
+        Requirement(line.partition("#")[0])
+        for line in text.splitlines()
+        if line.partition("#")[0].strip()
+    ]
     return {canonicalize_name(one.name): str(one.specifier) for one in found}
 
 
@@ -61,17 +66,25 @@ def called(script: Path, tmp_path: Path, folder: Path = ROOT) -> Call:
         (tmp_path / name).write_text(NOTES)
         (tmp_path / name).chmod(0o755)
     notes = tmp_path / "notes"
-    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "NOTES": str(notes)}
-    subprocess.run(["bash", str(script)], cwd=folder, env=environment, capture_output=True, check=True)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "NOTES": str(notes)
+    }
+    subprocess.run(["bash", str(script)], cwd=folder, env=environment, capture_output=True,
+                   check=True)
     where, *words = notes.read_text().splitlines()
     assert words[:3] == ["-m", "pip", "install"]
     return Call(Path(where), words[3:], pins((tmp_path / "notes.pins").read_text()))
 
 
 def complaints(call: Call) -> list[str]:
-    """List what is wrong with an installation: other versions than the lab's, another folder, an unknown extra."""
-    found = [f"{name}{version} is not the lab's {PINS.get(name)}" for name, version in call.pins.items()
-             if PINS.get(name) != version]
+    """List what is wrong with an installation.
+
+    Other versions than the lab's, another folder, an unknown extra.
+    """
+    found = [
+        f"{name}{version} is not the lab's {PINS.get(name)}" for name, version in call.pins.items()
+        if PINS.get(name) != version
+    ]
     if call.folder.resolve() != ROOT.resolve():
         found.append(f"runs in {call.folder}")
     (project,) = re.findall(r"^\.\[(.*)\]$", "\n".join(call.words), re.MULTILINE)
@@ -91,19 +104,26 @@ def test_another_version_and_another_folder_are_noticed(tmp_path):
     """Mutants of Binder's script."""
     text = (ROOT / "binder" / "postBuild").read_text(encoding="utf-8")
     other = tmp_path / "constraints.txt"
-    other.write_text((ROOT / "constraints.txt").read_text(encoding="utf-8").replace("torch==2.13.0", "torch==2.15.0"))
+    other.write_text((ROOT / "constraints.txt").read_text(encoding="utf-8").replace(
+        "torch==2.13.0", "torch==2.15.0"))
     mutant = tmp_path / "postBuild"
-    for wrong, words in ((text.replace("-c constraints.txt", f"-c {other}"), "torch==2.15.0"),
-                         (text.replace("[course]", "[coarse]"), "unknown extra coarse"),
-                         (text.replace("python -m", "cd binder\npython -m").replace("-c con", "-c ../con"), "runs in")):
+    for wrong, words in ((text.replace("-c constraints.txt",
+                                       f"-c {other}"), "torch==2.15.0"), (text.replace(
+                                           "[course]", "[coarse]"), "unknown extra coarse"),
+                         (text.replace("python -m",
+                                       "cd binder\npython -m").replace("-c con",
+                                                                       "-c ../con"), "runs in")):
         assert wrong != text
         mutant.write_text(wrong, encoding="utf-8")
         assert any(words in one for one in complaints(called(mutant, tmp_path)))
 
 
 def test_binder_has_the_python_of_the_conda_environment():
-    ours, binder = (yaml.safe_load((ROOT / path).read_text()) for path in ("environment.yml", "binder/environment.yml"))
-    assert binder["dependencies"] == [entry for entry in ours["dependencies"] if isinstance(entry, str)]
+    ours, binder = (yaml.safe_load((ROOT / path).read_text())
+                    for path in ("environment.yml", "binder/environment.yml"))
+    assert binder["dependencies"] == [
+        entry for entry in ours["dependencies"] if isinstance(entry, str)
+    ]
     assert (binder["name"], binder["channels"]) == (ours["name"], ours["channels"])
 
 
@@ -114,32 +134,40 @@ def test_colab_gets_the_pins_but_keeps_its_kernel(tmp_path):
     assert complaints(call) == [] and not KERNEL & set(call.pins)
     asked = {canonicalize_name(word) for word in call.words if re.fullmatch(r"[a-z0-9]+", word)}
     wanted = {canonicalize_name(Requirement(text).name) for text in EXTRAS["notebooks"]}
-    assert asked == wanted - KERNEL - {"jupyterlab"}, "the extra of the notebooks without the kernel"
+    assert asked == wanted - KERNEL - {"jupyterlab"
+                                       }, "the extra of the notebooks without the kernel"
     assert asked <= set(call.pins)
-    assert set(PINS) - set(call.pins) <= KERNEL | {"jupyter-core", "jupyterlab-widgets", "widgetsnbextension"}
+    assert set(PINS) - set(
+        call.pins) <= KERNEL | {"jupyter-core", "jupyterlab-widgets", "widgetsnbextension"}
 
 
 def test_scripts_can_be_started():
     for name in ("postBuild", "colab.sh"):
-        assert os.name != "posix" or (ROOT / "binder" / name).stat().st_mode & 0o111, f"binder/{name}: chmod +x"
+        assert os.name != "posix" or (ROOT / "binder" /
+                                      name).stat().st_mode & 0o111, f"binder/{name}: chmod +x"
 
 
 def test_the_container_installs_with_make():
-    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    container = json.loads(
+        (ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
     python = container["image"].rpartition(":")[2]
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    assert f"python={python}" in conda and SpecifierSet(PROJECT["requires-python"]).contains(f"{python}.0")
+    assert f"python={python}" in conda and SpecifierSet(
+        PROJECT["requires-python"]).contains(f"{python}.0")
     command = container["onCreateCommand"]
     assert command == "make venv"
     interpreter = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
     assert interpreter == "${containerWorkspaceFolder}/.venv/bin/python"
     if shutil.which("make"):
-        line = subprocess.run(["sh", "-c", f"{command} -n -B PYTHON=true"], cwd=ROOT, capture_output=True, text=True,
-                              check=True).stdout
+        line = subprocess.run(["sh", "-c", f"{command} -n -B PYTHON=true"], cwd=ROOT,
+                              capture_output=True, text=True, check=True).stdout
         assert '-c constraints.txt -e ".[dev]"' in line
 
 
 def test_no_entry_point_has_a_version_of_its_own():
-    """A pin stands in constraints.txt alone: what these files name is the Python version, and nothing else."""
+    """A pin stands in constraints.txt alone.
+
+    What these files name is the Python version, and nothing else.
+    """
     for path in (*(ROOT / "binder").iterdir(), ROOT / ".devcontainer" / "devcontainer.json"):
         assert re.findall(r"[a-z]==\d\S*", path.read_text(encoding="utf-8")) == [], path.name

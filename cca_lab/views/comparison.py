@@ -53,7 +53,7 @@ def is_count(number: str) -> bool:
 
 
 def last_place(number: str) -> float:
-    """Return the value of one unit in the last digit printed: 0.01 for "2.35", 1e-08 for "3.1e-7"."""
+    """Return one unit in the last digit printed: 0.01 for "2.35", 1e-08 for "3.1e-7"."""
     if is_count(number):
         return 0.0
     mantissa, _, exponent = number.lower().partition("e")
@@ -78,7 +78,7 @@ def compare_text(committed: str, fresh: str, tolerance: Tolerance = EXACT) -> st
 
 
 def _content(output: NotebookNode) -> dict[str, str]:
-    """Return the content of an output, text by kind; pictures and errors as an empty text that marks their presence."""
+    """Return the content of an output, text by kind; pictures and errors have an empty text."""
     if output.output_type == "stream":
         return {output.name: output.text}
     if output.output_type == "error":
@@ -95,8 +95,12 @@ def compare_cells(committed: NotebookNode, fresh: NotebookNode) -> str | None:
         None if they agree, else the first difference in words.
     """
     tags = committed.metadata.get("tags", [])
-    outputs, fresh_outputs = ([_content(output) for output in cell.outputs] for cell in (committed, fresh))
-    kinds, fresh_kinds = ([sorted(content) for content in both] for both in (outputs, fresh_outputs))
+    outputs, fresh_outputs = ([_content(output)
+                               for output in cell.outputs]
+                              for cell in (committed, fresh))
+    kinds, fresh_kinds = ([sorted(content)
+                           for content in both]
+                          for both in (outputs, fresh_outputs))
     if kinds != fresh_kinds:
         return f"outputs {kinds} became {fresh_kinds}"
     if "volatile" in tags:

@@ -49,7 +49,7 @@ def is_run(cell: NotebookNode) -> bool:
 
 
 def prepare_fonts() -> None:
-    """Let matplotlib build its font cache now, so that its message does not appear in a notebook."""
+    """Let matplotlib build its font cache now, so that no notebook has its message."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)

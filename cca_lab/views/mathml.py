@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers show without a script: for the walkthrough's pages and the site."""
+"""Formulas as MathML, which browsers show without a script: for walkthrough and site."""
 
 import html
 import re
@@ -39,7 +39,7 @@ def shown(formula: str, display: str) -> str:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Register the renderer `mathml` with Sphinx; a formula that cannot be converted is a warning."""
+    """Register the renderer `mathml` with Sphinx; it warns of what cannot be converted."""
     from docutils import nodes
     from sphinx.util import logging
 

@@ -39,7 +39,8 @@ class _Renderer(IPythonRenderer):
 
 
 def _markdown(source: str) -> str:
-    return MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source)
+    return MarkdownWithMath(
+        renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source)
 
 
 @cache

@@ -65,7 +65,7 @@ def build(root: Path, out: Path, *, extras: Mapping[str, Extra] | None = None,
 
 
 def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
-    """Write the sources of the pages to a folder: files of the clone, and what is made from data."""
+    """Write the sources of the pages: files of the clone, and what is made from data."""
     for pattern in SOURCES:
         for path in root.glob(pattern):
             target = source / path.relative_to(root)
@@ -80,12 +80,14 @@ def stage(root: Path, source: Path, extras: Mapping[str, Extra]) -> None:
     (source / "index.md").write_text(f"{readme}\n{contents}", encoding="utf-8")
     (source / API).write_text(api_page(), encoding="utf-8")
     if extras:
-        links = "".join(f'* <a href="../../{name}">{title}</a>\n' for name, (title, _) in extras.items())
+        links = "".join(
+            f'* <a href="../../{name}">{title}</a>\n' for name, (title, _) in extras.items())
         with (source / LEARN).open("a", encoding="utf-8") as file:
             file.write(f"\n## In the browser\n\n{links}")
     ledger, *claims = pages.write(source / "docs" / "claims")
     with ledger.open("a", encoding="utf-8") as file:
-        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(path.stem for path in claims) + "\n```\n")
+        file.write("\n```{toctree}\n:hidden:\n\n" + "\n".join(path.stem
+                                                              for path in claims) + "\n```\n")
     link_claims(source, {path.stem for path in claims})
 
 
@@ -105,8 +107,10 @@ def link_claims(source: Path, ids: set[str]) -> None:
 
 def api_page() -> str:
     """Return the reference of the public names, from their docstrings."""
-    lines = ["# Reference", "", "Every public name with its docstring. [The public names](names.md) "
-             "says what each is for.", ""]
+    lines = [
+        "# Reference", "", "Every public name with its docstring. [The public names](names.md) "
+        "says what each is for.", ""
+    ]
     for name in cca_lab.__all__:
         value = getattr(cca_lab, name)
         if isinstance(value, type):
@@ -120,8 +124,13 @@ def api_page() -> str:
 
 
 def _hosted(repository: str, branch: str) -> dict[str, Any]:
-    return {f"html_theme_options.{name}": value for name, value in {
-        "repository_url": f"https://github.com/{repository}", "repository_branch": branch,
-        "use_repository_button": True, "launch_buttons": {
-            "binderhub_url": "https://mybinder.org", "colab_url": "https://colab.research.google.com",
-            "notebook_interface": "jupyterlab"}}.items()}
+    return {
+        f"html_theme_options.{name}": value
+        for name, value in {
+            "repository_url": f"https://github.com/{repository}", "repository_branch": branch,
+            "use_repository_button": True, "launch_buttons": {
+                "binderhub_url": "https://mybinder.org",
+                "colab_url": "https://colab.research.google.com", "notebook_interface": "jupyterlab"
+            }
+        }.items()
+    }

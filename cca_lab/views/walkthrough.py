@@ -131,7 +131,7 @@ def collect(notebook: NotebookNode, kind: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Run:
-    """A notebook that was run: its file, its outputs, and how it ended ("ok", "failed", "interrupted")."""
+    """A notebook that was run: its outputs, and its state, "ok", "failed" or "interrupted"."""
 
     path: Path
     notebook: NotebookNode
@@ -141,7 +141,7 @@ class Run:
 
 
 def run_each(paths: Sequence[Path], console: Console) -> Iterator[Run]:
-    """Run notebooks in order, showing how far it is: a bar on a terminal, a line for each elsewhere.
+    """Run notebooks in order, with a bar on a terminal, and a line for each elsewhere.
 
     Each notebook records its running time on the authors' machine: from what has run, the bar
     learns how fast this machine is.
@@ -162,7 +162,8 @@ def run_each(paths: Sequence[Path], console: Console) -> Iterator[Run]:
         for at, (path, notebook) in enumerate(zip(paths, notebooks, strict=True)):
             place, cells = f"[{at + 1}/{len(paths)}] {path.stem}", sum(map(is_run, notebook.cells))
             if not console.is_terminal:
-                _say(console, f"{place}: {cells} cells, {seconds[at]:.0f} s on the authors' machine")
+                _say(console,
+                     f"{place}: {cells} cells, {seconds[at]:.0f} s on the authors' machine")
 
             def on_cell(cell: int, at: int = at, place: str = place, cells: int = cells) -> None:
                 done = sum(seconds[:at]) + seconds[at] * (cell - 1) / cells
@@ -238,7 +239,7 @@ def headline(records: Any) -> str:
 
 
 def _records(paths: list[Path], chosen: list[Path], out: Path) -> dict[str, Record]:
-    """Return a record for each notebook: that of an earlier run if it is still true, else a new one."""
+    """Return a record for each notebook: an earlier one if it is still true, else a new one."""
     try:
         stored = json.loads((out / "summary.json").read_text(encoding="utf-8"))["notebooks"]
         earlier = {entry["name"]: Record(**{
@@ -271,8 +272,10 @@ def _write_pages(folder: Path, out: Path, records: list[Record], names: set[str]
 def _closing(path: Path, record: Record, out: Path, with_pages: bool, summary: str) -> str:
     lines = [""]
     if record.failure:
-        lines += [record.failure.traceback, "", f"{path.name} failed in cell {record.failure.cell}: "
-                  f"{record.failure.line}", record.failure.error]
+        lines += [
+            record.failure.traceback, "", f"{path.name} failed in cell {record.failure.cell}: "
+            f"{record.failure.line}", record.failure.error
+        ]
     if record.state != OK:
         number = path.stem.partition("_")[0]
         lines += [f"{path.name}: {record.state}. What ran before is kept in {out / path.name}",
@@ -317,7 +320,8 @@ def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
     console = console or Console()
     for run in run_each(choose(folder, start, only)[1], console):
         if run.state != OK:
-            why = f"failed in cell {run.failure.cell}: {run.failure.line}\n{run.failure.traceback}\n" \
+            why = f"failed in cell {run.failure.cell}: {run.failure.line}\n" \
+                  f"{run.failure.traceback}\n" \
                   f"{run.failure.error}" if run.failure else run.state
             _say(console, f"{run.path.stem}: {why}\nThe file was left as it was.")
             return EXIT[run.state]

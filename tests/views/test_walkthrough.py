@@ -1,4 +1,7 @@
-"""The walkthrough on tiny notebooks: what it shows, what it keeps, and what it does when a cell fails."""
+"""The walkthrough on tiny notebooks.
+
+What it shows, what it keeps, and what it does when a cell fails.
+"""
 
 import io
 import json
@@ -51,11 +54,13 @@ def loads_from_elsewhere(html: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broken_then_repaired(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list]:
-    """Run three notebooks of which the second fails, then repair it and run from there, by the command."""
+    """Run three notebooks of which the second fails, then repair it and run from there."""
     base = tmp_path_factory.mktemp("walkthrough")
     folder, out = base / "notebooks", base / "out"
-    small_notebooks.write(folder, "00_first", "# First $x_i$\n\n$$\\frac{a}{b} < c$$\n\n[on](01_second.ipynb)", GOOD)
-    small_notebooks.write(folder, "01_second", "# Second", "kept = 7\nprint('kept', kept)", FLAG, "print('after')")
+    small_notebooks.write(folder, "00_first",
+                          "# First $x_i$\n\n$$\\frac{a}{b} < c$$\n\n[on](01_second.ipynb)", GOOD)
+    small_notebooks.write(folder, "01_second", "# Second", "kept = 7\nprint('kept', kept)", FLAG,
+                          "print('after')")
     small_notebooks.write(folder, "02_third", "# Third", "print('third')")
     command = ["walkthrough", "--folder", str(folder), "--out", str(out)]
     runs = []
@@ -122,7 +127,8 @@ def test_pages_open_offline_and_lead_to_each_other(broken_then_repaired):
 
 def test_formulas_are_mathml(broken_then_repaired):
     first = broken_then_repaired[1][1][2]["00_first.html"]
-    assert first.count("<math") == 2 and "<mfrac>" in first and "$" not in first.split("<main>")[1].split("</main>")[0]
+    assert first.count("<math") == 2 and "<mfrac>" in first and "$" not in first.split(
+        "<main>")[1].split("</main>")[0]
 
 
 def test_loader_check_sees_what_a_page_loads():
@@ -131,21 +137,29 @@ def test_loader_check_sees_what_a_page_loads():
                     '<link rel="stylesheet" href="style.css">', "<style>@import x.css;</style>",
                     "<style>a { background: url(https://example.org/a.png) }</style>"):
         assert loads_from_elsewhere(loading), loading
-    assert loads_from_elsewhere('<img src="data:image/png;base64,AA"><a href="https://example.org/">x</a>') == []
+    assert loads_from_elsewhere(
+        '<img src="data:image/png;base64,AA"><a href="https://example.org/">x</a>') == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT, which only POSIX systems deliver to one process")
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX systems send SIGINT to one process")
 def test_interruption_keeps_what_had_run_and_exits_130(tmp_path):
-    small_notebooks.write(tmp_path / "notebooks", "00_slow", "# Slow", "print('before')",
-                          "import os, signal, time\nos.kill(os.getppid(), signal.SIGINT)\ntime.sleep(300)")
-    command = [sys.executable, "-c", "from cca_lab.cli import app; app()", "walkthrough", "--no-html",
-               "--folder", str(tmp_path / "notebooks"), "--out", str(tmp_path / "out")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
-                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    small_notebooks.write(
+        tmp_path / "notebooks", "00_slow", "# Slow", "print('before')",
+        "import os, signal, time\nos.kill(os.getppid(), signal.SIGINT)\ntime.sleep(300)")
+    command = [
+        sys.executable, "-c", "from cca_lab.cli import app; app()", "walkthrough", "--no-html",
+        "--folder",
+        str(tmp_path / "notebooks"), "--out",
+        str(tmp_path / "out")
+    ]
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     assert run.returncode == 130, run.stdout + run.stderr
     assert "00_slow.ipynb: interrupted" in run.stdout and "FROM=00" in run.stdout
     assert states(json.loads((tmp_path / "out" / "summary.json").read_text())) == ["interrupted"]
-    assert nbformat.read(tmp_path / "out" / "00_slow.ipynb", 4).cells[1].outputs[0].text == "before\n"
+    assert nbformat.read(tmp_path / "out" / "00_slow.ipynb",
+                         4).cells[1].outputs[0].text == "before\n"
     assert not list((tmp_path / "out").glob("*.html"))
 
 
@@ -166,7 +180,9 @@ def test_dead_kernel_is_a_failure_that_names_the_cell():
 def test_refresh_writes_portable_outputs_and_leaves_a_failing_notebook_alone(tmp_path):
     good = small_notebooks.write(tmp_path, "00_good", "# Good", "print('hello')")
     notebook = nbformat.read(good, 4)
-    notebook.cells[1].metadata = {"tags": ["volatile"], "execution": {"iopub.status.busy": "2026-01-01"}}
+    notebook.cells[1].metadata = {
+        "tags": ["volatile"], "execution": {"iopub.status.busy": "2026-01-01"}
+    }
     nbformat.write(notebook, good)
     bad = small_notebooks.write(tmp_path, "01_bad", "# Bad", "1 / 0")
     before = bad.read_bytes()
@@ -176,7 +192,8 @@ def test_refresh_writes_portable_outputs_and_leaves_a_failing_notebook_alone(tmp
     written = nbformat.read(good, 4)
     assert written.cells[1].metadata == {"tags": ["volatile"]}
     assert written.cells[1].outputs[0].text == "hello\n"
-    assert written.metadata.kernelspec.name == "python3" and "version" not in written.metadata.language_info
+    assert written.metadata.kernelspec.name == "python3"
+    assert "version" not in written.metadata.language_info
     assert isinstance(written.metadata.cca_lab.seconds, int)
 
 
@@ -189,8 +206,9 @@ def test_choosing_notebooks(tmp_path, limits, names):
     assert [path.stem for path in choose(tmp_path, **limits)[1]] == names
 
 
-@pytest.mark.parametrize("limits, words", [({"start": "09"}, "choose among 00_a"), ({"only": "x"}, "only"),
-                                           ({"start": "00", "only": "00"}, "leave one out")])
+@pytest.mark.parametrize("limits, words", [
+    ({"start": "09"}, "choose among 00_a"), ({"only": "x"}, "only"),
+    ({"start": "00", "only": "00"}, "leave one out")])
 def test_choosing_what_is_not_there_says_what_is(tmp_path, limits, words):
     small_notebooks.write(tmp_path, "00_a", "# T")
     with pytest.raises(ValueError, match=words):
@@ -199,7 +217,10 @@ def test_choosing_what_is_not_there_says_what_is(tmp_path, limits, words):
 
 def test_the_notebooks_themselves_are_not_overwritten(tmp_path):
     small_notebooks.write(tmp_path, "00_a", "# T")
-    outcome = CliRunner().invoke(app, ["walkthrough", "--folder", str(tmp_path), "--out", str(tmp_path)])
+    outcome = CliRunner().invoke(
+        app,
+        ["walkthrough", "--folder",
+         str(tmp_path), "--out", str(tmp_path)])
     assert outcome.exit_code == 2 and "choose another" in outcome.output
 
 
@@ -227,7 +248,8 @@ def test_unknown_command_in_a_formula_is_reported_and_shown_as_source(tmp_path):
 
 
 def test_relative_links_still_lead_to_the_files(tmp_path):
-    text = "[a](../README.md) [b](01_x.ipynb#part) [c](https://example.org/x) [d](#here) [e](02_y.ipynb)"
+    text = ("[a](../README.md) [b](01_x.ipynb#part) [c](https://example.org/x) [d](#here) "
+            "[e](02_y.ipynb)")
     page = notebook_page(small_notebooks.notebook(text), tmp_path / "notebooks",
                          tmp_path / "build/walkthrough", ["01_x"])
     assert re.findall(r'href="([^"]*)"', page.split("<main>")[1])[1:] == [
