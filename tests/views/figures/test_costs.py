@@ -1,9 +1,11 @@
-"""Figures of costs: what they show is the data, and what does not fit is refused."""
+"""Costs and the roofline: minima, sums, lines and points lie where the numbers are."""
 
 import matplotlib.pyplot as plt
 import pytest
 
+from cca_lab.studies.benchmarks.attention_tables import points
 from cca_lab.views.figures import costs
+from cca_lab.views.figures.costs import Point, roofline
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +37,47 @@ def test_stacked_parts_stand_side_by_side():
 def test_what_does_not_fit_is_refused(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()
+
+
+SERIES = {"a": [Point(200, 800, 40, 4.0), Point(100, 400, 40, 1.0)], "b": [Point(50, 200, 20, 2.0)]}
+
+
+def test_points_are_drawn_where_they_were_measured():
+    figure = roofline(SERIES, peak=1000.0, bandwidth=100.0, peak_name="a product")
+    left, right = figure.axes
+    assert left.lines[0].get_xydata().tolist() == [[100, 1.0], [200, 4.0]]  # in order of pairs
+    assert right.lines[0].get_xydata().tolist() == [[10, 400], [20, 200]]
+    assert right.lines[1].get_xydata().tolist() == [[10, 100]]
+    assert plt.get_fignums() == []
+
+
+def test_the_roof_and_the_least_time_are_those_of_the_peak():
+    left, right = roofline(SERIES, peak=1000.0, bandwidth=100.0, peak_name="a product").axes
+    intensity, roof = right.lines[-1].get_data()
+    assert (roof <= 1000.0).all() and roof[-1] == 1000.0 and roof[0] == pytest.approx(100.0
+                                                                                      * intensity[
+        0])
+    assert intensity[0] < 10 < 20 < intensity[-1]
+    pairs, least = left.lines[-1].get_data()
+    assert (least / pairs).tolist() == [4 / 1000.0] * 2  # four operations a pair
+    assert "a product: 1e-06 G/s" in {text.get_text() for text in right.texts}
+
+
+@pytest.mark.parametrize(("series", "message"), [
+    ({}, "got no measurement"), ({"a": [Point(1, 1, 1, 0)]}, "'a'.*not positive"),
+    ({str(n): [Point(1, 1, 1, 1)] for n in range(7)}, "at most 6"),
+])
+def test_what_cannot_be_drawn_is_refused(series, message):
+    with pytest.raises(ValueError, match=message):
+        roofline(series, peak=1.0, bandwidth=1.0)
+
+
+def test_the_points_of_the_cpu_bench():
+    shape = {"batch": 1, "heads": 8, "head_dim": 64, "group": 16}
+    row = {"length": 40, "window": 16, "implementation": "blocked", "full_seconds": 2.0,
+           "cca_seconds": 1.0}
+    found = points({"shape": shape, "rows": [row | {"pass": "forward"},
+                                             row | {"pass": "forward+backward"}]})
+    traffic = 4 * 8 * 40 * 64 * 4  # q, k, v, out
+    assert found == {"full": [Point(8 * 820, 4 * 64 * 8 * 820, traffic, 2.0)],
+                     "blocked, s = 16": [Point(8 * 685, 4 * 64 * 8 * 685, traffic, 1.0)]}

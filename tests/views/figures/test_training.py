@@ -1,4 +1,4 @@
-"""The training figures draw the numbers they are given."""
+"""Trained models: the figures draw the numbers that they are given."""
 
 import io
 
@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from cca_lab.views.figures import sparsity, training
 from cca_lab.views.figures.style import SERIES
-from cca_lab.views.figures.training import convergence, kept_tokens, match_by_offset, match_by_position, recipes
+from cca_lab.views.figures.training import (
+    convergence,
+    kept_tokens,
+    match_by_offset,
+    match_by_position,
+    recipes,
+)
 
 
 def check_png(figure) -> None:
@@ -44,13 +51,13 @@ def test_match_by_offset_shows_percent_and_where_documents_begin_on_groups():
     for line, (name, share) in zip((aligned, shifted), shares.items(), strict=True):
         assert list(line.get_xdata()) == [0, 1, 2, 3, 4] and line.get_label() == name
         assert np.allclose(line.get_ydata(), 100 * np.asarray(share))
-    assert {line.get_xdata()[0]
-            for line in (first, second)} == {0, 4} and first.get_linestyle() == ":"
-    assert aligned.get_color() != shifted.get_color() and aligned.get_marker(
-    ) != shifted.get_marker()
+    assert {line.get_xdata()[0] for line in (first, second)} == {0, 4}
+    assert first.get_linestyle() == ":"
+    assert aligned.get_color() != shifted.get_color()
+    assert aligned.get_marker() != shifted.get_marker()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(shares)
-    assert list(axes.get_xticks()) == [0, 1, 2, 3, 4
-                                       ] and "multiple of the group, 4" in axes.get_xlabel()
+    assert list(axes.get_xticks()) == [0, 1, 2, 3,
+                                       4] and "multiple of the group, 4" in axes.get_xlabel()
     assert axes.get_ylim()[0] < 0 and axes.get_ylim()[1] > 100  # nothing lies on the frame
     check_png(figure)
 
@@ -58,9 +65,8 @@ def test_match_by_offset_shows_percent_and_where_documents_begin_on_groups():
 def test_match_by_offset_draws_no_more_lines_than_can_be_told_apart():
     six = {str(index): [0.5, 0.5] for index in range(len(SERIES))}
     lines = match_by_offset(six, 8).axes[0].get_lines()[:-1]
-    assert len({line.get_color()
-                for line in lines}) == len({line.get_marker()
-                                            for line in lines}) == len(SERIES)
+    assert len({line.get_color() for line in lines}) == len({line.get_marker() for line
+                                                             in lines}) == len(SERIES)
     with pytest.raises(ValueError, match="series: got 7, wanted at most 6"):
         match_by_offset(six | {"one more": [0.5, 0.5]}, 8)
 
@@ -85,13 +91,12 @@ def test_recipes_draws_points_controls_and_the_swapped_model():
     (axes,) = figure.axes
     assert tuple(axes.collections[0].get_offsets()[0]) == pytest.approx((1.9, 2.0))
     filled, hollow = looks(axes)
-    assert [place for _, _, place in filled
-            ] == [pytest.approx((1.2, 40.0)),
-                  pytest.approx((1.1, 90.0))]
+    assert [place for _, _, place in filled] == [pytest.approx((1.2, 40.0)),
+                                                 pytest.approx((1.1, 90.0))]
     assert [look[:2] for look in hollow] == [filled[1][:2]] and hollow[0][2] == (1.05, 104.0)
     assert [line.get_xdata()[0] for line in axes.get_lines()] == [1.0, 1.9]
-    assert [text.get_text()
-            for text in axes.get_legend().get_texts()] == ["swapped, untrained", "slow", "fast"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["swapped, untrained",
+                                                                           "slow", "fast"]
     check_png(figure)
 
 
@@ -117,11 +122,11 @@ def test_kept_tokens_draws_a_matrix_for_each_model_offset_0_above():
     for panel, weights in zip(figure.axes, kept.values(), strict=True):
         assert np.allclose(np.asarray(panel.collections[0].get_array()).reshape(3, 4), weights)
         assert panel.collections[0].get_clim() == (0, 1)
-        assert [label.get_text()
-                for label in panel.get_xticklabels()] == ["A", "map", "Ada", "Bach"]
+        assert [label.get_text() for label in panel.get_xticklabels()] == ["A", "map", "Ada",
+                                                                           "Bach"]
         assert panel.get_ylim() == (3, 0)  # sharing an axis has not turned it over again
-        assert [text.get_text()
-                for text in panel.texts] == [f"{weight:.1f}" for weight in weights.flatten()]
+        assert [text.get_text() for text in panel.texts] == [f"{weight:.1f}"
+                                                             for weight in weights.flatten()]
     assert figure.axes[0].get_ylabel() == "tokens of text before"
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0", "1", "2"]
     check_png(figure)
@@ -129,3 +134,63 @@ def test_kept_tokens_draws_a_matrix_for_each_model_offset_0_above():
 
 def test_kept_tokens_takes_one_model():
     assert len(kept_tokens({"one": np.eye(2)}, ["a", "b"]).axes) == 1
+
+
+def lines(axes):
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
+            for line in axes.get_lines()}
+
+
+def test_beside():
+    figure = training.printed_and_ours({"a": 2.0, "b": 3.0}, "perplexity",
+                                       {"x": [1.0, 3.0], "y": [4.0]}, "ratio", "Table 0")
+    left, right = figure.axes
+    assert list(left.get_lines()[0].get_ydata()) == [2.0, 3.0]
+    dots, mean = right.get_lines()[:-1], right.get_lines()[-1]
+    assert [list(line.get_ydata()) for line in dots] == [[1.0, 3.0], [4.0]]
+    assert list(mean.get_ydata()) == [2.0, 4.0]
+    assert [tick.get_text() for tick in right.get_xticklabels()] == ["x", "y"]
+    assert not plt.get_fignums()
+
+
+def test_frontier():
+    points = {"CCA": [{"kib": 192, "answers": 0.5, "ratio": 1.2,
+                       "swapped": {"answers": 0.2, "ratio": 1.5}},
+                      {"kib": 384, "answers": 0.9, "ratio": 1.1, "swapped": None}],
+              "H2O": [{"kib": 384, "swapped": {"answers": 0.3, "ratio": 1.3}}]}
+    figure = training.frontier(points, {"kib": 2048, "answers": 1.0, "ratio": 1.0}, "KiB")
+    answers, ratio = figure.axes
+    assert lines(answers)["CCA"] == ([192, 384], [50.0, 90.0])
+    assert lines(ratio)["CCA"] == ([192, 384], [1.2, 1.1])
+    assert lines(answers)["full attention"] == ([2048], [100.0])
+    hollow = [line for line in answers.get_lines() if line.get_markerfacecolor() == "white"]
+    assert [list(line.get_ydata()) for line in hollow] == [[20.0], [30.0]]
+
+
+def test_perplexity_by_length_names_what_it_leaves_out():
+    def row(values, attention="cca", swapped=True):
+        return {"attention": attention, "swapped": swapped,
+                "perplexity": [{"value": value} for value in values]}
+
+    rows = {"full": row([9, 8], "full"), "lococo": row([900, 800], "lococo"),
+            "tuned": row([9, 9], "cca", False)}
+    result = {"model": "m", "windows": 2, "entries": 96, "buckets": [0, 256, 512], "rows": rows}
+    (axes,) = training.perplexity(result).axes
+    assert [list(line.get_ydata()) for line in axes.get_lines()] == [[9, 8], [9, 9]]
+    assert list(axes.get_lines()[0].get_xdata()) == [256, 512]
+    assert "above 40: lococo" in axes.get_xlabel()
+
+
+def test_heads_of_models():
+    results = [{"model": "a", "k90": [[1.0, 2.0], [3.0, 9.0]]}, {"model": "b", "k90": [[5.0]]}]
+    (axes,) = sparsity.models(results, {"k90": "k90"}).axes
+    drawn = [list(line.get_xdata()) for line in axes.get_lines()]
+    assert drawn == [[1.0, 2.0, 3.0, 9.0], [2.5], [5.0], [5.0]]
+    heights = np.concatenate([line.get_ydata() for line in axes.get_lines()[:1]])
+    assert np.abs(heights).max() < 0.25
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", "b"]
+
+
+def test_one_dot_for_each_statistic_needs_statistics():
+    with pytest.raises(KeyError):
+        sparsity.models([{"model": "a", "k90": [[1.0]]}], {"k90": "k90", "sink": "sink"})
