@@ -99,8 +99,8 @@ class Explorer:
         self._full: dict[int, tuple[Tensor, Tensor]] = {}
         self._widget: Any = None
         self.listeners: list[Callable[[], None]] = []  # called after each change
-        self.layer, self.head, self.everywhere, self.query = layer, head, everywhere, len(
-            source.words) - 1
+        self.layer, self.head, self.everywhere = layer, head, everywhere
+        self.query = len(source.words) - 1
         self.mechanism: Mechanism = mechanism_of("full", {})
         self.change(attention=attention, options=options or {}, query=query)
 
@@ -178,8 +178,7 @@ class Explorer:
             overview: whether to compute the thumbnails of all heads, which reads every layer.
             rows: whether to include the rows of all queries, for a page without a program.
         """
-        reading, head, length, shown = self.reading, self.head, len(
-            self.source.words), self.mechanism
+        reading, head, shown = self.reading, self.head, self.mechanism
         attention = {"name": shown.name, "title": shown.title, "settings": settings_of(shown)}
         shown_head = Head(self.source.name, self.layer, head, self.source.layers, self.source.heads)
         return State(self.source.words, attention, reading.columns(head),
@@ -187,15 +186,13 @@ class Explorer:
                      shown_head if self.source.name else None,
                      head_maps(reading.effective[head], reading.full[head]),
                      self.overview() if overview else None,
-                     tuple(reading.row(head, query) for query in range(length)) if rows else None,
+                     tuple(reading.row(head, query) for query in range(len(self.source.words))) if rows else None,
                      self.remark())
 
     def remark(self) -> str:
         """Return what a reader has to know about what is shown; "" for most mechanisms."""
-        mechanism = self.mechanism
-        untrained = isinstance(
-            mechanism, LoCoCo) and mechanism.convolved > 0 and self.reading.given.module is None
-        return UNTRAINED if untrained else ""
+        mixes = isinstance(self.mechanism, LoCoCo) and self.mechanism.convolved > 0
+        return UNTRAINED if mixes and self.reading.given.module is None else ""
 
     def totals(self) -> Totals:
         """Return pairs and cache of the whole text."""
@@ -343,8 +340,7 @@ def explore_tensors(q: Tensor, k: Tensor, v: Tensor | None = None, *, words: Any
 
 def widgets_run() -> bool:
     """Return whether this is a Jupyter kernel with anywidget, and widgets are not switched off."""
-    if os.environ.get(SWITCH) == "0" or find_spec("anywidget") is None or find_spec(
-            "IPython") is None:
+    if os.environ.get(SWITCH) == "0" or not (find_spec("anywidget") and find_spec("IPython")):
         return False
     from IPython import get_ipython
 

@@ -86,8 +86,8 @@ def _words(axes: Axes, state: State, lines: list[list[int]]) -> None:
             if token == row.query:
                 axes.add_patch(Rectangle((at, number + 0.06), len(text), 0.88, facecolor="none",
                                          edgecolor=INK, linewidth=1.8, zorder=3))
-            colour = "white" if shades[token] > _DARK else FAINT if future or not through[
-                token] else INK
+            colour = FAINT if future or not through[token] else INK
+            colour = "white" if shades[token] > _DARK else colour
             axes.text(at + len(text) / 2, number + 0.46, text, ha="center", va="center",
                       family="monospace", fontsize=8.5, color=colour, alpha=0.6 if future else 1)
             at += len(text)

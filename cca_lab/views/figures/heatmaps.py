@@ -317,11 +317,10 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
         ValueError: unless step n has n shares, one maximum and one sum.
     """
     steps = len(shares)
-    if [len(step) for step in shares] != list(range(1,
-                                                    steps + 1)) or not len(maxima) == len(
-            sums) == steps:
+    counts = [len(step) for step in shares]
+    if counts != list(range(1, steps + 1)) or not len(maxima) == len(sums) == steps:
         raise ValueError(
-            f"shares: got {[len(step) for step in shares]} numbers, {len(maxima)} maxima and "
+            f"shares: got {counts} numbers, {len(maxima)} maxima and "
             f"{len(sums)} sums; wanted 1, 2, 3 ... shares and one maximum and sum for each step")
     figure, panels = plt.subplots(1, steps, figsize=(1.55 * steps, 2.5), sharey=True)
     for step, axes in enumerate(np.atleast_1d(panels)):

@@ -182,8 +182,9 @@ def perplexity(result: Mapping[str, Any]) -> Figure:
     figure.legend(loc="outside right center")
     above = f"; above {TALLEST}: {', '.join(outside)}" if outside else ""
     axes.set(
-        xlabel=f"context, tokens (each dot: from half of it){above}", ylabel="perplexity", title=
-        f"{result['model']}, {result['windows']} windows, {result['entries']} entries a KV head")
+        xlabel=f"context, tokens (each dot: from half of it){above}", ylabel="perplexity",
+        title=f"{result['model']}, {result['windows']} windows, {result['entries']} entries a KV "
+        "head")
     return figure
 
 

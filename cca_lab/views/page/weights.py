@@ -83,8 +83,8 @@ def _add(packed: Packed, weights: Tensor,
     """Add the parts that a model needs to the nearest sum; return its parts and their sum."""
     numbers, total = min(sums, key=lambda known: float((weights - known[1]).abs().sum()))
     numbers = list(numbers)
-    while not numbers or float((weights - total).abs().max()) > MOST_ERROR and len(
-            numbers) < MOST_PARTS:
+    while not numbers or (len(numbers) < MOST_PARTS
+                          and float((weights - total).abs().max()) > MOST_ERROR):
         part, value = steps(weights - total) if numbers else half(weights)
         numbers.append(len(packed.parts))
         packed.parts.append(part)

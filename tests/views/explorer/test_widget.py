@@ -51,11 +51,11 @@ def test_another_head_mechanism_and_option(explorer):
     widget = explorer.widget()
     before = widget.overview
     ask(widget, 1, layer=1, head=2)
-    assert widget.reading["place"]["layer"] == 1 and widget.form[
-        "head"] == 2 and widget.overview == before
+    assert widget.reading["place"]["layer"] == 1
+    assert widget.form["head"] == 2 and widget.overview == before
     ask(widget, 2, attention="streaming_llm", options={"recent": 3})
-    assert widget.reading["attention"][
-        "settings"] == "sinks 2, recent 3" and widget.overview != before
+    assert widget.reading["attention"]["settings"] == "sinks 2, recent 3"
+    assert widget.overview != before
     ask(widget, 3, options={"sinks": 1})
     assert widget.reading["attention"]["settings"] == "sinks 1, recent 3" and widget.answered == 3
     ask(widget, 4, everywhere=True)

@@ -2,8 +2,8 @@
 
 import matplotlib.pyplot as plt
 import pytest
-
 from cca_lab.studies.benchmarks.attention_tables import points
+
 from cca_lab.views.figures import costs
 from cca_lab.views.figures.costs import Point, roofline
 
@@ -54,9 +54,8 @@ def test_points_are_drawn_where_they_were_measured():
 def test_the_roof_and_the_least_time_are_those_of_the_peak():
     left, right = roofline(SERIES, peak=1000.0, bandwidth=100.0, peak_name="a product").axes
     intensity, roof = right.lines[-1].get_data()
-    assert (roof <= 1000.0).all() and roof[-1] == 1000.0 and roof[0] == pytest.approx(100.0
-                                                                                      * intensity[
-        0])
+    assert (roof <= 1000.0).all() and roof[-1] == 1000.0
+    assert roof[0] == pytest.approx(100.0 * intensity[0])
     assert intensity[0] < 10 < 20 < intensity[-1]
     pairs, least = left.lines[-1].get_data()
     assert (least / pairs).tolist() == [4 / 1000.0] * 2  # four operations a pair
