@@ -2,8 +2,8 @@
 
 import matplotlib.pyplot as plt
 import pytest
-from cca_lab.studies.benchmarks.attention_tables import points
 
+from cca_lab.studies.benchmarks.attention import points
 from cca_lab.views.figures import costs
 from cca_lab.views.figures.costs import Point, roofline
 
