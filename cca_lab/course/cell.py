@@ -48,7 +48,7 @@ def check(task_id: str, answer: Answer | str | Path) -> None:
         return
     for mark in marks:
         if mark.error is not None:
-            raise mark.error.with_traceback(own(mark.error.__traceback__))
+            raise mark.error.with_traceback(answers_frames(mark.error.__traceback__))
     if wrong := [mark.property.name for mark in marks if not mark.full]:
         raise CheckFailed(f"{task_id}: not yet: {'; '.join(wrong)}")
 
@@ -80,7 +80,7 @@ def your_turn(task_id: str, answer: Answer) -> None:
     print("\n".join(lines), flush=True)
     for mark in wrong:
         if mark.error is not None:
-            raise mark.error.with_traceback(own(mark.error.__traceback__))
+            raise mark.error.with_traceback(answers_frames(mark.error.__traceback__))
     if wrong:
         raise CheckFailed(f"{task_id}: not yet: "
                           f"{'; '.join(mark.property.name for mark in wrong)}")
@@ -157,7 +157,7 @@ def local(task: CourseTask, answer: Answer | str | Path, *, note: bool = True) -
     return call
 
 
-def own(trace: TracebackType | None) -> TracebackType | None:
+def answers_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the checker's frames at its beginning."""
     while trace is not None and trace.tb_next is not None and Path(
             trace.tb_frame.f_code.co_filename).is_relative_to(HERE):

@@ -398,4 +398,3 @@ def fingerprint() -> str:
         about = path.relative_to(PACKAGE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()
         total.update("\n".join(about).encode())
     return total.hexdigest()
-

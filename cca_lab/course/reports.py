@@ -254,4 +254,3 @@ def show(folder: Path, assignment: Assignment, to: Path) -> None:
                                                                                                "(")
     with replacing(to / f"{assignment.name}.ipynb") as temporary:
         temporary.write_text(json.dumps(notebook), encoding="utf-8")
-

@@ -262,4 +262,3 @@ def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
         return Mark(prop, float(prop.points))
     return Mark(prop, round(prop.points * min(max(share.earned, 0.0), 1.0), 2),
                    clean(share.message, 1200), shown)
-

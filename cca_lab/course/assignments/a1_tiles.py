@@ -121,9 +121,7 @@ def uncorrected(scores: Tensor, values: Tensor, tile: int, sink: float = -INF) -
     return (scores - running[:, ends]).exp() @ values / total
 
 
-# Checks of a1.1 to a1.3.
-
-
+# What the checks draw
 
 def inputs(draw: Draw, batch: int, kv: int, share: int,
            length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -134,9 +132,7 @@ def inputs(draw: Draw, batch: int, kv: int, share: int,
             draw.normal(heads).abs(), draw.normal(heads))
 
 
-
 # a1.2: loops
-
 
 def compared(answer: Answer, draw: Draw, sizes: Sequence[tuple[int, int, int, int]]) -> None:
     """Compare the loops with one matrix, for (batch, KV heads, query heads for each, length)."""
@@ -193,7 +189,6 @@ def no_future(answer: Answer, draw: Draw) -> None:
 
 
 # a1.3: merge
-
 
 def part_of(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return maximum, sum (R,) and accumulator (R, E) of scores (R, N), where N may be 0."""
@@ -277,114 +272,6 @@ def merge_any(answer: Answer, draw: Draw) -> None:
                            ("(three, one), two", lambda a, b, c: answer(tuple(answer(c, a)), b))):
             with case(f"scores {what}, merged as {order}"):
                 need_part(got(first, second, third), whole)
-
-
-# Checks of a1.6 and a1.7: what tiles cost, and the softmax backwards.
-
-# a1.6: costs
-
-
-def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int]) -> None:
-    """Compare the three numbers."""
-    length, dim, tile = size
-    causes = {"flops": {"a multiplication and an addition count as one": wanted["flops"] // 2,
-                        "only the causal pairs are counted": 2 * dim * length * (length + 1),
-                        "tiles that lie wholly in the future are counted "
-                        "too": 4 * dim * length * length},
-              "bytes": {"the keys and values are read once, not once for each tile of "
-                        "rows": 8 * dim * length,
-                        "a number has one byte, not two": wanted["bytes"] // 2},
-              "scores": {"the tile is larger than the text, and not cut off": tile * tile}}
-    with case(f"length {length}, {number(dim, 'feature')}, tiles of {tile}"):
-        got = answer(*size)
-        need_keys(got, wanted)
-        for key, right in wanted.items():
-            if not isinstance(got[key], int):
-                raise Mistake(f"{key} is {describe(got[key])}, wanted an integer: divide with //")
-            need_equal(got[key], right, key, causes=causes[key])
-
-
-def costs_small(answer: Answer, draw: Draw) -> None:
-    """Against counting."""
-    more = draw.sizes(8, (1, 90), (1, 9), (1, 20)) if draw.secret else []
-    for length, dim, tile in [(1, 1, 1), (5, 1, 2), (4, 3, 2), (3, 2, 8), (23, 8, 5), *more]:
-        lasts = [(first, min(first + tile, length)) for first in range(0, length, tile)]
-        pairs = sum((last - first) * last for first, last in lasts)
-        keys = sum(last for _, last in lasts)
-        need_costs(answer, (length, dim, tile),
-                   {"flops": 4 * dim * pairs, "bytes": 4 * dim * (keys + length),
-                    "scores": min(tile, length) ** 2})
-
-
-def costs_large(answer: Answer, draw: Draw) -> None:
-    """A text at which nobody counts tiles."""
-    for length, dim, tile in [(10**12 + 7, 128, 64), (10**11, 64, 128)]:
-        length = draw.randint(10**11, 10**12) if draw.secret else length
-        whole, rest = divmod(length, tile)
-        keys = tile * (whole * whole + whole) // 2
-        need_costs(answer, (length, dim, tile),
-                   {"flops": 4 * dim * (tile * keys + rest * length),
-                    "bytes": 4 * dim * (keys + (length if rest else 0) + length), "scores":
-                        tile * tile})
-
-
-# a1.7: backward
-
-
-def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, which: int,
-              what: str) -> None:
-    """Compare one of the two gradients with autograd's."""
-    x, z = scores.clone().requires_grad_(), sink.clone().requires_grad_()
-    weights = torch.cat([x, z[:, None]], dim=-1).softmax(-1)[:, :-1]
-    wanted = torch.autograd.grad((weights * upstream).sum(), [x, z])[which]
-    weights = weights.detach()
-    rest = 1 - weights.sum(-1)
-    mean, total = (weights * upstream).sum(-1, keepdim=True), upstream.sum(-1, keepdim=True)
-    name = ("the gradient of the scores", "the gradient of the sinks")[which]
-    with case(what):
-        got = answer(weights, upstream)
-        need_items(got, 2, "a tuple of two tensors")
-        if isinstance(got[which], Tensor) and got[which].isnan().any():
-            raise Mistake(f"{name} has a NaN: is it the logarithm of the sink's weight, which may "
-                          "be 0 or rounded to less than 0, or a division by a weight that is 0?")
-        causes = {"the mean of the upstream gradient is not subtracted": weights * upstream,
-                  "the plain sum of the upstream gradient is subtracted, not its sum with the "
-                  "weights":
-                  weights * (upstream - total),
-                  "the mean is taken as if the weights added up to 1":
-                  weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
-                  "the factor of the weights is forgotten": upstream - mean}
-        signs = {"the sign is wrong": -wanted, "the sink's weight is forgotten": -mean[:, 0],
-                 "the upstream gradient is summed without the weights": -rest * total[:, 0]}
-        need_double(got[which], wanted, name, (causes, signs)[which] if scores.shape[1] > 1 else {})
-
-
-def run_backward(answer: Answer, draw: Draw, which: int) -> None:
-    """Check one gradient: ordinary rows, masked keys, and a sum of weights that is rounded up."""
-    more = draw.sizes(4, (1, 6), (2, 9)) if draw.secret else []
-    for rows, keys in [(1, 2), (1, 1), (1, 3), (4, 4), (3, 6), *more]:
-        scores, sink, upstream = draw.normal(rows, keys), draw.normal(rows), draw.normal(rows, keys)
-        what = f"{number(rows, 'row')}, {number(keys, 'key')}"
-        gradients(answer, scores, sink, upstream, which, what)
-        masked = scores.masked_fill(torch.arange(keys) > torch.arange(rows)[:, None], -INF)
-        gradients(answer, masked, sink, upstream, which, f"{what}, a causal mask")
-    scores = draw.normal(400, 4)
-    over = scores[scores.softmax(-1).sum(-1) > 1][:8]
-    gradients(answer, over, torch.full((len(over),), -60.0).double(), draw.normal(len(over), 4),
-              which,
-              f"{number(len(over), 'row')}, 4 keys, weights that add up to a little more than 1 by "
-              "rounding")
-
-
-def backward_extreme(answer: Answer, draw: Draw) -> None:
-    """Rows with all weight in one key, or none in the sink: 1 - sum is 0 or rounds below."""
-    keys, rest = draw.normal(40, 4), draw.normal(40)
-    first = torch.tensor([1e4, 0, 0, 0], dtype=torch.float64)
-    for scores, sink, what in ((keys + first, rest, "all weight lies in key 0"),
-                               (keys, rest + 1e4, "all weight lies in the sink"),
-                               (keys, rest - 50, "the sink has no weight, to rounding")):
-        for which in (0, 1):
-            gradients(answer, scores, sink, draw.normal(40, 4), which, what)
 
 
 # a1.4: tiles
@@ -489,7 +376,6 @@ def tiled_reads(answer: Answer, draw: Draw) -> None:
 
 # a1.5: repair
 
-
 def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
     """Compare with one matrix: the queries are the last of the text."""
     more = [(draw.randint(2, 12), 2) for _ in range(2)] if draw.secret else []
@@ -509,6 +395,111 @@ def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
                       f"tiles of {tile}"):
                 need_double(answer(q, k, v, tile), masked.softmax(-1) @ v, "the output",
                             causes | stuck if length > 1 else {})
+
+
+# a1.6: costs
+
+
+def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int]) -> None:
+    """Compare the three numbers."""
+    length, dim, tile = size
+    causes = {"flops": {"a multiplication and an addition count as one": wanted["flops"] // 2,
+                        "only the causal pairs are counted": 2 * dim * length * (length + 1),
+                        "tiles that lie wholly in the future are counted "
+                        "too": 4 * dim * length * length},
+              "bytes": {"the keys and values are read once, not once for each tile of "
+                        "rows": 8 * dim * length,
+                        "a number has one byte, not two": wanted["bytes"] // 2},
+              "scores": {"the tile is larger than the text, and not cut off": tile * tile}}
+    with case(f"length {length}, {number(dim, 'feature')}, tiles of {tile}"):
+        got = answer(*size)
+        need_keys(got, wanted)
+        for key, right in wanted.items():
+            if not isinstance(got[key], int):
+                raise Mistake(f"{key} is {describe(got[key])}, wanted an integer: divide with //")
+            need_equal(got[key], right, key, causes=causes[key])
+
+
+def costs_small(answer: Answer, draw: Draw) -> None:
+    """Against counting."""
+    more = draw.sizes(8, (1, 90), (1, 9), (1, 20)) if draw.secret else []
+    for length, dim, tile in [(1, 1, 1), (5, 1, 2), (4, 3, 2), (3, 2, 8), (23, 8, 5), *more]:
+        lasts = [(first, min(first + tile, length)) for first in range(0, length, tile)]
+        pairs = sum((last - first) * last for first, last in lasts)
+        keys = sum(last for _, last in lasts)
+        need_costs(answer, (length, dim, tile),
+                   {"flops": 4 * dim * pairs, "bytes": 4 * dim * (keys + length),
+                    "scores": min(tile, length) ** 2})
+
+
+def costs_large(answer: Answer, draw: Draw) -> None:
+    """A text at which nobody counts tiles."""
+    for length, dim, tile in [(10**12 + 7, 128, 64), (10**11, 64, 128)]:
+        length = draw.randint(10**11, 10**12) if draw.secret else length
+        whole, rest = divmod(length, tile)
+        keys = tile * (whole * whole + whole) // 2
+        need_costs(answer, (length, dim, tile),
+                   {"flops": 4 * dim * (tile * keys + rest * length),
+                    "bytes": 4 * dim * (keys + (length if rest else 0) + length), "scores":
+                        tile * tile})
+
+
+# a1.7: backward
+
+def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, which: int,
+              what: str) -> None:
+    """Compare one of the two gradients with autograd's."""
+    x, z = scores.clone().requires_grad_(), sink.clone().requires_grad_()
+    weights = torch.cat([x, z[:, None]], dim=-1).softmax(-1)[:, :-1]
+    wanted = torch.autograd.grad((weights * upstream).sum(), [x, z])[which]
+    weights = weights.detach()
+    rest = 1 - weights.sum(-1)
+    mean, total = (weights * upstream).sum(-1, keepdim=True), upstream.sum(-1, keepdim=True)
+    name = ("the gradient of the scores", "the gradient of the sinks")[which]
+    with case(what):
+        got = answer(weights, upstream)
+        need_items(got, 2, "a tuple of two tensors")
+        if isinstance(got[which], Tensor) and got[which].isnan().any():
+            raise Mistake(f"{name} has a NaN: is it the logarithm of the sink's weight, which may "
+                          "be 0 or rounded to less than 0, or a division by a weight that is 0?")
+        causes = {"the mean of the upstream gradient is not subtracted": weights * upstream,
+                  "the plain sum of the upstream gradient is subtracted, not its sum with the "
+                  "weights":
+                  weights * (upstream - total),
+                  "the mean is taken as if the weights added up to 1":
+                  weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
+                  "the factor of the weights is forgotten": upstream - mean}
+        signs = {"the sign is wrong": -wanted, "the sink's weight is forgotten": -mean[:, 0],
+                 "the upstream gradient is summed without the weights": -rest * total[:, 0]}
+        need_double(got[which], wanted, name, (causes, signs)[which] if scores.shape[1] > 1 else {})
+
+
+def run_backward(answer: Answer, draw: Draw, which: int) -> None:
+    """Check one gradient: ordinary rows, masked keys, and a sum of weights that is rounded up."""
+    more = draw.sizes(4, (1, 6), (2, 9)) if draw.secret else []
+    for rows, keys in [(1, 2), (1, 1), (1, 3), (4, 4), (3, 6), *more]:
+        scores, sink, upstream = draw.normal(rows, keys), draw.normal(rows), draw.normal(rows, keys)
+        what = f"{number(rows, 'row')}, {number(keys, 'key')}"
+        gradients(answer, scores, sink, upstream, which, what)
+        masked = scores.masked_fill(torch.arange(keys) > torch.arange(rows)[:, None], -INF)
+        gradients(answer, masked, sink, upstream, which, f"{what}, a causal mask")
+    scores = draw.normal(400, 4)
+    over = scores[scores.softmax(-1).sum(-1) > 1][:8]
+    gradients(answer, over, torch.full((len(over),), -60.0).double(), draw.normal(len(over), 4),
+              which,
+              f"{number(len(over), 'row')}, 4 keys, weights that add up to a little more than 1 by "
+              "rounding")
+
+
+def backward_extreme(answer: Answer, draw: Draw) -> None:
+    """Rows with all weight in one key, or none in the sink: 1 - sum is 0 or rounds below."""
+    keys, rest = draw.normal(40, 4), draw.normal(40)
+    first = torch.tensor([1e4, 0, 0, 0], dtype=torch.float64)
+    for scores, sink, what in ((keys + first, rest, "all weight lies in key 0"),
+                               (keys, rest + 1e4, "all weight lies in the sink"),
+                               (keys, rest - 50, "the sink has no weight, to rounding")):
+        for which in (0, 1):
+            gradients(answer, scores, sink, draw.normal(40, 4), which, what)
 
 
 ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a slope and a sink",
@@ -540,4 +531,3 @@ ASSIGNMENT = Assignment("a1", "tiles", "Attention from loops to tiles, with a sl
         Property("the gradient of the sinks", 1, partial(run_backward, which=1)),
         Property("all of the weight in one place", 1, backward_extreme, hidden=True))),
 ))
-

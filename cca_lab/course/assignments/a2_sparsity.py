@@ -1,8 +1,7 @@
 """a2: how sparse a map is, measured so that noise shows nothing; Theorem 1 of DGA repaired.
 
 The variants: keys for a share of what the sinks leave, a window's loss over the rows that can lose,
-tokens chosen on earlier rows and tested on later ones. Other checks stand in `a2_laws` and
-`a2_samples`.
+tokens chosen on earlier rows and tested on later ones.
 """
 
 from collections.abc import Iterator
@@ -158,7 +157,203 @@ def planted(maps: Tensor, tokens: list[int], factor: float) -> Tensor:
     return more / more.sum(dim=-1, keepdim=True)
 
 
-# a2, second part: checks of what noise shows, and of Theorem 1 and its repair.
+# a2.2: keys for a share, on maps of small integers over their sum, so that the right counts are
+# exact
+
+
+def check_counts(answer: Answer, draw: Draw, maps: list[Tensor], mass: tuple[int, int], sinks: int,
+                 empty: bool = False, note: str = "") -> None:
+    """Compare counts of maps in both precisions; rows of sinks only are skipped unless `empty`."""
+    ints = torch.stack(maps)
+    wanted = torch.stack([counted(each, mass, sinks) for each in maps])
+    ascending = [[next((k for k in range(len(row) + 1)
+                        if mass[1] * sum(sorted(row)[:k]) >= mass[0] * sum(row)), 0)
+                  for row in each[:, sinks:].tolist()] for each in maps]
+    causes = {"one key is counted where none is needed: for mass 0, or if the tokens after the "
+              "sinks have no weight":
+                  wanted.clamp(min=1),
+              "one key is missing: the sum reaches the mass with the next "
+              "one": (wanted - 1).clamp(min=0),
+              "one key is too many: did you count the key after the mass was reached?": wanted + 1,
+              "a sum that misses the mass by up to 0.0001 is taken to have reached it: that is too "
+              "generous":
+                  torch.stack([counted(each, (10**4 * mass[0] - mass[1], 10**4 * mass[1]), sinks)
+                               for each in maps]),
+              "the sinks are counted among the keys":
+                  torch.stack([counted(each, mass, 0) for each in maps]),
+              "the weights are sorted from the smallest": torch.tensor(ascending)}
+    for dtype in (torch.float64, torch.float32):
+        with case(f"{len(maps)} maps of {maps[0].shape[0]} tokens, {dtype}, mass "
+                  f"{mass[0] / mass[1]:.6g}, sinks {sinks}{note}"):
+            weights = ints.to(dtype) / ints.sum(dim=-1, keepdim=True).to(dtype)
+            got = need_tensor(answer(weights, mass[0] / mass[1], sinks), wanted.shape, "the count",
+                              "int")
+            rows = slice(0 if empty else sinks, None)
+            left = {cause: torch.cat([wanted[:, :rows.start], other[:, rows]], -1)
+                    for cause, other in causes.items()}
+            need_same(torch.cat([wanted[:, :rows.start], got[:, rows]], -1), wanted, "the count",
+                      causes=left)
+
+
+def counts_plain(answer: Answer, draw: Draw) -> None:
+    """Masses that no sum of weights can equal."""
+    for length, sinks in ((3, 0), (6, 1), (20, 2),
+                          *((draw.randint(8, 23), draw.randint(0, 3)) for _ in range(3))):
+        check_counts(answer, draw, [integer_map(draw, length) for _ in range(2)],
+                     (draw.randint(90, 200), 211), sinks)
+
+
+def counts_tied(answer: Answer, draw: Draw) -> None:
+    """Masses that a sum of weights equals but for rounding, or misses by 0.00004."""
+    for length, sinks, mass in ((13, 0, (9, 10)), (16, 1, (9, 10)), (24, 2, (7, 10)),
+                                (draw.randint(20, 30), draw.randint(0, 3), (4, 5))):
+        check_counts(answer, draw, [tied_map(draw, length, mass, sinks) for _ in range(3)], mass,
+                     sinks,
+                     note="; in most rows a sum equals the mass")
+    for length, (top, over) in ((13, (9, 10)), (draw.randint(20, 30), (7, 10))):
+        maps = [tied_map(draw, length, (top, over), 0) for _ in range(3)]
+        check_counts(answer, draw, maps, (25_000 * top + over, 25_000 * over), 0,
+                     note="; in most rows a sum misses the mass by 0.00004")
+
+
+def counts_ends(answer: Answer, draw: Draw) -> None:
+    """Mass 0, mass 1, and rows of sinks only; all sums are exact, so no rounding matters."""
+    for length, sinks in ((1, 1), (4, 1), (9, 12), (draw.randint(6, 15), draw.randint(1, 4))):
+        for mass in ((0, 1), (1, 1), (draw.randint(30, 63), 67)):
+            check_counts(answer, draw,
+                         [exact_map(draw, length, empty=True), exact_map(draw, length)], mass,
+                         sinks,
+                         empty=True)
+
+
+# a2.3: beyond a window
+
+def check_lost(answer: Answer, maps: Tensor, windows: list[int]) -> None:
+    """Compare losses of one batch of maps."""
+    causes = {"the window is one token too long": lost(maps, windows, -1),
+              "the window is one token too short": lost(maps, windows, 1),
+              "rows that have no token beyond the window are part of the "
+              "mean": lost(maps, windows, every=True),
+              "rows that have tokens beyond the window, but give them no weight, are left out of "
+              "the mean":
+                  lost(maps, windows, losing=True)}
+    with case(f"{maps.shape[0]} maps of {maps.shape[-1]} tokens, windows {windows}"):
+        need_close(answer(maps, windows), lost(maps, windows), "the loss", tolerance=1e-6,
+                   causes=causes,
+                   why="is it a mean over no rows?")
+
+
+def lost_random(answer: Answer, draw: Draw) -> None:
+    """Windows inside the text; one row could lose something, but reads its own token alone."""
+    for length in (4, 9, draw.randint(12, 30)):
+        windows = [2, length - 1, draw.randint(2, length - 2)]
+        check_lost(answer, noise(draw, 3, length), windows)
+        check_lost(answer, own_token_only(draw, noise(draw, 3, length)), windows)
+
+
+def lost_ends(answer: Answer, draw: Draw) -> None:
+    """No window, a window of one token, and windows as long as the text and longer."""
+    for length in (4, draw.randint(6, 20)):
+        check_lost(answer, noise(draw, 2, length), [0, 1, 2, length, length + 3])
+
+
+# a2.4: tokens that stay heavy
+
+def lift_values(answer: Answer, draw: Draw) -> None:
+    """The number itself."""
+    for length, first, split, top in ((6, 4, 5, 1), (12, 5, 8, 2), (24, 9, 17, 3)):
+        if draw.secret:
+            length = length + draw.randint(0, 6)
+        maps = with_sink(draw, noise(draw, 4, length))
+        sizes = (first, split, top)
+        wanted, sink = lifted(maps, *sizes), lifted(maps, *sizes, skip=0)
+        causes = {
+            "tokens are chosen on the rows that test them": lifted(maps, *sizes, choose=slice(
+                split,
+                None)), "tokens are chosen on all rows, also on those that test them": lifted(
+                    maps, *sizes, choose=slice(first, None)), "token 0 can be chosen": sink,
+            "token 0 can be chosen, though it is not counted as a "
+            "candidate": sink * (first - 1) / first,
+            "the candidates are taken to be `first`; they are one fewer, without token 0": wanted *
+            first / (first - 1), "the weights of all testing rows are summed before the "
+            "division": lifted(maps, *sizes, how="ratio of sums"),
+            "the weight is divided by that of the whole row": lifted(maps, *sizes, how="whole row"),
+            "the mean share is not put in units of an even share": wanted * top / (first - 1)
+        }
+        if split + 1 < length:
+            causes["row `split` does not test"] = lifted(maps, *sizes, test=split + 1)
+        with case(f"4 maps of {length} tokens, first {first}, split {split}, top {top}"):
+            need_close(lifts_of(answer, maps, sizes), wanted, "the lift", causes=causes)
+
+
+def lifts_of(answer: Answer, maps: Tensor, sizes: tuple[int, int, int]) -> Tensor:
+    """Return the answer's lifts, if they are finite."""
+    return need_tensor(answer(maps, *sizes), maps.shape[:-2], "the lift", why="is it a mean over "
+                                                                              "no rows? Row "
+                                                                              "`split` is the "
+                                                                              "first one that "
+                                                                              "tests, and the last "
+                                                                              "row of the map "
+                                                                              "tests too")
+
+
+def lift_noise(answer: Answer, draw: Draw) -> None:
+    """Noise must show a lift of 1 on average, and tokens that are heavy everywhere a large one."""
+    maps = noise(draw, 100, 48)
+    units = ("is it the share of what the candidates weigh in that row, times the number of "
+             "candidates, divided by top?")
+    for what, given, low, high, below, above in (
+            ("pure noise", maps, 0.9, 1.1, units,
+             "do the rows that choose the tokens also test them?"),
+            ("noise with two tokens eight times as heavy", planted(maps, [3, 20], 8), 3, 8,
+             "are the two chosen, and " + units, units)):
+        with case(f"100 maps of 48 tokens, first 33, split 40, top 2, {what}"):
+            mean = lifts_of(answer, given, (33, 40, 2)).mean().item()
+            if not low < mean < high:
+                raise Mistake(f"the mean lift is {mean:.3f}, wanted {low} to {high}: "
+                              f"{below if mean <= low else above}")
+
+
+def lift_gone(answer: Answer, draw: Draw) -> None:
+    """A token that only the choosing rows read has a lift of 0; one that all read has the largest.
+
+    More rows test than choose, so that a token which is chosen on all rows is the other one. Token
+    0 has no weight.
+    """
+    for length, first, split in ((7, 4, 5), (16, 6, 10),
+                                 (draw.randint(25, 30), 7, draw.randint(10, 15))):
+        before, after = draw.sample(range(1, first), 2)
+        maps = torch.eye(length, dtype=torch.float64).repeat(2, 1, 1)
+        maps[:, first:] /= 2
+        maps[:, first:split, before] = maps[0, split:, after] = maps[1, split:, before] = 0.5
+        with case(f"{length} tokens, first {first}, split {split}, top 1; token {before} is heavy "
+                  f"in the choosing rows, and later token {after} is (map 0) or token {before} "
+                  "still (map 1)"):
+            gone, stays = lifts_of(answer, maps, (first, split, 1)).tolist()
+            if abs(gone) > 1e-6 or stays < first - 1 - 1e-6:
+                raise Mistake(f"the lifts are {gone:.6g} and {stays:.6g}, wanted 0 and "
+                              f"{first - 1}: token {before} is chosen in both maps, and holds "
+                              "nothing or all of what the candidates have later")
+
+
+def lift_sink(answer: Answer, draw: Draw) -> None:
+    """Token 0 may take any share of the rows, and the lift stays; heavy tokens are still seen."""
+    for length, first, split in ((10, 5, 7), (30, 12, 20)):
+        # The heaviest in each row is chosen, however token 0 weighs the rows.
+        maps = noise(draw, 6, length)
+        maps[..., first:, 2] = 2 * maps[..., first:, 1:first].amax(dim=-1)
+        light, heavy = (with_sink(draw, maps, draw.uniform(*ends))
+                        for ends in ((0.1, 0.3), (0.6, 0.9)))
+        with case(f"6 maps of {length} tokens, first {first}, split {split}, top 1, token 2 "
+                  "heaviest in all rows"):
+            plain = lifts_of(answer, light, (first, split, 1))
+            if plain.mean() < 1.2:
+                raise Mistake(f"the mean lift is {plain.mean():.3f}, though token 2 is at least "
+                              "twice as heavy as the other candidates in all rows: wanted more "
+                              "than 1.2")
+            need_close(lifts_of(answer, heavy, (first, split, 1)), plain.double(),
+                       "the lift after token 0 was given more of each row")
+
 
 # a2.5: what the circular measure shows in noise
 
@@ -199,129 +394,6 @@ def lift_of_several(answer: Answer, draw: Draw) -> None:
     check_noise(answer, [(7, 3), (draw.randint(20, 40), 5),
                          (draw.randint(200, 600), draw.randint(6, 30)), (50, 50),
                          (3, 2), (2, 2)])
-
-
-# a2.7: Theorem 1 as printed, refuted
-
-
-def near(got: object, what: str) -> Fraction:
-    """Return a number as the fraction that was meant: 1.1 and 1 / 3 also if they are float32."""
-    return Fraction(need_number(got, what)).limit_denominator(10**6)
-
-
-def law_of(got: object) -> tuple[list[Fraction], list[Fraction], int, Fraction, Fraction]:
-    """Return values, chances, length, rho and x of an example that satisfies the hypotheses."""
-    keys = ("values", "chances", "length", "rho", "x")
-    need_keys(got, keys)
-    lists = [got[key].tolist() if isinstance(got[key], Tensor) else got[key] for key in keys[:2]]
-    if any(not isinstance(numbers, (list, tuple)) or not all(isinstance(x, Real) for x in numbers)
-           for numbers in lists):
-        raise Mistake("values and chances must be lists of numbers")
-    values, chances = ([near(x, key) for x in numbers]
-                       for numbers, key in zip(lists, keys, strict=False))
-    length = need_number(got["length"], "length")
-    rho, x = (near(got[key], key) for key in ("rho", "x"))
-    if not 3 <= len(values) <= 6 or len(set(values)) != len(values) or len(chances) != len(values):
-        raise Mistake(f"{len(values)} values and {len(chances)} chances, wanted 3 to 6 different "
-                      "values X > 0, and a chance for each")
-    if min(values) <= 0:
-        raise Mistake(f"the smallest value is {float(min(values)):g}, wanted values X = e^xi over "
-                      "0")
-    if min(chances) < Fraction(1, 20) - Fraction(1, 10**6):
-        raise Mistake(f"the smallest chance is {float(min(chances)):g}, wanted chances of at least "
-                      "0.05")
-    if abs(sum(chances) - 1) > 1e-6:
-        raise Mistake(f"the chances sum to {float(sum(chances)):.7g}, wanted 1")
-    if length != int(length) or not 2 <= length or len(values) ** length > 20000:
-        raise Mistake(f"length is {length:g}, wanted an integer of 2 or more, with at most 20000 "
-                      "different rows: len(values) ** length")
-    if not Fraction(1, int(length)) < rho <= 1 or x <= 0:
-        raise Mistake(f"rho is {float(rho):g} and x is {float(x):g}, wanted 1 / length < rho <= 1 "
-                      "and x > 0")
-    total = sum(chances)
-    return values, [chance / total for chance in chances], int(length), rho, x
-
-
-def refuted(answer: Answer, draw: Draw) -> None:
-    """The example satisfies the hypotheses, lies in the middle, and violates the printed bound."""
-    values, chances, length, rho, x = law_of(answer())
-    head = sum(chance for value, chance in zip(values, chances, strict=True) if value <= x)
-    tail = sparse = Fraction(0)
-    for row in product(list(zip(values, chances, strict=True)), repeat=length):
-        total, chance = sum(value for value, _ in row), prod(chance for _, chance in row)
-        sparse += chance * (max(value for value, _ in row) * length * rho > total)
-        tail += chance * ((length * rho - 1) * x <= total - row[0][0])
-    if min(head, tail) < Fraction(1, 2) - Fraction(1, 10**6):
-        raise Mistake(f"P_head is {float(head):.4f} and P_tail is {float(tail):.4f}: wanted at "
-                      "least 1/2 for both, so that x lies in the middle")
-    claimed = 1 - (head * tail) ** length
-    if claimed < sparse + Fraction(1, 10) - Fraction(1, 10**6):
-        raise Mistake(f"the printed bound is 1 - ({float(head):.4f} * {float(tail):.4f}) ** "
-                      f"{length} = {float(claimed):.4f}, and P_sparse is {float(sparse):.4f}: "
-                      "wanted a bound that is too large by 0.1 or more")
-
-
-# a2.8: the repaired bound
-
-
-def two_sides(large: float, chance: float, length: int, rho: float, x: float) -> dict[str, float]:
-    """Return the chance of a sparse row and the repaired bound, summed over large values."""
-    sparse = bound = 0.0
-    for count, seen in enumerate(binom.pmf(range(length + 1), length, chance).tolist()):
-        top, total = (large if count else 1.0), length - count + count * large
-        sparse += seen * (top * length * rho > total)
-        bound += seen * ((top > x) - (total > length * rho * x))
-    return {"sparse": sparse, "repaired": bound}
-
-
-def undecided(large: float, chance: float) -> float:
-    """Return a binary fraction as rate, near which a row may be sparse or not."""
-    return round(4096 * (1 + chance * (large - 1)) / large) / 4096
-
-
-def settings(draw: Draw, longest: int) -> Iterator[tuple[float, float, int, float, float]]:
-    """Yield (large, chance, length, rho, x) in binary fractions, so that equal sums stay equal."""
-    yield from ((3.0, 0.5, 2, 1.0, 2.0), (3.0, 0.5, 2, 1.0, 1.0), (3.0, 0.75, 4, 0.5, 3.0),
-                (20.0, 0.25, 4, 0.5, 12.5),
-                (9.0, 0.0625, 30, 0.25, 8.5), (2.0, 0.25, 8, 0.25, 0.5))
-    for _ in range(12 if draw.secret else 4):
-        length = draw.randint(4, longest)
-        large, chance = float(draw.randint(2, 40)), draw.choice((0.5, 0.125, 0.015625))
-        rho = max(draw.choice((draw.randint(5, 16) / 16, undecided(large, chance))),
-                  5 / 16 if length < 40 else 0)
-        yield large, chance, length, rho, draw.choice((large - 0.25,
-                                                       draw.randint(1, int(4.5 * large)) / 4))
-
-
-def check_sides(answer: Answer, key: str,
-                cases: Iterator[tuple[float, float, int, float, float]]) -> None:
-    """Compare one side for a list of settings."""
-    for large, chance, length, rho, x in cases:
-        with case(f"large {large:g}, chance {chance:g}, length {length}, rho {rho:g}, x {x:g}"):
-            got = answer(large, chance, length, rho, x)
-            if not isinstance(got, dict) or set(got) != {"sparse", "repaired"}:
-                raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys sparse "
-                              "and repaired")
-            need_equal(got[key], two_sides(large, chance, length, rho, x)[key], key, tolerance=1e-8)
-
-
-def sparse_chance(answer: Answer, draw: Draw) -> None:
-    """P_sparse of rows that can still be counted by their number of large values."""
-    check_sides(answer, "sparse", settings(draw, 60))
-
-
-def repaired_bound(answer: Answer, draw: Draw) -> None:
-    """The repaired right side at x, above and below the values and at them."""
-    check_sides(answer, "repaired", settings(draw, 60))
-
-
-def both_long(answer: Answer, draw: Draw) -> None:
-    """Lengths at which the number of rows no longer fits a floating point number."""
-    for length in (1500, 3000):
-        large = float(draw.randint(8, 30))
-        rho = undecided(large, 1 / 128)
-        for key in ("sparse", "repaired"):
-            check_sides(answer, key, iter([(large, 1 / 128, length, rho, large - 0.25)]))
 
 
 # a2.6: checks of an estimate of P_sparse with its interval.
@@ -424,204 +496,125 @@ def why(shares: Tensor) -> str:
             "when no row or every row is sparse?")
 
 
-# a2.2: keys for a share, on maps of small integers over their sum, so that the right counts are
-# exact
+# a2.7: Theorem 1 as printed, refuted
+
+def near(got: object, what: str) -> Fraction:
+    """Return a number as the fraction that was meant: 1.1 and 1 / 3 also if they are float32."""
+    return Fraction(need_number(got, what)).limit_denominator(10**6)
 
 
-def check_counts(answer: Answer, draw: Draw, maps: list[Tensor], mass: tuple[int, int], sinks: int,
-                 empty: bool = False, note: str = "") -> None:
-    """Compare counts of maps in both precisions; rows of sinks only are skipped unless `empty`."""
-    ints = torch.stack(maps)
-    wanted = torch.stack([counted(each, mass, sinks) for each in maps])
-    ascending = [[next((k for k in range(len(row) + 1)
-                        if mass[1] * sum(sorted(row)[:k]) >= mass[0] * sum(row)), 0)
-                  for row in each[:, sinks:].tolist()] for each in maps]
-    causes = {"one key is counted where none is needed: for mass 0, or if the tokens after the "
-              "sinks have no weight":
-                  wanted.clamp(min=1),
-              "one key is missing: the sum reaches the mass with the next "
-              "one": (wanted - 1).clamp(min=0),
-              "one key is too many: did you count the key after the mass was reached?": wanted + 1,
-              "a sum that misses the mass by up to 0.0001 is taken to have reached it: that is too "
-              "generous":
-                  torch.stack([counted(each, (10**4 * mass[0] - mass[1], 10**4 * mass[1]), sinks)
-                               for each in maps]),
-              "the sinks are counted among the keys":
-                  torch.stack([counted(each, mass, 0) for each in maps]),
-              "the weights are sorted from the smallest": torch.tensor(ascending)}
-    for dtype in (torch.float64, torch.float32):
-        with case(f"{len(maps)} maps of {maps[0].shape[0]} tokens, {dtype}, mass "
-                  f"{mass[0] / mass[1]:.6g}, sinks {sinks}{note}"):
-            weights = ints.to(dtype) / ints.sum(dim=-1, keepdim=True).to(dtype)
-            got = need_tensor(answer(weights, mass[0] / mass[1], sinks), wanted.shape, "the count",
-                              "int")
-            rows = slice(0 if empty else sinks, None)
-            left = {cause: torch.cat([wanted[:, :rows.start], other[:, rows]], -1)
-                    for cause, other in causes.items()}
-            need_same(torch.cat([wanted[:, :rows.start], got[:, rows]], -1), wanted, "the count",
-                      causes=left)
+def law_of(got: object) -> tuple[list[Fraction], list[Fraction], int, Fraction, Fraction]:
+    """Return values, chances, length, rho and x of an example that satisfies the hypotheses."""
+    keys = ("values", "chances", "length", "rho", "x")
+    need_keys(got, keys)
+    lists = [got[key].tolist() if isinstance(got[key], Tensor) else got[key] for key in keys[:2]]
+    if any(not isinstance(numbers, (list, tuple)) or not all(isinstance(x, Real) for x in numbers)
+           for numbers in lists):
+        raise Mistake("values and chances must be lists of numbers")
+    values, chances = ([near(x, key) for x in numbers]
+                       for numbers, key in zip(lists, keys, strict=False))
+    length = need_number(got["length"], "length")
+    rho, x = (near(got[key], key) for key in ("rho", "x"))
+    if not 3 <= len(values) <= 6 or len(set(values)) != len(values) or len(chances) != len(values):
+        raise Mistake(f"{len(values)} values and {len(chances)} chances, wanted 3 to 6 different "
+                      "values X > 0, and a chance for each")
+    if min(values) <= 0:
+        raise Mistake(f"the smallest value is {float(min(values)):g}, wanted values X = e^xi over "
+                      "0")
+    if min(chances) < Fraction(1, 20) - Fraction(1, 10**6):
+        raise Mistake(f"the smallest chance is {float(min(chances)):g}, wanted chances of at least "
+                      "0.05")
+    if abs(sum(chances) - 1) > 1e-6:
+        raise Mistake(f"the chances sum to {float(sum(chances)):.7g}, wanted 1")
+    if length != int(length) or not 2 <= length or len(values) ** length > 20000:
+        raise Mistake(f"length is {length:g}, wanted an integer of 2 or more, with at most 20000 "
+                      "different rows: len(values) ** length")
+    if not Fraction(1, int(length)) < rho <= 1 or x <= 0:
+        raise Mistake(f"rho is {float(rho):g} and x is {float(x):g}, wanted 1 / length < rho <= 1 "
+                      "and x > 0")
+    total = sum(chances)
+    return values, [chance / total for chance in chances], int(length), rho, x
 
 
-def counts_plain(answer: Answer, draw: Draw) -> None:
-    """Masses that no sum of weights can equal."""
-    for length, sinks in ((3, 0), (6, 1), (20, 2),
-                          *((draw.randint(8, 23), draw.randint(0, 3)) for _ in range(3))):
-        check_counts(answer, draw, [integer_map(draw, length) for _ in range(2)],
-                     (draw.randint(90, 200), 211), sinks)
+def refuted(answer: Answer, draw: Draw) -> None:
+    """The example satisfies the hypotheses, lies in the middle, and violates the printed bound."""
+    values, chances, length, rho, x = law_of(answer())
+    head = sum(chance for value, chance in zip(values, chances, strict=True) if value <= x)
+    tail = sparse = Fraction(0)
+    for row in product(list(zip(values, chances, strict=True)), repeat=length):
+        total, chance = sum(value for value, _ in row), prod(chance for _, chance in row)
+        sparse += chance * (max(value for value, _ in row) * length * rho > total)
+        tail += chance * ((length * rho - 1) * x <= total - row[0][0])
+    if min(head, tail) < Fraction(1, 2) - Fraction(1, 10**6):
+        raise Mistake(f"P_head is {float(head):.4f} and P_tail is {float(tail):.4f}: wanted at "
+                      "least 1/2 for both, so that x lies in the middle")
+    claimed = 1 - (head * tail) ** length
+    if claimed < sparse + Fraction(1, 10) - Fraction(1, 10**6):
+        raise Mistake(f"the printed bound is 1 - ({float(head):.4f} * {float(tail):.4f}) ** "
+                      f"{length} = {float(claimed):.4f}, and P_sparse is {float(sparse):.4f}: "
+                      "wanted a bound that is too large by 0.1 or more")
 
 
-def counts_tied(answer: Answer, draw: Draw) -> None:
-    """Masses that a sum of weights equals but for rounding, or misses by 0.00004."""
-    for length, sinks, mass in ((13, 0, (9, 10)), (16, 1, (9, 10)), (24, 2, (7, 10)),
-                                (draw.randint(20, 30), draw.randint(0, 3), (4, 5))):
-        check_counts(answer, draw, [tied_map(draw, length, mass, sinks) for _ in range(3)], mass,
-                     sinks,
-                     note="; in most rows a sum equals the mass")
-    for length, (top, over) in ((13, (9, 10)), (draw.randint(20, 30), (7, 10))):
-        maps = [tied_map(draw, length, (top, over), 0) for _ in range(3)]
-        check_counts(answer, draw, maps, (25_000 * top + over, 25_000 * over), 0,
-                     note="; in most rows a sum misses the mass by 0.00004")
+# a2.8: the repaired bound
+
+def two_sides(large: float, chance: float, length: int, rho: float, x: float) -> dict[str, float]:
+    """Return the chance of a sparse row and the repaired bound, summed over large values."""
+    sparse = bound = 0.0
+    for count, seen in enumerate(binom.pmf(range(length + 1), length, chance).tolist()):
+        top, total = (large if count else 1.0), length - count + count * large
+        sparse += seen * (top * length * rho > total)
+        bound += seen * ((top > x) - (total > length * rho * x))
+    return {"sparse": sparse, "repaired": bound}
 
 
-def counts_ends(answer: Answer, draw: Draw) -> None:
-    """Mass 0, mass 1, and rows of sinks only; all sums are exact, so no rounding matters."""
-    for length, sinks in ((1, 1), (4, 1), (9, 12), (draw.randint(6, 15), draw.randint(1, 4))):
-        for mass in ((0, 1), (1, 1), (draw.randint(30, 63), 67)):
-            check_counts(answer, draw,
-                         [exact_map(draw, length, empty=True), exact_map(draw, length)], mass,
-                         sinks,
-                         empty=True)
+def undecided(large: float, chance: float) -> float:
+    """Return a binary fraction as rate, near which a row may be sparse or not."""
+    return round(4096 * (1 + chance * (large - 1)) / large) / 4096
 
 
-# a2.3: beyond a window
+def settings(draw: Draw, longest: int) -> Iterator[tuple[float, float, int, float, float]]:
+    """Yield (large, chance, length, rho, x) in binary fractions, so that equal sums stay equal."""
+    yield from ((3.0, 0.5, 2, 1.0, 2.0), (3.0, 0.5, 2, 1.0, 1.0), (3.0, 0.75, 4, 0.5, 3.0),
+                (20.0, 0.25, 4, 0.5, 12.5),
+                (9.0, 0.0625, 30, 0.25, 8.5), (2.0, 0.25, 8, 0.25, 0.5))
+    for _ in range(12 if draw.secret else 4):
+        length = draw.randint(4, longest)
+        large, chance = float(draw.randint(2, 40)), draw.choice((0.5, 0.125, 0.015625))
+        rho = max(draw.choice((draw.randint(5, 16) / 16, undecided(large, chance))),
+                  5 / 16 if length < 40 else 0)
+        yield large, chance, length, rho, draw.choice((large - 0.25,
+                                                       draw.randint(1, int(4.5 * large)) / 4))
 
 
-def check_lost(answer: Answer, maps: Tensor, windows: list[int]) -> None:
-    """Compare losses of one batch of maps."""
-    causes = {"the window is one token too long": lost(maps, windows, -1),
-              "the window is one token too short": lost(maps, windows, 1),
-              "rows that have no token beyond the window are part of the "
-              "mean": lost(maps, windows, every=True),
-              "rows that have tokens beyond the window, but give them no weight, are left out of "
-              "the mean":
-                  lost(maps, windows, losing=True)}
-    with case(f"{maps.shape[0]} maps of {maps.shape[-1]} tokens, windows {windows}"):
-        need_close(answer(maps, windows), lost(maps, windows), "the loss", tolerance=1e-6,
-                   causes=causes,
-                   why="is it a mean over no rows?")
+def check_sides(answer: Answer, key: str,
+                cases: Iterator[tuple[float, float, int, float, float]]) -> None:
+    """Compare one side for a list of settings."""
+    for large, chance, length, rho, x in cases:
+        with case(f"large {large:g}, chance {chance:g}, length {length}, rho {rho:g}, x {x:g}"):
+            got = answer(large, chance, length, rho, x)
+            if not isinstance(got, dict) or set(got) != {"sparse", "repaired"}:
+                raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys sparse "
+                              "and repaired")
+            need_equal(got[key], two_sides(large, chance, length, rho, x)[key], key, tolerance=1e-8)
 
 
-def lost_random(answer: Answer, draw: Draw) -> None:
-    """Windows inside the text; one row could lose something, but reads its own token alone."""
-    for length in (4, 9, draw.randint(12, 30)):
-        windows = [2, length - 1, draw.randint(2, length - 2)]
-        check_lost(answer, noise(draw, 3, length), windows)
-        check_lost(answer, own_token_only(draw, noise(draw, 3, length)), windows)
+def sparse_chance(answer: Answer, draw: Draw) -> None:
+    """P_sparse of rows that can still be counted by their number of large values."""
+    check_sides(answer, "sparse", settings(draw, 60))
 
 
-def lost_ends(answer: Answer, draw: Draw) -> None:
-    """No window, a window of one token, and windows as long as the text and longer."""
-    for length in (4, draw.randint(6, 20)):
-        check_lost(answer, noise(draw, 2, length), [0, 1, 2, length, length + 3])
+def repaired_bound(answer: Answer, draw: Draw) -> None:
+    """The repaired right side at x, above and below the values and at them."""
+    check_sides(answer, "repaired", settings(draw, 60))
 
 
-# a2.4: tokens that stay heavy
-
-
-def lift_values(answer: Answer, draw: Draw) -> None:
-    """The number itself."""
-    for length, first, split, top in ((6, 4, 5, 1), (12, 5, 8, 2), (24, 9, 17, 3)):
-        if draw.secret:
-            length = length + draw.randint(0, 6)
-        maps = with_sink(draw, noise(draw, 4, length))
-        sizes = (first, split, top)
-        wanted, sink = lifted(maps, *sizes), lifted(maps, *sizes, skip=0)
-        causes = {
-            "tokens are chosen on the rows that test them": lifted(maps, *sizes, choose=slice(
-                split,
-                None)), "tokens are chosen on all rows, also on those that test them": lifted(
-                    maps, *sizes, choose=slice(first, None)), "token 0 can be chosen": sink,
-            "token 0 can be chosen, though it is not counted as a "
-            "candidate": sink * (first - 1) / first,
-            "the candidates are taken to be `first`; they are one fewer, without token 0": wanted *
-            first / (first - 1), "the weights of all testing rows are summed before the "
-            "division": lifted(maps, *sizes, how="ratio of sums"),
-            "the weight is divided by that of the whole row": lifted(maps, *sizes, how="whole row"),
-            "the mean share is not put in units of an even share": wanted * top / (first - 1)
-        }
-        if split + 1 < length:
-            causes["row `split` does not test"] = lifted(maps, *sizes, test=split + 1)
-        with case(f"4 maps of {length} tokens, first {first}, split {split}, top {top}"):
-            need_close(lifts_of(answer, maps, sizes), wanted, "the lift", causes=causes)
-
-
-def lifts_of(answer: Answer, maps: Tensor, sizes: tuple[int, int, int]) -> Tensor:
-    """Return the answer's lifts, if they are finite."""
-    return need_tensor(answer(maps, *sizes), maps.shape[:-2], "the lift", why="is it a mean over "
-                                                                              "no rows? Row "
-                                                                              "`split` is the "
-                                                                              "first one that "
-                                                                              "tests, and the last "
-                                                                              "row of the map "
-                                                                              "tests too")
-
-
-def lift_noise(answer: Answer, draw: Draw) -> None:
-    """Noise must show a lift of 1 on average, and tokens that are heavy everywhere a large one."""
-    maps = noise(draw, 100, 48)
-    units = ("is it the share of what the candidates weigh in that row, times the number of "
-             "candidates, divided by top?")
-    for what, given, low, high, below, above in (
-            ("pure noise", maps, 0.9, 1.1, units,
-             "do the rows that choose the tokens also test them?"),
-            ("noise with two tokens eight times as heavy", planted(maps, [3, 20], 8), 3, 8,
-             "are the two chosen, and " + units, units)):
-        with case(f"100 maps of 48 tokens, first 33, split 40, top 2, {what}"):
-            mean = lifts_of(answer, given, (33, 40, 2)).mean().item()
-            if not low < mean < high:
-                raise Mistake(f"the mean lift is {mean:.3f}, wanted {low} to {high}: "
-                              f"{below if mean <= low else above}")
-
-
-def lift_gone(answer: Answer, draw: Draw) -> None:
-    """A token that only the choosing rows read has a lift of 0; one that all read has the largest.
-
-    More rows test than choose, so that a token which is chosen on all rows is the other one. Token
-    0 has no weight.
-    """
-    for length, first, split in ((7, 4, 5), (16, 6, 10),
-                                 (draw.randint(25, 30), 7, draw.randint(10, 15))):
-        before, after = draw.sample(range(1, first), 2)
-        maps = torch.eye(length, dtype=torch.float64).repeat(2, 1, 1)
-        maps[:, first:] /= 2
-        maps[:, first:split, before] = maps[0, split:, after] = maps[1, split:, before] = 0.5
-        with case(f"{length} tokens, first {first}, split {split}, top 1; token {before} is heavy "
-                  f"in the choosing rows, and later token {after} is (map 0) or token {before} "
-                  "still (map 1)"):
-            gone, stays = lifts_of(answer, maps, (first, split, 1)).tolist()
-            if abs(gone) > 1e-6 or stays < first - 1 - 1e-6:
-                raise Mistake(f"the lifts are {gone:.6g} and {stays:.6g}, wanted 0 and "
-                              f"{first - 1}: token {before} is chosen in both maps, and holds "
-                              "nothing or all of what the candidates have later")
-
-
-def lift_sink(answer: Answer, draw: Draw) -> None:
-    """Token 0 may take any share of the rows, and the lift stays; heavy tokens are still seen."""
-    for length, first, split in ((10, 5, 7), (30, 12, 20)):
-        # The heaviest in each row is chosen, however token 0 weighs the rows.
-        maps = noise(draw, 6, length)
-        maps[..., first:, 2] = 2 * maps[..., first:, 1:first].amax(dim=-1)
-        light, heavy = (with_sink(draw, maps, draw.uniform(*ends))
-                        for ends in ((0.1, 0.3), (0.6, 0.9)))
-        with case(f"6 maps of {length} tokens, first {first}, split {split}, top 1, token 2 "
-                  "heaviest in all rows"):
-            plain = lifts_of(answer, light, (first, split, 1))
-            if plain.mean() < 1.2:
-                raise Mistake(f"the mean lift is {plain.mean():.3f}, though token 2 is at least "
-                              "twice as heavy as the other candidates in all rows: wanted more "
-                              "than 1.2")
-            need_close(lifts_of(answer, heavy, (first, split, 1)), plain.double(),
-                       "the lift after token 0 was given more of each row")
+def both_long(answer: Answer, draw: Draw) -> None:
+    """Lengths at which the number of rows no longer fits a floating point number."""
+    for length in (1500, 3000):
+        large = float(draw.randint(8, 30))
+        rho = undecided(large, 1 / 128)
+        for key in ("sparse", "repaired"):
+            check_sides(answer, key, iter([(large, 1 / 128, length, rho, large - 0.25)]))
 
 
 ASSIGNMENT = Assignment("a2", "sparsity", "Sparsity, measured without fooling yourself",

@@ -1,8 +1,7 @@
 """a3: group coding: correlated noise, uneven pools, and Hessians of the right problems.
 
 The variants: a group's logit is pooled with any weights, and the noise of its tokens has any
-covariance; the Hessian is also taken by the logits, where Theorem 3 of DGA has nothing to say. The
-checks of a3.4 to a3.9 stand in `a3_samples`, `a3_hessian` and `a3_descent`.
+covariance; the Hessian is also taken by the logits, where Theorem 3 of DGA has nothing to say.
 """
 
 import math
@@ -24,7 +23,7 @@ from cca_lab.course.compare import (
 )
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
-# Checks of a3.5 to a3.7: Hessians, the steps that a constraint allows, and counterexamples.
+# Results, bases and condition numbers
 
 FLAT = 1e-9  # an eigenvalue below this share of the largest one counts as 0
 SAMPLES = [([[1.0], [-1.0]], [1.0], [math.log(3), 0.0])]  # values, target, logits
@@ -63,8 +62,180 @@ def ones(size: int) -> Tensor:
     return torch.ones(size, dtype=torch.float64)
 
 
-# a3.5: three Hessians
+# a3.2 and a3.3: pooled noise
 
+def covariance(draw: Draw, size: int) -> Tensor:
+    """Return a random covariance matrix, positive definite and not far from singular."""
+    root = draw.normal(size, size)
+    return root @ root.T / size + 0.2 * torch.eye(size, dtype=torch.float64)
+
+
+def spread(draw: Draw, size: int) -> Tensor:
+    """Return random variances."""
+    return tensor([draw.uniform(0.2, 4.0) for _ in range(size)])
+
+
+def shown(pool: Tensor | None, matrix: Tensor) -> str:
+    """Return the inputs for a message, all of them if they are few."""
+    def text(values: Tensor) -> list:
+        return [[round(x, 3) for x in row] for row in values.tolist()]
+
+    start = "" if pool is None else f"pool {text(pool[None])[0]}, "
+    return f"{start}covariance {text(matrix)}" if len(
+        matrix) < 3 else f"{start}a group of {len(matrix)}"
+
+
+def noises(draw: Draw, correlated: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (pool, covariance), small groups first, then of random sizes."""
+    if correlated:
+        yield tensor([0.75, 0.25]), tensor([[1, 0.5], [0.5, 1]])
+        yield tensor([0.75, 0.25]), tensor([[1, -0.5], [-0.5, 1]])
+        yield tensor([0.5, 0.5]), tensor([[1, 1], [1, 1]])
+    else:
+        yield tensor([0.75, 0.25]), torch.eye(2, dtype=torch.float64)
+        yield tensor([0.75, 0.25]), tensor([[1, 0], [0, 5]])  # no two causes give the same number
+        yield tensor([0.25] * 4), 2 * torch.eye(4, dtype=torch.float64)
+    for size in [draw.randint(3, 9) for _ in range(8)] if draw.secret else [3, 5]:
+        pool = draw.normal(size, scale=1.5).softmax(0)
+        yield pool, covariance(draw, size) if correlated else spread(draw, size).diag()
+
+
+def factor(answer: Answer, draw: Draw, correlated: bool) -> None:
+    """Compare noise factors with the double sum."""
+    for pool, matrix in noises(draw, correlated):
+        size = len(pool)
+        pairs = [(pool[i] * pool[j] * matrix[i, j]).item() for i in range(size)
+                 for j in range(size)]
+        token = matrix.diagonal().mean().item()
+        alone = (pool.square() @ matrix.diagonal()).item()
+        wanted = sum(pairs) / token
+        causes = {
+            "the weights of the pool are not squared": (pool @ matrix.diagonal()).item() / token,
+            "the pool is taken to be even": matrix.mean().item() / token,
+            "the pool is taken to be even, and the tokens independent": 1 / size,
+            "the variance of one token is not divided out": sum(pairs),
+            "the standard deviation is taken": abs(wanted) ** 0.5,
+            "the variances of the tokens are taken to be equal": pool.square().sum().item(),
+        }
+        if correlated:
+            causes = {"the covariances are left out": alone / token,
+                      "each pair of tokens is counted once instead of "
+                      "twice": (alone + sum(pairs)) / 2 / token,
+                      "the sign of a covariance is lost":
+                          (pool @ matrix.abs() @ pool).item() / token} | causes
+        with case(shown(pool, matrix)):
+            need_equal(answer(pool, matrix), wanted, "the factor", tolerance=1e-5, causes=causes)
+
+
+def best(answer: Answer, draw: Draw, correlated: bool) -> None:
+    """Compare a pooling with the one of least noise: all covariances with its noise are equal."""
+    first = [tensor([[1, 1.5], [1.5, 4]]),
+             tensor([[1, -0.5], [-0.5, 1]])] if correlated else [tensor([[1, 0], [0, 4]])]
+    more = [draw.randint(1, 8) for _ in range(8)] if draw.secret else [1, 3, 5]
+    drawn = [covariance(draw, size) if correlated else spread(draw, size).diag() for size in more]
+    for matrix in [*first, *drawn]:
+        solved = torch.linalg.solve(matrix, torch.ones(len(matrix), dtype=torch.float64))
+        inverse, lowest = 1 / matrix.diagonal(), torch.linalg.eigh(matrix)[1][:, 0]
+        causes = {"the weights do not sum to 1": solved,
+                  "all tokens get the same weight": torch.full_like(inverse, 1 / len(inverse)),
+                  "tokens are weighted by 1 / standard deviation":
+                      inverse.sqrt() / inverse.sqrt().sum(),
+                  "the covariances are left out": inverse / inverse.sum(),
+                  "the eigenvector of the smallest eigenvalue is taken: it is best for the length "
+                  "1, not for the sum 1":
+                      lowest / lowest.sum(),
+                  "negative weights are cut off": solved.clamp(min=0) / solved.clamp(min=0).sum()}
+        with case(shown(None, matrix)):
+            need_close(answer(matrix), solved / solved.sum(), "the pool", tolerance=1e-4,
+                       causes=causes)
+
+
+# a3.4: bias and variance of weights with noisy logits, from samples
+
+def sampled(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, int]]:
+    """Yield (name, logits, noise, group): the example of the notebook first."""
+    step = 2 * torch.log(torch.tensor([3.0], dtype=torch.float64))
+    yield "the example", torch.zeros(4,
+                                     dtype=torch.float64), torch.cat([step,
+                                                                      torch.zeros(7)]).view(2, 4), 2
+    sizes = draw.sizes(6, (2, 5), (1, 5), (2, 40)) if draw.secret else [
+        (2, 1, 3), (3, 2, 5), (2, 3, 200)]
+    for groups, group, samples in sizes:
+        length = groups * group
+        yield (f"{length} tokens, groups of {group}, {samples} samples", draw.normal(length),
+               draw.normal(samples, length, scale=0.8), group)
+
+
+def shared(masses: Tensor, group: int) -> Tensor:
+    """Return the weights of tokens, each an equal part of its group's mass."""
+    return (masses / group).repeat_interleave(group, dim=-1)
+
+
+def coded(logits: Tensor, noise: Tensor, group: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weights without and with groups, (N, L) each, and with groups but no noise, (L,)."""
+    def weights(logits: Tensor) -> Tensor:
+        return shared(logits.view(*logits.shape[:-1], -1, group).mean(-1).softmax(-1), group)
+
+    return (logits + noise).softmax(-1), weights(logits + noise), weights(logits)
+
+
+def found(key: str, full: Tensor, grouped: Tensor, clean: Tensor) -> Tensor:
+    """Return one entry of the result."""
+    if key == "bias":
+        return (grouped - clean).mean(dim=0)
+    return grouped.var(dim=0) / (full.var(dim=0) if key == "factor" else 1.0)
+
+
+def mistaken(key: str, logits: Tensor, noise: Tensor, group: int) -> dict[str, Tensor]:
+    """Return what comes out of mistakes in the weights."""
+    full, plain = (logits + noise).softmax(-1), logits.softmax(-1)
+    _, summed, summed_clean = coded(group * logits, group * noise, group)
+    kept, kept_clean = (shared(each.view(*each.shape[:-1], -1, group).sum(-1), group)
+                        for each in (full, plain))
+    causes = {"the logits are left out, and softmax gets the noise "
+              "alone": coded(0 * logits, noise, group),
+              "logits of a group are summed instead of averaged": (full, summed, summed_clean),
+              "the mass of a group is kept: softmax should see the mean logits of "
+              "groups": (full, kept, kept_clean)}
+    return {cause: found(key, *weights) for cause, weights in causes.items()}
+
+
+def measured(answer: Answer, draw: Draw, key: str) -> None:
+    """Compare one entry with what the definitions give."""
+    for name, logits, noise, group in sampled(draw):
+        full, grouped, clean = coded(logits, noise, group)
+        moved, count = grouped - clean, len(noise)
+        wanted = found(key, full, grouped, clean)
+        causes: dict[str, Tensor] = {}
+        if key == "bias":
+            causes = {"the weight without noise is not subtracted": grouped.mean(dim=0),
+                      "the sign is turned around": -wanted,
+                      "full attention is measured": (full - logits.softmax(-1)).mean(dim=0),
+                      "groups are compared with full attention":
+                          (grouped - logits.softmax(-1)).mean(dim=0),
+                      "groups are compared with full attention under the same "
+                      "noise": (grouped - full).mean(dim=0),
+                      "the absolute value is averaged": moved.abs().mean(dim=0)}
+        elif key == "variance":
+            causes = {"the bias is left in: subtract the mean of the "
+                      "samples": moved.square().sum(0) / (count - 1),
+                      "the mean square is returned, bias included": moved.square().mean(dim=0),
+                      "the sum is divided by N": wanted * (count - 1) / count,
+                      "a group's mass is not shared by its tokens": wanted * group**2,
+                      "the standard deviation is returned": wanted.sqrt(),
+                      "full attention is measured": full.var(dim=0)}
+        else:
+            causes = {"it is turned around": 1 / wanted, "masses are compared with weights":
+                          wanted * group**2,
+                      "standard deviations are divided": wanted.sqrt()}
+        with case(name):
+            got = entry(answer(logits, noise, group), ("bias", "variance", "factor"), key)
+            # relative to the largest wanted value, however small: a variance may be 1e-3
+            need_close(got, wanted, key, tolerance=1e-4 * min(1.0, wanted.abs().max().item()),
+                       causes=causes | mistaken(key, logits, noise, group))
+
+
+# a3.5: three Hessians
 
 def problems(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
     """Yield (name, logits, values, target)."""
@@ -124,7 +295,6 @@ def by_weights(answer: Answer, draw: Draw) -> None:
 
 
 # a3.6: condition number under a constraint
-
 
 def semidefinite(draw: Draw, size: int) -> Tensor:
     """Return a random symmetric matrix with eigenvalues from about 0.3 to `size` or so."""
@@ -250,93 +420,6 @@ def moved(weights: Tensor, values: Tensor) -> Tensor:
     return (basis(ones(len(weights))).T @ softmax @ values).T
 
 
-# Checks of a3.4: bias and variance of weights with noisy logits, from samples.
-
-def sampled(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, int]]:
-    """Yield (name, logits, noise, group): the example of the notebook first."""
-    step = 2 * torch.log(torch.tensor([3.0], dtype=torch.float64))
-    yield "the example", torch.zeros(4,
-                                     dtype=torch.float64), torch.cat([step,
-                                                                      torch.zeros(7)]).view(2, 4), 2
-    sizes = draw.sizes(6, (2, 5), (1, 5), (2, 40)) if draw.secret else [
-        (2, 1, 3), (3, 2, 5), (2, 3, 200)]
-    for groups, group, samples in sizes:
-        length = groups * group
-        yield (f"{length} tokens, groups of {group}, {samples} samples", draw.normal(length),
-               draw.normal(samples, length, scale=0.8), group)
-
-
-def shared(masses: Tensor, group: int) -> Tensor:
-    """Return the weights of tokens, each an equal part of its group's mass."""
-    return (masses / group).repeat_interleave(group, dim=-1)
-
-
-def coded(logits: Tensor, noise: Tensor, group: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return weights without and with groups, (N, L) each, and with groups but no noise, (L,)."""
-    def weights(logits: Tensor) -> Tensor:
-        return shared(logits.view(*logits.shape[:-1], -1, group).mean(-1).softmax(-1), group)
-
-    return (logits + noise).softmax(-1), weights(logits + noise), weights(logits)
-
-
-def found(key: str, full: Tensor, grouped: Tensor, clean: Tensor) -> Tensor:
-    """Return one entry of the result."""
-    if key == "bias":
-        return (grouped - clean).mean(dim=0)
-    return grouped.var(dim=0) / (full.var(dim=0) if key == "factor" else 1.0)
-
-
-def mistaken(key: str, logits: Tensor, noise: Tensor, group: int) -> dict[str, Tensor]:
-    """Return what comes out of mistakes in the weights."""
-    full, plain = (logits + noise).softmax(-1), logits.softmax(-1)
-    _, summed, summed_clean = coded(group * logits, group * noise, group)
-    kept, kept_clean = (shared(each.view(*each.shape[:-1], -1, group).sum(-1), group)
-                        for each in (full, plain))
-    causes = {"the logits are left out, and softmax gets the noise "
-              "alone": coded(0 * logits, noise, group),
-              "logits of a group are summed instead of averaged": (full, summed, summed_clean),
-              "the mass of a group is kept: softmax should see the mean logits of "
-              "groups": (full, kept, kept_clean)}
-    return {cause: found(key, *weights) for cause, weights in causes.items()}
-
-
-def measured(answer: Answer, draw: Draw, key: str) -> None:
-    """Compare one entry with what the definitions give."""
-    for name, logits, noise, group in sampled(draw):
-        full, grouped, clean = coded(logits, noise, group)
-        moved, count = grouped - clean, len(noise)
-        wanted = found(key, full, grouped, clean)
-        causes: dict[str, Tensor] = {}
-        if key == "bias":
-            causes = {"the weight without noise is not subtracted": grouped.mean(dim=0),
-                      "the sign is turned around": -wanted,
-                      "full attention is measured": (full - logits.softmax(-1)).mean(dim=0),
-                      "groups are compared with full attention":
-                          (grouped - logits.softmax(-1)).mean(dim=0),
-                      "groups are compared with full attention under the same "
-                      "noise": (grouped - full).mean(dim=0),
-                      "the absolute value is averaged": moved.abs().mean(dim=0)}
-        elif key == "variance":
-            causes = {"the bias is left in: subtract the mean of the "
-                      "samples": moved.square().sum(0) / (count - 1),
-                      "the mean square is returned, bias included": moved.square().mean(dim=0),
-                      "the sum is divided by N": wanted * (count - 1) / count,
-                      "a group's mass is not shared by its tokens": wanted * group**2,
-                      "the standard deviation is returned": wanted.sqrt(),
-                      "full attention is measured": full.var(dim=0)}
-        else:
-            causes = {"it is turned around": 1 / wanted, "masses are compared with weights":
-                          wanted * group**2,
-                      "standard deviations are divided": wanted.sqrt()}
-        with case(name):
-            got = entry(answer(logits, noise, group), ("bias", "variance", "factor"), key)
-            # relative to the largest wanted value, however small: a variance may be 1e-3
-            need_close(got, wanted, key, tolerance=1e-4 * min(1.0, wanted.abs().max().item()),
-                       causes=causes | mistaken(key, logits, noise, group))
-
-
-# Checks of a3.8 and a3.9: the best bounds on a grouped Hessian, and the steps that descent takes.
-
 # a3.8: bounds
 
 
@@ -397,7 +480,6 @@ def bounded(answer: Answer, draw: Draw, keys: tuple[str, ...]) -> None:
 
 
 # a3.9: descent
-
 
 def descend(low: float, high: float, step: float, tolerance: float) -> int | None:
     """Run descent along both extreme eigenvectors; return the steps of the slower one."""
@@ -471,95 +553,6 @@ def arrives(answer: Answer, draw: Draw) -> None:
 def tensor(rows: list) -> Tensor:
     """Return numbers as float64."""
     return torch.tensor(rows, dtype=torch.float64)
-
-
-# a3.2 and a3.3: pooled noise
-
-
-def covariance(draw: Draw, size: int) -> Tensor:
-    """Return a random covariance matrix, positive definite and not far from singular."""
-    root = draw.normal(size, size)
-    return root @ root.T / size + 0.2 * torch.eye(size, dtype=torch.float64)
-
-
-def spread(draw: Draw, size: int) -> Tensor:
-    """Return random variances."""
-    return tensor([draw.uniform(0.2, 4.0) for _ in range(size)])
-
-
-def shown(pool: Tensor | None, matrix: Tensor) -> str:
-    """Return the inputs for a message, all of them if they are few."""
-    def text(values: Tensor) -> list:
-        return [[round(x, 3) for x in row] for row in values.tolist()]
-
-    start = "" if pool is None else f"pool {text(pool[None])[0]}, "
-    return f"{start}covariance {text(matrix)}" if len(
-        matrix) < 3 else f"{start}a group of {len(matrix)}"
-
-
-def noises(draw: Draw, correlated: bool) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (pool, covariance), small groups first, then of random sizes."""
-    if correlated:
-        yield tensor([0.75, 0.25]), tensor([[1, 0.5], [0.5, 1]])
-        yield tensor([0.75, 0.25]), tensor([[1, -0.5], [-0.5, 1]])
-        yield tensor([0.5, 0.5]), tensor([[1, 1], [1, 1]])
-    else:
-        yield tensor([0.75, 0.25]), torch.eye(2, dtype=torch.float64)
-        yield tensor([0.75, 0.25]), tensor([[1, 0], [0, 5]])  # no two causes give the same number
-        yield tensor([0.25] * 4), 2 * torch.eye(4, dtype=torch.float64)
-    for size in [draw.randint(3, 9) for _ in range(8)] if draw.secret else [3, 5]:
-        pool = draw.normal(size, scale=1.5).softmax(0)
-        yield pool, covariance(draw, size) if correlated else spread(draw, size).diag()
-
-
-def factor(answer: Answer, draw: Draw, correlated: bool) -> None:
-    """Compare noise factors with the double sum."""
-    for pool, matrix in noises(draw, correlated):
-        size = len(pool)
-        pairs = [(pool[i] * pool[j] * matrix[i, j]).item() for i in range(size)
-                 for j in range(size)]
-        token = matrix.diagonal().mean().item()
-        alone = (pool.square() @ matrix.diagonal()).item()
-        wanted = sum(pairs) / token
-        causes = {
-            "the weights of the pool are not squared": (pool @ matrix.diagonal()).item() / token,
-            "the pool is taken to be even": matrix.mean().item() / token,
-            "the pool is taken to be even, and the tokens independent": 1 / size,
-            "the variance of one token is not divided out": sum(pairs),
-            "the standard deviation is taken": abs(wanted) ** 0.5,
-            "the variances of the tokens are taken to be equal": pool.square().sum().item(),
-        }
-        if correlated:
-            causes = {"the covariances are left out": alone / token,
-                      "each pair of tokens is counted once instead of "
-                      "twice": (alone + sum(pairs)) / 2 / token,
-                      "the sign of a covariance is lost":
-                          (pool @ matrix.abs() @ pool).item() / token} | causes
-        with case(shown(pool, matrix)):
-            need_equal(answer(pool, matrix), wanted, "the factor", tolerance=1e-5, causes=causes)
-
-
-def best(answer: Answer, draw: Draw, correlated: bool) -> None:
-    """Compare a pooling with the one of least noise: all covariances with its noise are equal."""
-    first = [tensor([[1, 1.5], [1.5, 4]]),
-             tensor([[1, -0.5], [-0.5, 1]])] if correlated else [tensor([[1, 0], [0, 4]])]
-    more = [draw.randint(1, 8) for _ in range(8)] if draw.secret else [1, 3, 5]
-    drawn = [covariance(draw, size) if correlated else spread(draw, size).diag() for size in more]
-    for matrix in [*first, *drawn]:
-        solved = torch.linalg.solve(matrix, torch.ones(len(matrix), dtype=torch.float64))
-        inverse, lowest = 1 / matrix.diagonal(), torch.linalg.eigh(matrix)[1][:, 0]
-        causes = {"the weights do not sum to 1": solved,
-                  "all tokens get the same weight": torch.full_like(inverse, 1 / len(inverse)),
-                  "tokens are weighted by 1 / standard deviation":
-                      inverse.sqrt() / inverse.sqrt().sum(),
-                  "the covariances are left out": inverse / inverse.sum(),
-                  "the eigenvector of the smallest eigenvalue is taken: it is best for the length "
-                  "1, not for the sum 1":
-                      lowest / lowest.sum(),
-                  "negative weights are cut off": solved.clamp(min=0) / solved.clamp(min=0).sum()}
-        with case(shown(None, matrix)):
-            need_close(answer(matrix), solved / solved.sum(), "the pool", tolerance=1e-4,
-                       causes=causes)
 
 
 ASSIGNMENT = Assignment("a3", "coding", "Group coding: the noise factors, and the right Hessian",

@@ -1,8 +1,7 @@
 """a4: core tokens: judges of groups, ragged groups, grouped queries, what pooling allows.
 
 The variants are not in the package: a mean judge, a vote of all tokens, a learned judge with a
-temperature, a ragged last group that is pooled too. The checks of judges are in `a4_judges`, of
-gradients and edits in `a4_effects`, of what a core counts and loses in `a4_counts`.
+temperature, a ragged last group that is pooled too.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from torch import Tensor
 from cca_lab.course.compare import by_hand, describe, first, need_close, need_items, need_tensor
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
-# a4, judges: the weights of a group when its last token, its mean query or every token judges.
+# a4.2: judges
 
 JUDGES = ("last", "mean", "all")
 # Queries (r, n, D), keys (n, D), judge, scale, group.
@@ -135,305 +134,7 @@ def grouped(answer: Answer, draw: Draw) -> None:
     judged(answer, draw, sizes)
 
 
-# a4, effects: gradients through a core, and what an edit moves.
-
-# a4.5: gradients
-
-PARTS = ("d_judge", "d_keys", "d_values")
-
-
-def wrong_gradients(inputs: tuple[Tensor, ...],
-                    scale: float) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
-    """Return what plausible mistakes give, for all three gradients."""
-    judge, keys, values, d_key, d_value = inputs
-    phi = (scale * keys @ judge).softmax(dim=0)
-    d_phi = keys @ d_key + values @ d_value
-    through = phi[:, None] * d_key
-    d_values = phi[:, None] * d_value
-
-    def backward(d_score: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
-        return factor * d_score @ keys, through + factor * d_score[:, None] * judge, d_values
-
-    right = phi * (d_phi - phi @ d_phi)
-    return {"the scale is forgotten": backward(right, 1.0),
-            "the normalisation of the softmax is forgotten (the mean of d_phi is not subtracted)":
-                backward(phi * d_phi, scale),
-            "phi is taken as constant (keys then have the path through the core key only)":
-                (0 * judge, through, d_values),
-            "only the core value passes its gradient through phi":
-                backward(phi * (values @ d_value - phi @ (values @ d_value)), scale),
-            "only the core key passes its gradient through phi":
-                backward(phi * (keys @ d_key - phi @ (keys @ d_key)), scale),
-            "keys get a gradient through the scores only":
-                (judge, scale * right[:, None] * judge, d_values)}
-
-
-def gradients(answer: Answer, draw: Draw, which: str) -> None:
-    """Compare one of the three gradients with automatic differentiation."""
-    sizes = [(2, 1, 1), (1, 2, 2), (3, 2, 1), (5, 4, 3)]
-    if draw.secret:
-        sizes = [(2, 1, 1), *draw.sizes(6, (1, 7), (1, 5), (1, 5))]
-    for group, dim, out in sizes:
-        inputs = tuple(draw.normal(*shape)
-                       for shape in ((dim,), (group, dim), (group, out), (dim,), (out,)))
-        scale = draw.choice((0.5, 2.0))
-        judge, keys, values = (x.clone().requires_grad_() for x in inputs[:3])
-        phi = (scale * keys @ judge).softmax(dim=0)
-        loss = inputs[3] @ (phi @ keys) + inputs[4] @ (phi @ values)
-        wanted = dict(zip(PARTS, torch.autograd.grad(loss, (judge, keys, values)), strict=True))
-        with case(f"group {group}, head dim {dim}, scale {scale}"):
-            got = answer(*inputs, scale)
-            need_items(got, 3, f"three tensors: {', '.join(PARTS)}")
-            index = PARTS.index(which)
-            need_close(got[index], wanted[which], which,
-                       causes={cause: other[index]
-                               for cause, other in wrong_gradients(inputs, scale).items()})
-
-
-# a4.6: what an edit moves
-
-
-def outputs(tokens: dict[str, Tensor], vector: Tensor, group: int, window: int,
-            judge: str) -> Tensor:
-    """Return CCA-Attention (N, L, E) of N texts by rows; `vector` is the learned judge."""
-    q, k, v = tokens["query"], tokens["key"], tokens["value"]
-    core_k, core_v, out = k[:, :0], v[:, :0], []
-    for start in range(0, q.shape[1] // group * group, group):
-        members = slice(start, start + group)
-        judges = {"last": q[:, members][:, -1:], "mean": q[:, members].mean(1, keepdim=True), "all":
-                      q[:, members],
-                  "learned": vector.expand(len(q), 1, -1)}[judge]
-        phi = (judges @ k[:, members].mT).softmax(dim=-1).mean(dim=1, keepdim=True)
-        core_k, core_v = torch.cat([core_k, phi @ k[:, members]],
-                                   1), torch.cat([core_v, phi @ v[:, members]], 1)
-    for row in range(q.shape[1]):
-        cores = max(0, (row + 1 - window) // group)
-        keys, values = (torch.cat([core[:, :cores], x[:, group * cores : row + 1]], dim=1)
-                        for core, x in ((core_k, k), (core_v, v)))
-        out.append((q[:, row, None] @ keys.mT).softmax(dim=-1) @ values)
-    return torch.cat(out, dim=1)
-
-
-def moves(answer: Answer, draw: Draw, kinds: tuple[str, ...]) -> None:
-    """Compare the prediction with edits: every token in turn, every row measured."""
-    sizes = [(1, 1, 1), (2, 1, 1), (5, 2, 1), (7, 3, 1), (8, 2, 3)]
-    if draw.secret:
-        sizes = [(1, 1, 1), (4, 1, 2), *draw.sizes(4, (5, 12), (2, 4), (1, 4))]
-    for length, group, window in sizes:
-        tokens = {changed: draw.normal(length, 3).expand(length + 1, -1, -1)
-                  for changed in ("query", "key", "value")}
-        vector, edits = draw.normal(3), torch.zeros(length + 1, length, 3, dtype=torch.float64)
-        each = torch.arange(length)
-        edits[each, each] = draw.normal(length, 3)  # text t edits token t, the last none
-        for judge in ("last", "mean", "all", "learned"):
-            for changed in kinds:
-                out = outputs({**tokens, changed: tokens[changed] + edits}, vector, group, window,
-                              judge)
-                measured = (out[:-1] - out[-1]).abs().amax(dim=-1).T > 1e-12  # (rows, tokens)
-                with case(f'length {length}, group {group}, window {window}, judge "{judge}"'):
-                    got = need_tensor(answer(length, group, window, judge, changed),
-                                      (length, length),
-                                      "the table", "bool")
-                    compare_moves(got, measured, changed)
-
-
-def compare_moves(got: Tensor, measured: Tensor, changed: str) -> None:
-    """Raise a mistake for the first row and token that are predicted wrong."""
-    if torch.equal(got, measured):
-        return
-    row, token = first(got != measured)
-    raise Mistake(f"an edit of the {changed} of token {token} " + (
-        f"moves row {row}, and you say that it does not: through which core could "
-        "it?" if measured[row, token] else
-        f"does not move row {row}, and you say that it does: does the row read more than one "
-        "column, does that query judge, and can a group of one be weighted differently?"))
-
-
-# a4, counts: how much a core should count, a token that it loses, and weights that sum to 1.
-
-# a4.7: how much a core should count
-
-
-def full(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Return attention of all rows to all columns."""
-    return (scale * q @ keys.T).softmax(dim=-1) @ values
-
-
-def sized(answer: Answer, draw: Draw, row_judges: bool) -> None:
-    """Compare with full attention over the groups' tokens and the raw ones."""
-    sizes = [(1, 2, 0, 1.0), (2, 3, 2, 1.0), (3, 4, 3, 1.0)]
-    if draw.secret:
-        sizes = [(1, 2, 1, 1.0),
-                 *sorted((draw.randint(1, 5), draw.randint(2, 6), draw.randint(0, 4), 1.0)
-                          for _ in range(5))]
-    for cores, group, raw, sharp in [*sizes, (2, 3, 1, 3000.0)] if row_judges else sizes:
-        # The last of several is ragged.
-        counts = [group] * (cores - 1) + [draw.randint(1, group - (cores > 1))]
-        q = draw.normal(1 if row_judges else 3, 3)
-        scale = draw.choice((0.5, 0.75)) * sharp
-        members = [draw.normal(1, 3).expand(n, 3) if not row_judges else draw.normal(n, 3)
-                   for n in counts]
-        values = [draw.normal(n, 2) for n in counts]
-        # Equal keys have equal weights whatever the query; otherwise the only row judges all
-        # groups.
-        phi = [(scale * keys @ q[0]).softmax(dim=0) for keys in members]
-        padded = torch.stack([torch.cat([x, x.new_zeros(group - len(x))]) for x in phi])
-        raw_k, raw_v = draw.normal(raw, 3), draw.normal(raw, 2)
-        core_k = torch.stack([x @ keys for x, keys in zip(phi, members, strict=True)])
-        core_v = torch.stack([x @ some for x, some in zip(phi, values, strict=True)])
-        wanted = full(q, torch.cat([*members, raw_k]), torch.cat([*values, raw_v]), scale)
-        both_k, both_v = torch.cat([core_k, raw_k]), torch.cat([core_v, raw_v])
-        flat, log = torch.zeros(raw).double(), torch.tensor(counts).double().log()
-        entropy = torch.special.entr(padded).sum(dim=-1)
-        with case(f"{cores} cores of at most {group} tokens, {raw} raw tokens, scale {scale:g}"):
-            top = float((scale * q @ both_k.T).abs().max())
-            why = (f"scores are as large as {top:.0f}, so exp needs the row's largest score "
-                   "subtracted first (or do other zeros than those of a ragged group give 0 times "
-                   "the logarithm of 0?)" if sharp > 1 else
-                   "a weight can be 0, and 0 times the logarithm of 0 is not a number")
-            got = answer(q, padded, core_k, core_v, raw_k, raw_v, scale)
-            need_close(got, wanted, "the output", tolerance=1e-6, why=why, causes={
-                cause: (scale * q @ both_k.T + torch.cat([bonus, flat])).softmax(dim=-1) @ both_v
-                for cause, bonus in {
-                    "a core counts as one token: there is no bonus": 0 * log,
-                    "the bonus has the wrong sign": -entropy,
-                    "the bonus is multiplied by the scale": scale * entropy,
-                    "the bonus counts tokens, whatever their weights": log,
-                    "every core counts as a full group":
-                        0 * log + float(torch.tensor(group).double().log()),
-                }.items()})
-
-
-# a4.8: a needle that is lost
-
-
-def needle(answer: Answer, draw: Draw, through_core: bool) -> None:
-    """Verify a counterexample: full attention finds the token, CCA-Attention does not."""
-    sizes = [(4, 2, 2, 0), (8, 3, 2, 4), (12, 4, 3, 3)]
-    if draw.secret:
-        sizes = [(6, 2, 1, 1)]
-        for _ in range(4):
-            group, window, cores = draw.randint(2, 5), draw.randint(1, 6), draw.randint(1, 4)
-            length = window + group * cores + draw.randint(0, group - 1)
-            sizes.append((length, group, window, draw.randrange(group * cores)))
-    for length, group, window, token in sizes:
-        with case(f"length {length}, group {group}, window {window}, token {token}"):
-            q, k = pair(answer(length, group, window, token), length)
-            scale, cores = q.shape[1] ** -0.5, (length - window) // group
-            weight = float((scale * k @ q[-1]).softmax(dim=0)[token])
-            if weight < 0.9:
-                raise Mistake(f"full attention of the last row gives the token {weight:.3g}, "
-                              "wanted 0.9 or more")
-            phi = torch.stack([(scale
-                                * k[p * group : (p + 1) * group] @ q[(p + 1) * group
-                                                                     - 1]).softmax(dim=0)
-                               for p in range(cores)])
-            core_k = torch.stack([x @ keys
-                                  for x, keys in zip(phi, k.split(group)[:cores], strict=True)])
-            row = (scale * torch.cat([core_k, k[group * cores :]]) @ q[-1]).softmax(dim=0)
-            core, member = divmod(token, group)
-            left = float(row[core] * phi[core, member])
-            if left > 0.1:
-                raise Mistake(f"CCA-Attention still gives the token {left:.3g}: its core has "
-                              f"{float(row[core]):.3g}, phi is {float(phi[core, member]):.3g}; "
-                              "wanted 0.1 or less in all. Which query judges?")
-            if through_core and row[core] < 0.9:
-                raise Mistake(f"the core of the token's group gets {float(row[core]):.3g} of the "
-                              "last row, wanted 0.9 or more: what do the other tokens of the group "
-                              "look like to the last row?")
-
-
-def pair(got: Any, length: int) -> tuple[Tensor, Tensor]:
-    """Return queries and keys of an example, in float64."""
-    if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(isinstance(x, Tensor)
-                                                                      for x in got):
-        raise Mistake(f"the result is {describe(got)}, wanted two tensors: queries and keys")
-    dim = got[0].shape[-1] if got[0].dim() == 2 else 0
-    if not 1 <= dim <= 64:
-        raise Mistake(f"the queries are {describe(got[0])}, wanted shape ({length}, D) with D from "
-                      "1 to 64")
-    q, k = (need_tensor(x, (length, dim), what).double()
-            for x, what in zip(got, ("queries", "keys"), strict=True))
-    if max(q.abs().max(), k.abs().max()) > 1000:
-        raise Mistake("an entry is larger than 1000; much smaller ones are enough")
-    return q, k
-
-
-# a4.9: a repaired ratio
-
-
-def shares(scores: Tensor, valid: Tensor) -> Tensor:
-    """Return the right weights, row after row."""
-    rows = torch.zeros_like(scores)
-    columns = valid.nonzero()[:, 0].tolist()
-    for row, given in enumerate(scores.tolist()):
-        positive = [max(given[column], 0.0) for column in columns]
-        total = sum(positive)
-        for column, share in zip(columns, positive, strict=True):
-            rows[row, column] = share / total if total > 0 else 1 / len(columns)
-    return rows
-
-
-def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
-    """Compare weights with right ones."""
-    positive = scores.masked_fill(~valid, 0.0).relu()
-    total = positive.sum(dim=-1, keepdim=True)
-    equal = (valid / valid.sum()).double().expand_as(positive)
-    with case(what):
-        why = ("is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? NaN "
-               "times 0 is NaN, and so is infinity times 0")
-        # 1e-6, not 1e-9: shares in single precision are right too.
-        got = need_close(answer(scores, valid), shares(scores, valid), "the weights",
-                         tolerance=1e-6, why=why, causes={
-            "a row with small scores counts as a row without positive ones": torch.where(
-                total > 1e-6, positive / total, equal),
-            "a small number is added to the sum or bounds it from below, so that rows do not sum "
-            "to 1":
-                positive / (total + 1e-6),
-            "softmax takes the place of the ratio":
-                positive.masked_fill(~valid, float("-inf")).softmax(dim=-1),
-            "a row without positive scores becomes zeros":
-                torch.where(total > 0, positive / total, 0 * positive),
-            "the mean runs over missing columns too":
-                torch.where(total > 0, positive / total,
-                            torch.full_like(positive, 1 / positive.shape[1]))})
-        if got[:, ~valid].any():
-            raise Mistake("a missing column has a weight that is nearly 0, wanted 0 exactly")
-
-
-def ratio_positive(answer: Answer, draw: Draw) -> None:
-    """Rows with a positive score, of any size; missing columns hold ordinary numbers here."""
-    for rows, columns, missing, size in [(1, 2, 0, 1.0), (3, 4, 1, 1.0), (2, 5, 0, 1e-30),
-                                         (2, 5, 2, 1e-9)]:
-        columns += draw.randint(0, 4) if draw.secret else 0
-        gone = draw.sample(range(columns), missing + 1)  # the last one exists and is positive
-        valid = torch.ones(columns, dtype=torch.bool)
-        valid[gone[:-1]] = False
-        scores = draw.normal(rows, columns)
-        scores[:, gone[-1]] = 1.0
-        ratio(answer, (scores * size).masked_fill(~valid, 5.0), valid,
-              f"{rows} rows of {columns} columns, {missing} of them missing, scores of about "
-              f"{size:g}")
-
-
-def ratio_dead(answer: Answer, draw: Draw) -> None:
-    """Rows without a positive score; columns that do not exist, with anything in them."""
-    for columns, missing in [(2, 0), (3, 1), (6, 3), (5, 4)]:
-        columns += draw.randint(0, 4) if draw.secret else 0
-        valid = torch.ones(columns, dtype=torch.bool)
-        valid[draw.sample(range(columns), missing)] = False
-        scores = draw.normal(3, columns)
-        scores[0] = -scores[0].abs() - 0.1
-        scores[1] = 0.0
-        for junk in (5.0, float("nan"), float("inf")) if missing else (0.0,):
-            filled = scores.masked_fill(~valid, junk)
-            ratio(answer, filled, valid, f"{columns} columns, {missing} missing ones with "
-                                         f"{junk:g}; row 0 is negative, row 1 is zero")
-
-
-
 # a4.3: a learned judge
-
 
 def learned_weights(k: Tensor, judge: Tensor, temperature: Tensor, group: int,
                     share: bool = True) -> Tensor:
@@ -508,7 +209,6 @@ def learned_limits(answer: Answer, draw: Draw) -> None:
 
 # a4.4: pool, then project
 
-
 def projected(answer: Answer, draw: Draw, unit: bool) -> None:
     """Compare with the projection of every token, and count the projected rows."""
     sizes = [(1, 2), (2, 3), (3, 4)] if not draw.secret else [(1,
@@ -551,6 +251,295 @@ def projected(answer: Answer, draw: Draw, unit: bool) -> None:
             if sum(rows) > cores + 1:
                 raise Mistake(f"{sum(rows)} rows were projected, {cores + 1} are enough: pool "
                               "before you project")
+
+
+# a4.5: gradients
+
+PARTS = ("d_judge", "d_keys", "d_values")
+
+
+def wrong_gradients(inputs: tuple[Tensor, ...],
+                    scale: float) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    """Return what plausible mistakes give, for all three gradients."""
+    judge, keys, values, d_key, d_value = inputs
+    phi = (scale * keys @ judge).softmax(dim=0)
+    d_phi = keys @ d_key + values @ d_value
+    through = phi[:, None] * d_key
+    d_values = phi[:, None] * d_value
+
+    def backward(d_score: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+        return factor * d_score @ keys, through + factor * d_score[:, None] * judge, d_values
+
+    right = phi * (d_phi - phi @ d_phi)
+    return {"the scale is forgotten": backward(right, 1.0),
+            "the normalisation of the softmax is forgotten (the mean of d_phi is not subtracted)":
+                backward(phi * d_phi, scale),
+            "phi is taken as constant (keys then have the path through the core key only)":
+                (0 * judge, through, d_values),
+            "only the core value passes its gradient through phi":
+                backward(phi * (values @ d_value - phi @ (values @ d_value)), scale),
+            "only the core key passes its gradient through phi":
+                backward(phi * (keys @ d_key - phi @ (keys @ d_key)), scale),
+            "keys get a gradient through the scores only":
+                (judge, scale * right[:, None] * judge, d_values)}
+
+
+def gradients(answer: Answer, draw: Draw, which: str) -> None:
+    """Compare one of the three gradients with automatic differentiation."""
+    sizes = [(2, 1, 1), (1, 2, 2), (3, 2, 1), (5, 4, 3)]
+    if draw.secret:
+        sizes = [(2, 1, 1), *draw.sizes(6, (1, 7), (1, 5), (1, 5))]
+    for group, dim, out in sizes:
+        inputs = tuple(draw.normal(*shape)
+                       for shape in ((dim,), (group, dim), (group, out), (dim,), (out,)))
+        scale = draw.choice((0.5, 2.0))
+        judge, keys, values = (x.clone().requires_grad_() for x in inputs[:3])
+        phi = (scale * keys @ judge).softmax(dim=0)
+        loss = inputs[3] @ (phi @ keys) + inputs[4] @ (phi @ values)
+        wanted = dict(zip(PARTS, torch.autograd.grad(loss, (judge, keys, values)), strict=True))
+        with case(f"group {group}, head dim {dim}, scale {scale}"):
+            got = answer(*inputs, scale)
+            need_items(got, 3, f"three tensors: {', '.join(PARTS)}")
+            index = PARTS.index(which)
+            need_close(got[index], wanted[which], which,
+                       causes={cause: other[index]
+                               for cause, other in wrong_gradients(inputs, scale).items()})
+
+
+# a4.6: what an edit moves
+
+def outputs(tokens: dict[str, Tensor], vector: Tensor, group: int, window: int,
+            judge: str) -> Tensor:
+    """Return CCA-Attention (N, L, E) of N texts by rows; `vector` is the learned judge."""
+    q, k, v = tokens["query"], tokens["key"], tokens["value"]
+    core_k, core_v, out = k[:, :0], v[:, :0], []
+    for start in range(0, q.shape[1] // group * group, group):
+        members = slice(start, start + group)
+        judges = {"last": q[:, members][:, -1:], "mean": q[:, members].mean(1, keepdim=True), "all":
+                      q[:, members],
+                  "learned": vector.expand(len(q), 1, -1)}[judge]
+        phi = (judges @ k[:, members].mT).softmax(dim=-1).mean(dim=1, keepdim=True)
+        core_k, core_v = torch.cat([core_k, phi @ k[:, members]],
+                                   1), torch.cat([core_v, phi @ v[:, members]], 1)
+    for row in range(q.shape[1]):
+        cores = max(0, (row + 1 - window) // group)
+        keys, values = (torch.cat([core[:, :cores], x[:, group * cores : row + 1]], dim=1)
+                        for core, x in ((core_k, k), (core_v, v)))
+        out.append((q[:, row, None] @ keys.mT).softmax(dim=-1) @ values)
+    return torch.cat(out, dim=1)
+
+
+def moves(answer: Answer, draw: Draw, kinds: tuple[str, ...]) -> None:
+    """Compare the prediction with edits: every token in turn, every row measured."""
+    sizes = [(1, 1, 1), (2, 1, 1), (5, 2, 1), (7, 3, 1), (8, 2, 3)]
+    if draw.secret:
+        sizes = [(1, 1, 1), (4, 1, 2), *draw.sizes(4, (5, 12), (2, 4), (1, 4))]
+    for length, group, window in sizes:
+        tokens = {changed: draw.normal(length, 3).expand(length + 1, -1, -1)
+                  for changed in ("query", "key", "value")}
+        vector, edits = draw.normal(3), torch.zeros(length + 1, length, 3, dtype=torch.float64)
+        each = torch.arange(length)
+        edits[each, each] = draw.normal(length, 3)  # text t edits token t, the last none
+        for judge in ("last", "mean", "all", "learned"):
+            for changed in kinds:
+                out = outputs({**tokens, changed: tokens[changed] + edits}, vector, group, window,
+                              judge)
+                measured = (out[:-1] - out[-1]).abs().amax(dim=-1).T > 1e-12  # (rows, tokens)
+                with case(f'length {length}, group {group}, window {window}, judge "{judge}"'):
+                    got = need_tensor(answer(length, group, window, judge, changed),
+                                      (length, length),
+                                      "the table", "bool")
+                    compare_moves(got, measured, changed)
+
+
+def compare_moves(got: Tensor, measured: Tensor, changed: str) -> None:
+    """Raise a mistake for the first row and token that are predicted wrong."""
+    if torch.equal(got, measured):
+        return
+    row, token = first(got != measured)
+    raise Mistake(f"an edit of the {changed} of token {token} " + (
+        f"moves row {row}, and you say that it does not: through which core could "
+        "it?" if measured[row, token] else
+        f"does not move row {row}, and you say that it does: does the row read more than one "
+        "column, does that query judge, and can a group of one be weighted differently?"))
+
+
+# a4.7: how much a core should count
+
+
+def full(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Return attention of all rows to all columns."""
+    return (scale * q @ keys.T).softmax(dim=-1) @ values
+
+
+def sized(answer: Answer, draw: Draw, row_judges: bool) -> None:
+    """Compare with full attention over the groups' tokens and the raw ones."""
+    sizes = [(1, 2, 0, 1.0), (2, 3, 2, 1.0), (3, 4, 3, 1.0)]
+    if draw.secret:
+        sizes = [(1, 2, 1, 1.0),
+                 *sorted((draw.randint(1, 5), draw.randint(2, 6), draw.randint(0, 4), 1.0)
+                          for _ in range(5))]
+    for cores, group, raw, sharp in [*sizes, (2, 3, 1, 3000.0)] if row_judges else sizes:
+        # The last of several is ragged.
+        counts = [group] * (cores - 1) + [draw.randint(1, group - (cores > 1))]
+        q = draw.normal(1 if row_judges else 3, 3)
+        scale = draw.choice((0.5, 0.75)) * sharp
+        members = [draw.normal(1, 3).expand(n, 3) if not row_judges else draw.normal(n, 3)
+                   for n in counts]
+        values = [draw.normal(n, 2) for n in counts]
+        # Equal keys have equal weights whatever the query; otherwise the only row judges all
+        # groups.
+        phi = [(scale * keys @ q[0]).softmax(dim=0) for keys in members]
+        padded = torch.stack([torch.cat([x, x.new_zeros(group - len(x))]) for x in phi])
+        raw_k, raw_v = draw.normal(raw, 3), draw.normal(raw, 2)
+        core_k = torch.stack([x @ keys for x, keys in zip(phi, members, strict=True)])
+        core_v = torch.stack([x @ some for x, some in zip(phi, values, strict=True)])
+        wanted = full(q, torch.cat([*members, raw_k]), torch.cat([*values, raw_v]), scale)
+        both_k, both_v = torch.cat([core_k, raw_k]), torch.cat([core_v, raw_v])
+        flat, log = torch.zeros(raw).double(), torch.tensor(counts).double().log()
+        entropy = torch.special.entr(padded).sum(dim=-1)
+        with case(f"{cores} cores of at most {group} tokens, {raw} raw tokens, scale {scale:g}"):
+            top = float((scale * q @ both_k.T).abs().max())
+            why = (f"scores are as large as {top:.0f}, so exp needs the row's largest score "
+                   "subtracted first (or do other zeros than those of a ragged group give 0 times "
+                   "the logarithm of 0?)" if sharp > 1 else
+                   "a weight can be 0, and 0 times the logarithm of 0 is not a number")
+            got = answer(q, padded, core_k, core_v, raw_k, raw_v, scale)
+            need_close(got, wanted, "the output", tolerance=1e-6, why=why, causes={
+                cause: (scale * q @ both_k.T + torch.cat([bonus, flat])).softmax(dim=-1) @ both_v
+                for cause, bonus in {
+                    "a core counts as one token: there is no bonus": 0 * log,
+                    "the bonus has the wrong sign": -entropy,
+                    "the bonus is multiplied by the scale": scale * entropy,
+                    "the bonus counts tokens, whatever their weights": log,
+                    "every core counts as a full group":
+                        0 * log + float(torch.tensor(group).double().log()),
+                }.items()})
+
+
+# a4.8: a needle that is lost
+
+def needle(answer: Answer, draw: Draw, through_core: bool) -> None:
+    """Verify a counterexample: full attention finds the token, CCA-Attention does not."""
+    sizes = [(4, 2, 2, 0), (8, 3, 2, 4), (12, 4, 3, 3)]
+    if draw.secret:
+        sizes = [(6, 2, 1, 1)]
+        for _ in range(4):
+            group, window, cores = draw.randint(2, 5), draw.randint(1, 6), draw.randint(1, 4)
+            length = window + group * cores + draw.randint(0, group - 1)
+            sizes.append((length, group, window, draw.randrange(group * cores)))
+    for length, group, window, token in sizes:
+        with case(f"length {length}, group {group}, window {window}, token {token}"):
+            q, k = pair(answer(length, group, window, token), length)
+            scale, cores = q.shape[1] ** -0.5, (length - window) // group
+            weight = float((scale * k @ q[-1]).softmax(dim=0)[token])
+            if weight < 0.9:
+                raise Mistake(f"full attention of the last row gives the token {weight:.3g}, "
+                              "wanted 0.9 or more")
+            phi = torch.stack([(scale
+                                * k[p * group : (p + 1) * group] @ q[(p + 1) * group
+                                                                     - 1]).softmax(dim=0)
+                               for p in range(cores)])
+            core_k = torch.stack([x @ keys
+                                  for x, keys in zip(phi, k.split(group)[:cores], strict=True)])
+            row = (scale * torch.cat([core_k, k[group * cores :]]) @ q[-1]).softmax(dim=0)
+            core, member = divmod(token, group)
+            left = float(row[core] * phi[core, member])
+            if left > 0.1:
+                raise Mistake(f"CCA-Attention still gives the token {left:.3g}: its core has "
+                              f"{float(row[core]):.3g}, phi is {float(phi[core, member]):.3g}; "
+                              "wanted 0.1 or less in all. Which query judges?")
+            if through_core and row[core] < 0.9:
+                raise Mistake(f"the core of the token's group gets {float(row[core]):.3g} of the "
+                              "last row, wanted 0.9 or more: what do the other tokens of the group "
+                              "look like to the last row?")
+
+
+def pair(got: Any, length: int) -> tuple[Tensor, Tensor]:
+    """Return queries and keys of an example, in float64."""
+    if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(isinstance(x, Tensor)
+                                                                      for x in got):
+        raise Mistake(f"the result is {describe(got)}, wanted two tensors: queries and keys")
+    dim = got[0].shape[-1] if got[0].dim() == 2 else 0
+    if not 1 <= dim <= 64:
+        raise Mistake(f"the queries are {describe(got[0])}, wanted shape ({length}, D) with D from "
+                      "1 to 64")
+    q, k = (need_tensor(x, (length, dim), what).double()
+            for x, what in zip(got, ("queries", "keys"), strict=True))
+    if max(q.abs().max(), k.abs().max()) > 1000:
+        raise Mistake("an entry is larger than 1000; much smaller ones are enough")
+    return q, k
+
+
+# a4.9: a repaired ratio
+
+def shares(scores: Tensor, valid: Tensor) -> Tensor:
+    """Return the right weights, row after row."""
+    rows = torch.zeros_like(scores)
+    columns = valid.nonzero()[:, 0].tolist()
+    for row, given in enumerate(scores.tolist()):
+        positive = [max(given[column], 0.0) for column in columns]
+        total = sum(positive)
+        for column, share in zip(columns, positive, strict=True):
+            rows[row, column] = share / total if total > 0 else 1 / len(columns)
+    return rows
+
+
+def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
+    """Compare weights with right ones."""
+    positive = scores.masked_fill(~valid, 0.0).relu()
+    total = positive.sum(dim=-1, keepdim=True)
+    equal = (valid / valid.sum()).double().expand_as(positive)
+    with case(what):
+        why = ("is it 0 / 0? Or was a missing column multiplied by 0 instead of replaced? NaN "
+               "times 0 is NaN, and so is infinity times 0")
+        # 1e-6, not 1e-9: shares in single precision are right too.
+        got = need_close(answer(scores, valid), shares(scores, valid), "the weights",
+                         tolerance=1e-6, why=why, causes={
+            "a row with small scores counts as a row without positive ones": torch.where(
+                total > 1e-6, positive / total, equal),
+            "a small number is added to the sum or bounds it from below, so that rows do not sum "
+            "to 1":
+                positive / (total + 1e-6),
+            "softmax takes the place of the ratio":
+                positive.masked_fill(~valid, float("-inf")).softmax(dim=-1),
+            "a row without positive scores becomes zeros":
+                torch.where(total > 0, positive / total, 0 * positive),
+            "the mean runs over missing columns too":
+                torch.where(total > 0, positive / total,
+                            torch.full_like(positive, 1 / positive.shape[1]))})
+        if got[:, ~valid].any():
+            raise Mistake("a missing column has a weight that is nearly 0, wanted 0 exactly")
+
+
+def ratio_positive(answer: Answer, draw: Draw) -> None:
+    """Rows with a positive score, of any size; missing columns hold ordinary numbers here."""
+    for rows, columns, missing, size in [(1, 2, 0, 1.0), (3, 4, 1, 1.0), (2, 5, 0, 1e-30),
+                                         (2, 5, 2, 1e-9)]:
+        columns += draw.randint(0, 4) if draw.secret else 0
+        gone = draw.sample(range(columns), missing + 1)  # the last one exists and is positive
+        valid = torch.ones(columns, dtype=torch.bool)
+        valid[gone[:-1]] = False
+        scores = draw.normal(rows, columns)
+        scores[:, gone[-1]] = 1.0
+        ratio(answer, (scores * size).masked_fill(~valid, 5.0), valid,
+              f"{rows} rows of {columns} columns, {missing} of them missing, scores of about "
+              f"{size:g}")
+
+
+def ratio_dead(answer: Answer, draw: Draw) -> None:
+    """Rows without a positive score; columns that do not exist, with anything in them."""
+    for columns, missing in [(2, 0), (3, 1), (6, 3), (5, 4)]:
+        columns += draw.randint(0, 4) if draw.secret else 0
+        valid = torch.ones(columns, dtype=torch.bool)
+        valid[draw.sample(range(columns), missing)] = False
+        scores = draw.normal(3, columns)
+        scores[0] = -scores[0].abs() - 0.1
+        scores[1] = 0.0
+        for junk in (5.0, float("nan"), float("inf")) if missing else (0.0,):
+            filled = scores.masked_fill(~valid, junk)
+            ratio(answer, filled, valid, f"{columns} columns, {missing} missing ones with "
+                                         f"{junk:g}; row 0 is negative, row 1 is zero")
 
 
 ASSIGNMENT = Assignment("a4", "pooling", "Core tokens: pooling, and who judges", ("05", "07"), (

@@ -20,8 +20,7 @@ from cca_lab.course.compare import (
 )
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
-# a5: what a row reads, by intervals of columns: right tables, and checks of tables and of attention
-# over them.
+# a5.2 and a5.5: what a row reads by intervals of columns, and attention over them
 
 SIZES = [(1, 0, 1, 1), (6, 0, 2, 2), (8, 1, 2, 2), (9, 2, 3, 1), (13, 1, 3, 4), (20, 4, 5, 12)]
 
@@ -206,7 +205,6 @@ def blocked_reads(answer: Answer, draw: Draw) -> None:
 
 # a5.3 and a5.4: read counts and a counterexample
 
-
 def counted(answer: Answer, draw: Draw) -> None:
     """The counts of right tables and of wrong ones."""
     for size in sizes(draw):
@@ -245,7 +243,6 @@ def printed(answer: Answer, draw: Draw) -> None:
 
 
 # a5.6 and a5.7: cost
-
 
 def pairs_of(length: int, sinks: int, group: int, window: int) -> int:
     """Return how many columns all rows read together, in closed form."""
@@ -315,4 +312,3 @@ ASSIGNMENT = Assignment("a5", "cca", "CCA-Attention with a third interval", ("05
     CourseTask("a5.7", "best_group", "The cheapest group", 10, 2, 2, (
         Property("no other group takes fewer pairs", 1, best_group),)),
 ))
-

@@ -83,7 +83,92 @@ def pooled_from(length: int, groups: list[list[int]], window: int) -> Tensor:
                         dtype=torch.bool).view(length, len(groups))
 
 
-# Checks of a6 for the rows: which groups and tokens they read, and the attention over both.
+# a6.2: choice
+
+def chosen(answer: Answer, scores: Tensor, every: int) -> None:
+    """Compare the answer for some scores with sorting.
+
+    Raises:
+        Mistake: naming the example.
+    """
+    with case(f"scores {[round(x, 2) for x in scores.tolist()]}, every {every}"):
+        got, wanted = whole(answer(scores, every),
+                            "the focal tokens"), choose(scores.tolist(), every)
+        if got == wanted:
+            return
+        causes = {"of equal scores the earlier token wins":
+                      choose(scores.tolist(), every, later=False),
+                  "token 0 has no place of its own": choose(scores.tolist(), every, first=False),
+                  "token 0 is not counted in the number":
+                      choose(scores.tolist(), every, counted=False),
+                  "the number is rounded down": choose(scores.tolist(), every, up=False),
+                  "the tokens are not in ascending order": got if sorted(got) == wanted else None}
+        ends = [f". This is what comes out when {cause}" for cause, other in causes.items()
+                if got == other]
+        raise Mistake(f"the focal tokens are {got}, wanted {wanted}{ends[0] if ends else ''}")
+
+
+def choice_sizes(draw: Draw) -> list[tuple[int, int]]:
+    """Return (length, every)."""
+    if not draw.secret:
+        return [(1, 3), (4, 2), (5, 2), (9, 3), (7, 1), (10, 20)]
+    return draw.sizes(12, (1, 40), (1, 8)) + [(30, 10), (21, 4)]
+
+
+def choice_distinct(answer: Answer, draw: Draw) -> None:
+    """Scores without ties."""
+    for length, every in choice_sizes(draw):
+        chosen(answer, draw.normal(length).abs(), every)
+
+
+def choice_ties(answer: Answer, draw: Draw) -> None:
+    """Scores with many ties."""
+    chosen(answer, torch.tensor([0.5, 0.2, 0.4, 0.2, 0.2], dtype=torch.float64), 2)
+    for length, every in choice_sizes(draw):
+        chosen(answer, draw.integers(1, 4, length).double() / 4, every)
+    chosen(answer, torch.full((12,), 0.25, dtype=torch.float64), 3)
+
+
+# a6.3: groups
+
+def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
+    """Compare the groups of random sets of focal tokens with a loop.
+
+    Args:
+        answer: of the student.
+        draw: of the inputs.
+        most_span: the longest span; None for the length of the text, which closes no group.
+    """
+    cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2),
+             (9, 5, [0, 5, 6], 2),
+             (9, 3, [0, 3, 4, 7], 4), (1, 2, [0], 1)]
+    if draw.secret:
+        cases = [(length, draw.randint(1, 5), sorted({0, *draw.sample(range(length), length // 3)}),
+                  0)
+                 for length in sorted(draw.randint(3, 30) for _ in range(12))]
+    for length, group, focal, span in cases:
+        span = length if most_span is None else span or draw.randint(1, most_span)
+        with case(f"focal {focal}, length {length}, group {group}, span {span}"):
+            got = answer(focal, length, group, span)
+            if not isinstance(got, (list, tuple)):
+                raise Mistake(f"the groups are {describe(got)}, wanted a list of lists")
+            groups, wanted = [whole(members, "a group")
+                             for members in got], cut(focal, length, group, span)
+            if groups == wanted:
+                continue
+            causes = {"the last group is lost when it is not full":
+                          [g for g in wanted if len(g) == group],
+                      "groups may stretch over span + 1 tokens":
+                          cut(focal, length, group, span + 1),
+                      "groups may stretch over span - 1 tokens only":
+                          cut(focal, length, group, max(1, span - 1)),
+                      "the span counts from the last member of the group; it counts from the first":
+                          cut(focal, length, group, span, start=-1),
+                      "the span closes no group": cut(focal, length, group, length)}
+            ends = " or when ".join(cause for cause, other in causes.items() if groups == other)
+            raise Mistake(f"the groups are {groups}, wanted {wanted}"
+                          + f". This is what comes out when {ends}" * bool(ends))
+
 
 # a6.4: what a row reads
 
@@ -195,7 +280,6 @@ def once(answer: Answer, draw: Draw) -> None:
 
 # a6.5: attention
 
-
 def oracle(q: Tensor, k: Tensor, v: Tensor, groups: list[list[int]], window: int, scale: float,
            how: str = "") -> Tensor:
     """Return the outputs by one masked matrix; `how` names a mistake to make."""
@@ -262,8 +346,7 @@ def attends_large(answer: Answer, draw: Draw) -> None:
         raise
 
 
-# Checks of a6 for what finds leaks: a detector, a place, and a counterexample against the choice of
-# focal tokens.
+# a6.6: a leak detector
 
 CALLS = 300  # of an implementation, for one answer
 LARGEST = 1000.0  # number of a text
@@ -334,7 +417,7 @@ def caught(leaking: dict[str, Maker],
     return check
 
 
-# The first leaking row
+# a6.7: the first leaking row
 
 VALUE, FAINT, SIGN, LARGE, ROOT = ("value", "billionth of the key", "sign of the query",
                                    "part of the value above 50", "root of the key plus 20")
@@ -393,8 +476,7 @@ def found_first(answer: Answer, draw: Draw) -> Share | None:
                  f"{right} of {len(examples)} places are right. {said}")
 
 
-# A vote from the future
-
+# a6.8: a vote from the future
 
 def row_weights(q: Tensor, k: Tensor, row: int) -> Tensor:
     """Return a row's weights (L,): focal tokens by Eq. 16, every 2, group 2, no span, window 1."""
@@ -469,95 +551,6 @@ def no_tiny_edit(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"an edit of token {token} by 0.0001 changes row {row}, {name} your "
                               "edit: two scores are almost equal there. Keep the scores of focal "
                               "and other tokens apart")
-
-
-# a6.2: choice
-
-
-def chosen(answer: Answer, scores: Tensor, every: int) -> None:
-    """Compare the answer for some scores with sorting.
-
-    Raises:
-        Mistake: naming the example.
-    """
-    with case(f"scores {[round(x, 2) for x in scores.tolist()]}, every {every}"):
-        got, wanted = whole(answer(scores, every),
-                            "the focal tokens"), choose(scores.tolist(), every)
-        if got == wanted:
-            return
-        causes = {"of equal scores the earlier token wins":
-                      choose(scores.tolist(), every, later=False),
-                  "token 0 has no place of its own": choose(scores.tolist(), every, first=False),
-                  "token 0 is not counted in the number":
-                      choose(scores.tolist(), every, counted=False),
-                  "the number is rounded down": choose(scores.tolist(), every, up=False),
-                  "the tokens are not in ascending order": got if sorted(got) == wanted else None}
-        ends = [f". This is what comes out when {cause}" for cause, other in causes.items()
-                if got == other]
-        raise Mistake(f"the focal tokens are {got}, wanted {wanted}{ends[0] if ends else ''}")
-
-
-def choice_sizes(draw: Draw) -> list[tuple[int, int]]:
-    """Return (length, every)."""
-    if not draw.secret:
-        return [(1, 3), (4, 2), (5, 2), (9, 3), (7, 1), (10, 20)]
-    return draw.sizes(12, (1, 40), (1, 8)) + [(30, 10), (21, 4)]
-
-
-def choice_distinct(answer: Answer, draw: Draw) -> None:
-    """Scores without ties."""
-    for length, every in choice_sizes(draw):
-        chosen(answer, draw.normal(length).abs(), every)
-
-
-def choice_ties(answer: Answer, draw: Draw) -> None:
-    """Scores with many ties."""
-    chosen(answer, torch.tensor([0.5, 0.2, 0.4, 0.2, 0.2], dtype=torch.float64), 2)
-    for length, every in choice_sizes(draw):
-        chosen(answer, draw.integers(1, 4, length).double() / 4, every)
-    chosen(answer, torch.full((12,), 0.25, dtype=torch.float64), 3)
-
-
-# a6.3: groups
-
-
-def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
-    """Compare the groups of random sets of focal tokens with a loop.
-
-    Args:
-        answer: of the student.
-        draw: of the inputs.
-        most_span: the longest span; None for the length of the text, which closes no group.
-    """
-    cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2),
-             (9, 5, [0, 5, 6], 2),
-             (9, 3, [0, 3, 4, 7], 4), (1, 2, [0], 1)]
-    if draw.secret:
-        cases = [(length, draw.randint(1, 5), sorted({0, *draw.sample(range(length), length // 3)}),
-                  0)
-                 for length in sorted(draw.randint(3, 30) for _ in range(12))]
-    for length, group, focal, span in cases:
-        span = length if most_span is None else span or draw.randint(1, most_span)
-        with case(f"focal {focal}, length {length}, group {group}, span {span}"):
-            got = answer(focal, length, group, span)
-            if not isinstance(got, (list, tuple)):
-                raise Mistake(f"the groups are {describe(got)}, wanted a list of lists")
-            groups, wanted = [whole(members, "a group")
-                             for members in got], cut(focal, length, group, span)
-            if groups == wanted:
-                continue
-            causes = {"the last group is lost when it is not full":
-                          [g for g in wanted if len(g) == group],
-                      "groups may stretch over span + 1 tokens":
-                          cut(focal, length, group, span + 1),
-                      "groups may stretch over span - 1 tokens only":
-                          cut(focal, length, group, max(1, span - 1)),
-                      "the span counts from the last member of the group; it counts from the first":
-                          cut(focal, length, group, span, start=-1),
-                      "the span closes no group": cut(focal, length, group, length)}
-            ends = " or when ".join(cause for cause, other in causes.items() if groups == other)
-            raise Mistake(f"the groups are {groups}, wanted {wanted}"
-                          + f". This is what comes out when {ends}" * bool(ends))
 
 
 ASSIGNMENT = Assignment("a6", "dga", "DGA without leaks, and a leak detector", ("06", "09"), (

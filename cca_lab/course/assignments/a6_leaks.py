@@ -57,7 +57,6 @@ def put(change: Callable[[Tensor, int, float], Tensor], row_zero: bool = False) 
 
 # Leaks through values, keys and queries
 
-
 def unmasked(text: Tensor) -> Tensor:
     """Every row reads every token."""
     return attend(text, torch.ones(len(text), len(text), dtype=torch.bool))

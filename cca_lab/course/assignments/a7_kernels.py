@@ -147,8 +147,61 @@ def tiles_by_counting(length: int, group: int, window: int, block_rows: int,
     return count
 
 
-# a7.3 and a7.4: what a softmax over strided memory and a pooling kernel should do, and what they
-# get wrong.
+# a7.2: a ragged sum
+
+def sum_sizes(draw: Draw) -> list[tuple[int, int, int]]:
+    """Return (n, block, programs), small ones first."""
+    if not draw.secret:
+        return [(3, 4, 1), (4, 4, 1), (10, 4, 2), (37, 8, 3), (5, 8, 4)]
+    return sorted((draw.randint(1, 60), draw.choice([4, 8, 16]), draw.randint(1, 6))
+                  for _ in range(5))
+
+
+def sum_of(answer: Answer, draw: Draw,
+           size: tuple[int, int, int]) -> tuple[Tensor, Any, Tensor, Tensor, Tensor]:
+    """Return out and owner of the answer, and x + factor y, x + y, and out as it was."""
+    n, block, programs = size
+    x, y, out = (draw.normal(n + 2 * block, dtype=SINGLE) for _ in range(3))
+    x[n:], y[n:] = float("nan"), float("nan")
+    factor = 0.5 + draw.random()
+    got = answer(x, y, out, n, factor, block, programs)
+    need_items(got, 2, "the tuple (out, owner)")
+    if not isinstance(got[0], Tensor) or got[0].shape != out.shape:
+        raise Mistake(f"out is {describe(got[0])}, wanted the tensor out of shape "
+                      f"{tuple(out.shape)}")
+    return got[0], got[1], x + factor * y, x + y, out
+
+
+def sum_right(answer: Answer, draw: Draw) -> None:
+    """The sum stands in the first n entries, the others are as they were."""
+    for size in sum_sizes(draw):
+        n, block, programs = size
+        with case(f"n = {n}, block {block}, {programs} programs"):
+            got, _, wanted, unscaled, before = sum_of(answer, draw, size)
+            undone = wanted[:n].clone()
+            undone[block * programs:] = before[block * programs : n]
+            need_close(got[:n], wanted[:n], "out", causes={
+                "y is not multiplied by the factor": unscaled[:n],
+                "every program does only one block: the blocks after the first `programs` stay "
+                "undone": undone})
+            need_untouched(got[n:], before[n:], "out[n:]", "where x and y end")
+
+
+def sum_owner(answer: Answer, draw: Draw) -> None:
+    """Program p does the blocks p, p + programs, and so on."""
+    for size in sum_sizes(draw):
+        n, block, programs = size
+        with case(f"n = {n}, block {block}, {programs} programs"):
+            owner = sum_of(answer, draw, size)[1]
+            number = torch.arange(n + 2 * block) // block
+            ended = torch.arange(n + 2 * block) >= n
+            each = -(-((n + block - 1) // block) // programs)
+            need_same(owner, (number % programs).masked_fill(ended, -1), "owner", causes={
+                "every program does only one block":
+                    number.masked_fill(ended | (number >= programs), -1),
+                "a program does neighbouring blocks": (number // each).masked_fill(ended, -1),
+                "the number of the block is stored": number.masked_fill(ended, -1)})
+
 
 # a7.3: softmax of rows
 
@@ -250,7 +303,6 @@ def softmax_hard(answer: Answer, draw: Draw) -> None:
 
 # a7.4: pooling
 
-
 def pool_sizes(draw: Draw) -> list[list[int]]:
     """Return tokens of each group, simple ones first; they need not be powers of two."""
     fixed = [[1], [2], [3], [2, 3], [5, 5, 5], [16, 3, 1]]
@@ -327,11 +379,43 @@ def pool_nan(answer: Answer, draw: Draw) -> None:
         run_pool(answer, draw, sizes, (2, 2, 1, 3), lost)
 
 
-# a7.6: what a kernel for attention over intervals should do, and what it gets wrong.
+# a7.5: the repair
 
-LARGE_TOLERANCE = 1e-2  # a score of 10000 in float32 is only known to 0.001
+def run_lse(answer: Answer, what: str, x: Tensor, block: int) -> None:
+    """Compare the logarithm of the sum of exponentials of each row."""
+    with case(f"{what}: x of shape {tuple(x.shape)}, block {block}"):
+        padding = x.new_zeros(len(x), -x.shape[1] % block)
+        need_close(answer(x.to(SINGLE), block), x.logsumexp(-1), "the result", tolerance=1e-5,
+                   causes={
+            "columns behind the last one count as scores of 0":
+                torch.cat([x, padding], 1).logsumexp(-1)})
+
+
+def lse_tail(answer: Answer, draw: Draw) -> None:
+    """One tile that reaches beyond the row."""
+    for columns in (3, 5, draw.randint(9, 15) if draw.secret else 11):
+        run_lse(answer, "one tile, not full", draw.normal(3, columns), power_of_two(columns))
+
+
+def lse_tiles(answer: Answer, draw: Draw) -> None:
+    """Several full tiles, with rising and falling maxima."""
+    for count in (2, 3, draw.randint(4, 6) if draw.secret else 4):
+        x = draw.normal(3, 4 * count).abs()
+        rising = torch.arange(4 * count) // 4
+        for what, trend in (("falling tiles", -rising), ("rising tiles", rising)):
+            run_lse(answer, what, x + trend, 4)
+
+
+def lse_all(answer: Answer, draw: Draw) -> None:
+    """Far from 0 on both sides, ragged, several tiles."""
+    for far in (0.0, 200.0, -200.0):
+        run_lse(answer, f"scores near {far:g}",
+                far + draw.normal(2, draw.randint(5, 23), scale=2.0), 4)
+
 
 # a7.6: attention over intervals
+
+LARGE_TOLERANCE = 1e-2  # a score of 10000 in float32 is only known to 0.001
 
 
 @dataclass(frozen=True)
@@ -458,100 +542,7 @@ def trap(answer: Answer, draw: Draw) -> None:
                       empty=True, trap=True)
 
 
-# a7.2: a ragged sum
-
-
-def sum_sizes(draw: Draw) -> list[tuple[int, int, int]]:
-    """Return (n, block, programs), small ones first."""
-    if not draw.secret:
-        return [(3, 4, 1), (4, 4, 1), (10, 4, 2), (37, 8, 3), (5, 8, 4)]
-    return sorted((draw.randint(1, 60), draw.choice([4, 8, 16]), draw.randint(1, 6))
-                  for _ in range(5))
-
-
-def sum_of(answer: Answer, draw: Draw,
-           size: tuple[int, int, int]) -> tuple[Tensor, Any, Tensor, Tensor, Tensor]:
-    """Return out and owner of the answer, and x + factor y, x + y, and out as it was."""
-    n, block, programs = size
-    x, y, out = (draw.normal(n + 2 * block, dtype=SINGLE) for _ in range(3))
-    x[n:], y[n:] = float("nan"), float("nan")
-    factor = 0.5 + draw.random()
-    got = answer(x, y, out, n, factor, block, programs)
-    need_items(got, 2, "the tuple (out, owner)")
-    if not isinstance(got[0], Tensor) or got[0].shape != out.shape:
-        raise Mistake(f"out is {describe(got[0])}, wanted the tensor out of shape "
-                      f"{tuple(out.shape)}")
-    return got[0], got[1], x + factor * y, x + y, out
-
-
-def sum_right(answer: Answer, draw: Draw) -> None:
-    """The sum stands in the first n entries, the others are as they were."""
-    for size in sum_sizes(draw):
-        n, block, programs = size
-        with case(f"n = {n}, block {block}, {programs} programs"):
-            got, _, wanted, unscaled, before = sum_of(answer, draw, size)
-            undone = wanted[:n].clone()
-            undone[block * programs:] = before[block * programs : n]
-            need_close(got[:n], wanted[:n], "out", causes={
-                "y is not multiplied by the factor": unscaled[:n],
-                "every program does only one block: the blocks after the first `programs` stay "
-                "undone": undone})
-            need_untouched(got[n:], before[n:], "out[n:]", "where x and y end")
-
-
-def sum_owner(answer: Answer, draw: Draw) -> None:
-    """Program p does the blocks p, p + programs, and so on."""
-    for size in sum_sizes(draw):
-        n, block, programs = size
-        with case(f"n = {n}, block {block}, {programs} programs"):
-            owner = sum_of(answer, draw, size)[1]
-            number = torch.arange(n + 2 * block) // block
-            ended = torch.arange(n + 2 * block) >= n
-            each = -(-((n + block - 1) // block) // programs)
-            need_same(owner, (number % programs).masked_fill(ended, -1), "owner", causes={
-                "every program does only one block":
-                    number.masked_fill(ended | (number >= programs), -1),
-                "a program does neighbouring blocks": (number // each).masked_fill(ended, -1),
-                "the number of the block is stored": number.masked_fill(ended, -1)})
-
-
-# a7.5: the repair
-
-
-def run_lse(answer: Answer, what: str, x: Tensor, block: int) -> None:
-    """Compare the logarithm of the sum of exponentials of each row."""
-    with case(f"{what}: x of shape {tuple(x.shape)}, block {block}"):
-        padding = x.new_zeros(len(x), -x.shape[1] % block)
-        need_close(answer(x.to(SINGLE), block), x.logsumexp(-1), "the result", tolerance=1e-5,
-                   causes={
-            "columns behind the last one count as scores of 0":
-                torch.cat([x, padding], 1).logsumexp(-1)})
-
-
-def lse_tail(answer: Answer, draw: Draw) -> None:
-    """One tile that reaches beyond the row."""
-    for columns in (3, 5, draw.randint(9, 15) if draw.secret else 11):
-        run_lse(answer, "one tile, not full", draw.normal(3, columns), power_of_two(columns))
-
-
-def lse_tiles(answer: Answer, draw: Draw) -> None:
-    """Several full tiles, with rising and falling maxima."""
-    for count in (2, 3, draw.randint(4, 6) if draw.secret else 4):
-        x = draw.normal(3, 4 * count).abs()
-        rising = torch.arange(4 * count) // 4
-        for what, trend in (("falling tiles", -rising), ("rising tiles", rising)):
-            run_lse(answer, what, x + trend, 4)
-
-
-def lse_all(answer: Answer, draw: Draw) -> None:
-    """Far from 0 on both sides, ragged, several tiles."""
-    for far in (0.0, 200.0, -200.0):
-        run_lse(answer, f"scores near {far:g}",
-                far + draw.normal(2, draw.randint(5, 23), scale=2.0), 4)
-
-
 # a7.7: tiles
-
 
 def tile_name(size: tuple[int, ...]) -> str:
     """Return the sizes for a message."""

@@ -45,7 +45,7 @@ from cca_lab.course.tasks import (
     case,
 )
 
-# Checks of a8's decode steps: a full cache, StreamingLLM, and sinks with cores and a window.
+# Texts in turns, and outputs
 
 # Outputs of known mistakes, computed only if one is looked for.
 Mistaken = Callable[[], dict[str, Tensor]]
@@ -89,8 +89,28 @@ def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
         check(answer, draw, single=single, measure=True)
 
 
-# a8.2: full cache
+# a8.1: by hand
 
+def by_hand(answer: Answer, draw: Draw) -> Share | None:
+    """Check the numbers that were worked out for one example."""
+    got = answer()
+    wanted: dict[str, object] = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first":
+                                     [0, 5, 6],
+                                 "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4,
+                                 "bytes": 192}
+    quoted = ", ".join(repr(key) for key in wanted)
+    if not isinstance(got, dict):
+        raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {quoted}")
+    plain = {key: x.tolist() if isinstance(x, Tensor) else list(x) if isinstance(x, tuple) else x
+             for key, x in got.items()}
+    wrong = [key for key in wanted if plain.get(key) != wanted[key]]
+    message = f"not right yet: {', '.join(repr(key) for key in wrong)}"
+    if other := [key for key in plain if key not in wanted]:
+        message += f". Nobody asks for {', '.join(map(repr, other))}: the keys are {quoted}"
+    return Share(1 - len(wrong) / len(wanted), message) if wrong else None
+
+
+# a8.2: full cache
 
 def full_wanted(text: ChunkedText) -> tuple[Tensor, Mistaken]:
     """Return the output of full attention, and those of mistakes."""
@@ -184,7 +204,6 @@ streaming_bytes = partial(measured, streaming_both)
 
 # a8.4: cores
 
-
 def cores_wanted(text: ChunkedText, sinks: int, group: int, window: int) -> tuple[Tensor, Mistaken]:
     """Return the output with sinks, cores and a window, and those of mistakes."""
     sizes = text.q.shape[2], sinks, group, window
@@ -241,7 +260,51 @@ cores_single, cores_chunks = partial(cores_check, single=True), partial(cores_ch
 cores_bytes = partial(measured, cores_check)
 
 
-# Checks of a8's beam search: a tiny model with a cache, and beam search without one.
+# a8.5: bytes in closed form
+
+def predicted(answer: Answer, size: tuple[int, int, int, int], entry: int, which: int,
+              wanted: int) -> None:
+    """Check one of the two numbers for (length, sinks, group, window)."""
+    with case(f"length {size[0]}, sinks {size[1]}, group {size[2]}, window {size[3]}, {entry} "
+              "bytes an entry"):
+        got = answer(*size, entry)
+        if not isinstance(got,
+                          (tuple, list)) or len(got) != 2 or not all(type(x) is int for x in got):
+            raise Mistake(f"the result is {describe(got)}, wanted two integers (after, peak): "
+                          "divide with //")
+        need_equal(got[which], wanted, ("the number of bytes at the end", "the peak")[which])
+
+
+def small(draw: Draw) -> list[tuple[int, int, int, int]]:
+    """Return (length, sinks, group, window), small ones first."""
+    if not draw.secret:
+        return [(0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2),
+                (29, 4, 6, 3), (40, 0, 5, 9)]
+    return draw.sizes(25, (0, 50), (0, 6), (1, 7), (1, 12))
+
+
+def bytes_after(answer: Answer, draw: Draw) -> None:
+    """At the end, against counting."""
+    for size in small(draw):
+        predicted(answer, size, 96, 0, 96 * held(*size))
+
+
+def bytes_peak(answer: Answer, draw: Draw) -> None:
+    """The peak, against counting."""
+    for size in small(draw):
+        predicted(answer, size, 96, 1, 96 * max(held(t, *size[1:]) for t in range(size[0] + 1)))
+
+
+def bytes_large(answer: Answer, draw: Draw) -> None:
+    """A trillion tokens: each cycle holds one entry more, so the peak lies in the last one."""
+    for sizes in [(4, 16, 1024), (3, 17, 255), (0, 1000, 3)]:
+        length = draw.randint(10**11, 10**12)
+        peak = max(held(t, *sizes) for t in range(length - 2 * sizes[1], length + 1))
+        for which, entries in enumerate((held(length, *sizes), peak)):
+            predicted(answer, (length, *sizes), 524288, which, 524288 * entries)
+
+
+# a8.6: beam search
 
 class Writer:
     """A tiny model with one attention layer and a cache, for beam search.
@@ -332,7 +395,9 @@ def beams(draw: Draw) -> list[tuple[int, int, int]]:
 
 
 ALL = ("texts", "key", "value")
-# What moves, and whether sums are kept.
+
+
+# Each cause with what moves, and whether sums are kept.
 MISTAKES: tuple[tuple[str, list[tuple[Collection[str], bool]]], ...] = (
     ("the rows of the cache, or of some of its tensors, stay where they are: row r of the state "
      "must be the row of the text that survivor r continues",
@@ -379,75 +444,6 @@ def beam_calls(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"the calls of step had {writer.rows} rows, wanted {wanted}: first "
                               "the one row that there is, then the survivors and no others")
             need_survivors(got, writer, width, length)
-
-
-
-
-# a8.1: by hand
-
-
-def by_hand(answer: Answer, draw: Draw) -> Share | None:
-    """Check the numbers that were worked out for one example."""
-    got = answer()
-    wanted: dict[str, object] = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first":
-                                     [0, 5, 6],
-                                 "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4,
-                                 "bytes": 192}
-    quoted = ", ".join(repr(key) for key in wanted)
-    if not isinstance(got, dict):
-        raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {quoted}")
-    plain = {key: x.tolist() if isinstance(x, Tensor) else list(x) if isinstance(x, tuple) else x
-             for key, x in got.items()}
-    wrong = [key for key in wanted if plain.get(key) != wanted[key]]
-    message = f"not right yet: {', '.join(repr(key) for key in wrong)}"
-    if other := [key for key in plain if key not in wanted]:
-        message += f". Nobody asks for {', '.join(map(repr, other))}: the keys are {quoted}"
-    return Share(1 - len(wrong) / len(wanted), message) if wrong else None
-
-
-# a8.5: bytes in closed form
-
-
-def predicted(answer: Answer, size: tuple[int, int, int, int], entry: int, which: int,
-              wanted: int) -> None:
-    """Check one of the two numbers for (length, sinks, group, window)."""
-    with case(f"length {size[0]}, sinks {size[1]}, group {size[2]}, window {size[3]}, {entry} "
-              "bytes an entry"):
-        got = answer(*size, entry)
-        if not isinstance(got,
-                          (tuple, list)) or len(got) != 2 or not all(type(x) is int for x in got):
-            raise Mistake(f"the result is {describe(got)}, wanted two integers (after, peak): "
-                          "divide with //")
-        need_equal(got[which], wanted, ("the number of bytes at the end", "the peak")[which])
-
-
-def small(draw: Draw) -> list[tuple[int, int, int, int]]:
-    """Return (length, sinks, group, window), small ones first."""
-    if not draw.secret:
-        return [(0, 0, 1, 1), (3, 4, 2, 2), (4, 1, 3, 2), (10, 1, 3, 2), (11, 1, 3, 2),
-                (29, 4, 6, 3), (40, 0, 5, 9)]
-    return draw.sizes(25, (0, 50), (0, 6), (1, 7), (1, 12))
-
-
-def bytes_after(answer: Answer, draw: Draw) -> None:
-    """At the end, against counting."""
-    for size in small(draw):
-        predicted(answer, size, 96, 0, 96 * held(*size))
-
-
-def bytes_peak(answer: Answer, draw: Draw) -> None:
-    """The peak, against counting."""
-    for size in small(draw):
-        predicted(answer, size, 96, 1, 96 * max(held(t, *size[1:]) for t in range(size[0] + 1)))
-
-
-def bytes_large(answer: Answer, draw: Draw) -> None:
-    """A trillion tokens: each cycle holds one entry more, so the peak lies in the last one."""
-    for sizes in [(4, 16, 1024), (3, 17, 255), (0, 1000, 3)]:
-        length = draw.randint(10**11, 10**12)
-        peak = max(held(t, *sizes) for t in range(length - 2 * sizes[1], length + 1))
-        for which, entries in enumerate((held(length, *sizes), peak)):
-            predicted(answer, (length, *sizes), 524288, which, 524288 * entries)
 
 
 # a8.7: eight bits

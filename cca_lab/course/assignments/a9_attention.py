@@ -21,7 +21,6 @@ def plain(implementation: Implementation) -> Callable[[Draw], Implementation]:
 
 # The merge of two parts
 
-
 def legal_parts(*args: Any) -> tuple[Part, Part]:
     """Return two parts of the same rows; arguments as for an implementation."""
     if len(args) != 2 or not all(isinstance(state, (tuple, list)) and len(state) == 3
@@ -139,7 +138,6 @@ MERGE_HIDDEN = [
 
 
 # Attention in a window, heads sharing keys and values
-
 
 @dataclass(frozen=True)
 class Window:
@@ -275,7 +273,7 @@ ATTENTION_HIDDEN = [
 ]
 
 
-# a9: right implementations and mutants of CCA's intervals and of the cores of groups.
+# Intervals of columns
 
 # Which columns a row reads
 
@@ -373,7 +371,6 @@ row, length, group, window)))),
 
 
 # The cores of groups
-
 
 @dataclass(frozen=True)
 class Pool:
@@ -481,4 +478,3 @@ POOL_HIDDEN = [
     Candidate("if the text is shorter than a group", plain(replace(
         RIGHT_POOL, count=lambda length, group: max(1, length // group)))),
 ]
-

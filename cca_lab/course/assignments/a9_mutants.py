@@ -18,7 +18,7 @@ from cca_lab.course.assignments.a9_judge import (
 from cca_lab.course.compare import describe
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
 
-# a9: right implementations and mutants of drawing tokens.
+# Drawing tokens
 
 INF = float("inf")
 LARGEST = 100_000  # logit
@@ -172,7 +172,7 @@ SAMPLE_HIDDEN = [
 ]
 
 
-# a9: right implementations and mutants of a step of a cache with sinks and a window.
+# A step of a cache with sinks and a window
 
 @dataclass
 class CachedText:

@@ -146,8 +146,9 @@ def first_leak(implementation, length):
 ]
 
 # The loop of the model detector, with other edits
-EDITS = '''                new = [noise(stop - t), 30 * noise(stop - t), 100 * noise(stop - t),
-                       torch.tensor(700.0), torch.tensor(-700.0), torch.tensor(0.0), text[t - 1]]
+EDITS = '''                new = [noise(stop - t), 30 * noise(stop - t), 100 * noise(stop - t), \
+torch.tensor(700.0),
+                       torch.tensor(-700.0), torch.tensor(0.0), text[t - 1]]
 '''
 SAME = "same = (after == before) | (after.isnan() & before.isnan())\n                    if"
 
