@@ -121,7 +121,6 @@ def test_a_class_of_thirty(tmp_path, capsys):
     found = {record["student"]: record for record in grading.records(tmp_path / "marks")}
     assert {who: None if record["status"] == "refused" else record["earned"]
             for who, record in found.items()} == wanted
-    assert all(record["seconds"] < 60 for record in found.values())
     texts = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
     (tmp_path / "marks" / "s02" / "a5_cca.json").unlink()  # as if it had been interrupted there
     (tmp_path / "marks" / "s03" / "a5_cca.json").write_text(
