@@ -32,10 +32,7 @@ def keys_for_mass_loops(weights: Sequence[float], mass: float) -> int:
 
 
 def entropy_loops(weights: Sequence[float]) -> float:
-    """Return the entropy of one row in nats, - sum_t w_t ln w_t with 0 ln 0 = 0.
-
-    The specification.
-    """
+    """Return the entropy of a row in nats, - sum_t w_t ln w_t, 0 ln 0 = 0: the specification."""
     total = 0.0
     for weight in weights:
         if weight > 0:
@@ -80,10 +77,7 @@ def keys_for_mass(weights: Tensor, mass: float) -> Tensor:
 
 
 def k90(weights: Tensor) -> Tensor:
-    """Count the largest weights that reach a mass of 90 % in each row: (..., L) -> (...) int64.
-
-    See `keys_for_mass`.
-    """
+    """Count the largest weights that reach 90 % of each row: (..., L) -> (...) int64."""
     return keys_for_mass(weights, 0.9)
 
 
@@ -106,10 +100,7 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def effective_tokens(weights: Tensor) -> Tensor:
-    """Return exp(H) of each row, the number of equal weights with the same entropy.
-
-    (..., L) -> (...) float64.
-    """
+    """Return exp(H), the number of equal weights of the same entropy: (..., L) -> (...)."""
     return entropy(weights).exp()
 
 
@@ -169,10 +160,8 @@ def mass_beyond(maps: Tensor, window: int, sinks: int = 0) -> Tensor:
     """
     check_maps(maps)
     if window < 1 or sinks < 0:
-        raise ValueError(
-            f"window, sinks: got {window}, {sinks}, wanted at least 1 and 0; a row attends to "
-            "itself"
-        )
+        raise ValueError(f"window, sinks: got {window}, {sinks}, wanted at least 1 and 0; a row "
+                         "attends to itself")
     token = torch.arange(maps.shape[-1], device=maps.device)
     beyond = (token <= token[:, None] - window) & (token >= sinks)  # (row, token)
     return (maps.double() * beyond).sum(dim=-1)

@@ -282,11 +282,11 @@ def contradictions(claim: Claim, judgement: Judgement) -> Iterator[str]:
             yield f"'{name}' by itself {_told(outcome)}"
     if judgement.machine is not None and not judgement.machine.holds:
         yield f"the proof {_told(judgement.machine)}"
-    about: dict[Any, Any] = {claim.strength: judgement.printed, claim.repaired: judgement.corrected}
-    for strength, outcome in about.items():
-        if strength is Strength.MONTE_CARLO and (outcome is None or outcome.error is None):
+    about = {claim.strength: judgement.printed, claim.repaired: judgement.corrected}
+    for strength, result in about.items():
+        if strength is Strength.MONTE_CARLO and (result is None or result.error is None):
             yield "Monte Carlo without the half-width of its interval"
-        if Strength.MONTE_CARLO not in about and outcome is not None and outcome.error is not None:
+        if Strength.MONTE_CARLO not in about and result is not None and result.error is not None:
             yield f"'{strength}' with an interval of random draws"
 
 

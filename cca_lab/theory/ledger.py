@@ -30,19 +30,24 @@ from cca_lab.theory.pages import counted, errata_page
 from cca_lab.theory.quotes import fingerprint, one_line
 
 WORDS = Path(__file__).parent / "claims"
-GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga"
-          )  # the files of claims, in the ledger's order
+# The files of claims, in the ledger's order.
+GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga")
 # The modules whose tables SUBJECTS have the checks, by package.
-MODULES = {"sparsity": ("theorem1", "bounds", "limit", "meaning"),
-           "noise": ("weight", "models", "output"), "conditioning": ("spectrum", "simplex",
-                                                                     "descent"), "reachability":
-           ("indices", "floats", "rope", "depth"), "causality": ("masks", "dga", "focal", "lococo"),
-           "compression": ("convolution", "memory"), "cost": ("pairs", "dga", "prefill"),
-           "published": ("printed", "sentences")}
+MODULES = {
+    "sparsity": ("theorem1", "bounds", "limit", "meaning"),
+    "noise": ("weight", "models", "output"),
+    "conditioning": ("spectrum", "simplex", "descent"),
+    "reachability": ("indices", "floats", "rope", "depth"),
+    "causality": ("masks", "dga", "focal", "lococo"),
+    "compression": ("convolution", "memory"),
+    "cost": ("pairs", "dga", "prefill"),
+    "published": ("printed", "sentences"),
+}
 TEXTS = ("paper", "place", "reading", "proof", "repair", "root", "hypothesis")
-FIELDS: dict[str, Any] = {
+FIELDS: dict[str, Any] = {  # the type of each field in TOML
     **dict.fromkeys((*TEXTS, "verdict", "strength", "weight", "repaired", "example"), str),
-    "quote": (str, list), "sides": list, "models": dict, "formula": bool}  # types in TOML
+    "quote": (str, list), "sides": list, "models": dict, "formula": bool,
+}
 DIGITS = 4  # significant digits in a record: equal on different machines
 
 

@@ -54,10 +54,7 @@ def dealt_partition(tokens, size):
 
 
 def by_absolute_sum(row):
-    """Divided by the sum of absolute values, which is 0 more rarely.
-
-    With signs the weights do not sum to 1.
-    """
+    """Divided by the sum of absolute values: with signs the weights do not sum to 1."""
     return [Fraction(w, sum(map(abs, row))) if any(row) else Fraction(1, len(row)) for w in row]
 
 
@@ -67,10 +64,7 @@ def never_fewer_than_slots(slots, block, cached):
 
 
 def mask_from_the_start(scores, block):
-    """The triangle stands at the first columns of [K~, K_n].
-
-    The queries of later blocks lose what lies before them.
-    """
+    """The triangle at the first columns of [K~, K_n]: later blocks lose what lies before."""
     return [softmax(row[:i % block + 1]) + [Fraction(0)] * (len(row) - i % block - 1)
             for i, row in enumerate(scores)]
 
@@ -83,18 +77,12 @@ def whole_block(scores, block):
 
 
 def each_continuation_once(corpus):
-    """Contexts that occur often count once as a whole, not only their pairs.
-
-    The last pair of each context.
-    """
+    """The last pair of each context: contexts that occur often count once."""
     return sorted(dict(corpus).items())
 
 
 def blocks_by_length(q, k, v):
-    """Blocks of a third of the text.
-
-    No edit and no derivative tells, but a prefix alone is cut elsewhere.
-    """
+    """Blocks of a third of the text: only a prefix read alone is cut elsewhere."""
     return focal.attend_blocks(q, k, v, block=len(q) // 3)
 
 

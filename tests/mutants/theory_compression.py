@@ -29,10 +29,7 @@ def constant_channel(keys, values, accumulated):
 
 
 def position_channel(keys, values, accumulated):
-    """The position as a channel.
-
-    The windows differ, but a threshold keeps the later token, not the earlier.
-    """
+    """The position as a channel: a threshold keeps the later token, not the earlier."""
     return [*compression.keys_and_values(keys, values, accumulated),
             [Fraction(t) for t in range(len(keys))]]
 

@@ -27,10 +27,7 @@ def half(values):
 
 
 def gradient_along_the_simplex(weights, values, residual):
-    """The gradient by the weights with its mean taken off.
-
-    As if the constraint brought the factor alpha_j in.
-    """
+    """The gradient by the weights, its mean taken off, as if the constraint gave alpha_j."""
     slopes = [2 * value * residual for value in values]
     return [slope - sum(slopes) / len(slopes) for slope in slopes]
 

@@ -39,18 +39,12 @@ def scaled_twice(scores, root):
 
 
 def normal_numbers_only(name, weight):
-    """As if there were no subnormal numbers.
-
-    A weight is 0 once it is below the smallest normal one.
-    """
+    """As if there were no subnormal numbers: 0 below the smallest normal one."""
     return weight >= torch.finfo(reachability_floats.DTYPES[name]).smallest_normal
 
 
 def tie_to_one(name, weight):
-    """As if a tie were rounded up.
-
-    Half of the smallest subnormal number were stored as that number.
-    """
+    """As if half of the smallest subnormal number were rounded up to it."""
     return weight >= 2.0 ** -reachability_floats.POWERS[name]
 
 

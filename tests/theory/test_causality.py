@@ -1,7 +1,4 @@
-"""DGA and LoCoCo, read literally and repaired.
-
-Masks, groups, the choice of focal tokens, lococo.
-"""
+"""DGA and LoCoCo, read literally and repaired: masks, groups, focal tokens, segments."""
 
 from fractions import Fraction
 
@@ -94,10 +91,7 @@ def test_all_focal_is_full_attention():
 
 
 def test_the_repaired_mask_is_the_mechanism_s_but_for_the_last_row_of_a_group():
-    """There Algorithm 2 reads the pooled group, and the mechanism its members, as Eq. 15 says.
-
-    Both read all once.
-    """
+    """There Algorithm 2 reads the pooled group, the mechanism its members; both read all once."""
     q, k = torch.randn(2, 11, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     chosen = torch.zeros(1, 1, 11, dtype=torch.bool)
     chosen[..., [0, 4, 5, 9, 10]] = True
@@ -135,10 +129,7 @@ def test_uniform_attention_scores_by_hand():
 
 
 def test_the_norm_of_sampled_rows_is_the_number_of_samples_that_see_the_token():
-    """Eq. 17's sample has fewer rows than L - i + 1.
-
-    What is needed is the count of the non-zero entries.
-    """
+    """Eq. 17's sample has fewer rows than L - i + 1: what is needed is the non-zero count."""
     weights = focal.uniform_attention(6)
     sample = [weights[j] for j in (1, 3, 5)]
     counts = [sum(row[t] != 0 for row in sample) for t in range(6)]
@@ -178,10 +169,7 @@ def test_segments_as_printed_are_right_for_blocks_of_one_only():
 
 
 def test_the_first_compression_of_the_paper_s_sizes():
-    """M = 128, B = 512 finds an empty cache.
-
-    M = 512 is full, and so it is with one token at a time.
-    """
+    """M = 128, B = 512 finds an empty cache; M = 512 is full, as with one token at a time."""
     numbers = lococo.check_columns(lococo.all_slots, within=lambda sizes: sizes ==
                                    (128, 512)).numbers
     assert numbers == {"columns": 512, "claimed": 640}

@@ -38,10 +38,7 @@ MUTANTS = sorted(path.stem for path in (Path(__file__).parents[1] / "mutants").g
 
 
 def broken() -> dict:
-    """Return the broken subject of every claim.
-
-    A module of mutants that belongs to no claim has none.
-    """
+    """Return the broken subject of every claim."""
     found: dict = {}
     for name in MUTANTS:
         subjects = getattr(import_module(f"tests.mutants.{name}"), "BROKEN", {})

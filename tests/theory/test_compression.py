@@ -74,10 +74,7 @@ def test_shares_follow_the_recurrence_and_add_up_to_at_most_one():
 
 
 def test_random_weights_forget_at_the_predicted_rate_and_shares_are_conserved():
-    """Dirichlet rows are exchangeable.
-
-    The mean share follows the formula, and every slot sums to 1.
-    """
+    """Dirichlet rows: the mean share follows the formula, and every slot sums to 1."""
     slots, tokens, draws = 4, 12, 4000
     torch.manual_seed(0)
     shares = torch.zeros(draws, slots, 0, dtype=torch.float64)
@@ -129,10 +126,7 @@ def test_sizes_of_a_full_cache_are_those_of_the_repair():
 
 
 def test_gradients_through_the_segments_need_them_all():
-    """What the proof of LC.constant says of training.
-
-    The numbers saved for a backward pass grow with the segments.
-    """
+    """LC.constant's proof: what a backward pass saves grows with the segments."""
     def saved(segments: int, cut: bool) -> int:
         taps, slots, block, held = torch.ones(4, 2, 21, requires_grad=True), 4, 2, set()
 
@@ -183,10 +177,7 @@ def test_shares_of_a_layer_that_the_repair_of_lc_overhead_states():
 
 
 def test_a_product_of_spectra_is_the_convolution():
-    """What `by_fourier` counts.
-
-    M * 2 d products of n/2 + 1 complex numbers, on entries padded by 20.
-    """
+    """`by_fourier` counts 2 d M products of n/2 + 1 complex numbers, entries padded by 20."""
     slots, channels, entries, kernel = 3, 4, 24, 21
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, channels, entries, generator=generator, dtype=torch.float64)

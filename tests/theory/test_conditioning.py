@@ -178,10 +178,7 @@ def test_descent_takes_the_predicted_steps_from_the_worst_start_and_no_more_from
 
 
 def test_gradients_are_those_of_the_objective():
-    """By differences.
-
-    Of (sum alpha_j V_j - y)^2 by the weights, and through softmax by the logits.
-    """
+    """By differences of (sum alpha_j V_j - y)^2, by the weights and by the logits."""
     weights, values, y = [Fraction(1, 8), Fraction(3, 8), Fraction(1, 2)], [4, 1, -2], -1
     output = sum(w * v for w, v in zip(weights, values, strict=True))
     step, logits = 1e-6, np.log(np.array(weights, float))

@@ -1,4 +1,7 @@
-"""Learning curves paired by seed: equal attention, equal curves; the arithmetic by hand (DGA Figures 3a, 4)."""
+"""Learning curves paired by seed: equal attention, equal curves.
+
+The arithmetic by hand (DGA Figures 3a, 4).
+"""
 
 import json
 from dataclasses import replace
@@ -12,7 +15,8 @@ from cca_lab.studies.convergence import Convergence
 from tests.mutants import theory_convergence as wrong
 from tests.studies import small
 
-TINY = convergence.Budget(steps=4, rows=2, length=32, every=2, windows=2, layers=1, width=16, heads=2)
+TINY = convergence.Budget(steps=4, rows=2, length=32, every=2, windows=2, layers=1, width=16,
+                          heads=2)
 
 
 def streams():
@@ -21,7 +25,10 @@ def streams():
 
 
 def test_the_same_attention_learns_the_same():
-    """CCA with a window over the whole length is full attention: the curves agree; with g = 4, s = 2 they do not."""
+    """CCA with a window over the whole length is full attention: the curves agree.
+
+    With g = 4, s = 2 they do not.
+    """
     arms = {"full": ("full", {}), "all raw": ("cca", {"group": 4, "window": 32}),
             "grouped": ("cca", {"group": 4, "window": 2})}
     told = []
@@ -35,14 +42,20 @@ def test_the_same_attention_learns_the_same():
 
 
 def test_paired_by_hand():
-    """Differences 1, 2, 3: mean 2, standard error 1/sqrt(3), t = 4.303 with 2 degrees of freedom."""
+    """Differences 1, 2, 3.
+
+    Mean 2, standard error 1/sqrt(3), t = 4.303 with 2 degrees of freedom.
+    """
     found = convergence.paired(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
     assert found.value == 2 and found.error == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
     assert found.verdict == "no difference seen"
 
 
 def test_pairing_sees_what_seeds_hide():
-    """Seeds spread by 1, arms differ by 0.1: seen when paired, not by a mutant that forgets the pairs."""
+    """Seeds spread by 1, arms differ by 0.1.
+
+    Seen when paired, not by a mutant that forgets the pairs.
+    """
     reference = np.array([1.0, 2.0, 3.0, 4.0])
     arm = reference - 0.1 + np.array([0.001, -0.001, 0.002, -0.002])
     assert convergence.paired(arm, reference).verdict == "lower"
@@ -67,11 +80,13 @@ def test_the_command_writes_losses_and_differences(tmp_path):
     written = Convergence(out=tmp_path / "found.json", seeds=2, steps=budget.steps, budget=budget,
                           text=str(tmp_path / "text.txt")).run()
     assert json.loads((tmp_path / "found.json").read_text()) == json.loads(json.dumps(written))
-    assert written["at_step"] == [0, 2, 4] and list(written["rows"]) == ["full attention", "CCA", "DGA"]
+    assert written["at_step"] == [0, 2, 4] and list(
+        written["rows"]) == ["full attention", "CCA", "DGA"]
     for arm, row in written["rows"].items():
         assert np.array(row["losses"]).shape == (2, 3)
         if arm != "full attention":
-            mean = np.mean(np.array(row["losses"]) - written["rows"]["full attention"]["losses"], axis=0)
+            mean = np.mean(
+                np.array(row["losses"]) - written["rows"]["full attention"]["losses"], axis=0)
             np.testing.assert_allclose([found["value"] for found in row["minus_full"]], mean)
             assert row["minus_full"][-1]["value"] != 0
     with pytest.raises(ValueError, match="seeds: got 1"):

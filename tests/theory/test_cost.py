@@ -77,10 +77,7 @@ def test_the_cache_keeps_up_to_a_group_more_than_the_window():
 
 
 def test_dga_rows_hold_every_past_token_once():
-    """Pairs and what closed groups stand for beyond one each make L(L+1)/2.
-
-    These are m - 1 a group and later row.
-    """
+    """Pairs, and m - 1 for a closed group in each later row, make L(L+1)/2."""
     for focal in combinations(range(7), 2):
         pairs, r = cost.dga_pairs_listed(7, focal, 2)
         others = [token for token in range(7) if token not in focal]

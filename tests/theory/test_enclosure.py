@@ -29,10 +29,7 @@ def flint():
 
 
 def contradicted(cells: int = 8) -> bool:
-    """Whether an enclosure misses a closed form, drawn rows, or the float bracket.
-
-    Coarse in z, fine in the maximum.
-    """
+    """Whether an enclosure misses a closed form, drawn rows, or the float bracket."""
     for tau, rho in PAIRS:
         low, high = enclosure.between(tau, 2, rho, points=200, cells=cells)
         true, _ = enclosure.pair(tau, rho)

@@ -16,10 +16,7 @@ from tests.mutants import theory_noise as wrong
 # ---------------------------------------------------------------- one weight
 
 def test_a_softmax_of_two_by_hand():
-    """alpha_1 = 1 / (1 + e^{-2d}) with d = (eta_1 - eta_2) / 2.
-
-    1/2 + d/2 - d^3/6, and Var d = 1/2.
-    """
+    """alpha_1 = 1 / (1 + e^{-2d}) = 1/2 + d/2 - d^3/6, d = (eta_1 - eta_2) / 2, Var d = 1/2."""
     half = (Fraction(1, 2),) * 2
     series = noise_series.softmax_series(half, 0)
     assert series[1] == {(1, 0): Fraction(1, 4), (0, 1): Fraction(-1, 4)} and series[2] == {}
@@ -192,10 +189,7 @@ def test_pooled_logit_flat_peaked_and_without_bound():
 
 
 def test_softmax_pooling_amplifies_noise_by_chance():
-    """One token 2.4 above the other of its group.
-
-    More noise on a group's weight than on a token's.
-    """
+    """One token 2.4 above the other of its group: more noise on the group than on a token."""
     logits = [noise_models.STANDS_OUT, 0.0] * 16
     measured = noise_sampling.measured_factor("softmax", logits, 2, sigma=0.05, draws=40_000, j=1)
     assert measured.value - measured.error > 1
@@ -204,10 +198,7 @@ def test_softmax_pooling_amplifies_noise_by_chance():
 # ---------------------------------------------------------------- the output
 
 def test_output_identity_by_chance():
-    """Full and grouped outputs of noisy softmaxes.
-
-    The difference of variances is the within-group scatter.
-    """
+    """Outputs of noisy softmaxes: the variances differ by the within-group scatter."""
     sigma, draws, m = 0.05, 200_000, 2
     values = np.array([1.0, -1.0, 4.0, 2.0])
     full = noise_sampling.measured_variance(

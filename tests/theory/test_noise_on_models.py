@@ -1,4 +1,7 @@
-"""Noise in the attention of a model: where it goes, how much of it, and that it leaves again (DGA Figure 3b)."""
+"""Noise in the attention of a model.
+
+Where it goes, how much of it, and that it leaves again (DGA Figure 3b).
+"""
 
 import json
 
@@ -19,8 +22,9 @@ from tests.studies import small
 OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2},
            "streaming_llm": {"sinks": 1, "recent": 3}}
 IDS = torch.arange(60).view(2, 30) % 37 + 1
-every_place = pytest.mark.parametrize(("name", "site"), [(name, site) for name in OPTIONS
-                                                         for site in noise_on_models.sites_of(MECHANISMS[name]())])
+every_place = pytest.mark.parametrize(
+    ("name", "site"),
+    [(name, site) for name in OPTIONS for site in noise_on_models.sites_of(MECHANISMS[name]())])
 
 
 @pytest.fixture
@@ -28,7 +32,8 @@ def model():
     """A model whose attention is sharp enough for noise to matter."""
     made = small.model().eval()
     for block in made.transformer.h:
-        torch.nn.init.normal_(block.attn.c_attn.weight, std=0.3, generator=torch.Generator().manual_seed(1))
+        torch.nn.init.normal_(block.attn.c_attn.weight, std=0.3,
+                              generator=torch.Generator().manual_seed(1))
     return made
 
 
@@ -59,17 +64,20 @@ def test_every_mechanism_takes_noise_on_its_keys(model, name):
 
 @pytest.mark.parametrize("site", ["keys", "logits"])
 def test_a_seed_is_a_draw(model, site):
-    first, again, other = (noise_on_models.divergence(model, IDS, Noise(site, 0.5, seed)) for seed in (3, 3, 4))
+    first, again, other = (noise_on_models.divergence(model, IDS, Noise(site, 0.5, seed))
+                           for seed in (3, 3, 4))
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
 def moved_logits(form, sigma: float, scaling: float | None) -> torch.Tensor:
     """Return what noise on the keys adds to every logit, (B, H, L, L), two heads a KV head."""
     generator = torch.Generator().manual_seed(0)
-    query = torch.randn(2, 4, 40, 8, generator=generator) * torch.tensor([1.0, 1.0, 5.0, 5.0]).view(4, 1, 1)
+    query = torch.randn(2, 4, 40, 8, generator=generator) * torch.tensor([1.0, 1.0, 5.0, 5.0]).view(
+        4, 1, 1)
     key = torch.randn(2, 2, 40, 8, generator=generator)
     caught = []
-    form(lambda module, q, k, *_, **__: caught.append(k), sigma, generator, None, query, key, key, None, scaling)
+    form(lambda module, q, k, *_, **__: caught.append(k), sigma, generator, None, query, key, key,
+         None, scaling)
     scale = 8**-0.5 if scaling is None else scaling
     return scale * query @ (caught[0] - key).repeat_interleave(2, dim=1).mT
 
@@ -86,17 +94,23 @@ def test_noise_on_keys_has_the_wanted_size_on_the_logits(scaling):
 def test_noise_on_logits_moves_weights_as_lemma_2_says():
     """Values that are the identity show the weights; keys of zeros make them even."""
     length, sigma = 8, 0.1
-    q, keys, values = torch.zeros(1, 4000, 1, 2), torch.zeros(1, 4000, length, 2), torch.eye(length).double()
+    q, keys, values = torch.zeros(1, 4000, 1, 2), torch.zeros(1, 4000, length,
+                                                              2), torch.eye(length).double()
     visible = torch.ones(1, 1, 1, length, dtype=torch.bool)
     columns = Columns(q.double(), keys.double(), values.expand(1, 4000, length, length), visible)
-    weights = noise_on_models.noisy_attention([columns], 1.0, sigma, torch.Generator().manual_seed(0))
-    wanted = sum(c * sigma ** (2 * n) for n, c in enumerate(noise.variance_coefficients([1 / length] * length, 0), 1))
+    weights = noise_on_models.noisy_attention([columns], 1.0, sigma,
+                                              torch.Generator().manual_seed(0))
+    wanted = sum(c * sigma**(2 * n)
+                 for n, c in enumerate(noise.variance_coefficients([1 / length] * length, 0), 1))
     assert float(weights.var(dim=1).mean()) == pytest.approx(wanted, rel=0.05)
     assert torch.allclose(weights.sum(-1), torch.ones(1).double())
 
 
 def test_a_kept_choice_is_the_one_without_noise(model):
-    """Under strong noise the focal tokens change, unless they are kept; the keys are noisy either way."""
+    """Under strong noise the focal tokens change, unless they are kept.
+
+    The keys are noisy either way.
+    """
     swap_attention(model, "dga", **OPTIONS["dga"])
     clean, kept, free = {}, {}, {}
     with noise_on_models.added(model, Noise(noise_on_models.KEPT, 0.0), clean):
@@ -116,7 +130,8 @@ def test_what_cannot_be_done_is_refused(model):
     with pytest.raises(ValueError, match="sigma: got -1"):
         Noise("keys", -1)
     swap_attention(model, "h2o")
-    with pytest.raises(ValueError, match="'keys, choice kept' for 'h2o' attention.*noise on keys works"):
+    with pytest.raises(ValueError,
+                       match="'keys, choice kept' for 'h2o' attention.*noise on keys works"):
         noise_on_models.divergence(model, IDS, Noise(noise_on_models.KEPT, 1.0))
 
 
@@ -131,7 +146,8 @@ def test_the_command_writes_every_measurement(tmp_path):
     written = json.loads((tmp_path / "noise.json").read_text())
     assert len(written["rows"]) == (2 + 2 + 3) * 2 * 3 and written["device"]
     for row in written["rows"]:
-        assert row["kl"]["low"] <= row["kl"]["value"] <= row["kl"]["high"] and len(row["seeds"]) == 1
+        assert row["kl"]["low"] <= row["kl"]["value"] <= row["kl"]["high"] and len(
+            row["seeds"]) == 1
     command[command.index("--texts") + 1] = 10**6
     refused = CliRunner().invoke(app, [str(word) for word in command])
     assert refused.exit_code == 2 and "texts: got 1000000" in refused.output

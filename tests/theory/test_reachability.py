@@ -28,10 +28,7 @@ def test_more_wrong_subjects_are_refuted(name, subject):
 # ---------------------------------------------------------------- indices
 
 def test_the_doubled_token_by_hand():
-    """g = 2, s = 1, i = 3.
-
-    One core {1, 2}, and raw tokens from 2 as printed, from 3 as they should be.
-    """
+    """g = 2, s = 1, i = 3: one core {1, 2}, and raw tokens from 2 as printed, from 3 repaired."""
     assert reachability.printed_cover(3, 2, 1) == (1, 2) and reachability.exact_cover(3, 2,
                                                                                       1) == (1, 3)
     assert reachability.times_read(reachability.printed_cover, 3, 2, 1) == [1, 2, 1]

@@ -123,10 +123,7 @@ def test_equation_19_holds_where_at_most_one_weight_can_pass(length, tenths, lar
 
 @given(joint_laws())
 def test_equation_19_holds_for_dependent_logits_of_one_law(case):
-    """Every order of each row, equally likely.
-
-    Then each weight has the same law, however they depend.
-    """
+    """Every order of each row, equally likely: then each weight has the same law."""
     law, _ = case
     orders = list(permutations(range(law.length)))
     shuffled = FiniteLaw("shuffled", tuple((chance / len(orders), tuple(row[j] for j in order))

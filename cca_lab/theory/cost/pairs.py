@@ -19,7 +19,8 @@ from cca_lab.mechanisms.cca.groups import cache_tokens
 from cca_lab.mechanisms.cca.groups import pairs as cca_pairs
 from cca_lab.mechanisms.dga import FocalRule, row_reads
 from cca_lab.theory.claim import Outcome, Subjects
-from cca_lab.theory.forall.core import demand, integers, prove
+from cca_lab.theory.forall.core import demand, prove
+from cca_lab.theory.forall.terms import integers
 from cca_lab.theory.reachability.indices import printed_cover
 
 
@@ -143,9 +144,8 @@ def check_local_window(bound: Callable[[int, int], int]) -> Outcome:
 def window_at_most() -> Outcome:
     """Prove that no row reads more than s + g raw tokens by Eq. 4, for all rows, g and s."""
     i, g, s = integers("i g s")
-    return prove(
-        demand("raw tokens", [i >= 1, g >= 1, s >= 1],
-               lambda: i - printed_cover(i, g, s)[1] + 1 <= s + g))  # type: ignore[arg-type]
+    return prove(demand("raw tokens", [i >= 1, g >= 1, s >= 1],
+                        lambda: i - printed_cover(i, g, s)[1] + 1 <= s + g))
 
 
 def check_bound(bound: Bound, sizes: Iterable[Sizes], count: Bound = cca_pairs,
