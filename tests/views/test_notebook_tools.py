@@ -68,7 +68,7 @@ $L__BB0_1:
 \t// begin inline asm
 \t@%p1 ld.global.b32 { %r5 }, [ %rd1 + 0 ];
 \t@%p2 ld.global.b32 { %r6 }, [ %rd1 + 4 ];
-\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r1,%r2,%r3,%r4}, %rd4, %rd5, p, 1, 1, 0, 1;
+\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, %rd4, %rd5, p, 1, 1, 0, 1;
 \tret;
 }
 \t.file\t1 "somewhere.py"
