@@ -1,6 +1,4 @@
-"""The decode-time cache of CCA-Attention.
-
-All core tokens, and the raw tokens that later rows still read.
+"""The decode-time cache of CCA-Attention: all core tokens, and the raw tokens still to be read.
 
 Sizes: n(i) = max(0, floor((i + 1 - s) / g)) cores are visible to row i, so after t
 tokens the next row needs raw tokens from g n(t) on, at most s + g - 2 of them.
@@ -8,6 +6,7 @@ A group is pooled when its last token arrives: that token's query, which pools t
 (Eq. 2), is available then and need not be stored. The core is used once it is visible.
 """
 
+from functools import lru_cache
 from typing import Self
 
 import torch
@@ -18,7 +17,7 @@ from cca_lab.attention import interval_attention, pool_groups
 from cca_lab.attention.dense import expand_heads
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.attention.rotary import Rotation, at, of_rows
-from cca_lab.mechanisms import CCA
+from cca_lab.mechanisms import CCA, indices
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.caching.state import (
     NO_TOKENS,
@@ -32,7 +31,9 @@ from cca_lab.mechanisms.caching.state import (
 )
 from cca_lab.mechanisms.cca.baselines import MeanPooling, RandomTokens, kept_tokens
 from cca_lab.mechanisms.cca.groups import chunk_intervals
-from cca_lab.mechanisms.indices import CCAStep, cca_step, first_raw
+from cca_lab.mechanisms.indices import CCAStep, first_raw
+
+cca_step = lru_cache(maxsize=8)(indices.cca_step)  # the same in all layers of a model
 
 
 class CCAState:
