@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from cca_lab import CCA, DGA, Full, LoCoCo, StreamingLLM
 from cca_lab.files import models_folder, repository, results_folder
+from cca_lab.mechanisms import CCA, DGA, Full, LoCoCo, StreamingLLM
 from cca_lab.mechanisms.reading import held
 from cca_lab.reporting import write_figure
 from cca_lab.studies.benchmarks.attention import tile_ratio

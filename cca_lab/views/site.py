@@ -5,10 +5,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import cca_lab
 from cca_lab.extras import need
 from cca_lab.files import check_folder
 from cca_lab.theory import pages
@@ -111,8 +111,9 @@ def api_page() -> str:
         "# Reference", "", "Every public name with its docstring. [The public names](names.md) "
         "says what each is for.", ""
     ]
-    for name in cca_lab.__all__:
-        value = getattr(cca_lab, name)
+    package = import_module("cca_lab")  # the public names stand above this room
+    for name in package.__all__:
+        value = getattr(package, name)
         if isinstance(value, type):
             directive = [f".. autoclass:: cca_lab.{name}", "   :members:"]
         elif callable(value):
