@@ -29,7 +29,7 @@ def test_no_two_files_declare_one_name(tmp_path, paths):
     assert "already been declared" in declared(tmp_path, joined([*paths, paths[0]])).stderr
 
 
-@pytest.mark.parametrize("path", {*FILES, *JOINED["widget"]}, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted({*FILES, *JOINED["widget"]}), ids=lambda path: path.name)
 def test_files_are_plain_scripts_that_name_no_other_place(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("/**") and max(map(len, text.splitlines())) <= 100
