@@ -124,9 +124,8 @@ def scaled_once(answer: Answer, draw: Draw) -> None:
             scale = usual if scaling is None else scaling
             got = answer(q, k, v, None, scaling, attend_on(2, dim, []))
             need_close(got, by_text(q, k, v, None, scale), "the output",
-                       causes={"1 / sqrt(D) is used whatever the model asks for, or on top of "
-                               "it": by_text(
-                                   q, k, v, None, usual),
+                       causes={"1 / sqrt(D) is used whatever the model asks for, or on top of it":
+                                   by_text(q, k, v, None, usual),
                                "1 / sqrt(D) is used twice": by_text(q, k, v, None, scale * usual),
                                "nothing is scaled": by_text(q, k, v, None, 1.0)})
 

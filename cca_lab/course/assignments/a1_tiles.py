@@ -91,14 +91,14 @@ def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
               "the slope is multiplied by the scale too": wrong(scale * slopes),
               "the mask is applied after the softmax: masked tokens then still stand in the "
               "denominator":
-              wrong(past=length, weigh=lambda scores, sink: with_sink(scores, sink).tril()),
+                  wrong(past=length, weigh=lambda scores, sink: with_sink(scores, sink).tril()),
               "the future is not masked": wrong(past=length),
               "a row sees one token of the future": wrong(past=1),
               "query head h reads KV head h % Hk": wrong(kv_of=lambda head: head % kv),
               "query head h takes the slope of its KV head's number": wrong(slopes[of_kv]),
               "query head h takes the sink of its KV head's number": wrong(z=sinks[of_kv]),
-              "query head h takes slope and sink of its KV head's "
-              "number": wrong(slopes[of_kv], sinks[of_kv])}
+              "query head h takes slope and sink of its KV head's number":
+                  wrong(slopes[of_kv], sinks[of_kv])}
     if length == 2:  # where all of the future is one token
         causes["a row sees a later token"] = causes.pop("the future is not masked")
         del causes["a row sees one token of the future"]
@@ -307,7 +307,7 @@ def causes_of(given: Given, heads: tuple, keys: int) -> dict[str, Tensor]:
     wrong = {"the accumulator does not shrink when the maximum grows":
                  uncorrected(scores, v, keys, sink)[None, None],
              "the maximum starts at the sink z and the sum at e^z: it has to be 1 then":
-             dense(*heads[:4], 2 * heads[4], scale)}
+                 dense(*heads[:4], 2 * heads[4], scale)}
     return wrong | usual_causes(*heads) if length > 1 else {}
 
 
@@ -387,10 +387,11 @@ def repaired(answer: Answer, draw: Draw, tiles: tuple[int, ...] | None) -> None:
         masked = scores.masked_fill(column > row, -INF)
         causes = {"the future is not masked": scores.softmax(-1) @ v,
                   "the rows are counted from 0: query 0 is token L - N":
-                  scores.masked_fill(column > torch.arange(rows)[:, None], -INF).softmax(-1) @ v}
+                      scores.masked_fill(column > torch.arange(rows)[:, None],
+                                         -INF).softmax(-1) @ v}
         for tile in tiles or (length, length + 3):
-            stuck = {"the accumulator does not shrink when the maximum "
-                     "grows": uncorrected(masked, v, tile)}
+            stuck = {"the accumulator does not shrink when the maximum grows":
+                         uncorrected(masked, v, tile)}
             with case(f"{rows} {'query' if rows == 1 else 'queries'}, {number(length, 'key')}, "
                       f"tiles of {tile}"):
                 need_double(answer(q, k, v, tile), masked.softmax(-1) @ v, "the output",
@@ -405,10 +406,10 @@ def need_costs(answer: Answer, size: tuple[int, int, int], wanted: dict[str, int
     length, dim, tile = size
     causes = {"flops": {"a multiplication and an addition count as one": wanted["flops"] // 2,
                         "only the causal pairs are counted": 2 * dim * length * (length + 1),
-                        "tiles that lie wholly in the future are counted "
-                        "too": 4 * dim * length * length},
-              "bytes": {"the keys and values are read once, not once for each tile of "
-                        "rows": 8 * dim * length,
+                        "tiles that lie wholly in the future are counted too":
+                            4 * dim * length * length},
+              "bytes": {"the keys and values are read once, not once for each tile of rows":
+                            8 * dim * length,
                         "a number has one byte, not two": wanted["bytes"] // 2},
               "scores": {"the tile is larger than the text, and not cut off": tile * tile}}
     with case(f"length {length}, {number(dim, 'feature')}, tiles of {tile}"):
@@ -465,9 +466,9 @@ def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, wh
         causes = {"the mean of the upstream gradient is not subtracted": weights * upstream,
                   "the plain sum of the upstream gradient is subtracted, not its sum with the "
                   "weights":
-                  weights * (upstream - total),
+                      weights * (upstream - total),
                   "the mean is taken as if the weights added up to 1":
-                  weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
+                      weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
                   "the factor of the weights is forgotten": upstream - mean}
         signs = {"the sign is wrong": -wanted, "the sink's weight is forgotten": -mean[:, 0],
                  "the upstream gradient is summed without the weights": -rest * total[:, 0]}

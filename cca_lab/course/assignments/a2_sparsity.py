@@ -172,8 +172,8 @@ def check_counts(answer: Answer, draw: Draw, maps: list[Tensor], mass: tuple[int
     causes = {"one key is counted where none is needed: for mass 0, or if the tokens after the "
               "sinks have no weight":
                   wanted.clamp(min=1),
-              "one key is missing: the sum reaches the mass with the next "
-              "one": (wanted - 1).clamp(min=0),
+              "one key is missing: the sum reaches the mass with the next one":
+                  (wanted - 1).clamp(min=0),
               "one key is too many: did you count the key after the mass was reached?": wanted + 1,
               "a sum that misses the mass by up to 0.0001 is taken to have reached it: that is too "
               "generous":
@@ -232,8 +232,8 @@ def check_lost(answer: Answer, maps: Tensor, windows: list[int]) -> None:
     """Compare losses of one batch of maps."""
     causes = {"the window is one token too long": lost(maps, windows, -1),
               "the window is one token too short": lost(maps, windows, 1),
-              "rows that have no token beyond the window are part of the "
-              "mean": lost(maps, windows, every=True),
+              "rows that have no token beyond the window are part of the mean":
+                  lost(maps, windows, every=True),
               "rows that have tokens beyond the window, but give them no weight, are left out of "
               "the mean":
                   lost(maps, windows, losing=True)}
@@ -268,15 +268,17 @@ def lift_values(answer: Answer, draw: Draw) -> None:
         sizes = (first, split, top)
         wanted, sink = lifted(maps, *sizes), lifted(maps, *sizes, skip=0)
         causes = {
-            "tokens are chosen on the rows that test them": lifted(maps, *sizes, choose=slice(
-                split,
-                None)), "tokens are chosen on all rows, also on those that test them": lifted(
-                    maps, *sizes, choose=slice(first, None)), "token 0 can be chosen": sink,
-            "token 0 can be chosen, though it is not counted as a "
-            "candidate": sink * (first - 1) / first,
-            "the candidates are taken to be `first`; they are one fewer, without token 0": wanted *
-            first / (first - 1), "the weights of all testing rows are summed before the "
-            "division": lifted(maps, *sizes, how="ratio of sums"),
+            "tokens are chosen on the rows that test them":
+                lifted(maps, *sizes, choose=slice(split, None)),
+            "tokens are chosen on all rows, also on those that test them":
+                lifted(maps, *sizes, choose=slice(first, None)),
+            "token 0 can be chosen": sink,
+            "token 0 can be chosen, though it is not counted as a candidate":
+                sink * (first - 1) / first,
+            "the candidates are taken to be `first`; they are one fewer, without token 0":
+                wanted * first / (first - 1),
+            "the weights of all testing rows are summed before the division":
+                lifted(maps, *sizes, how="ratio of sums"),
             "the weight is divided by that of the whole row": lifted(maps, *sizes, how="whole row"),
             "the mean share is not put in units of an even share": wanted * top / (first - 1)
         }
@@ -368,12 +370,12 @@ def check_noise(answer: Answer, sizes: list[tuple[int, int]]) -> None:
     """Compare predictions."""
     for tokens, top in sizes:
         wanted = noise_value(tokens, top)
-        causes = {"the chosen tokens are all taken to be as heavy as the "
-                  "heaviest": noise_value(tokens, 1),
+        causes = {"the chosen tokens are all taken to be as heavy as the heaviest":
+                      noise_value(tokens, 1),
                   "only the lightest of the chosen tokens is counted":
                       sum(1 / rest for rest in range(top, tokens + 1)),
-                  "the share is not put in units of an even share, top / "
-                  "tokens": wanted * top / tokens,
+                  "the share is not put in units of an even share, top / tokens":
+                      wanted * top / tokens,
                   "the even share is taken off": wanted - 1,
                   "the sum over the chosen tokens is not divided by their number": wanted * top,
                   "the harmonic sum is replaced by the logarithm": 1 + log(tokens / top)}
@@ -429,7 +431,8 @@ def share(answer: Answer, draw: Draw) -> None:
                       (weights >= 1 / (length * rho)).double().mean().item(),
                   "the bar is rho": (weights > rho).double().mean().item(),
                   "the bar is too low, such as 1 / L or rho / L: one weight of a row is always "
-                  "over that": 1.0}
+                  "over that":
+                      1.0}
         with case(f"{what}, {len(logits)} rows of {length}, rho {rho}"):
             need_equal(three(answer, logits, rho, 0.95)[0], wanted, "the share of sparse rows",
                        tolerance=1e-6,

@@ -119,8 +119,8 @@ def factor(answer: Answer, draw: Draw, correlated: bool) -> None:
         }
         if correlated:
             causes = {"the covariances are left out": alone / token,
-                      "each pair of tokens is counted once instead of "
-                      "twice": (alone + sum(pairs)) / 2 / token,
+                      "each pair of tokens is counted once instead of twice":
+                          (alone + sum(pairs)) / 2 / token,
                       "the sign of a covariance is lost":
                           (pool @ matrix.abs() @ pool).item() / token} | causes
         with case(shown(pool, matrix)):
@@ -192,11 +192,11 @@ def mistaken(key: str, logits: Tensor, noise: Tensor, group: int) -> dict[str, T
     _, summed, summed_clean = coded(group * logits, group * noise, group)
     kept, kept_clean = (shared(each.view(*each.shape[:-1], -1, group).sum(-1), group)
                         for each in (full, plain))
-    causes = {"the logits are left out, and softmax gets the noise "
-              "alone": coded(0 * logits, noise, group),
+    causes = {"the logits are left out, and softmax gets the noise alone":
+                  coded(0 * logits, noise, group),
               "logits of a group are summed instead of averaged": (full, summed, summed_clean),
-              "the mass of a group is kept: softmax should see the mean logits of "
-              "groups": (full, kept, kept_clean)}
+              "the mass of a group is kept: softmax should see the mean logits of groups":
+                  (full, kept, kept_clean)}
     return {cause: found(key, *weights) for cause, weights in causes.items()}
 
 
@@ -213,12 +213,12 @@ def measured(answer: Answer, draw: Draw, key: str) -> None:
                       "full attention is measured": (full - logits.softmax(-1)).mean(dim=0),
                       "groups are compared with full attention":
                           (grouped - logits.softmax(-1)).mean(dim=0),
-                      "groups are compared with full attention under the same "
-                      "noise": (grouped - full).mean(dim=0),
+                      "groups are compared with full attention under the same noise":
+                          (grouped - full).mean(dim=0),
                       "the absolute value is averaged": moved.abs().mean(dim=0)}
         elif key == "variance":
-            causes = {"the bias is left in: subtract the mean of the "
-                      "samples": moved.square().sum(0) / (count - 1),
+            causes = {"the bias is left in: subtract the mean of the samples":
+                          moved.square().sum(0) / (count - 1),
                       "the mean square is returned, bias included": moved.square().mean(dim=0),
                       "the sum is divided by N": wanted * (count - 1) / count,
                       "a group's mass is not shared by its tokens": wanted * group**2,
@@ -269,10 +269,10 @@ def second(answer: Answer, draw: Draw, key: str) -> None:
             "the matrix is the printed 2 V^T V instead of 2 V V^T": printed,
             "softmax's derivative is taken to be diag(weights), without the rank-one term":
                 diagonal @ wanted["weights"] @ diagonal,
-            "softmax's derivative stands on the left only: both variables are "
-            "logits": jacobian @ wanted["weights"],
-            "softmax's derivative stands on the right only: both variables are "
-            "logits": wanted["weights"] @ jacobian,
+            "softmax's derivative stands on the left only: both variables are logits":
+                jacobian @ wanted["weights"],
+            "softmax's derivative stands on the right only: both variables are logits":
+                wanted["weights"] @ jacobian,
             "the Hessian by the weights is taken": wanted["weights"],
             "the second derivative of softmax is left out (Gauss-Newton)": wanted["gauss_newton"],
             "the whole Hessian is taken": wanted["logits"],
@@ -322,14 +322,14 @@ def need_condition(got: Any, matrix: Tensor, normal: Tensor) -> None:
     longer = ones(len(normal)).diag() - torch.outer(normal, normal)
     unscaled = torch.linalg.eigvalsh(longer @ matrix @ longer)
     others = {"the constraint is ignored": condition(matrix),
-              "`normal` is projected out, but not divided by its "
-              "length": (unscaled[-1] / unscaled[1]).item(),
+              "`normal` is projected out, but not divided by its length":
+                  (unscaled[-1] / unscaled[1]).item(),
               "`normal` is not divided by its length, and its own direction counts":
                   (unscaled[-1] / unscaled[0]).item(),
               "steps that sum to 0 are taken, instead of steps orthogonal to `normal`":
                   condition(basis(ones(len(normal))).T @ matrix @ basis(ones(len(normal)))),
-              "the basis is orthogonal to `normal`, but not "
-              "orthonormal": condition(loose.T @ matrix @ loose),
+              "the basis is orthogonal to `normal`, but not orthonormal":
+                  condition(loose.T @ matrix @ loose),
               "differences of neighbours serve as a basis: they are not orthonormal":
                   condition(differences.T @ matrix @ differences),
               "a matrix that is not symmetric is given to eigvalsh": condition(projected)}
@@ -447,7 +447,8 @@ def bounded(answer: Answer, draw: Draw, keys: tuple[str, ...]) -> None:
         causes = {"lowest": {"the pool is taken to be even": low / count.max().item(),
                              "it is not divided": low,
                              "the eigenvalues of W^T W are taken, which has zeros that W W^T has "
-                             "not": 0.0,
+                             "not":
+                                 0.0,
                              "lengths of rows are not squared": low * least**0.5,
                              "max and min are swapped": low * most},
                   "highest": {"the pool is taken to be even": high / count.min().item(),
@@ -455,9 +456,8 @@ def bounded(answer: Answer, draw: Draw, keys: tuple[str, ...]) -> None:
                               "lengths of rows are not squared": high * most**0.5,
                               "max and min are swapped": high * least},
                   "kappa": {"the pool is taken to be even": high / low * sizes,
-                            "rows are taken to be equally long":
-                            high / low, "lengths of rows are not squared":
-                                high / low * (most / least) ** 0.5}}
+                            "rows are taken to be equally long": high / low,
+                            "lengths of rows are not squared": high / low * (most / least) ** 0.5}}
         rows = "; ".join(str([round(x, 3) for x in row if x]) for row in pool.tolist())
         with case(f"weights of the groups {rows}, eigenvalues of H from {low:.3g} to {high:.3g}"):
             got = answer(pool, low, high)

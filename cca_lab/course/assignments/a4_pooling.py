@@ -42,13 +42,16 @@ CAUSES: dict[str, Weigh] = {  # q: queries, k: keys, j: the judge, c: the scale,
     "missing tokens take part as keys of zeros":
         lambda q, k, j, c, g: vote(q, filled(k, g), j, c, g),
     "missing tokens take part in the softmax as keys of zeros, and their weights are cut off after "
-    "it": lambda q, k, j, c, g: vote(q, filled(k, g), j, c, g)[: len(k)],
+    "it":
+        lambda q, k, j, c, g: vote(q, filled(k, g), j, c, g)[: len(k)],
     "missing tokens take part as queries and keys of zeros":
         lambda q, k, j, c, g: vote(filled(q, g), filled(k, g), j, c, g),
     "missing tokens take part as queries and keys of zeros, and their weights are cut off after "
-    "the softmax": lambda q, k, j, c, g: vote(filled(q, g), filled(k, g), j, c, g)[: len(k)],
+    "the softmax":
+        lambda q, k, j, c, g: vote(filled(q, g), filled(k, g), j, c, g)[: len(k)],
     'queries or scores are averaged for "all", which makes it "mean": average the weights, after '
-    "the softmax": lambda q, k, j, c, g: vote(q, k, "mean" if j == "all" else j, c, g),
+    "the softmax":
+        lambda q, k, j, c, g: vote(q, k, "mean" if j == "all" else j, c, g),
     'weights are averaged for "mean", which makes it "all": average the queries':
         lambda q, k, j, c, g: vote(q, k, "all" if j == "mean" else j, c, g),
     "the mean over a ragged group is divided by the group size":
@@ -496,8 +499,8 @@ def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
         # 1e-6, not 1e-9: shares in single precision are right too.
         got = need_close(answer(scores, valid), shares(scores, valid), "the weights",
                          tolerance=1e-6, why=why, causes={
-            "a row with small scores counts as a row without positive ones": torch.where(
-                total > 1e-6, positive / total, equal),
+            "a row with small scores counts as a row without positive ones":
+                torch.where(total > 1e-6, positive / total, equal),
             "a small number is added to the sum or bounds it from below, so that rows do not sum "
             "to 1":
                 positive / (total + 1e-6),
@@ -506,8 +509,8 @@ def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
             "a row without positive scores becomes zeros":
                 torch.where(total > 0, positive / total, 0 * positive),
             "the mean runs over missing columns too":
-                torch.where(total > 0, positive / total,
-                            torch.full_like(positive, 1 / positive.shape[1]))})
+                torch.where(total > 0,
+                            positive / total, torch.full_like(positive, 1 / positive.shape[1]))})
         if got[:, ~valid].any():
             raise Mistake("a missing column has a weight that is nearly 0, wanted 0 exactly")
 

@@ -218,8 +218,8 @@ def counted(answer: Answer, draw: Draw) -> None:
                 need_same(answer(intervals, *size), inside + raw, "counts",
                           causes={"tokens inside cores are not counted": raw,
                                   "raw tokens are not counted": inside,
-                                  "a token is read or not, instead of how "
-                                  "often": (inside + raw).clamp(max=1)})
+                                  "a token is read or not, instead of how often":
+                                      (inside + raw).clamp(max=1)})
 
 
 def printed(answer: Answer, draw: Draw) -> None:

@@ -309,12 +309,12 @@ def compared(answer: Answer, draw: Draw, large: float) -> None:
              "the group's key is the plain mean of its members' keys": "mean key",
              "the group's value is the plain mean of its members' values": "mean value",
              "focal tokens between the members are pooled too": "slice",
-             "the judge's scores are not scaled": "unscaled", "the pooled columns are not read":
-                 "unread",
+             "the judge's scores are not scaled": "unscaled",
+             "the pooled columns are not read": "unread",
              "the members of a pooled group are read raw too": "twice",
              "no row reads a group pooled, as in full attention": "raw",
-             "a group is pooled one row too late": "late", "a group is pooled one row too early":
-                 "early",
+             "a group is pooled one row too late": "late",
+             "a group is pooled one row too early": "early",
              "no column is masked": "open", "the rows' scores are not scaled": "bare"}
     # With large scores one weight is 1, and many mistakes look alike.
     kinds = kinds if large == 1 else {}

@@ -140,8 +140,8 @@ def by_rank(text: Tensor) -> Tensor:
 
 
 STEPS: dict[str, Maker] = {
-    "a choice by the attention of all rows": plain(voted), "the longest key of the whole text":
-        plain(strongest),
+    "a choice by the attention of all rows": plain(voted),
+    "the longest key of the whole text": plain(strongest),
     "rounding to 8 bits with one step size for the text": plain(eight_bits),
     "the place of a key among all keys": plain(by_rank),
     "a later value, if it is above {high:.3g}":
@@ -183,10 +183,10 @@ def overflow(text: Tensor) -> Tensor:
 
 
 OTHERS: dict[str, Maker] = {
-    "zeros are padding, and counted": plain(padded), "of equal tokens only the latest counts":
-        plain(latest),
-    "half of all tokens pass": plain(capacity), "a scale that shrinks if any number is above 400":
-        plain(overflow),
+    "zeros are padding, and counted": plain(padded),
+    "of equal tokens only the latest counts": plain(latest),
+    "half of all tokens pass": plain(capacity),
+    "a scale that shrinks if any number is above 400": plain(overflow),
 }
 
 # Causal implementations

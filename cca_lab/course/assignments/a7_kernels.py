@@ -183,7 +183,8 @@ def sum_right(answer: Answer, draw: Draw) -> None:
             need_close(got[:n], wanted[:n], "out", causes={
                 "y is not multiplied by the factor": unscaled[:n],
                 "every program does only one block: the blocks after the first `programs` stay "
-                "undone": undone})
+                "undone":
+                    undone})
             need_untouched(got[n:], before[n:], "out[n:]", "where x and y end")
 
 
@@ -559,10 +560,12 @@ def last_rows(length: int, group: int, window: int, block: int, columns: int) ->
 
 MISCOUNTS: dict[str, Callable[..., int]] = {
     "only the last row of a block counts": last_rows,
-    "every row is a block of its own": lambda length, group, window, block, columns:
-        tiles_by_counting(length, group, window, 1, columns),
-    "all columns up to the block's last row are read": lambda length, group, window, block, columns:
-        sum(-(-min(begin + block, length) // columns) for begin in range(0, length, block))}
+    "every row is a block of its own":
+        lambda length, group, window, block, columns: tiles_by_counting(length,
+                                                                        group, window, 1, columns),
+    "all columns up to the block's last row are read":
+        lambda length, group, window, block, columns: sum(-(-min(begin + block, length) // columns)
+                                                          for begin in range(0, length, block))}
 
 
 def tiles_small(answer: Answer, draw: Draw) -> None:

@@ -121,8 +121,8 @@ def full_wanted(text: ChunkedText) -> tuple[Tensor, Mistaken]:
                                                                                              None]
     qkv = text.q, text.k, text.v
     return dense(*qkv, past, SCALE), lambda: {
-        "query head h reads KV head h mod Hk, instead of h // (H / "
-        "Hk)": dense(*qkv, past, SCALE, tiled=True),
+        "query head h reads KV head h mod Hk, instead of h // (H / Hk)":
+            dense(*qkv, past, SCALE, tiled=True),
         NO_SCALE: dense(*qkv, past, 1.0),
         "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the "
         "cache":

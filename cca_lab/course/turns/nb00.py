@@ -18,10 +18,10 @@ def check_mean(answer: Answer, draw: Draw) -> None:
         wanted = torch.stack([power / sum(powers) * value
                               for power, value in zip(powers, values, strict=True)]).sum(0)
         causes = {
-            "the weights do not sum to 1: divide each power by the sum of "
-            "all": scores.exp() @ values,
-            "the scores are the weights; the weights are e to the power of "
-            "them": scores / scores.sum() @ values,
+            "the weights do not sum to 1: divide each power by the sum of all":
+                scores.exp() @ values,
+            "the scores are the weights; the weights are e to the power of them":
+                scores / scores.sum() @ values,
             "the scores are the weights, and not even divided by their sum": scores @ values,
             "all weights are equal: this is the plain mean": values.mean(0),
             "only the best score counts": values[scores.argmax()],

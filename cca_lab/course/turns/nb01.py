@@ -28,17 +28,16 @@ def check_mask(answer: Answer, draw: Draw) -> None:
             wanted[row, : row + 1] = torch.softmax(scores[row, : row + 1], dim=0)
         causes = {
             "nothing is hidden": scores.softmax(1),
-            "the scores are multiplied by the mask: a score of 0 still has the weight e^0 = 1": (
-                scores * past).softmax(1),
-            "the finished weights are multiplied by the mask: the rows no longer sum to "
-            "1": scores.softmax(1) * past,
-            "the past is hidden, and the future is read: the other triangle": scores.masked_fill(
-                ~past.T, -math.inf).softmax(1),
-            "the softmax runs over the columns of the matrix; each row is one word's "
-            "weights": scores.masked_fill(
-                ~past, -math.inf).softmax(0),
-            "each row reads one word of the future": scores.masked_fill(
-                ~torch.ones_like(past).tril(1), -math.inf).softmax(1),
+            "the scores are multiplied by the mask: a score of 0 still has the weight e^0 = 1":
+                (scores * past).softmax(1),
+            "the finished weights are multiplied by the mask: the rows no longer sum to 1":
+                scores.softmax(1) * past,
+            "the past is hidden, and the future is read: the other triangle":
+                scores.masked_fill(~past.T, -math.inf).softmax(1),
+            "the softmax runs over the columns of the matrix; each row is one word's weights":
+                scores.masked_fill(~past, -math.inf).softmax(0),
+            "each row reads one word of the future":
+                scores.masked_fill(~torch.ones_like(past).tril(1), -math.inf).softmax(1),
         }
         with case(f"{length} words"):
             need_close(answer(scores), wanted, "the weights", causes=causes,
@@ -83,9 +82,9 @@ LEAKING: dict[str, tuple[Attention, str]] = {
     "weights times mask": (
         _masked(lambda s, past: s.softmax(1) * past),
         "future values are gone, but future keys stand in the denominator: change the last key"),
-    "-10000 in the place of -inf": (
-        _masked(lambda s, past: (s - 1e4 * ~past).softmax(1)),
-        "it leaks only when a score comes close to 10000: change the last key by a lot as well"),
+    "-10000 in the place of -inf":
+        (_masked(lambda s, past: (s - 1e4 * ~past).softmax(1)),
+         "it leaks only when a score comes close to 10000: change the last key by a lot as well"),
     "a mean of all queries": (
         lambda q, k, v: _masked(lambda s, past: s.masked_fill(~past,
                                                               -math.inf).softmax(1))(q + q.mean(0),
@@ -145,14 +144,14 @@ def _causes(state: State, score: Tensor, value: Tensor) -> dict[str, tuple[Tenso
     upside_down = (new - top).exp()
     return {
         "the old terms are not corrected": (total + weight, sums + weight * value),
-        "the factor is upside down: old terms shrink when the maximum grows": (
-            total * upside_down + weight, sums * upside_down + weight * value),
-        "the new term is corrected too; only the old ones are": (
-            (total + weight) * factor, (sums + weight * value) * factor),
-        "the new term is taken relative to the old maximum": (
-            total * factor + (score - top).exp(), sums * factor + (score - top).exp() * value),
-        "no maximum is subtracted from the new score": (
-            total * factor + score.exp(), sums * factor + score.exp() * value),
+        "the factor is upside down: old terms shrink when the maximum grows":
+            (total * upside_down + weight, sums * upside_down + weight * value),
+        "the new term is corrected too; only the old ones are":
+            ((total + weight) * factor, (sums + weight * value) * factor),
+        "the new term is taken relative to the old maximum":
+            (total * factor + (score - top).exp(), sums * factor + (score - top).exp() * value),
+        "no maximum is subtracted from the new score":
+            (total * factor + score.exp(), sums * factor + score.exp() * value),
         "the old terms are lost": (weight, weight * value),
     }
 

@@ -35,8 +35,8 @@ def check_count(answer: Answer, draw: Draw) -> None:
             "the key that crosses the line is not counted: it is needed too": wanted - 1,
             "the weights are taken as they stand; put the largest first": _count(row, mass),
             "the smallest weights come first; put the largest first": _count(ordered[::-1], mass),
-            "0.9 is written into the function; the argument `mass` says how "
-            "much": _count(ordered, 0.9),
+            "0.9 is written into the function; the argument `mass` says how much":
+                _count(ordered, 0.9),
             "the sum may pass the mass by one key more than it has to": wanted + 1,
         }
         with case(f"{length} weights, mass {mass}"):
@@ -55,7 +55,8 @@ def check_edges(answer: Answer, draw: Draw) -> None:
         need_equal(need_number(answer([0.1] * 10, 0.9), "the number of keys"), 9,
                    "the number of keys", causes={
             "rounding decides: nine times 0.1 is 0.8999999999999999 for a computer, so stop at "
-            "mass - 1e-6": 10})
+            "mass - 1e-6":
+                10})
 
 
 # 02.4: choose a token on some rows, test it on later ones
@@ -203,18 +204,17 @@ def check_beyond(answer: Answer, draw: Draw) -> None:
                                                                      5), (7, 7, 0), (6, 20, 1)]:
         weights = _maps(draw, length)
         causes = {
-            "the window is one token too short: the row's own token is one of its tokens": _beyond(
-                weights, window - 1, sinks) if window > 1 else None,
-            "the window is one token too long: row i keeps the tokens from i - window + 1 "
-            "on": _beyond(
-                weights, window + 1, sinks),
+            "the window is one token too short: the row's own token is one of its tokens":
+                _beyond(weights, window - 1, sinks) if window > 1 else None,
+            "the window is one token too long: row i keeps the tokens from i - window + 1 on":
+                _beyond(weights, window + 1, sinks),
             "the sinks are not left out": _beyond(weights, window),
-            "one sink too few is left out: sinks = 2 leaves out tokens 0 and 1": _beyond(
-                weights, window, max(0, sinks - 1)),
-            "one sink too many is left out: sinks = 2 leaves out tokens 0 and "
-            "1": _beyond(weights, window, sinks + 1),
-            "sinks inside the window are subtracted although they were never beyond it": _beyond(
-                weights, window) - weights[:, :sinks].sum(1),
+            "one sink too few is left out: sinks = 2 leaves out tokens 0 and 1":
+                _beyond(weights, window, max(0, sinks - 1)),
+            "one sink too many is left out: sinks = 2 leaves out tokens 0 and 1":
+                _beyond(weights, window, sinks + 1),
+            "sinks inside the window are subtracted although they were never beyond it":
+                _beyond(weights, window) - weights[:, :sinks].sum(1),
             "this is what the row keeps, not what it loses": 1 - _beyond(weights, window, sinks),
         }
         with case(f"{length} tokens, window {window}, sinks {sinks}"):

@@ -101,8 +101,8 @@ _FORMS: dict[str, Callable[[Law, float, float], float]] = {
     "right": lambda law, rho, x: _over(law, x) - _heavy(law, rho, x),
     "the first X is taken in the place of the largest one":
         lambda law, rho, x: _chance(law, lambda row: row[0] > x) - _heavy(law, rho, x),
-    "L is forgotten: the sum is compared with rho x": lambda law, rho, x: _over(law, x) - _chance(
-        law, lambda row: sum(row) > rho * x),
+    "L is forgotten: the sum is compared with rho x":
+        lambda law, rho, x: _over(law, x) - _chance(law, lambda row: sum(row) > rho * x),
     "the second chance is that of a sum BELOW L rho x: that is what one hopes for, so it may not "
     "be subtracted":
         lambda law, rho, x: _over(law, x) - (1 - _heavy(law, rho, x)),
@@ -110,8 +110,9 @@ _FORMS: dict[str, Callable[[Law, float, float], float]] = {
     "two chances are multiplied, as if the events were independent; this can promise too much":
         lambda law, rho, x: _over(law, x) * (1 - _heavy(law, rho, x)),
     "the chance of both events at once is taken. That is a bound too (line 1 of the proof), but "
-    "the theorem needs only the two single chances": lambda law, rho, x: _chance(
-        law, lambda row: max(row) > x and sum(row) <= len(row) * rho * x),
+    "the theorem needs only the two single chances":
+        lambda law, rho, x: _chance(law,
+                                    lambda row: max(row) > x and sum(row) <= len(row) * rho * x),
     "the largest X may also equal x; then no weight is over the bar for certain":
         lambda law, rho, x: _chance(law, lambda row: max(row) >= x) - _heavy(law, rho, x),
 }

@@ -22,20 +22,20 @@ def _other_variances(weights: list[float], j: int) -> dict[str, float]:
     moves = [weight_j * ((i == j) - weight) for i, weight in enumerate(weights)]
     right = sum(move**2 for move in moves)
     return {
-        "only the token's own noise counts; a softmax passes on the noise of all "
-        "tokens": moves[j] ** 2,
+        "only the token's own noise counts; a softmax passes on the noise of all tokens":
+            moves[j] ** 2,
         "the token's own noise is left out": right - moves[j] ** 2,
-        "the 1 of the token itself is forgotten: its own derivative is alpha_j (1 - "
-        "alpha_j)": weight_j**2 * squares,
-        "the derivatives are added before squaring; independent noises add their "
-        "squares": sum(moves) ** 2,
+        "the 1 of the token itself is forgotten: its own derivative is alpha_j (1 - alpha_j)":
+            weight_j**2 * squares,
+        "the derivatives are added before squaring; independent noises add their squares":
+            sum(moves) ** 2,
         "the factor alpha_j of every derivative is forgotten": right / weight_j**2,
         "the factor alpha_j is not squared with the rest": right / weight_j,
-        "the derivatives' sizes are added; a variance adds their "
-        "squares": sum(abs(move) for move in moves),
+        "the derivatives' sizes are added; a variance adds their squares":
+            sum(abs(move) for move in moves),
         "the square root is taken: that is the standard deviation": math.sqrt(right),
-        "it is divided by the number of tokens; a variance of a sum is the sum of the "
-        "variances": right / len(weights),
+        "it is divided by the number of tokens; a variance of a sum is the sum of the variances":
+            right / len(weights),
     }
 
 
@@ -89,17 +89,16 @@ def _slopes(pool: Pool, logits: list[float], step: float = 1e-5, *,
 def _other_factors(pool: Pool, logits: list[float]) -> dict[str, float]:
     slopes = _slopes(pool, logits)
     causes = {
-        "all logits are moved together; each token has noise of its own, so move one at a "
-        "time": sum(slopes) ** 2,
+        "all logits are moved together; each token has noise of its own, so move one at a time":
+            sum(slopes) ** 2,
         "the derivatives are added without squares": sum(slopes),
         "only the first token is moved": slopes[0] ** 2,
-        "the mean is taken; the variances of independent noises add "
-        "up": _mean([slope**2 for slope in slopes]),
-        "the square root is taken: that is the factor of the standard deviation": math.sqrt(
-            sum(slope**2 for slope in slopes)),
-        "a change from both sides is divided by one step; the two sides are two steps "
-        "apart": 4 * sum(
-            slope**2 for slope in slopes),
+        "the mean is taken; the variances of independent noises add up":
+            _mean([slope**2 for slope in slopes]),
+        "the square root is taken: that is the factor of the standard deviation":
+            math.sqrt(sum(slope**2 for slope in slopes)),
+        "a change from both sides is divided by one step; the two sides are two steps apart":
+            4 * sum(slope**2 for slope in slopes),
     }
     for step in (1.0, 0.1, 0.01):
         for both in (True, False):
@@ -156,8 +155,8 @@ def _need_kappa(got: Any, wanted: float, what: str, causes: dict[str, float]) ->
                       "by the weights is V V^T with one row for each token; is this V^T V, which "
                       "has one for each feature?")
     need_equal(need_number(got, what), wanted, what, tolerance=1e-6, causes=causes | {
-        "singular values of V are divided; the eigenvalues of V V^T are their "
-        "squares": math.sqrt(wanted),
+        "singular values of V are divided; the eigenvalues of V V^T are their squares":
+            math.sqrt(wanted),
         "the smallest eigenvalue is divided by the largest": 1 / wanted})
 
 

@@ -36,18 +36,18 @@ def _other_cores(q: Tensor, k: Tensor, v: Tensor, scale: float) -> dict[str, Pai
     """Return what usual mistakes make of a group."""
     scores = scale * q @ k.T  # (judges, members)
     every = {
-        "the first query judges; it is the last one, which has seen the whole "
-        "group": scores[0].softmax(0),
-        "all members judge, each with its own query; only the last one "
-        "does": scores.softmax(1).mean(0),
+        "the first query judges; it is the last one, which has seen the whole group":
+            scores[0].softmax(0),
+        "all members judge, each with its own query; only the last one does":
+            scores.softmax(1).mean(0),
         "the mean query judges; only the last one does": scores.mean(0).softmax(0),
         "nobody judges: this is the plain mean": torch.full((len(k),), 1 / len(k), dtype=k.dtype),
         "the scale is forgotten": (scores[-1] / scale).softmax(0),
         "the weights do not sum to 1: divide the powers by their sum": scores[-1].exp(),
-        "the judge is left out; it is a member of its group": torch.cat(
-            [scores[-1, :-1].softmax(0), scores.new_zeros(1)]),
-        "the keys are scored with themselves; it is the judge's query that "
-        "asks": (scale * k @ k[-1]).softmax(0),
+        "the judge is left out; it is a member of its group":
+            torch.cat([scores[-1, :-1].softmax(0), scores.new_zeros(1)]),
+        "the keys are scored with themselves; it is the judge's query that asks":
+            (scale * k @ k[-1]).softmax(0),
     }
     return {cause: (weights @ k, weights @ v) for cause, weights in every.items()}
 
@@ -65,8 +65,8 @@ def check_core(answer: Answer, draw: Draw) -> None:
             causes = {cause: other[1] for cause, other in others.items()}
             need_close(value, wanted[1], "the core value", causes=causes | {
                 "it is pooled from the keys": wanted[0],
-                "values are scored anew; they get the weights of their "
-                "keys": (scale * v @ q[-1]).softmax(0) @ v})
+                "values are scored anew; they get the weights of their keys":
+                    (scale * v @ q[-1]).softmax(0) @ v})
 
 
 # 05.3: what a row reads
@@ -91,11 +91,12 @@ def _need_cores(got: float, wanted: int, row: int, group: int, window: int) -> N
     older = row + 1 - window
     causes = {
         "this is what comes out of row - window; rows count from 0, so row i has i + 1 tokens up "
-        "to its own: take row + 1 - window": max(0, (row - window) // group),
+        "to its own: take row + 1 - window":
+            max(0, (row - window) // group),
         "a negative number is rounded towards zero; // rounds down":
             max(0, int((older - group) / group) + 1),
-        "a group counts as soon as one of its tokens is behind the window; all must "
-        "be": max(0, -(-older // group)),
+        "a group counts as soon as one of its tokens is behind the window; all must be":
+            max(0, -(-older // group)),
         "the window is forgotten: these are all groups that are complete": (row + 1) // group,
         "tokens are counted, not groups": max(0, older),
     }
@@ -107,7 +108,8 @@ def _need_first(got: float, cores: int, row: int, group: int, window: int) -> No
     wanted = cores * group
     causes = {
         "only the nearest tokens are raw; those between the last whole group and the window are "
-        "then read by nobody": max(0, row + 1 - window),
+        "then read by nobody":
+            max(0, row + 1 - window),
         "the last token of the last core is read raw too, so it is read twice (this is the k of "
         "Eq. 4 as printed)":
             max(0, wanted - 1),
@@ -161,14 +163,14 @@ def check_kernel(answer: Answer, draw: Draw) -> None:
         size = 1 << (group - 1).bit_length()
         wanted = made(1.5)
         others = {
-            "the padding of the tile has the score 0, and exp(0) is 1: its score must be "
-            "-inf": made(1.5, score=None),
-            "the tile is not masked: the first tokens of the next group are pooled too": made(
-                1.5, score=None, masked=False),
+            "the padding of the tile has the score 0, and exp(0) is 1: its score must be -inf":
+                made(1.5, score=None),
+            "the tile is not masked: the first tokens of the next group are pooled too":
+                made(1.5, score=None, masked=False),
             "the scale is forgotten": made(1.0),
             "the first query of a group judges; it is the last one": made(1.5, judge=0),
-            "the last query of the tile judges, which is not the "
-            "group's": made(1.5, judge=size - 1),
+            "the last query of the tile judges, which is not the group's":
+                made(1.5, judge=size - 1),
         }
         with case(f"{length} tokens, groups of {group}, tiles of {size}"):
             got = _two(answer(q, k, v, group, 1.5), "core keys and core values")

@@ -65,20 +65,20 @@ def _reads(row: int, focal: list[int], groups: list[Members], *,
 
 
 WRONG_RULES: dict[str, dict[str, Any]] = {
-    "a group is read as soon as one member is past: this reads the "
-    "future": {"pooled": lambda i, G: G[0] <= i},
-    "the last row of a group gets the group and its members: it counts them "
-    "twice": {"pooled": lambda i, G: G[-1] <= i},
+    "a group is read as soon as one member is past: this reads the future":
+        {"pooled": lambda i, G: G[0] <= i},
+    "the last row of a group gets the group and its members: it counts them twice":
+        {"pooled": lambda i, G: G[-1] <= i},
     "the last row of a group gets neither the group nor its members: it loses them, itself "
-    "included": {
-        "raw": lambda i, G: G[0] <= i < G[-1]},
-    "the last row of a group reads the pooled group; Eq. 15 gives it the members": {
-        "pooled": lambda i, G: G[-1] <= i, "raw": lambda i, G: G[0] <= i < G[-1]},
-    "all members of the open group are read: those behind the row are its "
-    "future": {"token": lambda i, t: True},
+    "included":
+        {"raw": lambda i, G: G[0] <= i < G[-1]},
+    "the last row of a group reads the pooled group; Eq. 15 gives it the members":
+        {"pooled": lambda i, G: G[-1] <= i, "raw": lambda i, G: G[0] <= i < G[-1]},
+    "all members of the open group are read: those behind the row are its future":
+        {"token": lambda i, t: True},
     "a row does not read itself": {"token": lambda i, t: t < i},
-    "a focal row inside an open group does not get the members: it needs them "
-    "too": {"raw": lambda i, G: i in G},
+    "a focal row inside an open group does not get the members: it needs them too":
+        {"raw": lambda i, G: i in G},
     "no members are read raw: the open group is lost": {"raw": lambda i, G: False},
 }
 

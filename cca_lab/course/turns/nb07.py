@@ -25,13 +25,13 @@ def _columns(row: int, slots: int, segment: int, *,
 
 
 RULES = {
-    "slots and raw tokens are compressed at every segment, also if they are not more than M": {
-        "full": lambda held, slots: True},
+    "slots and raw tokens are compressed at every segment, also if they are not more than M":
+        {"full": lambda held, slots: True},
     "exactly M columns are compressed too; there is room for M":
         {"full": lambda held, slots: held >= slots},
     "only the raw tokens are counted: the slots need room too": {"count_slots": False},
-    "the first row of a segment still reads the old columns; compression comes before "
-    "it": {"late": 1},
+    "the first row of a segment still reads the old columns; compression comes before it":
+        {"late": 1},
 }
 
 
@@ -84,8 +84,8 @@ def weights(answer: Answer, draw: Draw) -> None:
                 "the sums go over the slots; a slot is a mean of columns, so they go along the row":
                     _ratio(numbers.relu(), 0),
                 "a softmax is taken, which gives no column 0": numbers.softmax(1),
-                "a softmax of the ReLU is taken, which gives no column "
-                "0": numbers.relu().softmax(1),
+                "a softmax of the ReLU is taken, which gives no column 0":
+                    numbers.relu().softmax(1),
                 "a small number is added to the sum, so that the weights do not sum to 1":
                     numbers.relu() / (numbers.relu().sum(1, keepdim=True) + 1e-6)})
 

@@ -47,16 +47,16 @@ def kept(answer: Answer, draw: Draw) -> None:
         heaviest = keep(scores, len(scores), 0, in_order=False)  # of all tokens, recent ones too
         causes: dict[str, Sequence[int]] = {
             "the recent tokens take part in the choice of the heavy ones; those are chosen from "
-            "the others": (
-                sorted({*heaviest[:heavy], *last})),
+            "the others":
+                sorted({*heaviest[:heavy], *last}),
             "the recent tokens are not kept whatever their score":
                 sorted(heaviest[: heavy + recent]),
             "the lightest are kept, and the heaviest leave":
                 keep(scores, heavy, recent, lightest=True),
-            "of equal scores the newer leaves; in H2O here it is the "
-            "older": keep(scores, heavy, recent, old_wins=True),
-            "the places are in the order of their scores; they belong in the order of the text": (
-                keep(scores, heavy, recent, in_order=False)),
+            "of equal scores the newer leaves; in H2O here it is the older":
+                keep(scores, heavy, recent, old_wins=True),
+            "the places are in the order of their scores; they belong in the order of the text":
+                keep(scores, heavy, recent, in_order=False),
             "only the heavy ones are returned": [t for t in wanted if t not in last],
             "scores[-0:] is the whole list": list(range(len(scores))),
         }
@@ -94,10 +94,10 @@ def in_blocks(answer: Answer, draw: Draw) -> None:
         wanted, ranges = tokens_of(*chosen, row, first,
                                    end), tokens_of([], offsets, row, first, end)
         causes: dict[str, Sequence[int]] = {
-            "a diagonal is one token; a block of rows reads `block` tokens of it": (
-                tokens_of(*chosen, row, row, row + 1)),
-            "the range begins at the row's own place; it begins at that of the block's first row": (
-                tokens_of(*chosen, row, row, row + block)),
+            "a diagonal is one token; a block of rows reads `block` tokens of it":
+                tokens_of(*chosen, row, row, row + 1),
+            "the range begins at the row's own place; it begins at that of the block's first row":
+                tokens_of(*chosen, row, row, row + block),
             "the range ends where it should begin":
                 tokens_of(*chosen, row, first - block + 1, first + 1),
             "the range is one token too long": tokens_of(*chosen, row, first, end + 1),
@@ -134,10 +134,10 @@ def shifted(answer: Answer, draw: Draw) -> None:
                 [max(0, row // group * group - group) for row in rows],
             "the first half block begins before the text":
                 [(row + half) // group * group - half for row in rows],
-            "the first half block is forgotten: its rows have a block of their own": [
-                max(half, (row + half) // group * group - half) for row in rows],
-            "a place is shifted, and its block's first token is not shifted back": [
-                (row + half) // group * group for row in rows],
+            "the first half block is forgotten: its rows have a block of their own":
+                [max(half, (row + half) // group * group - half) for row in rows],
+            "a place is shifted, and its block's first token is not shifted back":
+                [(row + half) // group * group for row in rows],
             "all blocks have half the size": [row // half * half for row in rows],
         }
         for row, first in zip(rows, got, strict=True):

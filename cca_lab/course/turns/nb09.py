@@ -32,16 +32,16 @@ def _compare(answer: Answer, reach: Reach, what: str) -> None:
     got = {pair: answer(reach, *pair) for pair in pairs}
     turned = [list(column) for column in zip(*reach, strict=True)]
     causes: dict[str, Callable[[int, int], int]] = {
-        "row and token are exchanged: reach[i][t] says that row i reads token "
-        "t": lambda i, t: _layers(turned, i, t),
+        "row and token are exchanged: reach[i][t] says that row i reads token t":
+            lambda i, t: _layers(turned, i, t),
         "only one layer is looked at": lambda i, t: int(reach[i][t]),
         "the rows in between are counted, not the layers: a token that is read at once takes one "
         "layer":
             lambda i, t: max(0, _layers(reach, i, t) - 1),
-        "a row does not keep its own input": lambda i, t: 0 if i == t and not reach[i][i]
-        else _layers(reach, i, t),
-        "a row's own input takes no layer; after one layer it is "
-        "inside": lambda i, t: _layers(reach, i, t) * (i != t),
+        "a row does not keep its own input":
+            lambda i, t: 0 if i == t and not reach[i][i] else _layers(reach, i, t),
+        "a row's own input takes no layer; after one layer it is inside":
+            lambda i, t: _layers(reach, i, t) * (i != t),
     }
     for row, token in pairs:
         wanted = _layers(reach, row, token)
@@ -109,9 +109,9 @@ def _ahead(text: Tensor) -> Tensor:
 
 
 LEAKING: dict[str, tuple[Attend, str]] = {
-    "the mean of each pair of tokens": (_in_pairs, "both tokens of a pair read each other: the "
-                                                   "future may begin at every token, not only at "
-                                                   "the end or in the middle"),
+    "the mean of each pair of tokens":
+        (_in_pairs, "both tokens of a pair read each other: the future may begin at every token, "
+                    "not only at the end or in the middle"),
     "a mask after the softmax":
         (_after_softmax, "later tokens stand in the normaliser of every row"),
     "the first row reads the third token": (_ahead, "replace all tokens from each place on"),

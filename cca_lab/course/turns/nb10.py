@@ -19,22 +19,22 @@ def count(answer: Answer, draw: Draw) -> None:
         rows = [(row, max(0, row - window)) for row in range(1, length + 1)]
         wanted = sum(old // group + old % group + min(row, window) for row, old in rows)
         causes = {
-            "the tokens that fill no group, (i - s) mod g of them, are not read": sum(
-                old // group + min(row, window) for row, old in rows),
-            "the first rows read a whole window, although the text has only begun": sum(
-                old // group + old % group + window for row, old in rows),
-            "a row that is shorter than the window gets a negative number of cores": sum(
-                (row - window) // group + (row - window) % group + min(row, window)
-                for row, old in rows),
-            "the last token of the last core is read raw as well": sum(
-                old // group + old % group + min(row, window) + (old >= group)
-                for row, old in rows),
+            "the tokens that fill no group, (i - s) mod g of them, are not read":
+                sum(old // group + min(row, window) for row, old in rows),
+            "the first rows read a whole window, although the text has only begun":
+                sum(old // group + old % group + window for row, old in rows),
+            "a row that is shorter than the window gets a negative number of cores":
+                sum((row - window) // group + (row - window) % group + min(row, window)
+                    for row, old in rows),
+            "the last token of the last core is read raw as well":
+                sum(old // group + old % group + min(row, window) + (old >= group)
+                    for row, old in rows),
             "a core counts as all the tokens of its group": sum(row for row, _ in rows),
             "only the cores are counted": sum(old // group + old % group for row, old in rows),
-            "only the last row is counted": rows[-1][1] // group + rows[-1][1] % group
-            + min(rows[-1][0], window),
-            "the last row is left out: does your range end at length + 1?": wanted - (
-                rows[-1][1] // group + rows[-1][1] % group + min(rows[-1][0], window)),
+            "only the last row is counted":
+                rows[-1][1] // group + rows[-1][1] % group + min(rows[-1][0], window),
+            "the last row is left out: does your range end at length + 1?":
+                wanted - (rows[-1][1] // group + rows[-1][1] % group + min(rows[-1][0], window)),
         }
         with case(f"length {length}, group {group}, window {window}"):
             need_equal(answer(length, group, window), wanted, "the number of pairs",
@@ -57,18 +57,19 @@ def kept(answer: Answer, draw: Draw) -> None:
             complete = sum(start + group <= tokens for start in range(0, tokens, group))
             need_equal(got[0], complete, "cores", causes=_without({
                 "only the cores are kept that the next row reads; the others close too, and nobody "
-                "could make them later": visible,
+                "could make them later":
+                    visible,
                 "a group that is not complete has a core": -(-tokens // group)}, complete))
             before = max(0, tokens - window) // group
             need_equal(got[1], tokens - group * visible, "raw tokens", causes=_without({
-                "only the window is kept: the tokens that fill no group are raw "
-                "too": min(tokens, window),
-                "the window is kept without the next row's own token, and nothing "
-                "else": min(tokens, window - 1),
-                "the last row decides; the next one may read one core "
-                "more": tokens - group * before,
-                "a token is dropped when its group closes, although it is still in the "
-                "window": tokens % group,
+                "only the window is kept: the tokens that fill no group are raw too":
+                    min(tokens, window),
+                "the window is kept without the next row's own token, and nothing else":
+                    min(tokens, window - 1),
+                "the last row decides; the next one may read one core more":
+                    tokens - group * before,
+                "a token is dropped when its group closes, although it is still in the window":
+                    tokens % group,
                 "nothing is dropped": tokens}, tokens - group * visible))
 
 
@@ -85,10 +86,10 @@ def half(answer: Answer, draw: Draw) -> None:
         whole = 4 * width + 3 * inner
         with case(f"width {width}, inner width {inner}"):
             need_equal(answer(width, inner), wanted, "the length", causes=_without({
-                "every row reads every token: causal attention has L (L + 1) / 2 "
-                "pairs": -(-whole // 2),
-                "a token is multiplied with the weights once, but each takes two "
-                "operations": -(-whole // 2) - 1,
+                "every row reads every token: causal attention has L (L + 1) / 2 pairs":
+                    -(-whole // 2),
+                "a token is multiplied with the weights once, but each takes two operations":
+                    -(-whole // 2) - 1,
                 "pairs take two operations for each number; they take four": 2 * whole - 1,
                 "row i reads i - 1 tokens; it reads itself too": whole + 1,
                 "the pairs are taken as L^2 / 2: one token too late": whole}, wanted))

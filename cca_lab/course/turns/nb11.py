@@ -32,18 +32,18 @@ def alone(answer: Answer, draw: Draw) -> None:
         q, k, v = (draw.normal(batch, heads, length, width) for _ in "qkv")
         usual = width**-0.5
         causes = {what: out.transpose(1, 2) for what, out in {
-            "the scores are multiplied by 1/sqrt(d), whatever arrives as "
-            "`scaling`": attend(q, k, v, usual),
-            "the scores are scaled twice: by `scaling`, and by 1/sqrt(d) once "
-            "more": attend(q, k, v, scaling * usual),
+            "the scores are multiplied by 1/sqrt(d), whatever arrives as `scaling`":
+                attend(q, k, v, usual),
+            "the scores are scaled twice: by `scaling`, and by 1/sqrt(d) once more":
+                attend(q, k, v, scaling * usual),
             "the scores are not scaled at all": attend(q, k, v, 1.0),
             "rows read later tokens too": attend(q, k, v, scaling, seen=length),
             "a row reads the next token as well": attend(q, k, v, scaling, seen=1),
             "a row does not read its own token": attend(q, k, v, scaling, seen=-1),
             "softmax is over the queries; it belongs over the keys":
                 attend(q, k, v, scaling, axis=-2),
-            "the future is cut off after softmax, so the rows do not sum to "
-            "1": _masked_late(q, k, v, scaling),
+            "the future is cut off after softmax, so the rows do not sum to 1":
+                _masked_late(q, k, v, scaling),
         }.items()}
         wanted = attend(q, k, v, scaling).transpose(1, 2)
         causes["heads and tokens are exchanged by a new shape; transpose moves the numbers "
@@ -106,10 +106,10 @@ def grouped(answer: Answer, draw: Draw) -> None:
         padded, column = position < 0, torch.arange(columns).expand(len(lengths), -1)
         left = torch.tensor(lengths)[:, None] % group
         causes = {
-            "groups begin at the first column; they begin at each text's own first "
-            "token": column // group,
-            "the first token of a text counts as 1, so its first group is one token "
-            "short": (position + 1) // group,
+            "groups begin at the first column; they begin at each text's own first token":
+                column // group,
+            "the first token of a text counts as 1, so its first group is one token short":
+                (position + 1) // group,
             "groups are counted from the end of the text": (position - left) // group + (left > 0),
             "groups are numbered from 1; the first is 0": position // group + 1,
         }

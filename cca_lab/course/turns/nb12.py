@@ -28,13 +28,13 @@ def check_groups(answer: Answer, draw: Draw) -> None:
 def _why(got: list[int], first: int, length: int, group: int) -> str:
     last = first + length - 1
     causes = {
-        "the token behind the document counts too; the last one is first + length - 1": range(
-            first // group, (last + 1) // group + 1),
+        "the token behind the document counts too; the last one is first + length - 1":
+            range(first // group, (last + 1) // group + 1),
         "the last group is left out: a document that begins inside a group can reach one group "
-        "further": range(
-            first // group, last // group),
-        "only groups that lie entirely inside the document are listed": range(
-            -(-first // group), (last + 1) // group),
+        "further":
+            range(first // group, last // group),
+        "only groups that lie entirely inside the document are listed":
+            range(-(-first // group), (last + 1) // group),
         "these are tokens, not groups": range(first, last + 1),
     }
     return next((f": {cause}" for cause, wrong in causes.items() if got == list(wrong)), "")
@@ -60,13 +60,14 @@ def check_by_offset(answer: Answer, draw: Draw) -> None:
             need_equal(got[0], sum(shares) / len(shares), "the mean over the offsets",
                        tolerance=1e-6, causes={
                 "all questions count the same; here all offsets do, however many questions each "
-                "has": overall,
-                "the right answers are added up, and divided by "
-                "nothing": float(sum(right for _, right in answers)),
+                "has":
+                    overall,
+                "the right answers are added up, and divided by nothing":
+                    float(sum(right for _, right in answers)),
                 "the shares are added up, and not divided by the number of offsets": sum(shares)})
             need_equal(got[1], min(shares), "the worst share", tolerance=1e-6, causes={
-                "it is the number of the worst offset, not the share that is right there": float(
-                    offsets[shares.index(min(shares))]),
+                "it is the number of the worst offset, not the share that is right there":
+                    float(offsets[shares.index(min(shares))]),
                 "it is the best offset's": max(shares),
                 "it is the worst question's": float(min(right for _, right in answers)),
                 "it is the share that is wrong there": 1 - min(shares)})
@@ -97,14 +98,14 @@ def _other_weights(row: Tensor, phi: Tensor, token: int, core_of: int,
     """Return what usual mistakes make of a token's weight."""
     cores, group = phi.shape
     if core_of >= cores:
-        return {"the columns of raw tokens begin behind the cores: add the number of "
-                "cores": row[token - cores * group],
+        return {"the columns of raw tokens begin behind the cores: add the number of cores":
+                    row[token - cores * group],
                 "this is the first raw token's weight": row[cores]}
     return {
         "the core's weight is not divided among its members: multiply by phi": row[core_of],
         "this is phi alone; multiply it by the weight of its core": phi[core_of, member],
-        "token // group is the core, token % group the place in it: they are exchanged": row[
-            min(member, cores - 1)] * phi[min(member, cores - 1), min(core_of, group - 1)],
+        "token // group is the core, token % group the place in it: they are exchanged":
+            row[min(member, cores - 1)] * phi[min(member, cores - 1), min(core_of, group - 1)],
         "every core is taken to have an equal share": phi[core_of, member] / cores,
         "both factors are added; they are multiplied": row[core_of] + phi[core_of, member],
     }

@@ -50,13 +50,14 @@ def _check_output(output: Any, query: Tensor, keys: Tensor, values: Tensor, sink
                   recent: int) -> None:
     scale = len(query) ** -0.5
     causes = {
-        "the token does not attend to itself": lambda:
-            _attended(query, keys[:-1], values[:-1], scale),
-        "eviction comes first, so the row has lost one token": lambda: _attended(
-            query, _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
+        "the token does not attend to itself":
+            lambda: _attended(query, keys[:-1], values[:-1], scale),
+        "eviction comes first, so the row has lost one token":
+            lambda: _attended(query,
+                              _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
         "the scores are not divided by sqrt(D)": lambda: _attended(query, keys, values, 1.0),
-        "the scores are not divided by sqrt(D), but by D": lambda:
-            _attended(query, keys, values, scale**2),
+        "the scores are not divided by sqrt(D), but by D":
+            lambda: _attended(query, keys, values, scale**2),
     }
     wanted = _attended(query, keys, values, scale)
     need_close(output, wanted, "the output",
@@ -73,8 +74,8 @@ def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> 
         "one recent token too many is kept": _kept(long, sinks, recent + 1),
         "one recent token too few is kept": _kept(long, sinks, recent - 1),
         "only the sinks stay": long[:sinks],
-        "with recent = 0 or few tokens a slice such as x[-recent:] takes "
-        "everything": torch.cat([long[:sinks], long]),
+        "with recent = 0 or few tokens a slice such as x[-recent:] takes everything":
+            torch.cat([long[:sinks], long]),
         "the new token is not among them": _kept(long[:-1], sinks, recent),
     }
     if isinstance(came, Tensor) and came.shape != wanted.shape:
@@ -96,7 +97,8 @@ def chunks(answer: Answer, draw: Draw) -> None:
         with case(f"{past} tokens in the past, a chunk of {chunk}"):
             need_same(answer(past, chunk), wanted, "the table", causes={
                 "the triangle begins at the top left, so the first row sees one token of the past "
-                "only": ones.tril(),
+                "only":
+                    ones.tril(),
                 "a row does not see its own token": ones.tril(past - 1),
                 "a row sees one token too many: the next one": ones.tril(past + 1),
                 "every row sees the whole chunk, its future included": ones,

@@ -30,9 +30,10 @@ def check_half_width(answer: Answer, draw: Draw) -> None:
             got = need_number(answer(a, b), "the half-width")
             for cause, wrong in {
                 "subtract seed by seed first: the spread of a and b alone is not that of the "
-                "difference": t * apart,
-                "divide the squares by the number of seeds minus one "
-                "(ddof=1)": t * gaps.std() / math.sqrt(seeds),
+                "difference":
+                    t * apart,
+                "divide the squares by the number of seeds minus one (ddof=1)":
+                    t * gaps.std() / math.sqrt(seeds),
                 "the spread of the mean is that of one seed over the square root of their number":
                     t * gaps.std(ddof=1),
                 f"1.96 is for many seeds; with {seeds} take Student's t with {seeds - 1} degree(s) "

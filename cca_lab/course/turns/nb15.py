@@ -25,18 +25,18 @@ def intensity(answer: Answer, draw: Draw) -> None:
         moved = itemsize * numbers
         causes = {
             "a pair counts 2 D operations; score and value are 2 D each, a multiplication and an "
-            "addition a feature": (
-                operations / 2 / moved),
-            "every row reads the whole text; row i of a causal text reads i tokens": (
-                4 * head_dim * rows * length / moved),
+            "addition a feature":
+                operations / 2 / moved,
+            "every row reads the whole text; row i of a causal text reads i tokens":
+                4 * head_dim * rows * length / moved,
             "the rows are the first of the text; they are its last":
                 4 * head_dim * rows * (rows + 1) / 2 / moved,
             "a row does not read its own token": 4 * head_dim * (pairs - rows) / moved,
             "numbers are counted; a number has `itemsize` bytes": operations / numbers,
             "the values are not read": operations / (moved - itemsize * head_dim * length),
             "the output is not written": operations / (moved - itemsize * head_dim * rows),
-            "keys and values are those of the rows only; the rows read the whole text": (
-                operations / (4 * itemsize * head_dim * rows)),
+            "keys and values are those of the rows only; the rows read the whole text":
+                operations / (4 * itemsize * head_dim * rows),
             "a query, a key, a value and an output are moved for every pair": 1 / itemsize,
             "it is bytes over operations, upside down": moved / operations,
         }
@@ -70,24 +70,23 @@ def computed(answer: Answer, draw: Draw) -> None:
         wanted = sum(area[tile] for tile in tiles if seen[tile])
         causes: dict[str, float] = {
             "only the visible pairs are counted; a tile is computed whole": sum(seen.values()),
-            "only the tiles that are visible whole are computed": sum(
-                area[tile] for tile in tiles if seen[tile] == area[tile]),
-            "the window is forgotten: tiles far to the left of it are computed": sum(
-                area[rows, columns] for rows, columns in tiles if columns[0] <= rows[-1]),
+            "only the tiles that are visible whole are computed":
+                sum(area[tile] for tile in tiles if seen[tile] == area[tile]),
+            "the window is forgotten: tiles far to the left of it are computed":
+                sum(area[rows, columns] for rows, columns in tiles if columns[0] <= rows[-1]),
             "every tile is computed, those of the future too": length * length,
-            "the last tiles count as whole blocks, though the text ends inside them": sum(
-                block * block for tile in tiles if seen[tile]),
-            "a block's last row decides which tiles are needed; its first row reaches further "
-            "back": sum(
-                area[rows, columns] for rows, columns in tiles
-                if any(_sees(rows[-1], t, window) for t in columns)),
-            "the window begins one token early: a window of w holds the row's own token": sum(
-                area[rows, columns] for rows, columns in tiles
-                if any(_sees(i, t, window + 1) for i in rows for t in columns)),
+            "the last tiles count as whole blocks, though the text ends inside them":
+                sum(block * block for tile in tiles if seen[tile]),
+            "a block's last row decides which tiles are needed; its first row reaches further back":
+                sum(area[rows, columns]
+                    for rows, columns in tiles if any(_sees(rows[-1], t, window) for t in columns)),
+            "the window begins one token early: a window of w holds the row's own token":
+                sum(area[rows, columns] for rows, columns in tiles
+                    if any(_sees(i, t, window + 1) for i in rows for t in columns)),
             "tiles are cut at the first column that the block reads; they begin at multiples of "
-            "the block": sum(
-                len(rows) * (rows[-1] + 1 - max(0, rows[0] - window + 1))
-                for rows, columns in tiles if columns[0] == 0),
+            "the block":
+                sum(len(rows) * (rows[-1] + 1 - max(0, rows[0] - window + 1))
+                    for rows, columns in tiles if columns[0] == 0),
         }
         with case(f"length {length}, window {window}, block {block}"):
             need_equal(answer(length, window, block), wanted, "computed pairs",
@@ -103,11 +102,11 @@ def share(answer: Answer, draw: Draw) -> None:
     for wanted, gain in known + drawn:
         whole = 1 / (1 - wanted + wanted / gain)
         causes = {
-            "the speed-ups are divided; only time can be divided, so write the law for "
-            "times": whole / gain,
+            "the speed-ups are divided; only time can be divided, so write the law for times":
+                whole / gain,
             "the part becomes free; it still takes 1/part of its time": 1 - 1 / whole,
-            "the speed-ups minus one are divided; the law is about times, which are 1 / speed-up": (
-                (whole - 1) / (gain - 1)),
+            "the speed-ups minus one are divided; the law is about times, which are 1 / speed-up":
+                (whole - 1) / (gain - 1),
             "it is the share that stays as it was; the other share is asked for": 1 - wanted,
             "it is the part's share of the time afterwards, not before": wanted / gain * whole,
         }

@@ -45,11 +45,11 @@ def check_pooling(answer: Answer, draw: Draw) -> None:
                    bias: Tensor = bias) -> dict[str, Tensor]:
             logits = gates + bias
             return {"the softmax goes over the tokens (dim=0): each feature has weights of its own":
-                    (logits.softmax(dim=1) * values).sum(dim=0),
-                    "add the position bias to the gates before the "
-                    "softmax": (gates.softmax(dim=0) * values).sum(dim=0),
+                        (logits.softmax(dim=1) * values).sum(dim=0),
+                    "add the position bias to the gates before the softmax":
+                        (gates.softmax(dim=0) * values).sum(dim=0),
                     "that is CCA's way: one weight for all features of a token":
-                    (logits.mean(dim=1).softmax(dim=0)[:, None] * values).sum(dim=0),
+                        (logits.mean(dim=1).softmax(dim=0)[:, None] * values).sum(dim=0),
                     "multiply by the values, not by the gates":
                         (logits.softmax(dim=0) * gates).sum(dim=0)}
 
