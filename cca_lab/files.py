@@ -212,8 +212,8 @@ def checksum_problems(data: Path) -> list[str]:
     """
     listing = data / CHECKSUMS
     if not listing.is_file():
-        raise ValueError(f"checksums: {CHECKSUMS} is missing in {data}; "
-                         "get it with git, or write it again with `cca-lab checksums --write`")
+        raise ValueError(f"checksums: {CHECKSUMS} is missing in {data}; get it with git, or write "
+                         "it again with `cca-lab checksums --write`")
     expected = {}
     for line in listing.read_text(encoding="utf-8").splitlines():
         recorded, separator, name = line.partition("  ")
@@ -224,5 +224,5 @@ def checksum_problems(data: Path) -> list[str]:
     present = set(covered_files(data))
     problems = [f"missing: {name}" for name in sorted(expected.keys() - present)]
     problems += [f"changed: {name}" for name in sorted(expected.keys() & present)
-              if digest(data / name) != expected[name]]
+                 if digest(data / name) != expected[name]]
     return problems + [f"not listed: {name}" for name in sorted(present - expected.keys())]

@@ -113,8 +113,9 @@ def training_progress(title: str, total: float) -> Iterator[Callable[[float, str
     if not console.is_terminal:
         yield _line_reporter(console, title, total)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-               TextColumn("{task.fields[text]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(),
+               TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[text]}"),
+               TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(title, total=total, text="")
         yield lambda done, text: progress.update(bar, completed=done, text=text)
@@ -132,8 +133,9 @@ def _line_reporter(console: Console, title: str, total: float) -> Callable[[floa
             return
         last = now
         left = (now - start) * (total - done) / (done - first) if done > first else float("nan")
-        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} s{_left(left)}",
-                      highlight=False)
+        console.print(
+            f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} s{_left(left)}",
+            highlight=False)
     return report
 
 

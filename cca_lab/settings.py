@@ -129,8 +129,8 @@ def _check_value(name: str, value: Any, kind: type, about: Option) -> None:
         else:
             check_integers(-LARGEST, **{name: value})
     elif kind is float:
-        if about.above is not None and isinstance(
-                value, int | float) and not about.above < value < math.inf:
+        if about.above is not None and isinstance(value, int
+                                                  | float) and not about.above < value < math.inf:
             raise ValueError(f"{name}: got {value}, wanted a finite number above {about.above}")
         least = -math.inf if about.least is None else about.least
         if about.most is None:

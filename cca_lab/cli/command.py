@@ -73,8 +73,8 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command and its arguments, as it runs."""
         name, command, rest = super().resolve_command(ctx, args)
-        return (name, later(name, *self.lazy[name]),
-                rest) if name and name in self.lazy else (name, command, rest)
+        return (name, later(name, *self.lazy[name]), rest) if name and name in self.lazy else (
+            name, command, rest)
 
 
 class Commands(Group):
@@ -161,8 +161,7 @@ def check_given(given: dict[str, Any], single: list[str | None]) -> None:
         if single.count(name) > 1:
             raise ValueError(
                 f"{_dashed(name)}: given {single.count(name)} times, wanted one; leave the others "
-                "out"
-            )
+                "out")
 
 
 def check_values(values: dict[str, Any]) -> None:
@@ -202,13 +201,14 @@ def _parameters(settings: Any) -> Iterator[inspect.Parameter]:
             default = None
         flags = [about.flag] if about.flag else [f"--{_dashed(each.name)}"] if item is bool else []
         kind_of_option: Any = typer.Argument if about.argument else typer.Option
-        information = kind_of_option(
-            *([] if about.argument else flags), help=about.help, metavar=about.metavar,
-            callback=checked_path(about.output) if about.output else None,
-            **({"show_default": shown} if shown else {}))
+        information = kind_of_option(*([] if about.argument else flags), help=about.help,
+                                     metavar=about.metavar,
+                                     callback=checked_path(about.output) if about.output else None,
+                                     **({"show_default": shown} if shown else {}))
         wanted: Any = list[item] if repeated else item  # type: ignore[valid-type]
-        yield inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[
-            wanted | None if default is None else wanted, information],
+        yield inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY,
+            annotation=Annotated[wanted | None if default is None else wanted, information],
             default=inspect.Parameter.empty if required else default)
 
 

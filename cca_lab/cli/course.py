@@ -15,19 +15,16 @@ course = App(name="course", no_args_is_help=True,
 
 Only = Annotated[str | None, typer.Option(metavar="ASSIGNMENT", help="One assignment, such as a5.",
                                           show_default="all")]
-Course = Annotated[
-    Path | None,
-    typer.Option("--course", help="The course's folder.", show_default="lab/ of the clone")]
+Course = Annotated[Path | None, typer.Option("--course", help="The course's folder.",
+                                             show_default="lab/ of the clone")]
 
 
 @course.command()
-def check(file: Annotated[Path,
-                          typer.Argument(help="A notebook of the course, or adapters.py.")],
+def check(file: Annotated[Path, typer.Argument(help="A notebook of the course, or adapters.py.")],
           only: Only = None,
-          task: Annotated[str | None,
-                          typer.Option(help="One task, such as a5.2.", show_default="all")] = None,
-          folder: Course = None,
-          ) -> int:
+          task: Annotated[str | None, typer.Option(help="One task, such as a5.2.",
+                                                   show_default="all")] = None,
+          folder: Course = None) -> int:
     """Check your own work, on the inputs that the notebook shows too."""
     from cca_lab.course import front
     from cca_lab.files import course_folder
@@ -56,16 +53,14 @@ def grade(
     from cca_lab.course import front
     from cca_lab.files import course_folder
 
-    whole = front.grade_class(submitted, out or submitted.parent / "marks", folder
-                              or course_folder(), only, jobs, gradebook)
+    whole = front.grade_class(submitted, out or submitted.parent / "marks",
+                              folder or course_folder(), only, jobs, gradebook)
     return 0 if whole else 1
 
 
 @course.command()
-def report(
-    out: Annotated[Path,
-                   typer.Argument(metavar="MARKS", help="The folder that `grade` wrote.")]
-) -> None:
+def report(out: Annotated[Path, typer.Argument(metavar="MARKS",
+                                               help="The folder that `grade` wrote.")]) -> None:
     """Write the tables and pages again from what was graded."""
     from cca_lab.course import front
 
@@ -73,14 +68,11 @@ def report(
 
 
 @course.command()
-def release(
-    only: Only = None, check: Annotated[
-        bool,
-        typer.Option("--check", help="Write nothing; fail if something is not current.")] = False,
-    adapters: Annotated[bool,
-                        typer.Option("--adapters", help="Write adapters.py anew, too.")] = False,
-    folder: Course = None,
-) -> int:
+def release(only: Only = None, check: Annotated[bool, typer.Option(
+    "--check", help="Write nothing; fail if something is not current.")] = False,
+            adapters: Annotated[bool, typer.Option("--adapters",
+                                                   help="Write adapters.py anew, too.")] = False,
+            folder: Course = None) -> int:
     """Make the notebooks that students open from the solved ones."""
     from cca_lab.course import front
     from cca_lab.files import course_folder

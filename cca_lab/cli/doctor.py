@@ -136,9 +136,9 @@ def check_triton() -> Check:
         return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): correct, but slow")
     if torch.cuda.is_available():
         return Check("Triton", OK, "compiles kernels for the GPU")
-    return Check(
-        "Triton", OK, "importable, no driver: kernels can be interpreted (TRITON_INTERPRET=1) "
-        "or compiled offline")
+    return Check("Triton", OK,
+                 "importable, no driver: kernels can be interpreted (TRITON_INTERPRET=1) or "
+                 "compiled offline")
 
 
 def check_native() -> Check:
@@ -211,14 +211,12 @@ def check_course() -> Iterator[Check]:
 
     kind = sandbox.best()
     yield Check(
-        "course sandbox", OK if kind == "bubblewrap" else WARN, kind,
-        "" if kind == "bubblewrap" else
-        ("for grading only: install bubblewrap (Linux), so that submissions cannot read this "
-         "account's files"
-         ))
+        "course sandbox", OK if kind == "bubblewrap" else WARN, kind, "" if kind == "bubblewrap"
+        else ("for grading only: install bubblewrap (Linux), so that submissions cannot read this "
+              "account's files"))
     browser = chromium()
-    yield Check("course browser", OK, browser
-                or "no Chromium: the test of the course in a browser is skipped")
+    yield Check("course browser", OK,
+                browser or "no Chromium: the test of the course in a browser is skipped")
 
 
 def check_data() -> Iterator[Check]:
@@ -246,8 +244,7 @@ def examine() -> Iterator[Check]:
     """Run every check; a check that raises an exception is itself a finding."""
     probes: list[Callable[[], Check | Iterable[Check]]] = [
         check_python, check_packages, check_device, check_triton, check_native, check_kernel,
-        check_fonts, check_data, check_course
-    ]
+        check_fonts, check_data, check_course]
     for probe in probes:
         try:
             findings = probe()
@@ -255,8 +252,7 @@ def examine() -> Iterator[Check]:
         except ModuleNotFoundError as error:
             status = WARN if extras.advice(error.name) else FAIL
             yield Check(re.sub("^check_", "", probe.__name__), status,
-                        f"{error.name} is not installed",
-                        extras.advice(error.name) or INSTALL)
+                        f"{error.name} is not installed", extras.advice(error.name) or INSTALL)
         # a broken package may raise any exception; the other checks still run
         except Exception as error:
             name = re.sub("^check_", "", probe.__name__)

@@ -35,13 +35,11 @@ def native() -> None:
 
 
 @app.command()
-def walkthrough(
-    start: Start = None, only: Only = None, out: Annotated[
-        Path,
-        out_folder("Folder for the notebooks, pages and summary.")] = Path("build/walkthrough"),
-    html: Annotated[bool, typer.Option("--html/--no-html", help="Write HTML pages too.")] = True,
-    folder: Folder = None,
-) -> int:
+def walkthrough(start: Start = None, only: Only = None, out: Annotated[Path, out_folder(
+    "Folder for the notebooks, pages and summary.")] = Path("build/walkthrough"),
+                html: Annotated[bool, typer.Option("--html/--no-html",
+                                                   help="Write HTML pages too.")] = True,
+                folder: Folder = None) -> int:
     """Run the notebooks in order, and write pages and a summary."""
     from cca_lab.files import notebooks_folder
     from cca_lab.views.walkthrough import walkthrough as run
@@ -51,13 +49,11 @@ def walkthrough(
 
 
 @app.command()
-def notebooks(start: Start = None, only: Only = None, folder: Folder = None, student: Annotated[
-    Path | None,
-    out_folder(
-        "Write the notebooks to work in to this folder: without outputs, hints and solutions "
-        "folded. Files that are "
-        "there stay.")] = None,
-              ) -> int:
+def notebooks(
+        start: Start = None, only: Only = None, folder: Folder = None,
+        student: Annotated[Path | None, out_folder(
+            "Write the notebooks to work in to this folder: without outputs, hints and solutions "
+            "folded. Files that are there stay.")] = None) -> int:
     """Write the notebooks to work in (`--student`).
 
     Without it, run the committed ones in place (for maintainers).
@@ -68,8 +64,8 @@ def notebooks(start: Start = None, only: Only = None, folder: Folder = None, stu
 
     if student is not None:
         new, left = build(folder or notebooks_folder(), student)
-        typer.echo(f"{student}: {len(new)} notebooks written" + (
-            f", {len(left)} left as they are; delete one to get it anew" if left else ""))
+        typer.echo(f"{student}: {len(new)} notebooks written"
+                   + (f", {len(left)} left as they are; delete one to get it anew" if left else ""))
         return 0
     _build_native()
     return refresh(folder or notebooks_folder(), start=start, only=only)
@@ -84,9 +80,8 @@ def _build_native() -> None:
 
 
 @app.command(hidden=True)
-def checksums(
-    write: Annotated[bool,
-                     typer.Option("--write", help="Write them again instead.")] = False) -> int:
+def checksums(write: Annotated[bool, typer.Option(
+    "--write", help="Write them again instead.")] = False) -> int:
     """Verify the checksums of the shipped data (for maintainers: write them)."""
     from cca_lab.files import checksum_problems, data_folder, write_checksums
 

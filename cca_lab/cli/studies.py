@@ -36,14 +36,11 @@ class Lab(Commands):
             "prompts."
         ),
     }
-    moved: ClassVar = {
-        **{
-            name: f"study {name}"
-            for name in ("recover", "sweep", "compare", "reproduce", "record", "sparsity")
-        }, **{f"{old} {name}": f"study {name}"
-              for old, names in WAS.items()
-              for name in names}, "kernels report": "study kernels"
-    }
+    moved: ClassVar = {**{name: f"study {name}" for name in ("recover", "sweep", "compare",
+                                                             "reproduce", "record", "sparsity")},
+                       **{f"{old} {name}": f"study {name}" for old, names in WAS.items()
+                          for name in names},
+                       "kernels report": "study kernels"}
 
 
 study = typer.Typer(name="study", cls=Studies, no_args_is_help=True,

@@ -81,32 +81,24 @@ class Compare(Continued, ModelStudy):
                          self.evaluation.stream[:self.evaluation.length].to(model.device))
         finally:
             swap_attention(model, "full")
-        return {
-            "title": mechanism.title, "options": mechanism.options(),
-            "causal_scope": mechanism.causal_scope, "needs_training": mechanism.needs_training,
-            **row
-        }
+        return {"title": mechanism.title, "options": mechanism.options(),
+                "causal_scope": mechanism.causal_scope, "needs_training": mechanism.needs_training,
+                **row}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print a row for each mechanism."""
         rows = []
         for row in result["rows"].values():
             matches = row.get("exact_match", {})
-            cells = [
-                f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-"
-                for position in POSITIONS
-            ]
+            cells = [f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-"
+                     for position in POSITIONS]
             size, decode = row["cache_bytes"], row["decode_seconds"]
-            rows.append([
-                row["title"], f"{Estimate(**row['perplexity']).value:.1f}", *cells,
-                "all" if size is None else f"{size / 1024:.0f} KiB",
-                f"{1e3 * row['prefill_seconds']:.0f} ms",
-                "-" if decode is None else f"{1e3 * decode:.1f} ms"
-            ])
-        columns = [
-            "mechanism", "perplexity", *(f"at {position:.0%}" for position in POSITIONS), "cache",
-            "prefill", "a token"
-        ]
+            rows.append([row["title"], f"{Estimate(**row['perplexity']).value:.1f}", *cells,
+                         "all" if size is None else f"{size / 1024:.0f} KiB",
+                         f"{1e3 * row['prefill_seconds']:.0f} ms",
+                         "-" if decode is None else f"{1e3 * decode:.1f} ms"])
+        columns = ["mechanism", "perplexity", *(f"at {position:.0%}" for position in POSITIONS),
+                   "cache", "prefill", "a token"]
         print_table(
             f"{result['model']}, {result['length']} tokens, {result['entries']} entries a KV head, "
             f"{result['device']}", columns, rows)
@@ -119,13 +111,9 @@ def times(model: PreTrainedModel, name: str, ids: torch.Tensor) -> dict:
     """
     cached = name in CACHES or name == "full"
     prompt, rest = ids[:-DECODED], ids[-DECODED:]
-    written = [
-        write(model,
-              new_cache(model, name) if cached else None, prompt, rest) for _ in range(ROUNDS)
-    ]
+    written = [write(model, new_cache(model, name) if cached else None, prompt, rest)
+               for _ in range(ROUNDS)]
     decodes = [seconds for one in written for seconds in one.tokens]
-    return {
-        "cache_bytes": written[-1].nbytes,
-        "prefill_seconds": statistics.median(one.first for one in written),
-        "decode_seconds": statistics.median(decodes) if decodes else None
-    }
+    return {"cache_bytes": written[-1].nbytes,
+            "prefill_seconds": statistics.median(one.first for one in written),
+            "decode_seconds": statistics.median(decodes) if decodes else None}

@@ -205,16 +205,13 @@ class Convergence(Study):
                 differences = [paired(curves[:, index], full[:, index]) for index in range(len(at))]
                 row["minus_full"] = [asdict(difference) for difference in differences]
                 row["verdict"] = differences[-1].verdict
-                row["steps_to_full's_last_loss"] = [
-                    steps_to(curve, reference[-1], budget.every)
-                    for curve, reference in zip(curves, full, strict=True)
-                ]
+                row["steps_to_full's_last_loss"] = [steps_to(curve, reference[-1], budget.every)
+                                                    for curve, reference in zip(curves, full,
+                                                                                strict=True)]
             rows[condition] = row
-        return {
-            "budget": asdict(budget), "seeds": self.seeds, "at_step": at,
-            "corpus": {"name": corpus.name,
-                       "fingerprint": corpus.fingerprint}, "device": device_name(), "rows": rows
-        }
+        return {"budget": asdict(budget), "seeds": self.seeds, "at_step": at,
+                "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
+                "device": device_name(), "rows": rows}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print the last losses and differences."""
@@ -224,9 +221,8 @@ class Convergence(Study):
             cells = [f"{sum(last) / len(last):.4f}", "-", "-"]
             if "minus_full" in row:
                 difference = row["minus_full"][-1]
-                cells[1:] = [
-                    f"{difference['value']:+.4f} +- {difference['error']:.4f}", row["verdict"]
-                ]
+                cells[1:] = [f"{difference['value']:+.4f} +- {difference['error']:.4f}",
+                             row["verdict"]]
             lines.append([condition, *cells])
         print_table(f"held-out loss after {result['at_step'][-1]} steps, {result['seeds']} seeds",
                     ["attention", "loss", "minus full, paired [95 %]", "verdict"], lines)

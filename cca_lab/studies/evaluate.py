@@ -38,10 +38,9 @@ from cca_lab.tasks.prompts import AnyTask, chosen_tasks
 
 MOST_SAMPLES = 2**16  # windows, or questions per position
 KINDS = ("exact_match", "varied_match")  # of the measurements, in the order of `question_tasks`
-TASKS = (
-    "Prompts to answer: niah_single, niah_multikey, niah_multivalue, variable_tracking, "
-    "common_words, "
-    "frequent_words, key_values, or a file of your own questions in JSON lines; repeatable.")
+TASKS = ("Prompts to answer: niah_single, niah_multikey, niah_multivalue, variable_tracking, "
+         "common_words, frequent_words, key_values, or a file of your own questions in JSON lines; "
+         "repeatable.")
 LENGTH = "the model's context, at most 1024"
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ class Evaluation:
             matches = exact_match(model, task, length=self.length, text=self.stream,
                                   questions=self.questions)
             found[kind] = matches.as_json() | {
-                "documents": task.documents_in(self.length - OFFSETS + 1), "hits": matches.packed()
-            }
+                "documents": task.documents_in(self.length - OFFSETS + 1), "hits": matches.packed()}
         return found
 
     def by_length(self, model: PreTrainedModel, lengths: Sequence[int]) -> dict:
@@ -127,22 +125,16 @@ def print_evaluations(found: dict[str, dict], title: str) -> None:
     rows = []
     for name, measured in found.items():
         matches = measured.get("exact_match", {})
-        cells = [
-            f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-"
-            for position in POSITIONS
-        ]
+        cells = [f"{100 * matches[str(position)]['value']:.0f} %" if matches else "-"
+                 for position in POSITIONS]
         offsets = [share["value"] for share in matches.get("by_offset", ())]
         worst = f"{100 * min(offsets):.0f} %" if offsets else "-"
-        rows.append([
-            name,
-            str(Estimate(**measured["perplexity"])), *cells, worst,
-            *(_share(Estimate(**measured[kind]["all"])) if kind in measured else "-"
-              for kind in KINDS)
-        ])
-    columns = [
-        "attention", "perplexity [95 %]", *(f"answer at {position:.0%}" for position in POSITIONS),
-        "worst offset", "one length [95 %]", "5-20 tokens [95 %]"
-    ]
+        rows.append([name, str(Estimate(**measured["perplexity"])), *cells, worst,
+                     *(_share(Estimate(**measured[kind]["all"])) if kind in measured else "-"
+                       for kind in KINDS)])
+    columns = ["attention", "perplexity [95 %]",
+               *(f"answer at {position:.0%}" for position in POSITIONS), "worst offset",
+               "one length [95 %]", "5-20 tokens [95 %]"]
     print_table(title, columns, rows)
 
 
@@ -171,18 +163,15 @@ def tasks_for(sources: Sequence[str], difficulty: Sequence[str], questions: int,
     if tasks and questions < 1:
         raise ValueError(
             f"questions: got {questions} with --task, wanted 1 or more; leave --task out for text "
-            "alone"
-        )
+            "alone")
     return tasks
 
 
 def note_left_out(corpus: Corpus) -> None:
     """Print a note on stderr if files of a folder look like text and could not be read."""
     if corpus.left_out:
-        note(
-            f"{len(corpus.left_out)} file(s) of {corpus.name} are left out, the first: "
-            f"{corpus.left_out[0]}"
-        )
+        note(f"{len(corpus.left_out)} file(s) of {corpus.name} are left out, the first: "
+             f"{corpus.left_out[0]}")
 
 
 def note_too_long(task: AnyTask, tokenizer: PreTrainedTokenizerBase, length: int) -> None:
@@ -190,10 +179,8 @@ def note_too_long(task: AnyTask, tokenizer: PreTrainedTokenizerBase, length: int
     if isinstance(task, OwnQuestions):
         missing = len(task.lines) - len(task.fitting(tokenizer, length))
         if missing:
-            note(
-                f"{missing} of {len(task.lines)} questions of {task.name} have more than {length} "
-                "tokens with their "
-                "answers, and are left out")
+            note(f"{missing} of {len(task.lines)} questions of {task.name} have more than {length} "
+                 "tokens with their answers, and are left out")
 
 
 def measure_tasks(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
@@ -210,10 +197,8 @@ def measure_tasks(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
     Returns:
         The answers by task.
     """
-    asked = {
-        str(task): task_examples(model, tokenizer, task, length=length, each=questions)
-        for task in tasks
-    }
+    asked = {str(task): task_examples(model, tokenizer, task, length=length, each=questions)
+             for task in tasks}
     found = {}
     for task in tasks:
         note_too_long(task, tokenizer, length)
@@ -235,12 +220,10 @@ def print_answers(scores: Mapping[str, dict], title: str) -> None:
     rows = []
     for name, score in scores.items():
         places = [score["by_place"].get(str(place)) for place in POSITIONS]
-        rows.append([
-            name, score["exact"]["samples"],
-            *(_share(Estimate(**score[key])) for key in ("share", "exact")),
-            *("-" if place is None else f"{100 * place['share']['value']:.0f} %"
-              for place in places)
-        ])
+        rows.append([name, score["exact"]["samples"],
+                     *(_share(Estimate(**score[key])) for key in ("share", "exact")),
+                     *("-" if place is None else f"{100 * place['share']['value']:.0f} %"
+                       for place in places)])
     columns = ["task", "questions", "answers found [95 %]", "all found [95 %]",
                *(f"found at {place:.0%}" for place in POSITIONS)]
     print_table(title, columns, rows)
@@ -253,8 +236,8 @@ class Evaluate(SwappedStudy):
     length: int | None = option(None, "Tokens per sequence.", shown=LENGTH)
     windows: int = option(64, "Number of windows of held-out text.", least=1, most=MOST_SAMPLES)
     questions: int = option(
-        64, "Questions per answer position; rounded up to a multiple of 16, but not those "
-        "of --task.", least=0, most=MOST_SAMPLES)
+        64, "Questions per answer position; rounded up to a multiple of 16, but not those of "
+            "--task.", least=0, most=MOST_SAMPLES)
     task: tuple[str, ...] = option((), TASKS, metavar="NAME|FILE")
     difficulty: tuple[str, ...] = option(
         (), "Difficulty of the tasks, such as 8 or chains=2; repeatable.", metavar="N|NAME=VALUE")
@@ -269,14 +252,12 @@ class Evaluate(SwappedStudy):
         note_left_out(self.corpus)
         answers = measure_tasks(model, tokenizer, tasks, length=evaluation.length,
                                 questions=self.questions)
-        result = {
-            "model": self.name, "attention": self.mechanism.name,
-            "options": self.mechanism.options(), "length": evaluation.length,
-            "corpus": self.about_text(), "questions": evaluation.questions, "device": device_name(),
-            **evaluation.measure(model)
-        }
-        return result | ({"tasks": {name: each.as_json()
-                                    for name, each in answers.items()}} if answers else {})
+        result = {"model": self.name, "attention": self.mechanism.name,
+                  "options": self.mechanism.options(), "length": evaluation.length,
+                  "corpus": self.about_text(), "questions": evaluation.questions,
+                  "device": device_name(), **evaluation.measure(model)}
+        return result | ({"tasks": {name: each.as_json() for name, each in answers.items()}}
+                         if answers else {})
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print the measurement, and the scores of the tasks."""

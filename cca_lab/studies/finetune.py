@@ -49,11 +49,11 @@ def mixture_for(reading: Reading, model: PreTrainedModel, tokenizer, corpus: Cor
     stream = tokenize(corpus.train, tokenizer)
     if not 64 <= length <= min(context, len(stream)):
         raise ValueError(
-            f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's "
-            "context, and the text there is); give another length")
+            f"length: got {length}, wanted 64 to {min(context, len(stream))} (the model's context, "
+            "and the text there is); give another length")
     shift = min(reading.shift, length // SHIFTED if tasks else length - 1)
-    kinds = tuple(PackedExamples(task, tokenizer, length - shift) for task in tasks) or \
-        question_tasks(tokenizer)[: 1 + reading.varied]
+    kinds = tuple(PackedExamples(task, tokenizer, length - shift)
+                  for task in tasks) or question_tasks(tokenizer)[: 1 + reading.varied]
     return Mixture(stream, kinds, length, reading.rows, reading.text_share, reading.seed, shift)
 
 
@@ -76,7 +76,7 @@ class Finetune:
     difficulty: tuple[str, ...] = option_of(Evaluate, "difficulty")
     context_parallel: int = option(
         1, "Processes of torchrun that share each text, a part of its tokens each; "
-        "cca only.", least=1)
+           "cca only.", least=1)
     resume: bool = option(False, "Continue the run in --out.")
     option: tuple[str, ...] = option_of(SwappedStudy, "option")
 
@@ -98,8 +98,7 @@ class Finetune:
         if (out / "state").exists() and not self.resume:
             raise ValueError(
                 f"out: {out} holds a run already; continue it with --resume, or choose another "
-                "folder"
-            )
+                "folder")
         tasks = chosen_tasks(self.task, self.difficulty)
         torch.manual_seed(reading.seed)
         model, tokenizer = load_pretrained(self.model)
@@ -125,19 +124,17 @@ class Finetune:
             records = run_with_progress(finetuner, title)
         except KeyboardInterrupt:
             saved = (out / "state").exists()
-            Console(stderr=True).print(
-                f"stopped; saved in {out}, continue with --resume"
-                if saved else "stopped; nothing saved yet", highlight=False, soft_wrap=True)
+            Console(stderr=True).print(f"stopped; saved in {out}, continue with --resume" if saved
+                                       else "stopped; nothing saved yet", highlight=False,
+                                       soft_wrap=True)
             raise SystemExit(130) from None
         if main:
             if not records:
                 print(
                     f"nothing left to do: the run stands at step {finetuner.step} of {config.steps}"
                 )
-            print(
-                f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model "
-                f"{out / 'model'}"
-            )
+            print(f"written: {out / 'model'}; evaluate it with: cca-lab evaluate --model "
+                  f"{out / 'model'}")
         return records
 
 
@@ -164,12 +161,10 @@ def work_ahead(finetuner: Finetuner) -> str:
         "cpu_attention"]
     processes = finetuner.accelerator.num_processes
     return (
-        f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} threads"
-        f"{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention "
-        f"({path}), "
-        f"{finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x "
-        f"{mixture.length} tokens"
-    )
+        f"{machine['gpu'] or machine['cpu']}, {machine['threads']} of {machine['cores']} "
+        f"threads{f' in each of {processes} processes' if processes > 1 else ''}, {name} attention "
+        f"({path}), {finetuner.precision}; {finetuner.config.steps} steps of {mixture.rows} x "
+        f"{mixture.length} tokens")
 
 
 def _loss(value: float | None) -> str:

@@ -25,8 +25,7 @@ HOW = {
     "tau": "root of the mean variance of a row's logits (ln weight, up to a constant), over texts "
            "and lengths",
     "tau_entropy": "root of the mean of 2 (ln L - H) over texts and lengths: the tau of a long "
-                   "Gaussian row"
-}
+                   "Gaussian row"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,27 +52,25 @@ class Heads(ModelStudy):
                 report(done, "")
                 maps = attention_maps(model, ids).cpu()  # (layers, H, L, L)
                 rows = statistics.summarise(maps, first_row=half)
-                numbers = (rows.k90, rows.effective_tokens, maps[...,
-                                                                 half:, :SINK].sum(-1).mean(-1),
+                numbers = (rows.k90, rows.effective_tokens,
+                           maps[..., half:, :SINK].sum(-1).mean(-1),
                            statistics.mass_beyond(maps, NEAR, sinks=SINK)[..., half:].mean(-1))
                 for values, new in zip(sums.values(), numbers, strict=True):
                     values.append(new.double())
             report(len(texts), "")
-        return {
-            "model": self.name, "texts": len(texts), "length": self.length,
-            "command": command_line(), "machine": machine(), "corpus": self.about_text(),
-            **{name: [[round(number, 4) for number in layer]
-                      for layer in torch.stack(values).mean(0).tolist()]
-               for name, values in sums.items()}}
+        return {"model": self.name, "texts": len(texts), "length": self.length,
+                "command": command_line(), "machine": machine(), "corpus": self.about_text(),
+                **{name: [[round(number, 4) for number in layer]
+                          for layer in torch.stack(values).mean(0).tolist()]
+                   for name, values in sums.items()}}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print each statistic's median over the heads, and its range."""
         rows = []
         for name in ("k90", "effective", "sink", "far"):
             values = torch.tensor(result[name]).flatten()
-            rows.append([
-                name, *(f"{number:.3g}" for number in (values.median(), values.min(), values.max()))
-            ])
+            rows.append([name, *(f"{number:.3g}"
+                                 for number in (values.median(), values.min(), values.max()))])
         print_table(
             f"{result['model']}: heads on {result['texts']} texts of {result['length']} tokens",
             ["statistic", "median", "lowest", "highest"], rows)
@@ -95,13 +92,11 @@ class Sparsity(ModelStudy):
         with training_progress("texts", len(texts)) as report:
             rows = measure(self.loaded[0], texts, progress=report)
         layers, heads = rows.tau.shape
-        return {
-            "model": self.name, "context": self.context, "length": length, "texts": len(texts),
-            "rates": list(RATES), "lengths": rows.lengths.tolist(), "corpus": self.about_text(),
-            "how": HOW, "device": device_name(), "heads": [
-                head_report(rows, layer, head) for layer in range(layers) for head in range(heads)
-            ]
-        }
+        return {"model": self.name, "context": self.context, "length": length, "texts": len(texts),
+                "rates": list(RATES), "lengths": rows.lengths.tolist(), "corpus": self.about_text(),
+                "how": HOW, "device": device_name(),
+                "heads": [head_report(rows, layer, head) for layer in range(layers)
+                          for head in range(heads)]}
 
     def show(self, result: Mapping[str, Any], rho: float = 0.02) -> None:
         """Print a row per head.
@@ -112,17 +107,13 @@ class Sparsity(ModelStudy):
         for head in result["heads"]:
             shares = [f"{head['p_sparse'][str(rate)][-1]:.2f}" for rate in result["rates"]]
             length = head["l95"][str(rho)]
-            rows.append([
-                f"{head['layer']}.{head['head']}", f"{head['k90'][-1]:.0f}",
-                f"{head['effective_tokens'][-1]:.0f}", *shares, f"{head['tau']:.1f}",
-                _length(length["tau"]), f"{head['tau_entropy']:.1f}",
-                _length(length["tau_entropy"]),
-                _length(length["measured"])
-            ])
-        columns = [
-            "head", "k90", "e^H", *(f"P {rate:g}".replace("0.", ".") for rate in result["rates"]),
-            "tau", "L95", "tau_H", "L95", "seen"
-        ]
+            rows.append([f"{head['layer']}.{head['head']}", f"{head['k90'][-1]:.0f}",
+                         f"{head['effective_tokens'][-1]:.0f}", *shares, f"{head['tau']:.1f}",
+                         _length(length["tau"]), f"{head['tau_entropy']:.1f}",
+                         _length(length["tau_entropy"]), _length(length["measured"])])
+        columns = ["head", "k90", "e^H",
+                   *(f"P {rate:g}".replace("0.", ".") for rate in result["rates"]), "tau", "L95",
+                   "tau_H", "L95", "seen"]
         print_table(
             f"{result['model']}: rows of {result['lengths'][-1]} tokens, {result['texts']} texts; "
             f"P_sparse by rate; L95 at rho = {rho:g}", columns, rows)

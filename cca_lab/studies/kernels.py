@@ -30,9 +30,8 @@ class Kernels(Study):
         result = super().run()
         from cca_lab.attention.kernels.offline import Resources, over_budget
 
-        problems = [
-            problem for row in result["kernels"] for problem in over_budget(Resources(**row))
-        ]
+        problems = [problem for row in result["kernels"]
+                    for problem in over_budget(Resources(**row))]
         if problems:
             raise ValueError("kernels: over budget: " + "; ".join(problems))
         return result
@@ -57,14 +56,12 @@ class Kernels(Study):
         """Print a row for each kernel, target and head dimension."""
         from cca_lab.attention.kernels.offline import SHARED_LIMIT
 
-        rows = [[
-            row["kernel"], row["target"], row["head_dim"], row["registers"], row["spilled"],
-            f"{row['shared']} of {SHARED_LIMIT[row['target']]}",
-            ", ".join(f"{count} {name}"
-                      for name, count in row["matrix_instructions"].items()) or "none"
-        ]
+        rows = [[row["kernel"], row["target"], row["head_dim"], row["registers"], row["spilled"],
+                 f"{row['shared']} of {SHARED_LIMIT[row['target']]}",
+                 ", ".join(f"{count} {name}" for name, count in row["matrix_instructions"].items())
+                 or "none"]
                 for row in result["kernels"]]
-        print_table(f"{str(DTYPE).removeprefix('torch.')}, triton {result['triton']}", [
-            "kernel", "target", "head dim", "registers", "spilled B", "shared B",
-            "matrix instructions"
-        ], rows)
+        print_table(f"{str(DTYPE).removeprefix('torch.')}, triton {result['triton']}",
+                    ["kernel", "target", "head dim", "registers", "spilled B", "shared B",
+                     "matrix instructions"],
+                    rows)

@@ -55,10 +55,9 @@ class Lengths(Continued, ModelStudy):
 
     def settings(self) -> dict[str, Any]:
         """Return the model and the sizes."""
-        return {
-            "model": self.name, "length": self.length, "windows": len(self.ids),
-            "entries": self.entries, "buckets": buckets(self.length), "corpus": self.about_text()
-        }
+        return {"model": self.name, "length": self.length, "windows": len(self.ids),
+                "entries": self.entries, "buckets": buckets(self.length),
+                "corpus": self.about_text()}
 
     def facts(self) -> dict[str, Any]:
         """Return the first command."""
@@ -87,10 +86,8 @@ class Lengths(Continued, ModelStudy):
             options = fitted(model.config, name, self.entries,
                              self.length).options() if fits(name) else {}
             swap_attention(model, mechanism_of(name, options))
-        return {
-            "swapped": cell is None, "machine": machine(),
-            **losses_of(model.to(device()), self.ids)
-        }
+        return {"swapped": cell is None, "machine": machine(),
+                **losses_of(model.to(device()), self.ids)}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print perplexity by context length, a row for each mechanism."""
@@ -119,11 +116,9 @@ def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
     # token t is predicted from t tokens, and stands at index t - 1
     means = np.stack([found[:, max(0, low - 1):high - 1].mean(1) for low, high in pairwise(edges)],
                      axis=1)
-    return {
-        "attention": mechanism.name, "options": mechanism.options(),
-        "causal_scope": mechanism.causal_scope, "losses": means.round(5).tolist(),
-        "perplexity": [asdict(bootstrap_mean(column, np.exp)) for column in means.T]
-    }
+    return {"attention": mechanism.name, "options": mechanism.options(),
+            "causal_scope": mechanism.causal_scope, "losses": means.round(5).tolist(),
+            "perplexity": [asdict(bootstrap_mean(column, np.exp)) for column in means.T]}
 
 
 @torch.no_grad()
@@ -136,8 +131,7 @@ def token_losses(model: PreTrainedModel, ids: Tensor) -> np.ndarray:
     hidden = model.base_model(input_ids=ids[None],
                               use_cache=False).last_hidden_state[0, :-1]  # (L-1, width)
     head = model.get_output_embeddings()
-    parts = [
-        F.cross_entropy(head(some).float(), targets, reduction="none") for some, targets in zip(
-            hidden.split(HIDDEN_AT_ONCE), ids[1:].split(HIDDEN_AT_ONCE), strict=True)
-    ]
+    parts = [F.cross_entropy(head(some).float(), targets, reduction="none")
+             for some, targets in zip(hidden.split(HIDDEN_AT_ONCE), ids[1:].split(HIDDEN_AT_ONCE),
+                                      strict=True)]
     return torch.cat(parts).double().cpu().numpy()

@@ -38,9 +38,7 @@ NAMES = ("cca", "dga", "lococo", "h2o", "streaming_llm", "lm_infinite", "mean_po
 PUBLISHED = {
     "accuracy": 0.99,
     "source": "Arora et al., Zoology, ICLR 2024, Figure 2: attention solves every length at every "
-              "width; its "
-    "training stops at an accuracy of 0.99"
-}
+              "width; its training stops at an accuracy of 0.99"}
 QUICK = ("cca", "streaming_llm")
 SELECTING = ("dga", "h2o"
              )  # they keep tokens by their scores, and no gradient flows through the choice
@@ -112,8 +110,7 @@ class Recall(Continued):
         check_sizes(entries=(budgets, LEAST_ENTRIES, self.length))
         config = new_model(self.task, self.recipe).config
         sizes = CacheSizes.of(config)
-        chosen = [(name, budget, within(config, name, budget, self.length))
-                  for budget in budgets
+        chosen = [(name, budget, within(config, name, budget, self.length)) for budget in budgets
                   for name in names]
         missing = [f"{name}, {budget} entries" for name, budget, fitting in chosen if not fitting]
         pairs = [(Full(), None),
@@ -140,15 +137,13 @@ class Recall(Continued):
         run = learn(
             self.task, cell.mechanism, self.recipe, cell.seed,
             lambda step, accuracy: report(step / self.recipe.steps, f"{100 * accuracy:.0f} %"))
-        return {
-            "attention": cell.mechanism.name, "options": cell.mechanism.options(),
-            "entries": cell.entries, "state_bytes": cell.state_bytes, "seed": cell.seed,
-            "accuracy": run.accuracy, "solved": run.accuracy >= self.recipe.solved,
-            "steps": run.curve[-1][0], "curve": [list(point)
-                                                 for point in run.curve], "seconds": run.seconds,
-            "selecting": cell.mechanism.name in SELECTING, "command": command_line(),
-            "device": device_name(), "machine": machine(), "versions": versions()
-        }
+        return {"attention": cell.mechanism.name, "options": cell.mechanism.options(),
+                "entries": cell.entries, "state_bytes": cell.state_bytes, "seed": cell.seed,
+                "accuracy": run.accuracy, "solved": run.accuracy >= self.recipe.solved,
+                "steps": run.curve[-1][0], "curve": [list(point) for point in run.curve],
+                "seconds": run.seconds, "selecting": cell.mechanism.name in SELECTING,
+                "command": command_line(), "device": device_name(), "machine": machine(),
+                "versions": versions()}
 
     def result(self) -> dict[str, Any]:
         """Train the cells that are missing in the file."""
@@ -163,12 +158,10 @@ class Recall(Continued):
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print the accuracies, a row for each mechanism and size."""
-        rows = [[
-            line.options, f"{line.state_bytes / 1024:.1f}",
-            *(f"{100 * share:.1f}"
-              for share in (line.mean, min(line.accuracies), max(line.accuracies))),
-            len(line.accuracies)
-        ]
+        rows = [[line.options, f"{line.state_bytes / 1024:.1f}",
+                 *(f"{100 * share:.1f}"
+                   for share in (line.mean, min(line.accuracies), max(line.accuracies))),
+                 len(line.accuracies)]
                 for line in lines(result)]
         print_table(
             f"MQAR, {result['task']['pairs']} pairs in {result['task']['length']} tokens: queries "
@@ -203,9 +196,8 @@ def within(config: PreTrainedConfig, name: str, entries: int, length: int) -> li
         raise ValueError(f"attention: got {name!r}, wanted full or one of {', '.join(NAMES)}")
     sizes = CacheSizes.of(config)
     budget = sizes.layers * sizes.entries(entries)
-    fitting = [
-        one for one in choices(name, entries, length) if largest_bytes(one, length, sizes) <= budget
-    ]
+    fitting = [one for one in choices(name, entries, length)
+               if largest_bytes(one, length, sizes) <= budget]
     if not fitting:
         return []
     if issubclass(MECHANISMS[name], Grouped):

@@ -150,8 +150,7 @@ def learn(task: MQAR, mechanism: Mechanism, recipe: RecallRecipe, seed: int,
         if not math.isfinite(loss.item()):
             raise Diverged(
                 f"{mechanism}, seed {seed}: the loss is {loss.item()} at step {step}; lower the "
-                "rates"
-            )
+                "rates")
         model.zero_grad()
         loss.backward()
         for optimizer, schedule in zip(optimizers, schedules, strict=True):

@@ -63,29 +63,27 @@ class Needles(SwappedStudy):
                 "niah_single")
         model, tokenizer = self.loaded
         check_tokenizer(tokenizer)
-        lengths, depths = sorted(set(self.length
-                                     or default_lengths(self.context))), depths_of(self.depths)
+        lengths, depths = sorted(set(self.length or default_lengths(self.context))), depths_of(
+            self.depths)
         check_sizes(length=(len(lengths), 1, MOST_CELLS))
         check_length(model, "length", lengths[-1])
         note_full(self.mechanism, lengths[-1])
         cells = {(length, depth): task.examples(tokenizer, self.samples, length=length,
                                                 seed=self.seed, place=depth)
-                 for length in lengths
-                 for depth in depths}
+                 for length in lengths for depth in depths}
         start = time.perf_counter()
         with answering(task.name, self.samples * len(cells)) as on_answer:
             scores = {cell: answer_examples(model, tokenizer, examples, on_answer)
                       for cell, examples in cells.items()}
-        return {
-            "experiment": "needles", "command": command_line(), "model": self.name,
-            "attention": self.mechanism.name, "options": self.mechanism.options(),
-            "task": str(task), "samples": self.samples, "seed": self.seed, "device": device_name(),
-            "machine": machine(), "versions": versions(), "seconds": round(
-                time.perf_counter() - start, 1), "lengths": lengths, "depths": depths, "cells": [{
-                    "length": length, "depth": depth, "share": asdict(answers.share),
-                    "exact": asdict(answers.exact)
-                } for (length, depth), answers in scores.items()]
-        }
+        return {"experiment": "needles", "command": command_line(), "model": self.name,
+                "attention": self.mechanism.name, "options": self.mechanism.options(),
+                "task": str(task), "samples": self.samples, "seed": self.seed,
+                "device": device_name(), "machine": machine(), "versions": versions(),
+                "seconds": round(time.perf_counter() - start, 1), "lengths": lengths,
+                "depths": depths,
+                "cells": [{"length": length, "depth": depth, "share": asdict(answers.share),
+                           "exact": asdict(answers.exact)}
+                          for (length, depth), answers in scores.items()]}
 
     def draw(self, result: Mapping[str, Any]) -> Figure:
         """Draw the shares by depth and length."""
@@ -103,8 +101,7 @@ class Needles(SwappedStudy):
 def shares_of(result: Mapping[str, Any]) -> np.ndarray:
     """Return the share of the answers found, (depths, lengths), from what `needles` wrote."""
     cells = {(cell["depth"], cell["length"]): cell["share"]["value"] for cell in result["cells"]}
-    return np.array([[cells[depth, length]
-                      for length in result["lengths"]]
+    return np.array([[cells[depth, length] for length in result["lengths"]]
                      for depth in result["depths"]])
 
 

@@ -46,9 +46,9 @@ from cca_lab.tasks.mixture import Mixture
 KEPT = "keys, choice kept"
 SITES = ("keys", "logits", KEPT)
 SIGMAS = (0.1, 0.3, 1.0)
-CONDITIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "full attention": ("full", {}), "CCA": ("cca", {"group": 16, "window": 64}),
-    "DGA": ("dga", {"group": 16, "gamma": 0.1})}
+CONDITIONS: dict[str, tuple[str, dict[str, Any]]] = {"full attention": ("full", {}),
+                                                     "CCA": ("cca", {"group": 16, "window": 64}),
+                                                     "DGA": ("dga", {"group": 16, "gamma": 0.1})}
 NOISY = "cca_lab_noise"  # name under which transformers knows the attention with noise
 
 
@@ -186,9 +186,9 @@ def divergence(model: PreTrainedModel, input_ids: Tensor, noise: Noise,
     return (clean.exp() * (clean - noisy)).sum(-1).mean(-1)
 
 
-def divergences(
-        model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[float], seeds: Sequence[int],
-        sites: Sequence[str] | None = None) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
+def divergences(model: PreTrainedModel, input_ids: Tensor, sigmas: Sequence[float],
+                seeds: Sequence[int], sites: Sequence[str]
+                | None = None) -> dict[str, dict[float, tuple[Estimate, list[float]]]]:
     """Measure the divergence for each site and strength of noise.
 
     Args:
@@ -206,9 +206,8 @@ def divergences(
     found: dict[str, dict[float, tuple[Estimate, list[float]]]] = {site: {} for site in sites}
     for site in sites:
         for sigma in sigmas:
-            drawn = [
-                divergence(model, input_ids, Noise(site, sigma, seed), clean) for seed in seeds
-            ]
+            drawn = [divergence(model, input_ids, Noise(site, sigma, seed), clean)
+                     for seed in seeds]
             drawn = torch.stack(drawn).double().cpu()               # (seeds, B)
             found[site][sigma] = bootstrap_mean(drawn.mean(0).numpy()), drawn.mean(1).tolist()
     return found
@@ -256,18 +255,16 @@ class NoiseStudy(ModelStudy):
                     Finetuner(model, mixture, config).run()
                 model.eval()
                 clean = perplexity(model, self.held_out, length=self.length, windows=self.texts)
-                rows += [{
-                    "attention": name, "options": options, "steps": taken,
-                    "perplexity": asdict(clean), "site": site, "sigma": sigma,
-                    "kl": asdict(estimate), "seeds": each
-                } for site, by_sigma in divergences(model, ids, SIGMAS, range(
-                    self.seeds)).items() for sigma, (estimate, each) in by_sigma.items()]
+                rows += [
+                    {"attention": name, "options": options, "steps": taken,
+                     "perplexity": asdict(clean), "site": site, "sigma": sigma,
+                     "kl": asdict(estimate), "seeds": each}
+                    for site, by_sigma in divergences(model, ids, SIGMAS, range(self.seeds)).items()
+                    for sigma, (estimate, each) in by_sigma.items()]
             report(len(cells), "")
-        return {
-            "model": self.name, "texts": self.texts, "length": self.length,
-            "noise_seeds": self.seeds, "finetuning_steps": self.steps, "corpus": self.about_text(),
-            "device": device_name(), "rows": rows
-        }
+        return {"model": self.name, "texts": self.texts, "length": self.length,
+                "noise_seeds": self.seeds, "finetuning_steps": self.steps,
+                "corpus": self.about_text(), "device": device_name(), "rows": rows}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print a table for each site."""

@@ -103,8 +103,7 @@ class Pretrain:
         if self.heads > self.width or self.width % self.heads:
             raise ValueError(
                 f"heads: got {self.heads}, which does not divide the width {self.width}; choose a "
-                "divisor"
-            )
+                "divisor")
         if not 1 <= self.tokens < math.inf:
             raise ValueError(f"tokens: got {self.tokens}, wanted 1 or more, and an end")
         if not 0 < self.learning_rate < math.inf:
@@ -144,15 +143,13 @@ class Pretrain:
         model.half().float()  # evaluated as it is saved: with weights rounded to fp16
         own = ("group", "window", "option")  # together the entry "attention_options"
         settings = {key: value for key, value in asdict(self).items() if key not in own}
-        card = {
-            "options": settings | {"out": self.out.name, "attention_options": options},
-            "recipe": asdict(recipe), "parameters": sum(p.numel() for p in model.parameters()),
-            "corpus": {"name": corpus.name,
-                       "fingerprint": corpus.fingerprint}, "device": device_name(),
-            "torch": torch.__version__.split("+")[0], "seconds": curve[-1]["seconds"],
-            "steps": curve[-1]["step"], "tokens": curve[-1]["tokens"], "stages": stages,
-            "results": judge(model, tokenizer, corpus, self.context), "curve": curve
-        }
+        card = {"options": settings | {"out": self.out.name, "attention_options": options},
+                "recipe": asdict(recipe), "parameters": sum(p.numel() for p in model.parameters()),
+                "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint},
+                "device": device_name(), "torch": torch.__version__.split("+")[0],
+                "seconds": curve[-1]["seconds"], "steps": curve[-1]["step"],
+                "tokens": curve[-1]["tokens"], "stages": stages,
+                "results": judge(model, tokenizer, corpus, self.context), "curve": curve}
         _write(model.half(), tokenizer, card, self.out)
         print(f"written: {self.out}")
         return card
@@ -167,16 +164,13 @@ class Pretrain:
         with training_progress(f"pretraining {self.out.name}", self.tokens) as report:
             for record in pretrainer.run(plan, self.tokens):
                 if not stages or record["stage"] != stages[-1]["stage"]:
-                    stages.append({
-                        key: record[key]
-                        for key in ("stage", "task", "length", "step", "seconds")
-                    })
+                    stages.append({key: record[key]
+                                   for key in ("stage", "task", "length", "step", "seconds")})
                 if record["step"] % CURVE_EVERY == 0:
                     curve.append(record)
-                report(
-                    record["tokens"],
-                    f"{record['task']} {record['length']}  text {record['text_loss']:.2f}  "
-                    f"task {record['task_loss']:.2f}  right {record['running_accuracy']:.2f}")
+                report(record["tokens"],
+                       f"{record['task']} {record['length']}  text {record['text_loss']:.2f}  task "
+                       f"{record['task_loss']:.2f}  right {record['running_accuracy']:.2f}")
         if not curve or curve[-1]["step"] != record["step"]:
             curve.append(record)
         return curve, stages
@@ -188,23 +182,17 @@ def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Co
     held_out = tokenize(corpus.validation, tokenizer)
     training = tokenize(corpus.train, tokenizer).numpy()
     orders = [order for order in NGRAM_ORDERS if KneserNey.fits(order, len(tokenizer))]
-    ngrams = {
-        order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy())
-        for order in orders
-    }
+    ngrams = {order: KneserNey(training, order, len(tokenizer)).perplexity(held_out.numpy())
+              for order in orders}
     task = MultiDocumentQA(tokenizer)
     lengths = [length for length in (128, 256, 512, 1024) if length < context] + [context]
-    matches = {
-        length: exact_match(model, task, length=length, text=held_out).as_json()
-        for length in lengths
-    }
-    return {
-        "perplexity": asdict(
-            perplexity(model, held_out, length=min(context, len(held_out)),
-                       windows=160)), "ngram_perplexity": ngrams,
-        "documents": {length: task.documents_in(length)
-                      for length in lengths}, "exact_match": matches
-    }
+    matches = {length: exact_match(model, task, length=length, text=held_out).as_json()
+               for length in lengths}
+    return {"perplexity": asdict(perplexity(model, held_out, length=min(context, len(held_out)),
+                                            windows=160)),
+            "ngram_perplexity": ngrams,
+            "documents": {length: task.documents_in(length) for length in lengths},
+            "exact_match": matches}
 
 
 def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dict,
@@ -212,8 +200,8 @@ def _write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: dic
     temporary = out.with_name(out.name + ".part")
     shutil.rmtree(temporary, ignore_errors=True)
     save_pretrained(model, temporary, tokenizer)
-    (temporary / "pretraining.json").write_text(
-        json.dumps(_rounded(card), indent=1) + "\n", encoding="utf-8")
+    (temporary / "pretraining.json").write_text(json.dumps(_rounded(card), indent=1) + "\n",
+                                                encoding="utf-8")
     (temporary / "README.md").write_text(model_card(card), encoding="utf-8")
     temporary.replace(out)
 
@@ -233,43 +221,35 @@ def model_card(card: dict) -> str:
     """Return the Markdown card for what `cca-lab pretrain` measured."""
     options, results = card["options"], card["results"]
     reading = [f"| **{options['out']}** | **{_estimate(results['perplexity'])}** |"]
-    reading += [
-        f"| {order}-gram | {value:.1f} |" for order, value in results["ngram_perplexity"].items()
-    ]
+    reading += [f"| {order}-gram | {value:.1f} |"
+                for order, value in results["ngram_perplexity"].items()]
     lengths = list(results["exact_match"])
-    positions = [
-        key for key in results["exact_match"][lengths[0]] if key not in ("all", "by_offset")
-    ]
-    retrieving = [
-        _match_row(length, results["documents"][length], results["exact_match"][length], positions)
-        for length in lengths
-    ]
-    stages = [
-        f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | "
-        f"{stage['seconds'] / 60:.1f} min |"
-        for stage in card["stages"]
-    ]
+    positions = [key for key in results["exact_match"][lengths[0]]
+                 if key not in ("all", "by_offset")]
+    retrieving = [_match_row(length, results["documents"][length], results["exact_match"][length],
+                             positions)
+                  for length in lengths]
+    stages = [f"| {stage['task']}, {stage['length']} tokens | {stage['step']} | "
+              f"{stage['seconds'] / 60:.1f} min |" for stage in card["stages"]]
     return CARD.format(
         name=options["out"], family={"gpt2": "GPT-2", "opt": "OPT"}[options["family"]],
         command=_command(options), parameters=card["parameters"], corpus=card["corpus"]["name"],
         fingerprint=card["corpus"]["fingerprint"], steps=card["steps"], tokens=card["tokens"] / 1e6,
         minutes=card["seconds"] / 60, device=card["device"], torch=card["torch"],
         rate=card["recipe"]["learning_rate"], reading="\n".join(reading),
-        retrieving="\n".join(retrieving), stages="\n".join(stages), positions=" | ".join(
-            _place(float(position)) for position in positions), dashes="---|" * len(positions), **{
-                key: options[key]
-                for key in ("layers", "width", "heads", "vocabulary", "context", "seed")
-            })
+        retrieving="\n".join(retrieving), stages="\n".join(stages),
+        positions=" | ".join(_place(float(position)) for position in positions),
+        dashes="---|" * len(positions),
+        **{key: options[key]
+           for key in ("layers", "width", "heads", "vocabulary", "context", "seed")})
 
 
 def _command(options: dict) -> str:
     """Return the command that made a model, with the options that differ from the defaults."""
     defaults = {field.name: field.default for field in fields(Pretrain)}
-    words = [
-        _option(key.replace("_", "-"), value)
-        for key, value in options.items()
-        if key not in ("out", "attention_options") and (key == "family" or value != defaults[key])
-    ]
+    words = [_option(key.replace("_", "-"), value) for key, value in options.items()
+             if key not in ("out", "attention_options")
+             and (key == "family" or value != defaults[key])]
     words += [f"--{key} {value}" if key in ("group", "window") else f"--option {key}={value}"
               for key, value in options.get("attention_options", {}).items()]
     return f"cca-lab pretrain {' '.join(words)} --out data/models/{options['out']}"

@@ -161,8 +161,7 @@ def texts_of(stream: Tensor, count: int, length: int) -> Tensor:
     if count < 1 or len(stream) < length:
         raise ValueError(
             f"count, stream: got {count} texts of {length} tokens from {len(stream)}, wanted at "
-            "least 1 "
-            "and a stream that holds it; give more text or a shorter length")
+            "least 1 and a stream that holds it; give more text or a shorter length")
     starts = torch.linspace(0, len(stream) - length, min(count, len(stream) // length)).long()
     return stream[starts[:, None] + torch.arange(length)]
 
@@ -202,18 +201,15 @@ def head_report(rows: HeadRows, layer: int, head: int, rates: Sequence[float] = 
     def curve(values: Tensor) -> list[float]:
         return [round(value, 4) for value in values.tolist()]
 
-    taus = {
-        "tau": rows.tau[layer, head].item(), "tau_entropy": rows.tau_entropy[layer, head].item()
-    }
+    taus = {"tau": rows.tau[layer, head].item(),
+            "tau_entropy": rows.tau_entropy[layer, head].item()}
     shares = {rho: rows.p_sparse(rho)[layer, head] for rho in rates}
-    return {
-        "layer": layer, "head": head, **{name: round(tau, 4) for name, tau in taus.items()},
-        "zeros": round(rows.zeros[:, layer, head].mean().item(), 6),
-        "largest": curve(rows.largest[:, layer, head].mean(dim=0)),
-        "k90": curve(rows.k90[:, layer, head].mean(dim=0)),
-        "effective_tokens": curve(rows.effective[:, layer, head].mean(dim=0)),
-        "p_sparse": {str(rho): curve(values) for rho, values in shares.items()},
-        "l95": {str(rho): {**{name: predicted_length(tau, rho) for name, tau in taus.items()},
-                           "measured": measured_length(values.tolist(), rows.lengths.tolist())}
-                for rho, values in shares.items()},
-    }
+    return {"layer": layer, "head": head, **{name: round(tau, 4) for name, tau in taus.items()},
+            "zeros": round(rows.zeros[:, layer, head].mean().item(), 6),
+            "largest": curve(rows.largest[:, layer, head].mean(dim=0)),
+            "k90": curve(rows.k90[:, layer, head].mean(dim=0)),
+            "effective_tokens": curve(rows.effective[:, layer, head].mean(dim=0)),
+            "p_sparse": {str(rho): curve(values) for rho, values in shares.items()},
+            "l95": {str(rho): {**{name: predicted_length(tau, rho) for name, tau in taus.items()},
+                               "measured": measured_length(values.tolist(), rows.lengths.tolist())}
+                    for rho, values in shares.items()}}

@@ -99,11 +99,9 @@ def table(study: Mapping) -> list[list[str]]:
         ratios = [row["perplexity_ratio"]["value"] for row in rows]
         seconds = float(np.mean([row["cpu_seconds"] for row in rows]))
         counts = len(rows) >= SEEDS and min(answers) >= ANSWERS and max(ratios) <= PERPLEXITY
-        cells = [
-            name, f"{seconds:.0f}", f"{np.mean(answers):.1%}", f"{min(answers):.1%}",
-            f"{max(ratios):.3f}", "yes" if counts else "no",
-            f"{rows[0]['machine']['cpu']}, {rows[0]['machine']['threads']} thread(s)"
-        ]
+        cells = [name, f"{seconds:.0f}", f"{np.mean(answers):.1%}", f"{min(answers):.1%}",
+                 f"{max(ratios):.3f}", "yes" if counts else "no",
+                 f"{rows[0]['machine']['cpu']}, {rows[0]['machine']['threads']} thread(s)"]
         lines.append((not counts, seconds if counts else -min(answers), cells))
     return [cells for _, _, cells in sorted(lines)]
 
@@ -115,11 +113,11 @@ def page(folder: Path) -> str:
         return RULES + "No record yet.\n"
     lines = [COLUMNS, ["---"] * len(COLUMNS), *table(study)]
     written = [row["command"] for row in study["trials"].values()]
-    commands = dict.fromkeys(each.replace("cca-lab record", "cca-lab study "
-                                                            "record", 1) for each in written)
-    return (RULES + "".join(f"| {' | '.join(line)} |\n" for line in lines) +
-            "\nThe commands:\n\n```\n" +
-            "".join(f"{shlex.join(shlex.split(command))}\n" for command in commands) + "```\n")
+    commands = dict.fromkeys(each.replace("cca-lab record", "cca-lab study record", 1)
+                             for each in written)
+    return (
+        RULES + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\nThe commands:\n\n```\n"
+        + "".join(f"{shlex.join(shlex.split(command))}\n" for command in commands) + "```\n")
 
 
 def write() -> Path:

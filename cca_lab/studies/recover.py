@@ -62,9 +62,8 @@ class Recover(Trials):
         settings += [(name, self._as_large(name)) for name in self.mechanism]
         for name, chosen in settings:
             note_full(mechanism_of(name, chosen), self.evaluation.length)
-        trials = {"full": Trial("full")
-                  } | {label(name, chosen): Trial(name, chosen)
-                       for name, chosen in settings}
+        trials = {"full": Trial("full")} | {label(name, chosen): Trial(name, chosen)
+                                            for name, chosen in settings}
         for seed in range(self.seeds):
             reading = replace(self.reading, seed=seed)
             for name, chosen in [("full", {}), *settings]:

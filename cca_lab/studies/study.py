@@ -113,8 +113,8 @@ class Continued(Study):
     def result(self) -> dict[str, Any]:
         """Measure the cells that are missing in the file, and write it after each."""
         cells = self.cells()
-        result = continued(self.file, self.settings(), self.rows) or {
-            **self.settings(), **self.facts(), self.rows: {}}
+        result = continued(self.file, self.settings(), self.rows) or {**self.settings(),
+                                                                      **self.facts(), self.rows: {}}
         with training_progress(type(self).__name__.lower(), len(cells)) as report:
             for done, (name, cell) in enumerate(cells.items()):
                 def part(share: float, text: str, done: int = done, name: str = name) -> None:
@@ -176,8 +176,8 @@ class SwappedStudy(ModelStudy):
                                    shown="the attention the model was saved with")
     group: int | None = option(None, "Tokens per group.", shown="the mechanism's default")
     window: int | None = option(None, "Local window, in tokens.", shown="the mechanism's default")
-    option: tuple[str, ...] = option(
-        (), "Option of the mechanism, such as gamma=0.2; repeatable.", metavar="NAME=VALUE")
+    option: tuple[str, ...] = option((), "Option of the mechanism, such as gamma=0.2; repeatable.",
+                                     metavar="NAME=VALUE")
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -235,8 +235,8 @@ def label(name: str, options: Mapping[str, Any]) -> str:
     def written(value: Any) -> str:
         if isinstance(value, str):
             return value
-        return f"{value:.3g}" if isinstance(value, float) else json.dumps(
-            value, separators=(",", ":"))
+        return f"{value:.3g}" if isinstance(value, float) else json.dumps(value,
+                                                                          separators=(",", ":"))
 
     return " ".join([name, *(f"{key}={written(value)}" for key, value in options.items())])
 

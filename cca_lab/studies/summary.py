@@ -11,10 +11,9 @@ from cca_lab.reporting import print_table
 
 COLUMNS = ("seeds", "perplexity", "over the base's", "8 tokens a document", "its worst offset",
            "5-20 tokens a document")
-TRAINED = {
-    "": "swapped", "full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only",
-    "compressor": "finetuned, its own weights only", "aligned": "finetuned on aligned documents"
-}
+TRAINED = {"": "swapped", "full": "finetuned", "qkv": "finetuned, W^Q W^K W^V only",
+           "compressor": "finetuned, its own weights only",
+           "aligned": "finetuned on aligned documents"}
 SEED = re.compile(r", seed \d+$")
 
 
@@ -82,28 +81,21 @@ class Summary:
 
     def cells(self) -> list[str]:
         """Return the cells of a table row, in the order of `COLUMNS`."""
-        return [
-            str(len(self.rows)),
-            self.perplexity.number(1),
-            self.ratio.number(3),
-            self.fixed.percent(), f"{100 * self.by_offset().min():.0f} %",
-            self.varied.percent()
-        ]
+        return [str(len(self.rows)), self.perplexity.number(1), self.ratio.number(3),
+                self.fixed.percent(), f"{100 * self.by_offset().min():.0f} %",
+                self.varied.percent()]
 
     def by_offset(self) -> np.ndarray:
         """Return exact match over documents of one length, averaged over seeds, (offsets,)."""
-        return np.mean([[offset["value"]
-                         for offset in row["exact_match"]["by_offset"]]
-                        for row in self.rows], axis=0)
+        return np.mean([[offset["value"] for offset in row["exact_match"]["by_offset"]]
+                        for row in self.rows],
+                       axis=0)
 
     def by_position(self, kind: str = "varied_match") -> dict[float, float]:
         """Return exact match at each position of the answer, averaged over seeds."""
         places = [key for key in self.rows[0][kind] if key[0].isdigit()]
-        return {
-            float(place): float(np.mean([row[kind][place]["value"]
-                                         for row in self.rows]))
-            for place in places
-        }
+        return {float(place): float(np.mean([row[kind][place]["value"] for row in self.rows]))
+                for place in places}
 
 
 def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
@@ -112,16 +104,12 @@ def summaries(trials: Mapping[str, dict]) -> dict[str, Summary]:
     for name, row in trials.items():
         setting = SEED.sub("", name)
         gathered.setdefault(setting.partition(", ")[0], {}).setdefault(setting, []).append(row)
-    return {
-        name: Summary(rows)
-        for settings in gathered.values()
-        for name, rows in settings.items()
-    }
+    return {name: Summary(rows) for settings in gathered.values()
+            for name, rows in settings.items()}
 
 
-def swept(
-    trials: Mapping[str, dict]
-) -> tuple[dict[str, tuple[float, float]], dict[str, float], tuple[float, float]]:
+def swept(trials: Mapping[str, dict]) -> tuple[dict[str, tuple[float, float]], dict[str, float],
+                                               tuple[float, float]]:
     """Return each recipe's perplexity over the base's and exact match over varied documents.
 
     Args:
@@ -134,10 +122,8 @@ def swept(
     found = summaries(trials)
     points = {name.removeprefix("cca, "): (mean.ratio.value, mean.varied.value)
               for name, mean in found.items() if name.startswith("cca, ")}
-    controls = {
-        recipe: found[f"full, {recipe.rpartition(',')[0]}"].ratio.value
-        for recipe in points
-    }
+    controls = {recipe: found[f"full, {recipe.rpartition(',')[0]}"].ratio.value
+                for recipe in points}
     return points, controls, (found["cca"].ratio.value, found["cca"].varied.value)
 
 

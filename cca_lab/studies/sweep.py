@@ -31,8 +31,8 @@ class SweepRecipe:
     @property
     def control(self) -> str:
         """The recipe in a few words, as used for full attention, which has no groups."""
-        return (f"{self.optimizer} {self.learning_rate:g}, {self.steps} x {self.rows}, "
-                f"text {self.text_share:.0%}")
+        return (f"{self.optimizer} {self.learning_rate:g}, {self.steps} x {self.rows}, text "
+                f"{self.text_share:.0%}")
 
     @property
     def name(self) -> str:

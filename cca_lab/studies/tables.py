@@ -19,11 +19,10 @@ from cca_lab.views.figures.caches import holdings
 from cca_lab.views.figures.training import comparison, recipes
 
 READS, LENGTH, HEAD_DIM = "docs/reads.png", 48, 16
-READERS = {
-    "full attention: every token": Full(), "CCA: cores and a window": CCA(group=4, window=8),
-    "DGA: focal tokens and groups": DGA(group=4, gamma=0.1), "LoCoCo: a memory of 8 slots": LoCoCo(
-        slots=8, segment=8), "StreamingLLM: the nearest": StreamingLLM(sinks=2, recent=10)
-}
+READERS = {"full attention: every token": Full(), "CCA: cores and a window": CCA(group=4, window=8),
+           "DGA: focal tokens and groups": DGA(group=4, gamma=0.1),
+           "LoCoCo: a memory of 8 slots": LoCoCo(slots=8, segment=8),
+           "StreamingLLM: the nearest": StreamingLLM(sinks=2, recent=10)}
 COMPARISON, RECIPES = "docs/results/comparison.png", "docs/results/recipes.png"
 MARKED = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 GROUPS, WINDOW = (4, 8, 16), 64  # of CCA in the table `recovery`
@@ -55,15 +54,14 @@ def models() -> str:
         card = _read(path)
         found = card["results"]
         match = found["exact_match"][str(card["options"]["context"])]
-        rows.append([
-            f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
-            str(card["options"]["context"]), f"{found['perplexity']['value']:.1f}",
-            f"{min(found['ngram_perplexity'].values()):.1f}",
-            _percent(match["all"]["value"]), f"{card['seconds'] / 60:.0f} min, {card['device']}"
-        ])
-    return _table([
-        "model", "parameters", "context", "perplexity", "best n-gram", "exact match", "trained in"
-    ], rows)
+        rows.append([f"`data/models/{path.parent.name}`", f"{card['parameters'] / 1e6:.1f} M",
+                     str(card["options"]["context"]), f"{found['perplexity']['value']:.1f}",
+                     f"{min(found['ngram_perplexity'].values()):.1f}",
+                     _percent(match["all"]["value"]),
+                     f"{card['seconds'] / 60:.0f} min, {card['device']}"])
+    return _table(["model", "parameters", "context", "perplexity", "best n-gram", "exact match",
+                   "trained in"],
+                  rows)
 
 
 def recovery() -> str:
@@ -97,13 +95,10 @@ def finding() -> str:
     What the swap costs, and what finetuning recovers, in eight rows.
     """
     study = _read(results_folder() / "recovery-gpt2-mini.json")
-    chosen = {
-        name: row
-        for name, row in study["trials"].items()
-        if row["trial"]["reading"]["varied"] and (row["trial"]["attention"] in (
-            "full",
-            "dga") or row["trial"]["attention"] == "cca" and row["trial"]["options"] in FINDING)
-    }
+    chosen = {name: row for name, row in study["trials"].items()
+              if row["trial"]["reading"]["varied"]
+              and (row["trial"]["attention"] in ("full", "dga")
+                   or row["trial"]["attention"] == "cca" and row["trial"]["options"] in FINDING)}
     rows = [[spoken(name), *(mean.cells()[at] for at in (0, 2, 3, 5))]
             for name, mean in summaries(chosen).items()]
     return _table(["attention", *(COLUMNS[at] for at in (0, 2, 3, 5))], rows)
@@ -112,38 +107,26 @@ def finding() -> str:
 def attention() -> str:
     """Return the table of CCA against full attention on a CPU."""
     found = _read(results_folder() / "attention-cpu.json")
-    rows = [[
-        row["pass"],
-        str(row["length"]),
-        str(row["window"]), row["implementation"], f"{row['ratio']:.2f}",
-        f"{row['pair_ratio']:.2f}",
-        _percent(row["share"]),
-        _percent(row["full_of_peak"]),
-        _percent(row["cca_of_peak"]),
-        _mib(row.get("full_peak")),
-        _mib(row.get("cca_peak"))
-    ] for row in found["rows"]]
+    rows = [[row["pass"], str(row["length"]), str(row["window"]), row["implementation"],
+             f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}", _percent(row["share"]),
+             _percent(row["full_of_peak"]), _percent(row["cca_of_peak"]),
+             _mib(row.get("full_peak")), _mib(row.get("cca_peak"))]
+            for row in found["rows"]]
     rows.sort(key=lambda row: row[0])
     where = "{cpu}, {threads} threads, torch {torch}".format_map(found["machine"])
     shape = ", ".join(f"{name} {value}" for name, value in found["shape"].items())
-    header = [
-        "pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs", "share",
-        "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"
-    ]
+    header = ["pass", "L", "window", "CCA", "full time / CCA time", "full pairs / CCA pairs",
+              "share", "full, of peak", "CCA, of peak", "full MiB", "CCA MiB"]
     return _table(header, rows) + (
-        f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds; peak: a "
-        f"product {found['roof']['product']}, {found['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
+        f"\n{where}; {shape}; medians of {found['rounds']} interleaved rounds; peak: a product "
+        f"{found['roof']['product']}, {found['roof']['flops'] / 1e9:.0f} GFLOP/s.\n")
 
 
 def families() -> str:
     """Return the table of CCA against full attention in every file, at the lengths of all."""
     files = [_read(path) for path in sorted(results_folder().glob("attention-*.json"))]
-    rows = [
-        _family(found, row)
-        for found in files
-        for row in found["rows"]
-        if row["length"] in (8192, 16384)
-    ]
+    rows = [_family(found, row) for found in files for row in found["rows"]
+            if row["length"] in (8192, 16384)]
     return _table([
         "CPU", "dtype", "pass", "L", "window", "CCA", "full ms", "CCA ms", "full / CCA", "pairs",
         "tiles", "share of pairs", "of tiles", "full GFLOP/s", "CCA GFLOP/s"
@@ -159,16 +142,11 @@ def _family(found: dict, row: dict) -> list[str]:
     dtype, implementation, peak = found["shape"]["dtype"], row[
         "implementation"], found["roof"]["flops"] / 1e9
     tiles = tile_ratio(row["length"], found["shape"]["group"], row["window"], implementation, dtype)
-    return [
-        found["machine"]["cpu"], dtype, row["pass"],
-        str(row["length"]),
-        str(row["window"]), implementation, f"{1e3 * row['full_seconds']:.0f}",
-        f"{1e3 * row['cca_seconds']:.0f}", f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}",
-        f"{tiles:.2f}",
-        _percent(row["share"]),
-        _percent(row["ratio"] / tiles), f"{row['full_of_peak'] * peak:.0f}",
-        f"{row['cca_of_peak'] * peak:.0f}"
-    ]
+    return [found["machine"]["cpu"], dtype, row["pass"], str(row["length"]), str(row["window"]),
+            implementation, f"{1e3 * row['full_seconds']:.0f}", f"{1e3 * row['cca_seconds']:.0f}",
+            f"{row['ratio']:.2f}", f"{row['pair_ratio']:.2f}", f"{tiles:.2f}",
+            _percent(row["share"]), _percent(row["ratio"] / tiles),
+            f"{row['full_of_peak'] * peak:.0f}", f"{row['cca_of_peak'] * peak:.0f}"]
 
 
 def decode() -> str:
@@ -182,19 +160,15 @@ def decode() -> str:
     rows = []
     for (shape, cache), by_length in by_cache.items():
         longest = by_length[max(by_length)]
-        rows.append([
-            shape, cache, f"{1e3 * longest['seconds']:.2f}", f"{longest['entry_ratio']:.1f}",
-            *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)
-        ])
-    header = [
-        "heads / KV heads x head_dim", "cache", "ms a token, longest",
-        "full / its entries, longest", *(f"full / its time, {n // 1024}K" for n in lengths)
-    ]
+        rows.append([shape, cache, f"{1e3 * longest['seconds']:.2f}",
+                     f"{longest['entry_ratio']:.1f}",
+                     *(f"{by_length[n]['ratio']:.1f}" if n in by_length else "-" for n in lengths)])
+    header = ["heads / KV heads x head_dim", "cache", "ms a token, longest",
+              "full / its entries, longest", *(f"full / its time, {n // 1024}K" for n in lengths)]
     return _table(header, rows) + (
         f"\n{found['machine']['cpu']}, {found['machine']['threads']} threads, torch "
-        f"{found['machine']['torch']}; one layer, {found['dtype']}, caches filled with "
-        f"random content; medians of {found['rounds']} interleaved rounds of "
-        f"{found['tokens']} tokens.\n")
+        f"{found['machine']['torch']}; one layer, {found['dtype']}, caches filled with random "
+        f"content; medians of {found['rounds']} interleaved rounds of {found['tokens']} tokens.\n")
 
 
 def model() -> str:
@@ -209,16 +183,13 @@ def model() -> str:
                  for n in prompts]
         rows.append(
             [name, *(cell for pair in cells for cell in pair), f"{step['tokens_a_second']:.0f}"])
-    header = [
-        "attention",
-        *(text for n in prompts for text in (f"first token ms, {n} tokens", "next token ms")),
-        "training tokens / s"
-    ]
+    header = ["attention",
+              *(text for n in prompts for text in (f"first token ms, {n} tokens", "next token ms")),
+              "training tokens / s"]
     size = found["model"]
     return _table(header, rows) + (
-        f"\nGPT-2, {size['layers']} layers, width {size['width']}, "
-        f"{size['parameters'] / 1e6:.1f} M random weights; {found['device']}; medians of "
-        f"{found['rounds']} interleaved rounds.\n")
+        f"\nGPT-2, {size['layers']} layers, width {size['width']}, {size['parameters'] / 1e6:.1f} "
+        f"M random weights; {found['device']}; medians of {found['rounds']} interleaved rounds.\n")
 
 
 def compare() -> str:
@@ -227,19 +198,17 @@ def compare() -> str:
     rows = []
     for row in found["rows"].values():
         matches, size, decode = row["exact_match"], row["cache_bytes"], row["decode_seconds"]
-        rows.append([
-            row["title"], f"{row['perplexity']['value']:.1f}",
-            *(_percent(matches[place]["value"]) for place in PLACES),
-            _percent(matches["all"]["value"]), "all" if size is None else f"{size / 1024:.0f}",
-            f"{1e3 * row['prefill_seconds']:.0f}", "-" if decode is None else f"{1e3 * decode:.1f}"
-        ])
-    header = [
-        "mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB", "prefill ms",
-        "ms a token"
-    ]
+        rows.append([row["title"], f"{row['perplexity']['value']:.1f}",
+                     *(_percent(matches[place]["value"]) for place in PLACES),
+                     _percent(matches["all"]["value"]),
+                     "all" if size is None else f"{size / 1024:.0f}",
+                     f"{1e3 * row['prefill_seconds']:.0f}",
+                     "-" if decode is None else f"{1e3 * decode:.1f}"])
+    header = ["mechanism", "perplexity", *PLACES.values(), "all places", "cache KiB", "prefill ms",
+              "ms a token"]
     return _table(header, rows) + (
-        f"\n{found['model']}, {found['length']} tokens, {found['entries']} entries a KV "
-        f"head, {found['questions']} questions a place; {found['device']}.\n")
+        f"\n{found['model']}, {found['length']} tokens, {found['entries']} entries a KV head, "
+        f"{found['questions']} questions a place; {found['device']}.\n")
 
 
 def lengths() -> str:
@@ -254,10 +223,8 @@ def lengths() -> str:
     machine = found["rows"]["full"]["machine"]
     return _table(["attention", *(f"{low} to {high}" for low, high in pairwise(ends))], rows) + (
         f"\n{found['model']}, {found['windows']} windows of {found['length']} tokens, "
-        f"{found['entries']} entries a KV "
-        f"head if a cache can be sized; {machine['cpu']}, torch {machine['torch']}. * chooses from "
-        "the whole text.\n"
-    )
+        f"{found['entries']} entries a KV head if a cache can be sized; {machine['cpu']}, torch "
+        f"{machine['torch']}. * chooses from the whole text.\n")
 
 
 def needles() -> str:
@@ -265,28 +232,23 @@ def needles() -> str:
     rows, found = [], {}
     for path in sorted(results_folder().glob("needles-smollm2*.json"), key=lambda path: path.stem):
         found = _read(path)
-        by_depth = [[cell["exact"]
-                     for cell in found["cells"]
-                     if cell["depth"] == depth]
+        by_depth = [[cell["exact"] for cell in found["cells"] if cell["depth"] == depth]
                     for depth in found["depths"]]
-        rows.append([
-            found["model"], *(f"{sum(one['value'] * one['samples'] for one in cells):.0f} of "
-                              f"{sum(one['samples'] for one in cells)}" for cells in by_depth)
-        ])
+        rows.append([found["model"],
+                     *(f"{sum(one['value'] * one['samples'] for one in cells):.0f} of "
+                       f"{sum(one['samples'] for one in cells)}" for cells in by_depth)])
     return _table(["model", *(f"at {_percent(depth)}" for depth in found["depths"])], rows) + (
         f"\n{found['task']}, prompts of {', '.join(map(str, found['lengths']))} tokens, "
-        f"{found['samples']} for each "
-        f"length and depth; {found['machine']['cpu']}.\n")
+        f"{found['samples']} for each length and depth; {found['machine']['cpu']}.\n")
 
 
 def wire() -> str:
     """Return the table of what travelled between processes, and of the largest error."""
     found = _read(results_folder() / "wire.json")
-    rows = [[
-        str(row["ranks"]), row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
-        "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
-        f"{row['ring_bytes'] / 1024:.0f}"
-    ] for row in found["measured"]]
+    rows = [[str(row["ranks"]), row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
+             "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
+             f"{row['ring_bytes'] / 1024:.0f}"]
+            for row in found["measured"]]
     shape = found["shape"]
     return _table([
         "processes", "pieces", "largest error, float32", "KiB, closed form", "KiB on the wire",
@@ -300,10 +262,9 @@ def wire() -> str:
 def wire_plan() -> str:
     """Return the table of a long text on many GPUs, planned by the closed forms."""
     found = _read(results_folder() / "wire.json")
-    rows = [[
-        row["method"], f"{row['bytes'] / 1e6:.0f}", f"{row['resident'] / 1e6:.0f}",
-        f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.1f}", f"{row['link'] / 1e9:.1f}"
-    ] for row in found["planned"]]
+    rows = [[row["method"], f"{row['bytes'] / 1e6:.0f}", f"{row['resident'] / 1e6:.0f}",
+             f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.1f}", f"{row['link'] / 1e9:.1f}"]
+            for row in found["planned"]]
     shape = found["planned_shape"]
     tokens, gpus = found["planned_size"]
     return _table([
@@ -317,12 +278,10 @@ def wire_plan() -> str:
         "assumed for the last column.\n")
 
 
-TABLES = {
-    "finding": finding, "models": models, "recovery": recovery, "variants": variants,
-    "attention": attention, "compare": compare, "decode": decode, "model": model,
-    "lengths": lengths, "needles": needles, "wire": wire, "wire-plan": wire_plan,
-    "families": families,
-}
+TABLES = {"finding": finding, "models": models, "recovery": recovery, "variants": variants,
+          "attention": attention, "compare": compare, "decode": decode, "model": model,
+          "lengths": lengths, "needles": needles, "wire": wire, "wire-plan": wire_plan,
+          "families": families}
 
 def marked_pages() -> list[Path]:
     """Return the README and every document that holds a marked table."""

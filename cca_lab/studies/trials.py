@@ -54,8 +54,8 @@ class Trial:
     def as_json(self) -> dict:
         """Return the trial as JSON values; without `lengths` where there are none."""
         values = json.loads(json.dumps(asdict(self)))
-        return values if self.lengths else {
-            key: value for key, value in values.items() if key != "lengths"}
+        return values if self.lengths else {key: value for key, value in values.items()
+                                            if key != "lengths"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +129,8 @@ class Trials(ModelStudy):
         for name, asked in wanted.items():
             if rows.get(name, {}).get("trial", asked) != asked:
                 raise ValueError(
-                    f"out: {self.out} holds {name!r} trained otherwise; give the same options, "
-                    "or name another file")
+                    f"out: {self.out} holds {name!r} trained otherwise; give the same options, or "
+                    "name another file")
         if wanted.keys() - rows.keys():
             _ = self.base_losses  # of the untrained base
         for number, (name, trial) in enumerate(trials.items(), start=1):
@@ -141,9 +141,8 @@ class Trials(ModelStudy):
                 raise Diverged(
                     f"{name}: the perplexity is {row['perplexity']['value']}; lower the learning "
                     "rate")
-            rows[name] = {
-                "trial": wanted[name], "command": command_line(), "machine": machine(), **row
-            }
+            rows[name] = {"trial": wanted[name], "command": command_line(), "machine": machine(),
+                          **row}
             write_json(self.file, self.held)
         return {name: rows[name] for name in trials}
 
@@ -167,8 +166,8 @@ class Trials(ModelStudy):
         cpu = time.process_time() - start
         losses = self.evaluation.losses(model)
         found = self.evaluation.measure(model, losses)
-        found |= {"by_length": self.evaluation.by_length(model, trial.lengths)
-                  } if trial.lengths else {}
+        found |= {"by_length": self.evaluation.by_length(model,
+                                                         trial.lengths)} if trial.lengths else {}
         found["perplexity_ratio"] = asdict(self._ratio(losses))
         found["losses"] = losses.round(5).tolist()
         if trial.attention != "full" and records:  # how much of the loss is the mechanism's

@@ -18,11 +18,9 @@ from cca_lab.tasks.ruler import NiahSingle
 from tests.studies import small
 
 PROMPT = "Return the number of items in the list.\n    A map drawn by Marta Keller.\n    A song written by"
-MECHANISMS = {
-    "full": {}, "cca": {"group": 4,
-                        "window": 8}, "dga": {"group": 4}, "streaming_llm": {"recent": 12},
-    "longlora": {"group": 16}, "a_shape": {"sinks": 4, "window": 16}
-}
+MECHANISMS = {"full": {}, "cca": {"group": 4, "window": 8}, "dga": {"group": 4},
+              "streaming_llm": {"recent": 12}, "longlora": {"group": 16},
+              "a_shape": {"sinks": 4, "window": 16}}
 
 
 @pytest.fixture(scope="module")
@@ -97,27 +95,22 @@ def questions(model, tokenizer):
     """Examples that the model answers, does not, and half answers, by what it writes."""
     wanted = continuation(model, tokenizer, PROMPT, 4).strip()
     first = wanted.split()[0]
-    return {
-        "right": Example(PROMPT, (wanted, )), "in the prompt": Example(PROMPT, ("Marta Keller", )),
-        "only its beginning": Example(PROMPT, (f"{first} and others", )), "half": Example(
-            PROMPT, (wanted, "zzz")), "one of two": Example(PROMPT, ("zzz", wanted.upper()),
-                                                            one_is_enough=True)
-    }
+    return {"right": Example(PROMPT, (wanted, )),
+            "in the prompt": Example(PROMPT, ("Marta Keller", )),
+            "only its beginning": Example(PROMPT, (f"{first} and others", )),
+            "half": Example(PROMPT, (wanted, "zzz")),
+            "one of two": Example(PROMPT, ("zzz", wanted.upper()), one_is_enough=True)}
 
 
 def scores(model, tokenizer):
     asked = questions(model, tokenizer)
     found = answer_examples(model, tokenizer, list(asked.values()))
-    return {
-        name: (answer.share, answer.exact)
-        for name, answer in zip(asked, found.each, strict=True)
-    }
+    return {name: (answer.share, answer.exact)
+            for name, answer in zip(asked, found.each, strict=True)}
 
 
-EXPECTED = {
-    "right": (1, True), "in the prompt": (0, False), "only its beginning": (0, False),
-    "half": (0.5, False), "one of two": (1, True)
-}
+EXPECTED = {"right": (1, True), "in the prompt": (0, False), "only its beginning": (0, False),
+            "half": (0.5, False), "one of two": (1, True)}
 
 
 def test_the_score_is_what_the_continuation_contains(model, shipped):
@@ -144,7 +137,8 @@ def minds_the_case(text, example):
     return float(any(answer in text for answer in example.answers))
 
 
-@pytest.mark.parametrize("mutant", [scores_the_prompt_too, compares_the_first_word, wants_all, minds_the_case])
+@pytest.mark.parametrize("mutant", [scores_the_prompt_too, compares_the_first_word, wants_all,
+                                    minds_the_case])
 def test_a_wrong_score_would_be_seen(model, shipped, monkeypatch, mutant):
     monkeypatch.setattr(evaluate, "contained", mutant)
     assert scores(model, shipped[1]) != EXPECTED
@@ -160,10 +154,8 @@ def test_the_continuation_leaves_room_for_the_longest_answer(model, shipped, mon
 
 
 def written(shares, places):
-    return Answers(
-        tuple(
-            Answer("", share, share == 1, place)
-            for share, place in zip(shares, places, strict=True)))
+    return Answers(tuple(Answer("", share, share == 1, place)
+                         for share, place in zip(shares, places, strict=True)))
 
 
 def test_estimates_over_all_and_by_place():
@@ -204,17 +196,23 @@ def test_the_model_keeps_its_mode(model, shipped):
     model.eval()
 
 
-@pytest.mark.parametrize("call, told", [
-    (lambda model, tokenizer: continuation(model, tokenizer, "", 2), "prompt: is empty"),
-    (lambda model, tokenizer: continuation(model, tokenizer, "the", 0), "tokens: got 0"),
-    (lambda model, tokenizer: continuation(model, tokenizer, "the " * 510, 9), "wanted at most "
-                                                                               "512, the model's"),
-    (lambda model, tokenizer: answer_examples(model, tokenizer, []), "examples: got none"),
-    (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=513, each=1), "length: got 513"),
-    (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=100, each=0), "each: got 0"),
-    (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=9, each=1), "wanted at least"),
-    (lambda model, tokenizer: answer_examples(model, None, [Example("a", ("b",))]), "tokenizer: got NoneType"),
-    (lambda model, tokenizer: answer_examples(3, tokenizer, [Example("a", ("b",))]), "model: got int")])
+@pytest.mark.parametrize(
+    "call, told",
+    [(lambda model, tokenizer: continuation(model, tokenizer, "", 2), "prompt: is empty"),
+     (lambda model, tokenizer: continuation(model, tokenizer, "the", 0), "tokens: got 0"),
+     (lambda model, tokenizer: continuation(model, tokenizer, "the " * 510, 9),
+      "wanted at most 512, the model's"),
+     (lambda model, tokenizer: answer_examples(model, tokenizer, []), "examples: got none"),
+     (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=513, each=1),
+      "length: got 513"),
+     (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=100, each=0),
+      "each: got 0"),
+     (lambda model, tokenizer: answer_task(model, tokenizer, NiahSingle(), length=9, each=1),
+      "wanted at least"),
+     (lambda model, tokenizer: answer_examples(model, None, [Example("a", ("b",))]),
+      "tokenizer: got NoneType"),
+     (lambda model, tokenizer: answer_examples(3, tokenizer, [Example("a", ("b",))]),
+      "model: got int")])
 def test_what_cannot_be_scored_is_named(model, shipped, call, told):
     with pytest.raises(ValueError) as error:
         call(model, shipped[1])

@@ -39,32 +39,25 @@ def evaluate(home, *more, model=None):
     return ["evaluate", "--model", model or home / "base", "--length", 64, *text, *more]
 
 
-FINETUNE = [
-    "finetune", "--model", "{home}/base", "--text", "{home}/text.txt", "--out", "{home}/run"
-]
+FINETUNE = ["finetune", "--model", "{home}/base", "--text", "{home}/text.txt", "--out",
+            "{home}/run"]
 PRETRAIN = ["pretrain", "--text", "{home}/text.txt", "--out", "{home}/pre"]
 RECOVER = ["study", "recover", "--model", "{home}/base", "--text", "{home}/text.txt"]
-NOISE = [
-    "study", "noise", "--model", "{home}/base", "--text", "{home}/text.txt", "--out",
-    "{home}/n.json"
-]
-SPARSITY = [
-    "study", "sparsity", "--model", "{home}/base", "--text", "{home}/text.txt", "--out",
-    "{home}/s.json"
-]
+NOISE = ["study", "noise", "--model", "{home}/base", "--text", "{home}/text.txt", "--out",
+         "{home}/n.json"]
+SPARSITY = ["study", "sparsity", "--model", "{home}/base", "--text", "{home}/text.txt", "--out",
+            "{home}/s.json"]
 
 
 @pytest.mark.parametrize("option, told", [
-    ("name=cca", "name: not an option"), ("model=", "model: not an "
-                                                    "option"), ("attention=", "attention: not an"),
-    ("path_or_name=", "path_or_name: not an option"), ("backend=[1]", "backend: got [1], wanted "
-                                                                      "text"),
+    ("name=cca", "name: not an option"), ("model=", "model: not an option"),
+    ("attention=", "attention: not an"), ("path_or_name=", "path_or_name: not an option"),
+    ("backend=[1]", "backend: got [1], wanted text"),
     ("per_query_head=maybe", "per_query_head: got 'maybe', wanted true or false"),
-    ("per_query_head=1", "wanted true or false"), ("window=true", "window: got True, wanted a "
-                                                                  "whole number"),
-    ("window=1e400", "window: got inf"), (f"window={10**30}", f"window: got {10**30}"),
-    (f"window={'9' * 5000}", "window: got"), ("group=8", "group: given "
-                                                         "twice"), ("scale", "wanted NAME=VALUE")])
+    ("per_query_head=1", "wanted true or false"),
+    ("window=true", "window: got True, wanted a whole number"), ("window=1e400", "window: got inf"),
+    (f"window={10**30}", f"window: got {10**30}"), (f"window={'9' * 5000}", "window: got"),
+    ("group=8", "group: given twice"), ("scale", "wanted NAME=VALUE")])
 @pytest.mark.parametrize("command", ["evaluate", "finetune", "pretrain"])
 def test_an_option_of_a_mechanism_has_its_own_name_and_type(home, command, option, told):
     start = {"evaluate": evaluate(home), "finetune": FINETUNE, "pretrain": PRETRAIN}[command]
@@ -72,35 +65,37 @@ def test_an_option_of_a_mechanism_has_its_own_name_and_type(home, command, optio
             ["--attention", "cca", "--group", 4, "--option", option], told)
 
 
-@pytest.mark.parametrize("words, told", [
-    ([*FINETUNE, "--learning-rate", "inf"], "learning-rate: got inf"),
-    ([*FINETUNE, "--learning-rate", "nan"], "learning-rate: got nan"),
-    ([*FINETUNE, "--group", 10**30], "group: got 1"), ([*FINETUNE, "--seed", 10**30], "seed: got 1"),
-    ([*FINETUNE, "--rows", 10**9], "rows: got 1000000000"),
-    ([*FINETUNE, "--group", 4, "--group", 8], "group: given 2 times"),
-    ([*FINETUNE, "--attention", "cca", "--attention", "dga"], "attention: given 2 times"),
-    ([*FINETUNE, "--attention", ""], "attention: got an empty text"),
-    ([*PRETRAIN, "--heads", 0], "heads: got 0"), ([*PRETRAIN, "--heads", -1], "heads: got -1"),
-    ([*PRETRAIN, "--width", 0], "width: got 0"), ([*PRETRAIN, "--width", -32], "width: got -32"),
-    ([*PRETRAIN, "--width", 16384, "--layers", 100], "3.2e+11 weights"),
-    ([*PRETRAIN, "--context", 10**9], "context: got 1000000000"),
-    ([*PRETRAIN, "--tokens", "nan"], "tokens: got "
-                                     "nan"), ([*PRETRAIN, "--tokens", "inf"], "tokens: got inf"),
-    ([*PRETRAIN, "--threads", -1], "threads: got "
-                                   "-1"), ([*PRETRAIN, "--learning-rate", 0], "learning_rate: got "
-                                                                              "0"),
-    ([*PRETRAIN, "--group", 4], "group: not an option of 'full'"),
-    ([*RECOVER, "--out", "{home}/r.json", "--seeds", 10**9], "seeds: got 1000000000"),
-    ([*RECOVER, "--out", "{home}/r.json", "--group", 0], "group: got 0"),
-    ([*RECOVER, "--out", "{home}/list.json"], "list.json holds something else than a study"),
-    ([*SPARSITY, "--length", 0], "length: got 0"), ([*SPARSITY, "--length", -5], "length: got -5"),
-    ([*NOISE, "--seeds", 0], "seeds: got 0"), ([*NOISE, "--seeds", -1], "seeds: got -1"),
-    ([*NOISE, "--length", 0], "length: got 0"), ([*NOISE, "--steps", -1], "steps: got -1"),
-    (["study", "attention", "--length", 1], "length: got 1"),
-    (["study", "attention", "--length", 10**9], "length: got 1000000000"),
-    (["study", "decode", "--length", 10**9], "length: got 1000000000"),
-    (["study", "model", "--width", 0], "width: got 0"), (["study", "model", "--prompt", 10**9], "prompt: got"),
-    (["verify", ""], "ids: got an empty text")])
+@pytest.mark.parametrize(
+    "words, told",
+    [([*FINETUNE, "--learning-rate", "inf"], "learning-rate: got inf"),
+     ([*FINETUNE, "--learning-rate", "nan"], "learning-rate: got nan"),
+     ([*FINETUNE, "--group", 10**30], "group: got 1"),
+     ([*FINETUNE, "--seed", 10**30], "seed: got 1"),
+     ([*FINETUNE, "--rows", 10**9], "rows: got 1000000000"),
+     ([*FINETUNE, "--group", 4, "--group", 8], "group: given 2 times"),
+     ([*FINETUNE, "--attention", "cca", "--attention", "dga"], "attention: given 2 times"),
+     ([*FINETUNE, "--attention", ""], "attention: got an empty text"),
+     ([*PRETRAIN, "--heads", 0], "heads: got 0"), ([*PRETRAIN, "--heads", -1], "heads: got -1"),
+     ([*PRETRAIN, "--width", 0], "width: got 0"), ([*PRETRAIN, "--width", -32], "width: got -32"),
+     ([*PRETRAIN, "--width", 16384, "--layers", 100], "3.2e+11 weights"),
+     ([*PRETRAIN, "--context", 10**9], "context: got 1000000000"),
+     ([*PRETRAIN, "--tokens", "nan"], "tokens: got nan"),
+     ([*PRETRAIN, "--tokens", "inf"], "tokens: got inf"),
+     ([*PRETRAIN, "--threads", -1], "threads: got -1"),
+     ([*PRETRAIN, "--learning-rate", 0], "learning_rate: got 0"),
+     ([*PRETRAIN, "--group", 4], "group: not an option of 'full'"),
+     ([*RECOVER, "--out", "{home}/r.json", "--seeds", 10**9], "seeds: got 1000000000"),
+     ([*RECOVER, "--out", "{home}/r.json", "--group", 0], "group: got 0"),
+     ([*RECOVER, "--out", "{home}/list.json"], "list.json holds something else than a study"),
+     ([*SPARSITY, "--length", 0], "length: got 0"), ([*SPARSITY, "--length", -5], "length: got -5"),
+     ([*NOISE, "--seeds", 0], "seeds: got 0"), ([*NOISE, "--seeds", -1], "seeds: got -1"),
+     ([*NOISE, "--length", 0], "length: got 0"), ([*NOISE, "--steps", -1], "steps: got -1"),
+     (["study", "attention", "--length", 1], "length: got 1"),
+     (["study", "attention", "--length", 10**9], "length: got 1000000000"),
+     (["study", "decode", "--length", 10**9], "length: got 1000000000"),
+     (["study", "model", "--width", 0], "width: got 0"),
+     (["study", "model", "--prompt", 10**9], "prompt: got"),
+     (["verify", ""], "ids: got an empty text")])
 def test_numbers_have_ranges_and_options_are_given_once(home, words, told):
     before = sorted(home.iterdir())
     refused([str(word).format(home=home) for word in words], told)
@@ -113,18 +108,15 @@ def test_questions_have_a_range(home):
     refused(evaluate(home, "--option", "attention=cca"), "attention: given without --attention")
 
 
-FILES = {
-    "evaluate": ["evaluate", "--model", "m"], "recover": ["study", "recover", "--model", "m"],
-    "sweep": ["study", "sweep", "--model", "m"], "compare": ["study", "compare", "--model", "m"],
-    "sparsity": ["study", "sparsity", "--model",
-                 "m"], "needles": ["study", "needles", "--model", "m"], "noise": ["study", "noise"],
-    "convergence": ["study", "convergence"], "attention": ["study", "attention"],
-    "decode": ["study", "decode"], "model": ["study", "model"], "report": ["study", "kernels"]
-}
-FOLDERS = {
-    "finetune": ["finetune", "--model", "m"], "pretrain": ["pretrain"],
-    "walkthrough": ["walkthrough"], "gpu": ["study", "gpu"]
-}
+FILES = {"evaluate": ["evaluate", "--model", "m"], "recover": ["study", "recover", "--model", "m"],
+         "sweep": ["study", "sweep", "--model", "m"],
+         "compare": ["study", "compare", "--model", "m"],
+         "sparsity": ["study", "sparsity", "--model", "m"],
+         "needles": ["study", "needles", "--model", "m"], "noise": ["study", "noise"],
+         "convergence": ["study", "convergence"], "attention": ["study", "attention"],
+         "decode": ["study", "decode"], "model": ["study", "model"], "report": ["study", "kernels"]}
+FOLDERS = {"finetune": ["finetune", "--model", "m"], "pretrain": ["pretrain"],
+           "walkthrough": ["walkthrough"], "gpu": ["study", "gpu"]}
 
 
 @pytest.mark.parametrize("words", [*FILES.values(), *FOLDERS.values()], ids=[*FILES, *FOLDERS])
@@ -132,12 +124,11 @@ FOLDERS = {
                                                    "kind", "too long", "nowhere", "empty"])
 def test_a_place_that_cannot_be_written_is_refused_at_once(home, words, place):
     wrong = home if words in FILES.values() else home / "file"
-    places = {
-        "below a file": (home / "file" / "x", "is a file"),
-        "of the wrong kind": (wrong, f"out: {wrong} is a f"),
-        "too long": (home / ("x" * 300), "cannot be written"),
-        "empty": ("", "out: got an empty text"), "nowhere": ("/proc/x/y", "cannot be written")
-    }
+    places = {"below a file": (home / "file" / "x", "is a file"),
+              "of the wrong kind": (wrong, f"out: {wrong} is a f"),
+              "too long": (home / ("x" * 300), "cannot be written"),
+              "empty": ("", "out: got an empty text"),
+              "nowhere": ("/proc/x/y", "cannot be written")}
     out, told = places[place]
     refused([*words, "--out", out], told)
 
@@ -161,14 +152,13 @@ def test_what_is_read_is_not_written_over(home, command):
 TEXT = "the group pools its keys and the window keeps the last of them " * 40
 
 
-@pytest.mark.parametrize("content, told", [
-    (TEXT.encode("utf-16"), "is not UTF-8 (byte 0xff at "
-                            "0)"), ("é".encode("latin-1") + TEXT.encode(), "is not UTF-8"),
-    (TEXT.encode() + b"\0", "NUL"), (b" " * 5000, "nothing but white "
-                                                  "space"), (b"", "fewer than 1000"),
-    (b"short", "fewer than 1000"), (TEXT.encode() + b" " * 30000, "30001 characters or spaces "
-                                                                  "without a break"),
-    (b"a" * 30000, "30000 characters or spaces without a break")])
+@pytest.mark.parametrize(
+    "content, told", [(TEXT.encode("utf-16"), "is not UTF-8 (byte 0xff at 0)"),
+                      ("é".encode("latin-1") + TEXT.encode(), "is not UTF-8"),
+                      (TEXT.encode() + b"\0", "NUL"), (b" " * 5000, "nothing but white space"),
+                      (b"", "fewer than 1000"), (b"short", "fewer than 1000"),
+                      (TEXT.encode() + b" " * 30000, "30001 characters or spaces without a break"),
+                      (b"a" * 30000, "30000 characters or spaces without a break")])
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_text_that_is_none_is_named(home, tmp_path, content, told, folder):
     (tmp_path / "a.txt").write_bytes(content)
@@ -224,43 +214,39 @@ def test_a_broken_notebook_is_named(tmp_path, content):
 
 ATTN = "transformer.h.0.attn.c_attn.weight"
 BROKEN = {
-    "no JSON": (written("config.json", b"{"), "config.json of"), "null": (written(
-        "config.json", b"null"), "config.json"), "another type": (config(n_layer=[2]), "n_layer"),
+    "no JSON": (written("config.json", b"{"), "config.json of"),
+    "null": (written("config.json", b"null"), "config.json"),
+    "another type": (config(n_layer=[2]), "n_layer"),
     "no heads": (config(n_head=0), "config.json of"), "wider": (config(n_embd=64), "another shape"),
-    "longer": (config(n_positions=256), "wpe.weight"), "more layers": (config(n_layer=3),
-                                                                       "lack transformer.h.2"),
-    "fewer layers": (config(n_layer=1), "transformer.h.1"), "no layers": (config(n_layer=-1),
-                                                                          "-1 layers"),
-    "endless layers": (config(n_layer=10**8), "100000000 layers"), "BERT": (config(
-        model_type="bert", vocab_size=1200), "got a 'bert', wanted one of gpt2"),
-    "a Llama of 7 billion": (config(model_type="llama"), "it asks for 6.48e+09 weights"), **{
-        f"attention {value}": (attention(value), "cca_lab_attention in config.json")
-        for value in (3, None, "", [], {}, {"name": ["cca"]}, {"name": "nope"}, {
-                          "name": "cca", "model": 3
-                      }, {"name": "cca",
-                          "group": 10**30}, {"name": "cca", "per_query_head": "maybe"})
-    }, "no weights": (lambda folder: (folder / "model.safetensors").unlink(),
-                      "no file named model.safetensors"), "empty weights": (written(
-                          "model.safetensors",
-                          b""), "the weights of"), "cut weights": (cut, "the weights of"),
+    "longer": (config(n_positions=256), "wpe.weight"),
+    "more layers": (config(n_layer=3), "lack transformer.h.2"),
+    "fewer layers": (config(n_layer=1), "transformer.h.1"),
+    "no layers": (config(n_layer=-1), "-1 layers"),
+    "endless layers": (config(n_layer=10**8), "100000000 layers"),
+    "BERT": (config(model_type="bert", vocab_size=1200), "got a 'bert', wanted one of gpt2"),
+    "a Llama of 7 billion": (config(model_type="llama"), "it asks for 6.48e+09 weights"),
+    **{f"attention {value}": (attention(value), "cca_lab_attention in config.json")
+       for value in (3, None, "", [], {}, {"name": ["cca"]}, {"name": "nope"},
+                     {"name": "cca", "model": 3}, {"name": "cca", "group": 10**30},
+                     {"name": "cca", "per_query_head": "maybe"})},
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(),
+                   "no file named model.safetensors"),
+    "empty weights": (written("model.safetensors", b""), "the weights of"),
+    "cut weights": (cut, "the weights of"),
     "a weight missing": (weights(lambda tensors: tensors.pop(ATTN)), f"lack {ATTN}"),
     "names of another": (weights(renamed), "lack transformer.h.1"),
     "a weight more": (weights(lambda tensors: tensors.update(foo=torch.ones(3))), "foo"),
     "another shape": (weights(lambda tensors: tensors.update({ATTN: torch.ones(3, 3)})),
                       f"another shape than the config's {ATTN}"),
     "not a number": (weights(lambda tensors: tensors[ATTN][3].fill_(math.nan)), f"{ATTN} of"),
-    "infinite": (weights(lambda tensors: tensors[ATTN][0, 0].fill_(math.inf)),
-                 "not finite"), "tokenizer a list": (written("tokenizer_config.json",
-                                                             b"[]"), "the tokenizer of"),
-    "tokenizer no JSON": (written(
-        "tokenizer_config.json", b"{"), "the tokenizer of"), "tokenizer in bytes": (written(
-            "tokenizer.json", b"\xff\xfe\0"), "the tokenizer of"), "tokenizer too large": (
-                lambda folder:
-                (config(vocab_size=800)(folder),
-                 weights(lambda tensors: tensors.update(
-                     {"transformer.wte.weight": tensors["transformer.wte.weight"][:800].clone()}))
-                 (folder)), "embeddings for 800"),
-}
+    "infinite": (weights(lambda tensors: tensors[ATTN][0, 0].fill_(math.inf)), "not finite"),
+    "tokenizer a list": (written("tokenizer_config.json", b"[]"), "the tokenizer of"),
+    "tokenizer no JSON": (written("tokenizer_config.json", b"{"), "the tokenizer of"),
+    "tokenizer in bytes": (written("tokenizer.json", b"\xff\xfe\0"), "the tokenizer of"),
+    "tokenizer too large": (
+        lambda folder: (config(vocab_size=800)(folder), weights(lambda tensors: tensors.update(
+            {"transformer.wte.weight": tensors["transformer.wte.weight"][:800].clone()})) (folder)),
+        "embeddings for 800")}
 
 
 @pytest.mark.parametrize("broken, told", BROKEN.values(), ids=BROKEN)

@@ -106,10 +106,8 @@ def wilson(share, count, z=1.959964):
 
 def test_finetune_takes_its_recipe_and_says_what_it_trains_on(home, tmp_path):
     """On stderr, before the first step, so that a run of hours that goes wrong is stopped at once."""
-    run = [
-        "finetune", *options(home), "--group", 8, "--window", 8, "--steps", 2, "--rows", 2,
-        "--optimizer", "muon", "--precision", "bf16", "--grow", 0.5, "--out", tmp_path / "run"
-    ]
+    run = ["finetune", *options(home), "--group", 8, "--window", 8, "--steps", 2, "--rows", 2,
+           "--optimizer", "muon", "--precision", "bf16", "--grow", 0.5, "--out", tmp_path / "run"]
     done = invoke(*run)
     assert done.exit_code == 0, done.output
     given = identity(tmp_path / "run")
@@ -195,8 +193,7 @@ def test_recover_measures_before_the_swap_after_it_and_after_each_training(recov
     assert list(rows) == list(trained) == [
         "full", "cca group=4 window=8", "full, full, seed 0", "cca group=4 window=8, full, seed 0",
         "cca group=4 window=8, aligned, seed 0", "full, full, seed 1",
-        "cca group=4 window=8, full, seed 1", "cca group=4 window=8, aligned, seed 1"
-    ]
+        "cca group=4 window=8, full, seed 1", "cca group=4 window=8, aligned, seed 1"]
     for name, row in rows.items():
         options, strategy = {} if name.startswith(
             "full") else CCA, "full" if "seed" in name else "none"
@@ -268,7 +265,8 @@ def test_other_settings_only_add(home, recovered, tmp_path, monkeypatch, more, l
     assert list(after) == [*before, *added] and {name: after[name] for name in before} == before
 
 
-@pytest.mark.parametrize("other, named", [(["--length", 100], "length"), (["--model", "other"], "model")])
+@pytest.mark.parametrize("other, named",
+                         [(["--length", 100], "length"), (["--model", "other"], "model")])
 def test_the_file_of_another_recovery_is_refused_in_one_line(home, recovered, tmp_path, monkeypatch,
                                                              other, named):
     out = shutil.copy(recovered[0], tmp_path / "recovery.json")
@@ -314,12 +312,10 @@ def test_a_wrong_option_is_one_line(home, tmp_path, wrong, message):
 
 
 def test_two_processes_from_the_command_line(home, tmp_path):
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-        "-m", "cca_lab", "finetune", *map(str, options(home)), "--group", "4", "--window", "8",
-        "--rows", "2", "--steps", "2", "--save-every", "1", "--out",
-        str(tmp_path / "run")
-    ]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
+               "2", "-m", "cca_lab", "finetune", *map(str, options(home)), "--group", "4",
+               "--window", "8", "--rows", "2", "--steps", "2", "--save-every", "1", "--out",
+               str(tmp_path / "run")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     for extra in ([], ["--resume"]):
         done = subprocess.run([*command, *extra], env=environment, cwd=repository(),

@@ -113,9 +113,8 @@ def matches_the_definition(monkeypatch, reading):
     assert bound < 1e-3  # no bound at all would let everything pass
     assert np.ptp(wanted["kept"]) > 0.1 and np.ptp(
         wanted["attention"]) > 0.02  # nor would equal weights tell much
-    return all(
-        np.allclose(getattr(found, name), value, rtol=bound, atol=0)
-        for name, value in wanted.items())
+    return all(np.allclose(getattr(found, name), value, rtol=bound, atol=0)
+               for name, value in wanted.items())
 
 
 def test_phi_and_the_core_s_weight_are_those_of_the_queries_and_keys(monkeypatch):

@@ -85,9 +85,8 @@ def test_the_losses_of_windows_are_those_of_each_alone():
     model, stream = small.model(), tokenize(small.corpus().validation, small.tokenizer())
     found = window_losses(model, stream, length=64, windows=5, batch=2)
     starts = window_starts(len(stream), 64, 5).tolist()
-    wanted = [
-        window_losses(model, stream[start:start + 64], length=64, windows=1)[0] for start in starts
-    ]
+    wanted = [window_losses(model, stream[start:start + 64], length=64, windows=1)[0]
+              for start in starts]
     assert found == pytest.approx(wanted, rel=1e-5) and np.ptp(found) > 1e-3
     assert perplexity(model, stream, length=64, windows=5, batch=2).value == np.exp(found.mean())
 

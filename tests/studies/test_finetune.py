@@ -110,8 +110,7 @@ def changed_by_training(model, **config):
     before = weights(model)
     finetuner = Finetuner(model, mixture(), in_float32(steps=2, **config))
     finetuner.run()
-    return {name
-            for name, value in weights(model).items()
+    return {name for name, value in weights(model).items()
             if not torch.equal(value, before[name])}, finetuner.trained
 
 
@@ -239,9 +238,8 @@ def test_micro_steps_change_nothing_but_memory(rows, optimizer):
         return kind(model, mixture(rows=rows), config).run(), weights(model)
 
     with muon_in_float32():
-        (whole, expected), (cut, got), (mutant, wrong) = run(Finetuner,
-                                                             1), run(Finetuner,
-                                                                     4), run(MeansOfSlices, 4)
+        (whole, expected), (cut, got), (mutant, wrong) = run(Finetuner, 1), run(Finetuner, 4), run(
+            MeansOfSlices, 4)
     assert far_apart(cut, whole) < 1e-5 and gap(got, expected) < TOLERANCE
     assert far_apart(mutant, whole) > 1e-2 and gap(wrong, expected) > 30 * TOLERANCE
 
@@ -252,9 +250,8 @@ def test_the_losses_written_are_the_means_of_the_whole_batch():
     model = swapped()
     ids, known = read.batch(0)
     with torch.no_grad():
-        expected = [
-            float(loss) for loss in masked_losses(model(ids).logits, ids, known, read.text_rows)
-        ]
+        expected = [float(loss)
+                    for loss in masked_losses(model(ids).logits, ids, known, read.text_rows)]
     record = Finetuner(model, read, in_float32(steps=1, accumulation=3, grow=0)).run()[0]
     assert [record["text_loss"], record["task_loss"]] == pytest.approx(expected, rel=1e-5)
 
@@ -485,9 +482,10 @@ def test_resume_refuses_another_configuration_and_an_empty_folder(tmp_path):
         Finetuner(swapped(), mixture(), in_float32(steps=1), tmp_path).resume()
 
 
-@pytest.mark.parametrize("changes, message", [
-    ({"strategy": "half"}, "full, qkv, none"), ({"steps": -1}, "steps: got -1"), ({"accumulation": 0}, "1 or more"),
-    ({"optimizer": "sgd"}, "optimizer: got 'sgd', wanted one of adamw, muon")])
+@pytest.mark.parametrize(
+    "changes, message", [({"strategy": "half"}, "full, qkv, none"),
+                         ({"steps": -1}, "steps: got -1"), ({"accumulation": 0}, "1 or more"),
+                         ({"optimizer": "sgd"}, "optimizer: got 'sgd', wanted one of adamw, muon")])
 def test_a_wrong_configuration_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
         FinetuneConfig(**changes)
@@ -521,11 +519,8 @@ def test_two_processes_train_as_one(tmp_path):
     """
     read = mixture(rows=5)
     torch.save((small.model(), read), tmp_path / "given.pt")
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-        __file__,
-        str(tmp_path)
-    ]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
+               "2", __file__, str(tmp_path)]
     root = Path(__file__).parents[2]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True,

@@ -37,8 +37,7 @@ def test_token_losses_are_those_of_the_model(family):
 
 def test_buckets_hold_every_token_once():
     assert buckets(256) == [0, 256] and buckets(1000) == [0, 256, 512, 1000] and buckets(1024) == [
-        0, 256, 512, 1024
-    ]
+        0, 256, 512, 1024]
 
 
 def test_a_bucket_is_the_mean_over_its_tokens(monkeypatch):
@@ -61,10 +60,8 @@ def test_every_mechanism_and_finetuned_models_in_one_file(home, tmp_path):
     first = study(attention=("full", "cca")).run()
     again = study(trained=(f"tuned={home / 'tuned'}",)).run()
     assert again["rows"]["cca"] == first["rows"]["cca"]  # not measured again
-    assert set(
-        again["rows"]) == {name
-                           for name, cls in MECHANISMS.items()
-                           if not cls.training_only} | {"tuned"}
+    assert set(again["rows"]) == {name for name, cls in MECHANISMS.items()
+                                  if not cls.training_only} | {"tuned"}
     tuned = again["rows"]["tuned"]
     assert (tuned["attention"], tuned["options"]["group"], tuned["swapped"]) == ("cca", 4, False)
     assert json.loads(out.read_text()) == again and again["command"]

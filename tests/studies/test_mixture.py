@@ -71,10 +71,10 @@ def test_one_row_cannot_be_mixed():
         mixture(rows=1, text_share=0.75)
 
 
-@pytest.mark.parametrize("changes, message", [
-    ({"rows": 0}, "rows: got 0"), ({"text_share": 1.5}, "text_share: got "
-                                                        "1.5"), ({"text_share": -0.1}, "text_share"),
-    ({"shift": -1}, "shift: got -1"), ({"shift": 128}, "shift: got 128, wanted 0 to 127")])
+@pytest.mark.parametrize(
+    "changes, message", [({"rows": 0}, "rows: got 0"), ({"text_share": 1.5}, "text_share: got 1.5"),
+                         ({"text_share": -0.1}, "text_share"), ({"shift": -1}, "shift: got -1"),
+                         ({"shift": 128}, "shift: got 128, wanted 0 to 127")])
 def test_a_wrong_mixture_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
         mixture(**changes)
@@ -134,11 +134,9 @@ class OneShiftForAll(Mixture):
 
 def test_each_row_is_shifted_by_its_own_0_to_shift_tokens():
     def firsts(kind, **changes):
-        return {
-            starts[0]
-            for starts in document_starts(mixture(kind, text_share=0.0, rows=32, **changes),
-                                          steps=1)
-        }
+        return {starts[0]
+                for starts in document_starts(mixture(kind, text_share=0.0, rows=32, **changes),
+                                              steps=1)}
 
     assert firsts(Mixture, shift=3) == {0, 1, 2, 3}
     assert len(firsts(OneShiftForAll, shift=3)) == 1
@@ -185,8 +183,8 @@ def test_a_row_begins_with_text_and_goes_on_with_its_documents():
         before = int((row < 5000).sum())
         assert torch.equal(row[before:], 5000 + torch.arange(128 - before))
         assert torch.equal(marks, torch.arange(128) >= before)
-        assert any(torch.equal(row[:before], window) for window in mixed.stream.unfold(0, max(before, 1), 1)) \
-            or before == 0
+        assert any(torch.equal(row[:before], window)
+                   for window in mixed.stream.unfold(0, max(before, 1), 1)) or before == 0
 
 
 class ReadsTheGlobalGenerator(Mixture):
@@ -209,11 +207,8 @@ def test_batches_depend_on_step_and_seed_only():
     mixed, fresh = mixture(), mixture()
     mixed.batch(4)
     assert torch.equal(mixed.batch(5)[0], fresh.batch(5)[0])  # whatever was read before
-    drawn = {
-        one.batch(step)[0].numpy().tobytes()
-        for one in (mixed, mixture(seed=1))
-        for step in range(3)
-    }
+    drawn = {one.batch(step)[0].numpy().tobytes() for one in (mixed, mixture(seed=1))
+             for step in range(3)}
     assert len(drawn) == 6
 
 

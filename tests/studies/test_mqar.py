@@ -135,7 +135,8 @@ def looked_up(input_ids):
     return values.gather(1, which)
 
 
-@pytest.mark.parametrize("table, share", [(looked_up, 1.0), (second_value, 0.5), (torch.zeros_like, 0.0)])
+@pytest.mark.parametrize("table, share",
+                         [(looked_up, 1.0), (second_value, 0.5), (torch.zeros_like, 0.0)])
 def test_accuracy_is_the_share_of_the_queries(table, share):
     tests = TASK.batch(600, torch.Generator().manual_seed(1))  # more than fit into one batch
     assert accuracy(Knows(table), *tests) == share
@@ -143,14 +144,10 @@ def test_accuracy_is_the_share_of_the_queries(table, share):
 
 def test_the_model_has_attention_alone():
     model = new_model(TASK, SHORT)
-    names = {
-        name.split(".", 3)[-1]
-        for name, _ in model.transformer.h.named_parameters(prefix="transformer.h")
-    }
-    assert names == {
-        "ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight",
-        "attn.c_proj.bias"
-    }
+    names = {name.split(".", 3)[-1]
+             for name, _ in model.transformer.h.named_parameters(prefix="transformer.h")}
+    assert names == {"ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias",
+                     "attn.c_proj.weight", "attn.c_proj.bias"}
     assert model.lm_head.weight is model.transformer.wte.weight
 
 
@@ -187,8 +184,9 @@ def test_memory_decides_what_is_recalled():
     assert full >= 0.95 and window < 0.7, (full, window)
 
 
-@pytest.mark.parametrize("options, named", [({"steps": 0}, "steps"), ({"rate": float("nan")}, "rate"),
-                                            ({"solved": 2.0}, "solved"), ({"heads": 3}, "heads")])
+@pytest.mark.parametrize("options, named",
+                         [({"steps": 0}, "steps"), ({"rate": float("nan")}, "rate"),
+                          ({"solved": 2.0}, "solved"), ({"heads": 3}, "heads")])
 def test_a_bad_recipe_is_refused(options, named):
     with pytest.raises(ValueError, match=f"^{named}: "):
         RecallRecipe(**options)
@@ -247,9 +245,8 @@ def test_an_interrupted_command_keeps_what_it_has_trained(trained, tmp_path, mon
 def test_a_trial_says_how_it_was_made(trained, tmp_path):
     result = mqar(tmp_path / "mqar.json", attention=["h2o", "cca"], entries=[4, 12])
     row = result["trials"]["h2o heavy=5 recent=6, seed 0"]
-    assert row["entries"] == 12 and row["seed"] == 0 and row["selecting"] and row["curve"] == [[
-        4, 0.5
-    ]]
+    assert row["entries"] == 12 and row["seed"] == 0 and row["selecting"] and row["curve"] == [
+        [4, 0.5]]
     assert row["state_bytes"] == 2 * 11 * (
         2 * 8 + 1) * 4  # layers, entries, a key and a value of width 8, a score
     assert {"command", "device", "machine", "versions", "seconds", "steps"} <= set(row)
@@ -288,10 +285,8 @@ def test_quick_trains_two_mechanisms_at_half_of_the_tokens(trained, tmp_path):
 # ---------------------------------------------------------------- the frontier
 
 def row(attention, options, size, seed, share, entries=8):
-    return {
-        "attention": attention, "options": options, "entries": entries, "state_bytes": size,
-        "seed": seed, "accuracy": share
-    }
+    return {"attention": attention, "options": options, "entries": entries, "state_bytes": size,
+            "seed": seed, "accuracy": share}
 
 
 TRIALS = (row("full", {}, 65536, 0, 1.0, None), row("cca", {"group": 2, "window": 1}, 8192, 0, 0.5),
@@ -311,24 +306,17 @@ def test_the_best_choice_of_a_budget_is_that_of_the_best_mean():
 def test_the_figure_draws_means_seeds_and_levels():
     found = points(RESULT)
     axes = frontier(found, {name: name for name in found}, published=0.99, guess=0.25).axes[0]
-    drawn = {
-        line.get_label(): line
-        for line in axes.get_lines()
-        if not line.get_label().startswith("_")
-    }
+    drawn = {line.get_label(): line for line in axes.get_lines()
+             if not line.get_label().startswith("_")}
     assert np.allclose(drawn["cca"].get_xydata(), [[8, 60], [16, 80]])
     assert drawn["full"].get_linestyle() == "None" and np.allclose(drawn["full"].get_xydata(),
                                                                    [[64, 100]])
-    levels = {
-        line.get_linestyle(): line.get_ydata()[0]
-        for label, line in drawn.items()
-        if label not in found
-    }
+    levels = {line.get_linestyle(): line.get_ydata()[0] for label, line in drawn.items()
+              if label not in found}
     assert levels == {"--": 99, ":": 25}
     dots = [line for line in axes.get_lines() if line.get_marker() == "."]
-    assert sorted(float(y)
-                  for line in dots
-                  for y in line.get_ydata()) == pytest.approx([50, 70, 80, 100])
+    assert sorted(float(y) for line in dots for y in line.get_ydata()) == pytest.approx([50, 70, 80,
+                                                                                         100])
 
 
 def test_every_mechanism_has_a_colour():
@@ -340,25 +328,22 @@ def test_every_mechanism_has_a_colour():
 
 
 def test_the_command_trains_and_draws(tmp_path):
-    words = [
-        "study", "mqar", "--length", 16, "--pairs", 2, "--vocabulary", 16, "--steps", 1,
-        "--attention", "cca", "--entries", 12, "--out", tmp_path / "mqar.json", "--figure",
-        tmp_path / "mqar.png"
-    ]
+    words = ["study", "mqar", "--length", 16, "--pairs", 2, "--vocabulary", 16, "--steps", 1,
+             "--attention", "cca", "--entries", 12, "--out", tmp_path / "mqar.json", "--figure",
+             tmp_path / "mqar.png"]
     done = CliRunner().invoke(app, list(map(str, words)))
     assert done.exit_code == 0, done.output
     assert "cca group=4 window=7" in done.stdout and (tmp_path / "mqar.png").stat().st_size > 5000
     assert len(json.loads((tmp_path / "mqar.json").read_text())["trials"]) == 3
 
 
-@pytest.mark.parametrize("words, told", [
-    (["--length", 63], "length: got "
-                       "63"), (["--steps", 0], "steps: got 0"), (["--attention", "full"], "attention: got"),
-    (["--vocabulary", 9], "vocabulary: got 9")])
+@pytest.mark.parametrize("words, told",
+                         [(["--length", 63], "length: got 63"), (["--steps", 0], "steps: got 0"),
+                          (["--attention", "full"], "attention: got"),
+                          (["--vocabulary", 9], "vocabulary: got 9")])
 def test_the_command_refuses_bad_numbers_in_one_line(tmp_path, words, told):
-    done = CliRunner().invoke(
-        app, ["study", "mqar", "--out",
-              str(tmp_path / "m.json"), *map(str, words)])
+    done = CliRunner().invoke(app, ["study", "mqar", "--out", str(tmp_path / "m.json"),
+                                    *map(str, words)])
     assert done.exit_code == 2 and len(
         done.stderr.splitlines()) == 1 and told in done.stderr, done.output
     assert not list(tmp_path.iterdir())

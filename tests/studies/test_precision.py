@@ -69,8 +69,8 @@ def no_margin(times):
     return "bf16" if times["bf16"] < times["float32"] else "float32"
 
 
-@pytest.mark.parametrize("share, wanted", [(0.5, "bf16"), (0.94, "bf16"), (0.95, "float32"), (0.97, "float32"),
-                                           (2.0, "float32")])
+@pytest.mark.parametrize("share, wanted", [(0.5, "bf16"), (0.94, "bf16"), (0.95, "float32"),
+                                           (0.97, "float32"), (2.0, "float32")])
 def test_a_cpu_with_matrix_units_takes_bf16_where_it_saves_more_than_a_twentieth(
         monkeypatch, share, wanted):
     times = {"bf16": share, "float32": 1.0}
@@ -154,8 +154,7 @@ def run(name):
     model.transformer.h[1].attn.c_attn.register_forward_hook(
         lambda module, args, output: kinds.add(output.dtype))
     finetuner = Finetuner(model, mixture(), replace(TRAINS, precision=name))
-    return [record[kind]
-            for record in finetuner.run()
+    return [record[kind] for record in finetuner.run()
             for kind in ("text_loss", "task_loss")], kinds, model
 
 

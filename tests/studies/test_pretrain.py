@@ -155,11 +155,9 @@ def test_the_command_trains_with_cca_from_the_first_step(tmp_path, monkeypatch):
     """The saved model attends in groups of the size that was asked for, not of the stage that was reached."""
     with_a_tokenizer_at_hand(monkeypatch)
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 3)
-    words = [
-        "--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200,
-        "--width", 16, "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt", "--attention",
-        "cca", "--group", 4, "--window", 8, "--text-only"
-    ]
+    words = ["--out", tmp_path / "model", "--tokens", 2e4, "--context", 128, "--vocabulary", 1200,
+             "--width", 16, "--layers", 1, "--heads", 2, "--text", tmp_path / "text.txt",
+             "--attention", "cca", "--group", 4, "--window", 8, "--text-only"]
     done = CliRunner().invoke(app, ["pretrain", *map(str, words)])
     assert done.exit_code == 0, done.output
     assert attention_of(load_pretrained(tmp_path / "model")[0]) == CCA(group=4, window=8)
@@ -186,7 +184,8 @@ def with_groups(size):
     return trainer, model, seen
 
 
-@pytest.mark.parametrize("size, wanted", [(8, [1, 2, 4, 8]), (16, [2, 4, 8, 16]), (2, [1, 1, 1, 2]), (6, [1, 1, 3, 6])])
+@pytest.mark.parametrize("size, wanted", [(8, [1, 2, 4, 8]), (16, [2, 4, 8, 16]), (2, [1, 1, 1, 2]),
+                                          (6, [1, 1, 3, 6])])
 def test_groups_are_halved_for_each_stage_that_is_still_to_come(size, wanted):
     """Between the steps, as what is saved, the model has its own."""
     trainer, model, seen = with_groups(size)
@@ -244,9 +243,8 @@ def test_a_question_stage_draws_documents_then_questions_and_nothing_else():
     twin = torch.Generator().manual_seed(0)
     for _ in range(3):
         wanted = trainer.task.training_batch(4, 64, twin)
-        assert all(
-            torch.equal(one, other)
-            for one, other in zip(trainer._task_batch(QUESTION, 4), wanted, strict=True))
+        assert all(torch.equal(one, other)
+                   for one, other in zip(trainer._task_batch(QUESTION, 4), wanted, strict=True))
         assert torch.equal(trainer.generator.get_state(), twin.get_state())
         assert not torch.equal(mutant._task_batch(QUESTION, 4)[0], wanted[0])
 
@@ -269,10 +267,9 @@ def test_the_fused_projections_of_gpt2_are_three_matrices_to_the_optimizer():
     fused = model.transformer.h[0].attn.c_attn.weight
     pieces = [torch.nn.Parameter(piece.clone()) for piece in fused.detach().chunk(3, dim=1)]
     whole = torch.nn.Parameter(fused.detach().clone())
-    optimizers = MatrixMuon(model,
-                            **options), torch.optim.Muon(pieces,
-                                                         **options), torch.optim.Muon([whole],
-                                                                                      **options)
+    optimizers = MatrixMuon(model, **options), torch.optim.Muon(pieces,
+                                                                **options), torch.optim.Muon(
+                                                                    [whole], **options)
     for _ in range(3):
         for _, matrix in block_matrices(model):
             matrix.grad = torch.randn_like(matrix)

@@ -107,10 +107,8 @@ def test_the_built_in_questions_are_replaced_and_only_by_a_task(home):
 
 
 def needle_words(home, *more):
-    return [
-        "study", "needles", "--model", home / "base", "--length", 100, "--length", 200, "--depths",
-        3, "--samples", 2, "--difficulty", 2, *more
-    ]
+    return ["study", "needles", "--model", home / "base", "--length", 100, "--length", 200,
+            "--depths", 3, "--samples", 2, "--difficulty", 2, *more]
 
 
 def test_needles_measures_draws_and_writes(home, tmp_path, monkeypatch):
@@ -148,32 +146,33 @@ def test_each_cell_asks_its_own_depth_and_length(home, monkeypatch):
 
 def test_depths_are_even_and_lengths_have_a_default():
     assert needles.depths_of(1) == [0.5] and needles.depths_of(5) == [0, 0.25, 0.5, 0.75, 1]
-    assert needles.default_lengths(512) == (128, 256,
-                                            512) and needles.default_lengths(8192) == (256, 512,
-                                                                                       1024)
+    assert needles.default_lengths(512) == (128, 256, 512) and needles.default_lengths(8192) == (
+        256, 512, 1024)
 
 
-@pytest.mark.parametrize("words, told", [
-    (["evaluate", "--task", "nonsense"], "task: got 'nonsense', wanted one of niah_single"),
-    (["evaluate", "--task", "niah_single", "--difficulty", "digits"], "difficulty: got 'digits', "
-                                                                      "wanted a number"),
-    (["evaluate", "--difficulty", "3"], "difficulty: got '3' without --task"),
-    (["evaluate", "--task", "niah_single", "--questions", 0], "questions: got 0 with --task"),
-    (["evaluate", "--task", "{home}/own.jsonl", "--out", "{home}/own.jsonl"], "is the file of "
-                                                                              "questions itself"),
-    (["evaluate", "--task", "{home}/text.txt"], "text.txt, line 1: is no JSON"),
-    (["evaluate", "--task", "niah_single", "--length", 20], "length: got 20, wanted at least"),
-    (["finetune", "--task", "niah_single", "--difficulty", "short=true", "--out", "{home}/run"], "'short' is none of"),
-    (["finetune", "--task", "variable_tracking", "--length", 64, "--out", "{home}/run"], "length: got 56, wanted"),
-    (["study", "needles", "--task", "common_words"], "task: got common_words, whose answers have "
-                                                     "no depth"),
-    (["study", "needles", "--task", "{home}/own.jsonl"], "task: got own.jsonl, whose answers have "
-                                                         "no depth"),
-    (["study", "needles", "--length", 257], "length: got 257 tokens, wanted at most 256"),
-    (["study", "needles", "--depths", 0], "depths: got 0"),
-    (["study", "needles", "--samples", -1], "samples: got -1"),
-    (["study", "needles", "--out", "{home}/x.json", "--figure", "{home}/x.json"], "figure: got"),
-])
+@pytest.mark.parametrize(
+    "words, told",
+    [(["evaluate", "--task", "nonsense"], "task: got 'nonsense', wanted one of niah_single"),
+     (["evaluate", "--task", "niah_single", "--difficulty", "digits"],
+      "difficulty: got 'digits', wanted a number"),
+     (["evaluate", "--difficulty", "3"], "difficulty: got '3' without --task"),
+     (["evaluate", "--task", "niah_single", "--questions", 0], "questions: got 0 with --task"),
+     (["evaluate", "--task", "{home}/own.jsonl", "--out", "{home}/own.jsonl"],
+      "is the file of questions itself"),
+     (["evaluate", "--task", "{home}/text.txt"], "text.txt, line 1: is no JSON"),
+     (["evaluate", "--task", "niah_single", "--length", 20], "length: got 20, wanted at least"),
+     (["finetune", "--task", "niah_single", "--difficulty", "short=true", "--out", "{home}/run"],
+      "'short' is none of"),
+     (["finetune", "--task", "variable_tracking", "--length", 64, "--out", "{home}/run"],
+      "length: got 56, wanted"),
+     (["study", "needles", "--task", "common_words"],
+      "task: got common_words, whose answers have no depth"),
+     (["study", "needles", "--task", "{home}/own.jsonl"],
+      "task: got own.jsonl, whose answers have no depth"),
+     (["study", "needles", "--length", 257], "length: got 257 tokens, wanted at most 256"),
+     (["study", "needles", "--depths", 0], "depths: got 0"),
+     (["study", "needles", "--samples", -1], "samples: got -1"),
+     (["study", "needles", "--out", "{home}/x.json", "--figure", "{home}/x.json"], "figure: got")])
 def test_a_wrong_option_is_one_line(home, words, told):
     own = [str(word).format(home=home) for word in words]
     more = [] if own[0] == "study" else ["--text", str(home / "text.txt")]

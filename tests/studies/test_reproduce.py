@@ -52,9 +52,8 @@ def read(losses):
     return [{"perplexity_ratio": {"value": math.exp(np.mean(losses))}, "losses": list(losses)}]
 
 
-CLEAR = {
-    "a": trained(1.10, 1.11, 1.12), "b": trained(1.20, 1.21, 1.22), "c": trained(1.30, 1.31, 1.32)
-}
+CLEAR = {"a": trained(1.10, 1.11, 1.12), "b": trained(1.20, 1.21, 1.22),
+         "c": trained(1.30, 1.31, 1.32)}
 
 
 @pytest.mark.parametrize(("arms", "order", "verdict"), [
@@ -88,10 +87,8 @@ def test_questions_are_paired_by_bits():
     more = [True] * 11
     assert difference(row(more), row(hits), "answers").value == pytest.approx(-2 / 11)
     assert difference(row(hits), row(hits), "answers").verdict == "no difference seen"
-    unknown = [{
-        kind: {"all": {"value": 1.0, "samples": 3}}
-        for kind in ("exact_match", "varied_match")
-    }]
+    unknown = [{kind: {"all": {"value": 1.0, "samples": 3}}
+                for kind in ("exact_match", "varied_match")}]
     assert difference(unknown, row(hits), "answers") is None
 
 
@@ -109,11 +106,8 @@ def test_what_counts_is_the_gap_to_the_control_not_the_loss():
             rows[arms["a"].name(seed)] = {"curve": list(2 + noise + gap)}
             rows[arms["b"].name(seed)] = {"curve": list(2 + noise)}
         for row in rows.values():
-            row |= {
-                "perplexity_ratio": {"value": 1.0},
-                **{kind: {"all": {"value": 1.0}}
-                   for kind in KINDS}
-            }
+            row |= {"perplexity_ratio": {"value": 1.0},
+                    **{kind: {"all": {"value": 1.0}} for kind in KINDS}}
         return {"trials": rows, "machine": {"cpu": "x"}}
 
     artefact = Converging("x", "CCA", "Figure 0", "", {}, arms, ("a", "b"), "")

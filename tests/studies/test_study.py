@@ -63,10 +63,8 @@ def test_the_base_itself_has_a_ratio_of_exactly_one(home, tmp_path):
 
 
 def test_only_a_trained_mechanism_is_also_read_in_full(home, tmp_path):
-    trials = {
-        "full": Trial("full"), "swapped": Trial("cca", CCA), "control": Trial("full", {}, *TRAINED),
-        "trained": Trial("cca", CCA, *TRAINED)
-    }
+    trials = {"full": Trial("full"), "swapped": Trial("cca", CCA),
+              "control": Trial("full", {}, *TRAINED), "trained": Trial("cca", CCA, *TRAINED)}
     study = new_study(home, tmp_path / "study.json")
     rows = study.run_trials(trials)
     assert [name for name, row in rows.items() if "read_in_full" in row] == ["trained"]
@@ -135,10 +133,8 @@ def test_no_timing_chooses_the_precision_of_a_trial(home, tmp_path, monkeypatch)
 
 def test_a_mechanism_that_trains_something_draws_it_from_the_trial_s_seed(home, tmp_path):
     study = new_study(home, tmp_path / "study.json")
-    trials = [
-        Trial("lococo", {"slots": 4, "segment": 8}, reading=Reading(seed=seed))
-        for seed in (0, 0, 1)
-    ]
+    trials = [Trial("lococo", {"slots": 4, "segment": 8}, reading=Reading(seed=seed))
+              for seed in (0, 0, 1)]
     first, again, other = (study.measure(trial, "")["perplexity"]["value"] for trial in trials)
     assert first == again != other
 
@@ -243,23 +239,18 @@ def estimate(value, width=0.1):
 def row(value, **more):
     """A made-up measurement; each of its numbers is another function of one value."""
     def match(share):
-        return {
-            "0.0": estimate(share), "0.5": estimate(share / 2), "all": estimate(share / 4),
-            "documents": 7, "by_offset": [estimate(share), estimate(share / 8)]
-        }
+        return {"0.0": estimate(share), "0.5": estimate(share / 2), "all": estimate(share / 4),
+                "documents": 7, "by_offset": [estimate(share), estimate(share / 8)]}
 
-    return {
-        "perplexity": estimate(10 * value), "perplexity_ratio": estimate(2 * value),
-        "exact_match": match(value), "varied_match": match(value / 2), **more
-    }
+    return {"perplexity": estimate(10 * value), "perplexity_ratio": estimate(2 * value),
+            "exact_match": match(value), "varied_match": match(value / 2), **more}
 
 
 class MeanOfEnds(Summary):
     """Mutant: averages the intervals of the seeds, which says nothing of how they differ."""
 
     def _spread(self, estimates):
-        return Spread(*(float(np.mean([one[key]
-                                       for one in estimates]))
+        return Spread(*(float(np.mean([one[key] for one in estimates]))
                         for key in ("value", "low", "high")))
 
 
@@ -288,10 +279,8 @@ def test_reading_in_full_is_of_the_rows_that_have_it():
 
 
 def test_trials_that_differ_in_their_seed_only_are_gathered_and_stand_with_their_attention():
-    names = [
-        "full", "cca, full, seed 0", "full, full, seed 0", "cca, full, seed 1",
-        "cca, full, seed 12", "cca, 2 x 8, seed 0"
-    ]
+    names = ["full", "cca, full, seed 0", "full, full, seed 0", "cca, full, seed 1",
+             "cca, full, seed 12", "cca, 2 x 8, seed 0"]
     found = summaries({name: row(index / 10) for index, name in enumerate(names)})
     assert {name: len(mean.rows) for name, mean in found.items()} == {
         "full": 1, "full, full": 1, "cca, full": 3, "cca, 2 x 8": 1}
@@ -363,9 +352,8 @@ def test_a_sweep_tries_each_recipe_on_cca_and_on_the_control(home, tmp_path, mon
     rows, attentions = sweep_of(home, tmp_path / "sweep.json", monkeypatch, (recipe,), (recipe,), 1)
     assert recipe.control == "muon 0.001, 2 x 2, text 75%" and recipe.name == f"{recipe.control}, groups grow"
     cca, control = f"cca, {recipe.name}, seed 0", f"full, {recipe.control}, seed 0"
-    assert attentions == {
-        "full": ("full", 0), "cca": ("cca", 0), cca: ("cca", 2), control: ("full", 2)
-    }
+    assert attentions == {"full": ("full", 0), "cca": ("cca", 0), cca: ("cca", 2),
+                          control: ("full", 2)}
     assert list(rows) == list(attentions)
     trial = rows[cca]["trial"]
     assert trial["options"] == CCA and trial["config"]["optimizer"] == "muon" and trial["config"][
@@ -406,7 +394,6 @@ def test_two_recipes_that_differ_in_their_groups_have_one_control(home, tmp_path
     grown = SweepRecipe(steps=0, rows=2)
     recipes = grown, replace(grown, grow=0.0)
     rows, _ = sweep_of(home, tmp_path / "sweep.json", monkeypatch, recipes, recipes, 1)
-    assert list(rows) == [
-        "full", "cca", f"cca, {grown.name}, seed 0", f"full, {grown.control}, seed 0",
-        f"cca, {grown.control}, groups fixed, seed 0"
-    ]
+    assert list(rows) == ["full", "cca", f"cca, {grown.name}, seed 0",
+                          f"full, {grown.control}, seed 0",
+                          f"cca, {grown.control}, groups fixed, seed 0"]

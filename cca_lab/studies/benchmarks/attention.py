@@ -61,9 +61,9 @@ class AttentionBench(Study):
     those of the matrix product; memory is in bytes.
     """
 
-    length: tuple[int,
-                  ...] = option((2048, 4096, 8192, 16384, 32768),
-                                "Sequence length, in tokens; repeatable.", least=2, most=LONGEST)
+    length: tuple[int, ...] = option((2048, 4096, 8192, 16384, 32768),
+                                     "Sequence length, in tokens; repeatable.", least=2,
+                                     most=LONGEST)
     window: tuple[int, ...] = option((256, 1024), "Local window, in tokens; repeatable.", least=1,
                                      most=LONGEST)
     rounds: int = option(5, ROUNDS, least=1, most=MOST_ROUNDS)
@@ -78,9 +78,8 @@ class AttentionBench(Study):
         check_sizes(length=(self.length, 2, LONGEST),
                     window=(self.window, 1, LONGEST))  # at least one of each
         implementations = usable_implementations(self.native, self.dtype)
-        names: list[Contender] = [
-            FULL, *((name, window) for window in self.window for name in implementations)
-        ]
+        names: list[Contender] = [FULL, *((name, window) for window in self.window
+                                          for name in implementations)]
         rows = [row for length in self.length for kind in PASSES
                 for row in measure(length, names, kind, self.rounds, self.dtype)]
         if self.memory:
@@ -98,10 +97,9 @@ class AttentionBench(Study):
     def show(self, result: Mapping[str, Any]) -> None:
         """Print one table per pass."""
         where, shape, roof = result["machine"], result["shape"], result["roof"]
-        print_table(
-            f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}",
-            [*shape, "GFLOP/s", "GB/s"],
-            [[*shape.values(), f"{roof['flops'] / 1e9:.0f}", f"{roof['bandwidth'] / 1e9:.1f}"]])
+        print_table(f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}",
+                    [*shape, "GFLOP/s", "GB/s"], [[*shape.values(), f"{roof['flops'] / 1e9:.0f}",
+                                                   f"{roof['bandwidth'] / 1e9:.1f}"]])
         columns = ("L", "s", "CCA", "full ms", "CCA ms", "ratio", "range", "pairs", "share",
                    "full/peak", "CCA/peak", "MiB")
         for kind in dict.fromkeys(row["pass"] for row in result["rows"]):
@@ -111,12 +109,10 @@ class AttentionBench(Study):
                      f"{row['pair_ratio']:.2f}", f"{row['share']:.0%}",
                      f"{row['full_of_peak']:.0%}", f"{row['cca_of_peak']:.0%}",
                      _mib(row.get("full_peak")) + " / " + _mib(row.get("cca_peak")))
-                    for row in result["rows"]
-                    if row["pass"] == kind]
+                    for row in result["rows"] if row["pass"] == kind]
             print_table(
                 f"{kind}: full / CCA, beside the ratio of pairs; useful operations beside a matrix "
-                "product's",
-                columns, rows)
+                "product's", columns, rows)
 
 
 def usable_implementations(native: bool | None = None, dtype: str = "float32") -> list[str]:
@@ -185,8 +181,8 @@ def prepare_warm(length: int, name: Contender, kind: str,
 
 def pairs_of(length: int, name: Contender) -> int:
     """Return the number of key-query pairs that one head computes."""
-    return length * (length + 1) // 2 if name == FULL else groups.pairs(
-        length, SHAPE["group"], name[1])
+    return length * (length + 1) // 2 if name == FULL else groups.pairs(length, SHAPE["group"],
+                                                                        name[1])
 
 
 def pair_ratio(length: int, window: int) -> float:
@@ -199,33 +195,24 @@ def measure(length: int, names: Sequence[Contender], kind: str, rounds: int,
     """Return the rows of one length and pass, all from the same rounds."""
     product, product_flops = product_call(PRODUCT_SIZE, getattr(torch, dtype), torch.device("cpu"))
     found = interleave(
-        {PRODUCT: product, **{name: prepare(length, name, kind, dtype)
-                              for name in names}}, rounds)
+        {PRODUCT: product, **{name: prepare(length, name, kind, dtype) for name in names}}, rounds)
     heads = SHAPE["batch"] * SHAPE["heads"]
-    flops = {
-        name: useful_flops(pairs_of(length, name), heads, SHAPE["head_dim"], kind)
-        for name in names
-    }
-    of_peak = {
-        name: [
-            flops[name] / product_flops * ratio
-            for ratio in ratios(found[PRODUCT], found[name])
-        ]
-        for name in names
-    }
+    flops = {name: useful_flops(pairs_of(length, name), heads, SHAPE["head_dim"], kind)
+             for name in names}
+    of_peak = {name: [flops[name] / product_flops * ratio
+                      for ratio in ratios(found[PRODUCT], found[name])]
+               for name in names}
     full_seconds, full_range = median_and_range(found[FULL])
     rows = []
     for name in names[1:]:
         cca_seconds, cca_range = median_and_range(found[name])
         ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
         pairs = pair_ratio(length, name[1])
-        rows.append({
-            "length": length, "window": name[1], "implementation": name[0], "pass": kind,
-            "full_seconds": full_seconds, "full_range": full_range,
-            "cca_seconds": cca_seconds, "cca_range": cca_range,
-            "ratio": ratio, "ratio_range": ratio_range, "pair_ratio": pairs, "share": ratio / pairs,
-            "full_of_peak": median(of_peak[FULL]), "cca_of_peak": median(of_peak[name]),
-        })
+        rows.append({"length": length, "window": name[1], "implementation": name[0], "pass": kind,
+                     "full_seconds": full_seconds, "full_range": full_range,
+                     "cca_seconds": cca_seconds, "cca_range": cca_range, "ratio": ratio,
+                     "ratio_range": ratio_range, "pair_ratio": pairs, "share": ratio / pairs,
+                     "full_of_peak": median(of_peak[FULL]), "cca_of_peak": median(of_peak[name])})
     return rows
 
 
@@ -248,21 +235,14 @@ def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
     Medians with ranges.
     """
     cpu = torch.device("cpu")
-    made = {
-        PRODUCT: product_call(PRODUCT_SIZE, getattr(torch, dtype), cpu),
-        COPY: copy_call(COPY_BYTES, cpu)
-    }
+    made = {PRODUCT: product_call(PRODUCT_SIZE, getattr(torch, dtype), cpu),
+            COPY: copy_call(COPY_BYTES, cpu)}
     found = interleave({name: call for name, (call, _) in made.items()}, rounds)
-    rates = {
-        name: median_and_range([made[name][1] / time
-                                for time in times])
-        for name, times in found.items()
-    }
-    return {
-        "product": f"{PRODUCT_SIZE} x {PRODUCT_SIZE} {dtype}", "flops": rates[PRODUCT][0],
-        "flops_range": rates[PRODUCT][1], "bandwidth": rates[COPY][0],
-        "bandwidth_range": rates[COPY][1]
-    }
+    rates = {name: median_and_range([made[name][1] / time for time in times])
+             for name, times in found.items()}
+    return {"product": f"{PRODUCT_SIZE} x {PRODUCT_SIZE} {dtype}", "flops": rates[PRODUCT][0],
+            "flops_range": rates[PRODUCT][1], "bandwidth": rates[COPY][0],
+            "bandwidth_range": rates[COPY][1]}
 
 
 def points(result: dict[str, Any]) -> dict[str, list]:
@@ -276,9 +256,8 @@ def points(result: dict[str, Any]) -> dict[str, list]:
         for name, pairs, key in (("full", length * (length + 1) // 2, "full_seconds"),
                                  (f"{row['implementation']}, s = {window}",
                                   groups.pairs(length, group, window), "cca_seconds")):
-            found.setdefault(name, {})[length] = Point(heads * pairs,
-                                                       useful_flops(pairs, heads, head_dim),
-                                                       traffic, row[key])
+            found.setdefault(name, {})[length] = Point(
+                heads * pairs, useful_flops(pairs, heads, head_dim), traffic, row[key])
     return {name: list(by_length.values()) for name, by_length in found.items()}
 
 

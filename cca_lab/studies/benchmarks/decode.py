@@ -36,17 +36,16 @@ from cca_lab.studies.benchmarks.timing import (
 )
 from cca_lab.studies.study import Study
 
-SHAPES = ({"heads": 8, "kv_heads": 8,
-           "head_dim": 64}, {"heads": 32, "kv_heads": 8, "head_dim": 128})
+SHAPES = ({"heads": 8, "kv_heads": 8, "head_dim": 64},
+          {"heads": 32, "kv_heads": 8, "head_dim": 128})
 # The papers' settings, or about 2048 entries if a paper names several or none.
 OPTIONS: dict[str, dict[str, Any]] = with_sized(
-    {
-        "cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
-        "random_tokens": {"group": 16, "window": 1024},
-        "dga": {"group": 16, "gamma": 0.1, "floor": 1024}, "lococo": {"slots": 512, "segment": 512},
-        "h2o": {"heavy": 1024, "recent": 1024}, "streaming_llm": {"sinks": 4, "recent": 2044},
-        "lm_infinite": {"local": 2045, "global_tokens": 4},
-    }, entries=2048, length=131072)
+    {"cca": {"group": 16, "window": 1024}, "mean_pooling": {"group": 16, "window": 1024},
+     "random_tokens": {"group": 16, "window": 1024},
+     "dga": {"group": 16, "gamma": 0.1, "floor": 1024}, "lococo": {"slots": 512, "segment": 512},
+     "h2o": {"heavy": 1024, "recent": 1024}, "streaming_llm": {"sinks": 4, "recent": 2044},
+     "lm_infinite": {"local": 2045, "global_tokens": 4}},
+    entries=2048, length=131072)
 FULL, COPIED = "full", "full, copied"
 TOKENS = 18  # per round: DGA with groups of 16 makes one group in 18 tokens
 LAYERS, SPREAD = 8, 2**28  # layers that are read in turn: as many as take so many bytes together
@@ -79,34 +78,29 @@ class Decode(Study):
             if name not in OPTIONS:
                 raise ValueError(f"cache: got {name!r}, wanted one of {', '.join(OPTIONS)}")
         rows, left_out = measure_all(caches, self.length, self.shapes, self.rounds)
-        return {
-            "bench": "decode", "machine": machine(), "rounds": self.rounds, "tokens": TOKENS,
-            "dtype": "float32", "content": "random, of the sizes after so many tokens",
-            "options": {name: OPTIONS[name]
-                        for name in caches}, "left_out": left_out, "rows": rows
-        }
+        return {"bench": "decode", "machine": machine(), "rounds": self.rounds, "tokens": TOKENS,
+                "dtype": "float32", "content": "random, of the sizes after so many tokens",
+                "options": {name: OPTIONS[name] for name in caches}, "left_out": left_out,
+                "rows": rows}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print a table per shape."""
         where, rows = result["machine"], result["rows"]
         columns = ("cache", "L", "us a token", "range", "full / cache", "range", "entries",
                    "full / cache entries", "share", "MiB")
-        for shape in dict.fromkeys(
-            (row["heads"], row["kv_heads"], row["head_dim"]) for row in rows):
-            cells = [
-                (row["cache"], row["length"], f"{row['seconds'] * 1e6:.0f}",
-                 "{:.0f}-{:.0f}".format(*(1e6 * end
-                                          for end in row["range"])), f"{row['ratio']:.1f}",
-                 "{:.1f}-{:.1f}".format(*row["ratio_range"]), f"{row['entries']:.0f}",
-                 f"{row['entry_ratio']:.1f}", f"{row['share']:.0%}", f"{row['bytes'] / 2**20:.1f}")
-                for row in rows
-                if (row["heads"], row["kv_heads"], row["head_dim"]) == shape
-            ]
+        for shape in dict.fromkeys((row["heads"], row["kv_heads"], row["head_dim"])
+                                   for row in rows):
+            cells = [(row["cache"], row["length"], f"{row['seconds'] * 1e6:.0f}",
+                      "{:.0f}-{:.0f}".format(*(1e6 * end for end in row["range"])),
+                      f"{row['ratio']:.1f}", "{:.1f}-{:.1f}".format(*row["ratio_range"]),
+                      f"{row['entries']:.0f}", f"{row['entry_ratio']:.1f}", f"{row['share']:.0%}",
+                      f"{row['bytes'] / 2**20:.1f}")
+                     for row in rows if (row["heads"], row["kv_heads"], row["head_dim"]) == shape]
             print_table(
-                "one token, {} heads, {} KV heads, head_dim {}, {}: ".format(
-                    *shape, result["dtype"]) +
-                f"{where['cpu']}, {where['threads']} threads; content {result['content']}", columns,
-                cells)
+                "one token, {} heads, {} KV heads, head_dim {}, {}: ".format(*shape,
+                                                                             result["dtype"])
+                + f"{where['cpu']}, {where['threads']} threads; content {result['content']}",
+                columns, cells)
         for text in result["left_out"]:
             print(f"left out: {text}")
 
@@ -133,26 +127,19 @@ def measure(caches: Sequence[str], length: int, shape: dict[str, int],
     """Return the rows of one length and shape, all from the same rounds."""
     makers: dict[str, Callable[[], FullState | State]] = {
         FULL: partial(FullState, length, shape),
-        COPIED: partial(FullState, length, shape, copies=True), **{
-            name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length, **shape)
-            for name in caches
-        }
-    }
+        COPIED: partial(FullState, length, shape, copies=True),
+        **{name: partial(filled_state, mechanism_of(name, OPTIONS[name]), length, **shape)
+           for name in caches}}
     states = {name: layers_of(make) for name, make in makers.items()}
     held = {name: held_bytes(layers[0]) for name, layers in states.items()}
     tokens = [new_token(shape, number) for number in range(TOKENS)]
-    found = interleave({name: partial(read, layers, tokens)
-                        for name, layers in states.items()}, rounds)
-    found = {
-        name: [time / TOKENS / len(states[name])
-               for time in times]
-        for name, times in found.items()
-    }
+    found = interleave({name: partial(read, layers, tokens) for name, layers in states.items()},
+                       rounds)
+    found = {name: [time / TOKENS / len(states[name]) for time in times]
+             for name, times in found.items()}
     entry = 2 * shape["kv_heads"] * shape["head_dim"] * 4
-    return [
-        _row(name, found, held[name], held[name] / entry, length, shape)
-        | {"layers": len(states[name])} for name in states
-    ]
+    return [_row(name, found, held[name], held[name] / entry, length, shape)
+            | {"layers": len(states[name])} for name in states]
 
 
 def layers_of(make: Callable[[], "FullState | State"]) -> "list[FullState | State]":
@@ -165,11 +152,9 @@ def _row(name: str, found: dict[str, list[float]], nbytes: int, entries: float, 
          shape: dict[str, int]) -> dict[str, Any]:
     time, time_range = median_and_range(found[name])
     ratio, ratio_range = median_and_range(ratios(found[FULL], found[name]))
-    return {
-        "cache": name, "length": length, **shape, "seconds": time, "range": time_range,
-        "bytes": nbytes, "entries": entries, "ratio": ratio, "ratio_range": ratio_range,
-        "entry_ratio": length / entries, "share": ratio / (length / entries)
-    }
+    return {"cache": name, "length": length, **shape, "seconds": time, "range": time_range,
+            "bytes": nbytes, "entries": entries, "ratio": ratio, "ratio_range": ratio_range,
+            "entry_ratio": length / entries, "share": ratio / (length / entries)}
 
 
 def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -180,8 +165,8 @@ def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]
     return q, k, v
 
 
-def read(states: "Sequence[FullState | State]", tokens: Sequence[tuple[Tensor, Tensor,
-                                                                       Tensor]]) -> Tensor:
+def read(states: "Sequence[FullState | State]",
+         tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     """Feed tokens one by one to the states of some layers, which go on.
 
     Return the last output (1, H, 1, D).
@@ -217,8 +202,8 @@ class FullState:
         self.value = self.buffers.append("value", self.value, value)
         rows = query.view(1, key.shape[1], -1,
                           key.shape[3])  # (1, Hk, H / Hk, D); repeating the keys is slower
-        return F.scaled_dot_product_attention(rows, self.key, self.value,
-                                              scale=scale).view_as(query)
+        return F.scaled_dot_product_attention(rows, self.key, self.value, scale=scale).view_as(
+            query)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the cache stores."""

@@ -21,8 +21,8 @@ def cca_mask(group: int, window: int,
     def visible(batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
         seen = (row + 1 - window).clamp(min=0) // group  # n(i)
         token = column - cores
-        return ((column < cores) & (column < seen)) | ((token >= group * seen) & (token <= row) &
-                                                       (column >= cores))
+        return ((column < cores) & (column < seen)) | (
+            (token >= group * seen) & (token <= row) & (column >= cores))
 
     return visible
 

@@ -18,10 +18,8 @@ from cca_lab.views.figures.costs import Rung
 
 HEADS, HEAD_DIM = 2, 32
 PATIENCE = 2.0  # seconds: a rung is not run at a length where it is likely to take longer
-WHAT = {
-    "loops": "the specification", "dense": "one matrix", "blocked": "tiles",
-    "native": "tiles in C++", "triton": "a kernel"
-}
+WHAT = {"loops": "the specification", "dense": "one matrix", "blocked": "tiles",
+        "native": "tiles in C++", "triton": "a kernel"}
 
 
 def ladder(mechanism: Mechanism, lengths: Sequence[int] = (64, 512, 2048)) -> list[Rung]:

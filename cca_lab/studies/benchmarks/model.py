@@ -27,12 +27,13 @@ from cca_lab.studies.benchmarks.timing import (
 )
 from cca_lab.studies.study import Study
 
-OPTIONS: dict[str, dict[str, Any]] = with_sized({
-    "cca": {"group": 16, "window": 256}, "mean_pooling": {"group": 16, "window": 256},
-    "random_tokens": {"group": 16, "window": 256}, "dga": {"group": 16, "gamma": 0.1, "recent": 64},
-    "lococo": {"slots": 256, "segment": 256}, "h2o": {"heavy": 256, "recent": 256},
-    "streaming_llm": {"sinks": 4, "recent": 508}, "lm_infinite": {"local": 509, "global_tokens": 4},
-}, entries=512, length=8192)
+OPTIONS: dict[str, dict[str, Any]] = with_sized(
+    {"cca": {"group": 16, "window": 256}, "mean_pooling": {"group": 16, "window": 256},
+     "random_tokens": {"group": 16, "window": 256},
+     "dga": {"group": 16, "gamma": 0.1, "recent": 64}, "lococo": {"slots": 256, "segment": 256},
+     "h2o": {"heavy": 256, "recent": 256}, "streaming_llm": {"sinks": 4, "recent": 508},
+     "lm_infinite": {"local": 509, "global_tokens": 4}},
+    entries=512, length=8192)
 FULL = "full"
 TOKENS = 16  # decoded after a prompt, and timed
 STEP = (2, 1024)  # rows and tokens of a training step
@@ -80,33 +81,27 @@ class ModelBench(Study):
         if self.width % self.heads:
             raise ValueError(
                 f"heads: got {self.heads}, which does not divide the width {self.width}; choose a "
-                "divisor"
-            )
+                "divisor")
         torch.manual_seed(0)
         context = max(*self.prompt, self.step[1]) + TOKENS
         model = new_gpt2(self.layers, self.width, self.heads, context).to(device())
         names = [FULL, *self.attention]
-        writing = [
-            row for prompt in self.prompt
-            for row in measure_writing(model, names, prompt, self.rounds)
-        ]
-        return {
-            "bench": "model", "machine": machine(), "device": device_name(), "rounds": self.rounds,
-            "tokens": TOKENS, "model": {
-                "family": "gpt2", "layers": self.layers, "width": self.width, "heads": self.heads,
-                "parameters": sum(p.numel() for p in model.parameters())
-            }, "options": {name: OPTIONS[name]
-                           for name in self.attention}, "writing": writing,
-            "training": measure_training(model, names, self.step, self.rounds)
-        }
+        writing = [row for prompt in self.prompt
+                   for row in measure_writing(model, names, prompt, self.rounds)]
+        return {"bench": "model", "machine": machine(), "device": device_name(),
+                "rounds": self.rounds, "tokens": TOKENS,
+                "model": {"family": "gpt2", "layers": self.layers, "width": self.width,
+                          "heads": self.heads,
+                          "parameters": sum(p.numel() for p in model.parameters())},
+                "options": {name: OPTIONS[name] for name in self.attention}, "writing": writing,
+                "training": measure_training(model, names, self.step, self.rounds)}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print two tables: decoding, then training."""
         size = result["model"]
-        title = (
-            f"GPT-2, {size['layers']} layers, width {size['width']}, "
-            f"{size['parameters'] / 1e6:.1f} M; "
-            f"{result['device']}, torch {result['machine']['torch']}")
+        title = (f"GPT-2, {size['layers']} layers, width {size['width']}, "
+                 f"{size['parameters'] / 1e6:.1f} M; {result['device']}, torch "
+                 f"{result['machine']['torch']}")
         rows = [(row["attention"], row["prompt"], f"{row['first_seconds'] * 1e3:.0f}",
                  f"{row['first_ratio']:.2f}", f"{row['token_seconds'] * 1e3:.2f}",
                  f"{row['token_ratio']:.2f}", f"{row['cache_bytes'] / 2**20:.2f}")
@@ -183,8 +178,8 @@ def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, r
     First token, next tokens and cache after a prompt of random tokens.
     """
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(model.config.vocab_size, (prompt + TOKENS, ),
-                        generator=generator).to(model.device)
+    ids = torch.randint(model.config.vocab_size, (prompt + TOKENS, ), generator=generator).to(
+        model.device)
     found: dict[str, list[Written]] = {name: [] for name in names}
     for round_, name in rotating(names, rounds):
         with attending(model, name, options.get(name, {})):
@@ -193,10 +188,9 @@ def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, r
             found[name].append(written)
     first = {name: [one.first for one in each] for name, each in found.items()}
     token = {name: [sum(one.tokens) / TOKENS for one in each] for name, each in found.items()}
-    return [{
-        "attention": name, "prompt": prompt, "cache_bytes": found[name][0].nbytes,
-        **_compared("first", first, name), **_compared("token", token, name)
-    } for name in names]
+    return [{"attention": name, "prompt": prompt, "cache_bytes": found[name][0].nbytes,
+             **_compared("first", first, name), **_compared("token", token, name)}
+            for name in names]
 
 
 def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[int, int],
@@ -217,11 +211,10 @@ def measure_training(model: PreTrainedModel, names: Sequence[str], step: tuple[i
             time = seconds(train)
         if round_ >= 0:
             found[name].append(time)
-    return [{
-        "attention": name, "rows": step[0], "length": step[1],
-        **_compared("step", found, name), "tokens_a_second": ids.numel() /
-        median_and_range(found[name])[0]
-    } for name in names]
+    return [{"attention": name, "rows": step[0], "length": step[1],
+             **_compared("step", found, name),
+             "tokens_a_second": ids.numel() / median_and_range(found[name])[0]}
+            for name in names]
 
 
 def _compared(what: str, found: dict[str, list[float]], name: str) -> dict[str, Any]:

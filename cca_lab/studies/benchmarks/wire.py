@@ -51,34 +51,31 @@ class Wire(Study):
 
     def result(self) -> dict[str, Any]:
         """Measure and plan, a list of rows each."""
-        measured = [
-            row for count in self.processes
-            for row in measure(count, self.length, self.group, self.window)
-        ]
-        return {
-            "machine": machine(), "shape": asdict(MEASURED), "length": self.length,
-            "group": self.group, "window": self.window, "measured": measured,
-            "planned_shape": asdict(PLANNED), "planned_size": (self.tokens, self.gpus),
-            "flops": RATE, "planned": plan(self.tokens, self.gpus)
-        }
+        measured = [row for count in self.processes
+                    for row in measure(count, self.length, self.group, self.window)]
+        return {"machine": machine(), "shape": asdict(MEASURED), "length": self.length,
+                "group": self.group, "window": self.window, "measured": measured,
+                "planned_shape": asdict(PLANNED), "planned_size": (self.tokens, self.gpus),
+                "flops": RATE, "planned": plan(self.tokens, self.gpus)}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print both tables."""
-        print_table(
-            "One layer, forward and backward, in processes of this machine",
-            ("processes", "pieces", "largest error", "KiB received, closed form", "on the wire",
-             "ring"),
-            [(row["ranks"], row["balance"], f"{row['error']:.1e}", f"{row['bytes'] / 1024:.0f}",
-              "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
-              f"{row['ring_bytes'] / 1024:.0f}") for row in result["measured"]])
-        print_table(
-            "{} tokens on {} GPUs, one layer forward, the busiest "
-            "GPU".format(*result["planned_size"]),
-            ("method", "MB received", "MB of keys and values", "pairs over the mean", "TFLOP",
-             "GB/s to hide"),
-            [(row["method"], f"{row['bytes'] / 1e6:.1f}", f"{row['resident'] / 1e6:.0f}",
-              f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.2f}", f"{row['link'] / 1e9:.2f}")
-             for row in result["planned"]])
+        print_table("One layer, forward and backward, in processes of this machine",
+                    ("processes", "pieces", "largest error", "KiB received, closed form",
+                     "on the wire", "ring"),
+                    [(row["ranks"], row["balance"], f"{row['error']:.1e}",
+                      f"{row['bytes'] / 1024:.0f}",
+                      "-" if row["wire"] is None else f"{row['wire'] / 1024:.0f}",
+                      f"{row['ring_bytes'] / 1024:.0f}")
+                     for row in result["measured"]])
+        print_table("{} tokens on {} GPUs, one layer forward, the busiest GPU".format(
+            *result["planned_size"]),
+                    ("method", "MB received", "MB of keys and values", "pairs over the mean",
+                     "TFLOP", "GB/s to hide"),
+                    [(row["method"], f"{row['bytes'] / 1e6:.1f}", f"{row['resident'] / 1e6:.0f}",
+                      f"{row['balance']:.2f}", f"{row['flop'] / 1e12:.2f}",
+                      f"{row['link'] / 1e9:.2f}")
+                     for row in result["planned"]])
 
 
 def measure(ranks: int, length: int, group: int, window: int) -> list[dict[str, Any]]:
@@ -131,9 +128,8 @@ def _measured(processes: ProcessGroup, length: int, group: int,
                  *((one.grad, other.grad) for one, other in zip(own, whole, strict=True))]
         errors = [(one - shards.piece(other, rank, 2)).abs().amax().item() if one.numel() else 0.0
                   for one, other in pairs]
-        found[balance] = {
-            "error": max(errors), "wire": None if before is None or sent is None else sent - before
-        }
+        found[balance] = {"error": max(errors),
+                          "wire": None if before is None or sent is None else sent - before}
     return found
 
 
@@ -182,8 +178,6 @@ def plan(length: int, ranks: int, shape: Shape = PLANNED) -> list[dict[str, Any]
 def _row(method: str, pairs: list[int], received: int, resident: int,
          shape: Shape) -> dict[str, Any]:
     flop = 4 * shape.batch * shape.heads * shape.head_dim * max(pairs)
-    return {
-        "method": method, "bytes": received, "resident": resident,
-        "balance": max(pairs) * len(pairs) / sum(pairs), "flop": flop,
-        "link": received * RATE / flop
-    }
+    return {"method": method, "bytes": received, "resident": resident,
+            "balance": max(pairs) * len(pairs) / sum(pairs), "flop": flop,
+            "link": received * RATE / flop}

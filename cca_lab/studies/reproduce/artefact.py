@@ -143,12 +143,10 @@ class Artefact:
             default=0)
         trained = any(arm.strategy != "none" for arm in self.arms.values())
         verdict = ONE_SEED if trained and seeds < 2 else ordering(rows, self.order, self.metric)
-        devices = sorted(
-            {row.get("machine", study["machine"])["cpu"]
-             for arm in rows.values()
-             for row in arm})
-        return Found({key: written(arm)
-                      for key, arm in rows.items()}, verdict, seeds, ", ".join(devices))
+        devices = sorted({row.get("machine", study["machine"])["cpu"] for arm in rows.values()
+                          for row in arm})
+        return Found({key: written(arm) for key, arm in rows.items()}, verdict, seeds,
+                     ", ".join(devices))
 
 
 @dataclass(frozen=True)
@@ -182,12 +180,11 @@ class Converging(Artefact):
             shares.append(float((gap[0] - gap[first]) / (gap[0] - last)))
             gaps.append((float(gap[0]), float(gap[first]), float(last)))
         mean = [sum(column) / len(column) for column in zip(*gaps, strict=True)]
-        numbers = {
-            "loss over the control's, first steps": f"{mean[0]:.3f} nats",
-            f"after {self.early:.0%} of the steps": f"{mean[1]:.3f}",
-            "in the last fifth": f"{mean[2]:.3f}",
-            "share of the gain that came early": ", ".join(f"{share:.0%}" for share in shares)
-        }
+        numbers = {"loss over the control's, first steps": f"{mean[0]:.3f} nats",
+                   f"after {self.early:.0%} of the steps": f"{mean[1]:.3f}",
+                   "in the last fifth": f"{mean[2]:.3f}",
+                   "share of the gain that came early": ", ".join(f"{share:.0%}"
+                                                                  for share in shares)}
         verdict = AGREES if min(shares) >= self.least else DISAGREES if max(
             shares) < self.least else UNSEEN
         return replace(base, numbers=numbers, verdict=verdict if base.seeds > 1 else ONE_SEED)
@@ -269,9 +266,8 @@ def _samples(row: dict, metric: str) -> np.ndarray | None:
     kinds = [row[kind] for kind in KINDS]
     if not all("hits" in kind for kind in kinds):
         return None
-    bits = [
-        np.unpackbits(np.frombuffer(bytes.fromhex(kind["hits"]), dtype=np.uint8)) for kind in kinds
-    ]
+    bits = [np.unpackbits(np.frombuffer(bytes.fromhex(kind["hits"]), dtype=np.uint8))
+            for kind in kinds]
     return 1.0 - np.concatenate(
         [found[:kind["all"]["samples"]] for found, kind in zip(bits, kinds, strict=True)])
 

@@ -51,8 +51,9 @@ def rises(numbers: Sequence[float]) -> str:
 
 def prefill(data: dict) -> Found:
     """Full attention's time over CCA's, by length, forward."""
-    rows = [row for row in data["rows"] if (row["pass"], row["window"], row["implementation"]) ==
-            ("forward", WINDOW, IMPLEMENTATION)]
+    rows = [row for row in data["rows"]
+            if (row["pass"], row["window"], row["implementation"]) == ("forward", WINDOW,
+                                                                       IMPLEMENTATION)]
     ratios = {row["length"]: row["ratio"] for row in rows}
     return Found({f"{n // 1024}K": f"{ratio:.1f} x" for n, ratio in sorted(ratios.items())},
                  rises([ratios[n] for n in sorted(ratios)]), 0, device_of(data))
@@ -67,8 +68,8 @@ def by_cache(data: dict, cache: str, key: str) -> dict[int, float]:
 def memory(data: dict) -> Found:
     """Full attention's entries over CCA's, by length."""
     ratios = by_cache(data, "cca", "entry_ratio")
-    return Found({f"{n // 1024}K": f"{ratio:.1f} x"
-                  for n, ratio in ratios.items()}, rises(list(ratios.values())), 0, device_of(data))
+    return Found({f"{n // 1024}K": f"{ratio:.1f} x" for n, ratio in ratios.items()},
+                 rises(list(ratios.values())), 0, device_of(data))
 
 
 def token_latency(data: dict) -> Found:
@@ -78,16 +79,14 @@ def token_latency(data: dict) -> Found:
     """
     ratios = by_cache(data, "dga", "ratio")
     whole = rises(list(ratios.values())) if min(ratios.values()) > 1 else DISAGREES
-    return Found({f"{n // 1024}K": f"{ratio:.1f} x"
-                  for n, ratio in ratios.items()}, whole, 0, device_of(data))
+    return Found({f"{n // 1024}K": f"{ratio:.1f} x" for n, ratio in ratios.items()}, whole, 0,
+                 device_of(data))
 
 
 def sliding_latency(data: dict) -> Found:
     """Full attention's time for one token over a sliding window's, at 16K; the claim is a loss."""
-    ratios = {
-        cache: by_cache(data, cache, "ratio")[16384]
-        for cache in ("streaming_llm", "lm_infinite")
-    }
+    ratios = {cache: by_cache(data, cache, "ratio")[16384]
+              for cache in ("streaming_llm", "lm_infinite")}
     return Found({cache: f"{ratio:.1f} x" for cache, ratio in ratios.items()},
                  AGREES if max(ratios.values()) < 1 else DISAGREES, 0, device_of(data))
 
@@ -121,11 +120,9 @@ def noise(data: dict) -> Found:
     full, dga = found["full attention"], found["DGA"]
     verdict = AGREES if dga["high"] < full[
         "low"] else DISAGREES if dga["low"] > full["high"] else UNSEEN
-    return Found(
-        {
-            name: f"{kl['value']:.2f} [{kl['low']:.2f}, {kl['high']:.2f}]"
-            for name, kl in found.items()
-        }, verdict, data["noise_seeds"], device_of(data))
+    return Found({name: f"{kl['value']:.2f} [{kl['low']:.2f}, {kl['high']:.2f}]"
+                  for name, kl in found.items()},
+                 verdict, data["noise_seeds"], device_of(data))
 
 
 def sparse(data: dict) -> Found:
@@ -188,16 +185,11 @@ MEASURED = (
 FILE, COMMAND = "reproduce-latency.json", "cca-lab study latency"
 LENGTH, HEADS, HEAD_DIM = 8192, 8, 64
 SWEEPS: dict[str, dict[str, Mechanism]] = {
-    "cca group": {str(g): CCA(group=g, window=256)
-                  for g in (2, 4, 8, 16, 32, 64)},
-    "cca window": {str(s): CCA(group=16, window=s)
-                   for s in (256, 512, 1024, 2048, 4096)},
-    "dga group": {str(m): DGA(group=m, gamma=0.1, recent=64)
-                  for m in (4, 8, 16, 32, 64)}, "dga gamma": {
-                      str(gamma): DGA(group=16, gamma=gamma, recent=64)
-                      for gamma in (0.1, 0.3, 0.5, 0.7, 0.9)
-                  },
-}
+    "cca group": {str(g): CCA(group=g, window=256) for g in (2, 4, 8, 16, 32, 64)},
+    "cca window": {str(s): CCA(group=16, window=s) for s in (256, 512, 1024, 2048, 4096)},
+    "dga group": {str(m): DGA(group=m, gamma=0.1, recent=64) for m in (4, 8, 16, 32, 64)},
+    "dga gamma": {str(gamma): DGA(group=16, gamma=gamma, recent=64)
+                  for gamma in (0.1, 0.3, 0.5, 0.7, 0.9)}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,13 +210,12 @@ class Latency(Study):
         q, k, v = (torch.randn(1, HEADS, self.length, HEAD_DIM, generator=generator).to(device())
                    for _ in "qkv")
         layers: dict[tuple[str, str], Mechanism] = {("full", ""): Full()}
-        layers |= {(sweep, key): layer
-                   for sweep, options in SWEEPS.items()
+        layers |= {(sweep, key): layer for sweep, options in SWEEPS.items()
                    for key, layer in options.items()}
         with torch.no_grad():
-            times = interleave(
-                {name: partial(layer.attention, q, k, v)
-                 for name, layer in layers.items()}, self.rounds)
+            times = interleave({name: partial(layer.attention, q, k, v)
+                                for name, layer in layers.items()},
+                               self.rounds)
         full = times["full", ""]
         sweeps: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in SWEEPS}
         for (sweep, key), taken in times.items():
@@ -232,19 +223,17 @@ class Latency(Study):
                 middle, span = median_and_range(taken)
                 sweeps[sweep][key] = {"seconds": middle, "range": span,
                                       "ratio": median_and_range(ratios(full, taken))[0]}
-        return {
-            "command": command_line(), "machine": machine(), "rounds": self.rounds, "shape": {
-                "length": self.length, "heads": HEADS, "head_dim": HEAD_DIM, "dtype": "float32"
-            }, "full_seconds": median_and_range(full)[0], "sweeps": sweeps
-        }
+        return {"command": command_line(), "machine": machine(), "rounds": self.rounds,
+                "shape": {"length": self.length, "heads": HEADS, "head_dim": HEAD_DIM,
+                          "dtype": "float32"},
+                "full_seconds": median_and_range(full)[0], "sweeps": sweeps}
 
     def show(self, result: Mapping[str, Any]) -> None:
         """Print a row for each option."""
         print_table(f"one layer, {result['shape']['length']} tokens, {result['machine']['cpu']}",
                     ["option", "ms", "full / it"],
                     [[f"{sweep} {key}", f"{1e3 * row['seconds']:.0f}", f"{row['ratio']:.2f}"]
-                     for sweep, rows in result["sweeps"].items()
-                     for key, row in rows.items()])
+                     for sweep, rows in result["sweeps"].items() for key, row in rows.items()])
 
 
 def _row(sweep: str, sign: int) -> dict[str, Any]:
@@ -253,8 +242,8 @@ def _row(sweep: str, sign: int) -> dict[str, Any]:
         rows = data["sweeps"][sweep]
         ends = [rows[key]["seconds"] for key in (min(rows, key=float), max(rows, key=float))]
         verdict = AGREES if sign * (ends[1] - ends[0]) > 0 else DISAGREES
-        return Found({key: f"{1e3 * row['seconds']:.0f} ms"
-                      for key, row in rows.items()}, verdict, 0, device_of(data))
+        return Found({key: f"{1e3 * row['seconds']:.0f} ms" for key, row in rows.items()}, verdict,
+                     0, device_of(data))
 
     return {"file": FILE, "command": COMMAND, "read": read}
 

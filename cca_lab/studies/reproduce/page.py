@@ -82,23 +82,17 @@ def page(folder: Path) -> str:
             continue
         counts[found.verdict] += 1
         rows[artefact.paper].append(_row(artefact, found))
-    text = [
-        HEAD.format(
-            short=100, long=300,
-            counts="; ".join(f"{n} {verdict}" for verdict, n in counts.items()) +
-            f"; {len(OUT_OF_REACH)} out of reach.")
-    ]
+    text = [HEAD.format(short=100, long=300,
+                        counts="; ".join(f"{n} {verdict}" for verdict, n in counts.items())
+                        + f"; {len(OUT_OF_REACH)} out of reach.")]
     for paper in PAPERS:
         if rows[paper]:
-            text += [
-                f"\n## {paper[0].upper() + paper[1:]}\n",
-                "| artefact | claim | printed | here | verdict | why |",
-                "| --- | --- | --- | --- | --- | --- |", *rows[paper]
-            ]
+            text += [f"\n## {paper[0].upper() + paper[1:]}\n",
+                     "| artefact | claim | printed | here | verdict | why |",
+                     "| --- | --- | --- | --- | --- | --- |", *rows[paper]]
     text += [recall(folder)]
-    text += [
-        "\n## Out of reach\n", "| artefact | claim | what it would take |", "| --- | --- | --- |"
-    ]
+    text += ["\n## Out of reach\n", "| artefact | claim | what it would take |",
+             "| --- | --- | --- |"]
     text += [f"| {one.paper}, {one.place} | {one.claim} | {one.why} |" for one in OUT_OF_REACH]
     text += ["\n## Not measured yet\n", *later] if later else []
     return "\n".join(text) + "\n"
@@ -111,19 +105,14 @@ def recall(folder: Path) -> str:
         return ""
     task, recipe = result["task"], result["recipe"]
     found = lines(result)
-    pooled = {
-        name: next((100 * line.mean
-                    for line in found
-                    if line.options == f"{name} group=2 window=1"), None)
-        for name in ("mean_pooling", "cca")
-    }
-    read = "" if None in pooled.values() else "\n" + RECALL_READ.format(
-        mean=pooled["mean_pooling"], cca=pooled["cca"])
-    rows = [
-        f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | "
-        f"{len(line.accuracies)} |"
-        for line in found
-    ]
+    pooled = {name: next((100 * line.mean for line in found
+                          if line.options == f"{name} group=2 window=1"),
+                         None)
+              for name in ("mean_pooling", "cca")}
+    read = "" if None in pooled.values() else "\n" + RECALL_READ.format(mean=pooled["mean_pooling"],
+                                                                        cca=pooled["cca"])
+    rows = [f"| {line.options} | {line.state_bytes / 1024:.0f} | {100 * line.mean:.0f} % | "
+            f"{len(line.accuracies)} |" for line in found]
     return RECALL_TEXT.format(**task, width=recipe["width"], solved=recipe["solved"],
                               steps=recipe["steps"],
                               published=result["published"]["accuracy"]) + "\n".join(rows) + read
@@ -136,11 +125,9 @@ def _row(artefact: Artefact | Measured, found: Found) -> str:
         artefact, Artefact) else artefact.command
     seeds = f"; {found.seeds} seed{'s' * (found.seeds != 1)}" if found.seeds else ""
     here = "; ".join(f"{label}: {numbers}" for label, numbers in found.numbers.items())
-    cells = [
-        f"{artefact.place}", artefact.claim,
-        "; ".join(f"{k}: {v:g}" for k, v in printed.items()) + unit or "-",
-        f"{here}{seeds}; {found.device}; `{command}`", f"**{found.verdict}**", artefact.why
-    ]
+    cells = [f"{artefact.place}", artefact.claim,
+             "; ".join(f"{k}: {v:g}" for k, v in printed.items()) + unit or "-",
+             f"{here}{seeds}; {found.device}; `{command}`", f"**{found.verdict}**", artefact.why]
     return f"| {' | '.join(cells)} |"
 
 

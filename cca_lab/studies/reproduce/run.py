@@ -36,9 +36,8 @@ class Reproduce(Study):
     quick: bool = option(False, "One seed and few steps, in minutes; needs --out.")
     steps: int | None = option(None, "Optimizer steps per training; needs --out.", least=1,
                                most=10**6, shown="the recipe's")
-    out: Path | None = option(None,
-                              "Folder for the JSON files; what they hold is not measured again.",
-                              output="folder")
+    out: Path | None = option(
+        None, "Folder for the JSON files; what they hold is not measured again.", output="folder")
     list: bool = option(False, "List the tables and figures, and stop.")
 
     def run(self) -> dict[str, Any]:

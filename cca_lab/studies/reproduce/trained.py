@@ -27,10 +27,9 @@ BASE, LENGTH = "gpt2-mini", 512
 BUDGETS = (48, 96, 192)  # entries for each KV head, of 512
 MIDDLE = 96  # the budget at which exact match is measured at other lengths, too
 LENGTHS = (128, 256, 384)
-METHODS = {
-    "CCA": "cca", "DGA": "dga", "LoCoCo": "lococo", "H2O": "h2o", "StreamingLLM": "streaming_llm",
-    "LM-Infinite": "lm_infinite", "mean pooling": "mean_pooling", "random tokens": "random_tokens"
-}
+METHODS = {"CCA": "cca", "DGA": "dga", "LoCoCo": "lococo", "H2O": "h2o",
+           "StreamingLLM": "streaming_llm", "LM-Infinite": "lm_infinite",
+           "mean pooling": "mean_pooling", "random tokens": "random_tokens"}
 
 
 @cache
@@ -49,19 +48,15 @@ def arms_at(entries: int, methods: Mapping[str, str]) -> dict[str, Arm]:
         name: Arm(method,
                   {} if method == "full" else fitted(_config(), method, entries, LENGTH).options(),
                   lengths=LENGTHS if method == "full" or entries == MIDDLE else ())
-        for name, method in methods.items()
-    }
+        for name, method in methods.items()}
 
 
 def _all(entries: int) -> dict[str, Arm]:
     """Return every method, trained and only swapped, and full attention."""
     trained = arms_at(entries, METHODS)
-    return {
-        **arms_at(entries, {"full": "full"}), **trained, **{
-            f"{name}, swapped": Arm(arm.attention, arm.options, "none")
-            for name, arm in trained.items()
-        }
-    }
+    return {**arms_at(entries, {"full": "full"}), **trained,
+            **{f"{name}, swapped": Arm(arm.attention, arm.options, "none")
+               for name, arm in trained.items()}}
 
 
 WINDOW, GROUP = 64, 8
@@ -248,13 +243,10 @@ OF_LOCOCO = (
 
 # By entries: the verdict, and why. Those of one seed have none.
 JUDGED: Mapping[int, dict[str, str]] = MappingProxyType({
-    96: {
-        "verdict": UNSEEN,
-        "why": "CCA answers more in each of three seeds, but so differently that the interval of "
-               "the difference includes none (Student's t). DGA answers most; DGA and LoCoCo read "
-               "text worst, and the plain window reads it best."
-    },
-})
+    96: {"verdict": UNSEEN,
+         "why": "CCA answers more in each of three seeds, but so differently that the interval of "
+                "the difference includes none (Student's t). DGA answers most; DGA and LoCoCo read "
+                "text worst, and the plain window reads it best."}})
 
 EQUAL_MEMORY = tuple(
     Artefact(f"budget-{entries}", "all three", f"equal memory, {entries} of {LENGTH} entries",
@@ -263,8 +255,8 @@ EQUAL_MEMORY = tuple(
              **JUDGED.get(entries, {}))
     for entries in BUDGETS)
 
-TRAINED: dict[str, Artefact] = {artefact.name: artefact for artefact in (
-    *OF_CCA, *OF_DGA, *OF_LOCOCO, *EQUAL_MEMORY)}
+TRAINED: dict[str, Artefact] = {artefact.name: artefact
+                                for artefact in (*OF_CCA, *OF_DGA, *OF_LOCOCO, *EQUAL_MEMORY)}
 
 
 def chosen(names: Sequence[str]) -> list[Artefact]:
@@ -303,8 +295,8 @@ def points(folder: Path) -> tuple[dict[str, list[dict]], dict[str, float]]:
         rows = artefact.rows(study["trials"])
         full = {"kib": kib(LENGTH), **(scores(rows.get("full", [])) or {})}
         for method, line in lines.items():
-            trained, swapped = scores(rows.get(method,
-                                               [])), scores(rows.get(f"{method}, swapped", []))
+            trained, swapped = scores(rows.get(method, [])), scores(rows.get(f"{method}, swapped",
+                                                                             []))
             if trained or swapped:
                 line.append({"kib": kib(entries), **(trained or {}), "swapped": swapped})
     return {method: line for method, line in lines.items() if line}, full

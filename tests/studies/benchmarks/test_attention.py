@@ -49,8 +49,7 @@ def test_of_peak_is_useful_operations_a_second_over_the_product_s(monkeypatch):
     """Ten seconds for full attention, five for CCA, one for a product of 2 * 64^3 operations."""
     times = {attention.PRODUCT: [1.0], attention.FULL: [10.0], ("blocked", 16): [5.0]}
     monkeypatch.setattr(attention, "interleave",
-                        lambda calls, rounds: {name: times[name]
-                                               for name in calls})
+                        lambda calls, rounds: {name: times[name] for name in calls})
     (row,) = attention.measure(40, [attention.FULL, ("blocked", 16)], "forward+backward", 1)
     full_flops, cca_flops = (14 * 64 * 8 * pairs for pairs in (820, 820 - 9 * 15))
     assert row["full_of_peak"] == pytest.approx(full_flops / 10 / (2 * 64**3))
@@ -58,10 +57,9 @@ def test_of_peak_is_useful_operations_a_second_over_the_product_s(monkeypatch):
     assert row["ratio"] == 2.0 and row["share"] == pytest.approx(2 * (820 - 9 * 15) / 820)
 
 
-@pytest.mark.parametrize(("asked", "can", "wanted"), [
-    (None, True, ["blocked", "native"]), (None, False, ["blocked"]), (False, True, ["blocked"]),
-    (True, True, ["blocked", "native"]),
-])
+@pytest.mark.parametrize(("asked", "can", "wanted"),
+                         [(None, True, ["blocked", "native"]), (None, False, ["blocked"]),
+                          (False, True, ["blocked"]), (True, True, ["blocked", "native"])])
 def test_the_native_operator_takes_part_where_it_can(monkeypatch, asked, can, wanted):
     monkeypatch.setattr(native, "available", lambda: can)
     assert attention.usable_implementations(asked) == wanted

@@ -46,8 +46,8 @@ def test_gpu_without_a_gpu(tmp_path):
     assert done.exit_code == 2 and done.output.startswith("error: gpu: got none")
 
 
-@pytest.mark.parametrize("words", [("attention", "--rounds", "0"), ("decode", "--cache", "minference"),
-                                   ("model", "--heads", "3")])
+@pytest.mark.parametrize("words", [("attention", "--rounds", "0"),
+                                   ("decode", "--cache", "minference"), ("model", "--heads", "3")])
 def test_bad_input_is_one_line(words):
     done = call(*words)
     assert done.exit_code == 2 and done.output.startswith("error: ") and done.output.count(

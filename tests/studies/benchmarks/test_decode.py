@@ -16,12 +16,11 @@ from cca_lab.studies.benchmarks.decode import Decode, filled_state
 from tests.mutants import bench as mutants
 
 SHAPE = {"heads": 4, "kv_heads": 2, "head_dim": 8}
-SMALL = {
-    "cca": {"group": 4, "window": 10}, "mean_pooling": {"group": 4, "window": 10},
-    "random_tokens": {"group": 4, "window": 10}, "dga": {"group": 4, "gamma": 0.2},
-    "lococo": {"slots": 6, "segment": 8}, "h2o": {"heavy": 5, "recent": 7},
-    "streaming_llm": {"sinks": 2, "recent": 9}, "lm_infinite": {"local": 9, "global_tokens": 2}
-}
+SMALL = {"cca": {"group": 4, "window": 10}, "mean_pooling": {"group": 4, "window": 10},
+         "random_tokens": {"group": 4, "window": 10}, "dga": {"group": 4, "gamma": 0.2},
+         "lococo": {"slots": 6, "segment": 8}, "h2o": {"heavy": 5, "recent": 7},
+         "streaming_llm": {"sinks": 2, "recent": 9},
+         "lm_infinite": {"local": 9, "global_tokens": 2}}
 MORE = [("cca", {"group": 4, "window": 10, "per_query_head": True}),
         ("h2o", {"heavy": 0.2, "recent": 0.1}),
         ("dga", {"group": 4, "gamma": 0.2, "choose": "blocks", "block": 11}),
@@ -113,10 +112,9 @@ def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     result = Decode(length=(32, 64), cache=("cca", "streaming_llm"), rounds=2, out=file,
                     shapes=[SHAPE]).run()
     assert json.loads(file.read_text()) == result and result["left_out"] == []
-    assert [(row["length"], row["cache"]) for row in result["rows"]
-            ] == [(length, name)
-                  for length in (32, 64)
-                  for name in ("full", "full, copied", "cca", "streaming_llm")]
+    assert [(row["length"], row["cache"]) for row in result["rows"]] == [
+        (length, name) for length in (32, 64)
+        for name in ("full", "full, copied", "cca", "streaming_llm")]
     for row in result["rows"]:
         assert row["entry_ratio"] == row["length"] / row["entries"] and row["seconds"] > 0
     full, _, cca, streaming = result["rows"][4:]
@@ -134,9 +132,9 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_said(monkeypatch, capsy
     assert "left out: 64 tokens, 4 heads of 8: no time left" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"length": (0,)}, "length: got"), ({"rounds": 0}, "rounds: got"), ({"cache": ("full",)}, "cache: got 'full'"),
-])
+@pytest.mark.parametrize(("arguments", "message"),
+                         [({"length": (0,)}, "length: got"), ({"rounds": 0}, "rounds: got"),
+                          ({"cache": ("full",)}, "cache: got 'full'")])
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         Decode(**arguments).run()

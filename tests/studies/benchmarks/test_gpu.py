@@ -65,17 +65,13 @@ def test_every_contender_is_timed_at_every_length(ran):
              if "error" not in row}
     everywhere = ["flash", "sdpa", "full, kernel", "pooling",
                   *(f"CCA, {kind}s = {s}" for _, s in TOY.settings for kind in ("", "kernel, "))]
-    wanted = {(n, kind, name)
-              for n in TOY.lengths
-              for kind in ("forward", "backward")
+    wanted = {(n, kind, name) for n in TOY.lengths for kind in ("forward", "backward")
               for name in everywhere}
     assert wanted | {(48, "forward", "CCA, flex")} == set(speed)
     assert {(row["length"], row["kv_heads"], row["contender"])
-            for row in found["decode"]["rows"]} == {(n, of, f"{kind}, {what}")
-                                                    for n in TOY.lengths
-                                                    for of in TOY.kv_heads
-                                                    for kind in ("sdpa", "kernel")
-                                                    for what in ("full", "CCA")}
+            for row in found["decode"]["rows"]} == {
+                (n, of, f"{kind}, {what}") for n in TOY.lengths for of in TOY.kv_heads
+                for kind in ("sdpa", "kernel") for what in ("full", "CCA")}
     assert {(row["prompt"], row["attention"]) for row in found["model"]["rows"]} == {
         (n - TOKENS, name) for n in TOY.lengths for name in ("full", "cca")}
     row = speed[48, "backward", "CCA, s = 16"]
@@ -240,10 +236,8 @@ def speed_row(name, kind, length, **numbers):
 
 
 def test_targets_are_judged_at_the_longest_length():
-    rows = [
-        speed_row("CCA, kernel, s = 1024", "forward", n, of_flash=of)
-        for n, of in ((4096, 0.5), (131072, 0.93))
-    ]
+    rows = [speed_row("CCA, kernel, s = 1024", "forward", n, of_flash=of)
+            for n, of in ((4096, 0.5), (131072, 0.93))]
     rows += [speed_row("CCA, kernel, s = 1024", "backward", 131072, of_flash=0.7),
              speed_row("CCA, s = 1024", "forward", 131072, speedup=8.0),
              speed_row("CCA, s = 4096", "forward", 131072, speedup=1.0) | {"setting": [16, 4096]},
@@ -266,6 +260,5 @@ def test_figures_show_full_attention_and_the_first_setting():
                                   ("CCA, s = 16", [4, 16]), ("CCA, kernel, s = 16", [4, 16]))]
     rows.append(
         {"contender": "pooling", "pass": "forward", "length": 64, "pairs": 0, "setting": [4, 8]})
-    assert list(gpu_tables.drawn(rows)) == [
-        "flash", "full, kernel", "CCA, flex", "CCA, s = 8", "CCA, kernel, s = 8", "CCA, s = 16"
-    ]
+    assert list(gpu_tables.drawn(rows)) == ["flash", "full, kernel", "CCA, flex", "CCA, s = 8",
+                                            "CCA, kernel, s = 8", "CCA, s = 16"]

@@ -42,19 +42,17 @@ def test_no_length_is_run_that_would_take_too_long(monkeypatch):
 
 
 def test_the_strip_has_a_box_for_each_form():
-    rungs = [
-        Rung("loops", "slow", None, {64: 0.5, 128: None}),
-        Rung("triton", "fast", 1e-7, {64: 2e-6, 128: 3.5}, "interpreted")
-    ]
+    rungs = [Rung("loops", "slow", None, {64: 0.5, 128: None}),
+             Rung("triton", "fast", 1e-7, {64: 2e-6, 128: 3.5}, "interpreted")]
     axes = strip(rungs, title="T").axes[0]
     words = [text.get_text() for text in axes.texts]
-    assert {
-        "loops", "triton", "500 ms", "-", "2 µs", "3.5 s", "interpreted", "from the loops: 1e-07"
-    } <= set(words)
+    assert {"loops", "triton", "500 ms", "-", "2 µs", "3.5 s", "interpreted",
+            "from the loops: 1e-07"} <= set(words)
     with pytest.raises(ValueError, match="^forms: got 2"):
         strip([rungs[0], Rung("dense", "", None, {64: 1.0})])
 
 
-@pytest.mark.parametrize("seconds, words", [(None, "-"), (4e-7, "0.4 µs"), (0.0123, "12.3 ms"), (2.0, "2 s")])
+@pytest.mark.parametrize("seconds, words",
+                         [(None, "-"), (4e-7, "0.4 µs"), (0.0123, "12.3 ms"), (2.0, "2 s")])
 def test_durations(seconds, words):
     assert duration(seconds) == words

@@ -62,10 +62,10 @@ def test_bytes_are_those_after_the_prompt_and_without_a_cache_there_are_none():
     assert bench.write(model, None, ids[:15], ids[15:])[1:] == ([], None)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"prompt": (0,)}, "prompt: got"), ({"rounds": 0}, "rounds: got"), ({"width": 10, "heads": 4}, "heads: got 4"),
-    ({"attention": ("minference",)}, "attention: got 'minference'"),
-])
+@pytest.mark.parametrize(("arguments", "message"),
+                         [({"prompt": (0,)}, "prompt: got"), ({"rounds": 0}, "rounds: got"),
+                          ({"width": 10, "heads": 4}, "heads: got 4"),
+                          ({"attention": ("minference",)}, "attention: got 'minference'")])
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         bench.ModelBench(**arguments).run()

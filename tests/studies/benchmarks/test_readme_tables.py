@@ -14,9 +14,7 @@ def results(tmp_path, monkeypatch):
 
 
 def cells(text):
-    return [[cell.strip()
-             for cell in line.strip("|\n").split("|")]
-            for line in text.splitlines()
+    return [[cell.strip() for cell in line.strip("|\n").split("|")] for line in text.splitlines()
             if line[:1] == "|"]
 
 

@@ -73,8 +73,9 @@ def test_least_bytes_are_those_of_the_tensors():
     assert timing.least_bytes(10, 12, 4, 2, 8, 4) == 2 * q.nbytes + 2 * k.nbytes
 
 
-@pytest.mark.parametrize("make, work", [(partial(timing.product_call, 32, torch.float32), 2 * 32**3),
-                                        (partial(timing.copy_call, 1024), 2048)])
+@pytest.mark.parametrize("make, work",
+                         [(partial(timing.product_call, 32, torch.float32), 2 * 32**3),
+                          (partial(timing.copy_call, 1024), 2048)])
 def test_the_calls_of_the_roof_say_what_they_do(make, work):
     call, counted = make(torch.device("cpu"))
     call()

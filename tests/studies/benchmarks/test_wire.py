@@ -43,10 +43,9 @@ def test_ulysses_by_hand():
     assert ulysses_bytes(2, 2, replicated) == arrive
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (dict(processes=(0,)), "processes: got 0"), (dict(length=0), "length: got "
-                                                                 "0"), (dict(window=0), "window: got 0"),
-])
+@pytest.mark.parametrize("arguments, words",
+                         [(dict(processes=(0,)), "processes: got 0"),
+                          (dict(length=0), "length: got 0"), (dict(window=0), "window: got 0")])
 def test_wrong_sizes_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):
         wire.Wire(**arguments).run()

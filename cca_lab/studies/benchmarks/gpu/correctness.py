@@ -88,11 +88,9 @@ def check_attention(sizes: Sizes, section: Section, mechanism: str, dtype: torch
         out, lse = interval_attention(*leaves, table, backend="triton", return_lse=True)
         grads = torch.autograd.grad((out, lse), leaves, (grad_out, grad_lse))
     wanted = reference(*(x.detach() for x in leaves), table, grad_out, grad_lse)
-    judge(
-        section, f"attention, {mechanism}", dtype, head_dim,
-        dict(
-            zip(("out", "lse", "dq", "dk", "dv"), zip((out, lse, *grads), wanted, strict=True),
-                strict=True)))
+    judge(section, f"attention, {mechanism}", dtype, head_dim,
+          dict(zip(("out", "lse", "dq", "dk", "dv"), zip((out, lse, *grads), wanted, strict=True),
+                   strict=True)))
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, table: Tensor, grad_out: Tensor,
@@ -173,10 +171,8 @@ def check_vertical_slash(sizes: Sizes, section: Section, dtype: torch.dtype) -> 
 def judge(section: Section, what: str, dtype: torch.dtype, head_dim: int,
           pairs: dict[str, tuple[Tensor, Tensor]]) -> None:
     """Add a row with the error of every tensor in eps, and whether all are tolerated."""
-    errors = {
-        name: block_error(got, wanted) / torch.finfo(dtype).eps
-        for name, (got, wanted) in pairs.items()
-    }
+    errors = {name: block_error(got, wanted) / torch.finfo(dtype).eps
+              for name, (got, wanted) in pairs.items()}
     section.add(case=what, dtype=str(dtype).removeprefix("torch."), head_dim=head_dim,
                 errors_in_eps=errors, tolerance_in_eps=FACTOR[dtype],
                 right=all(error <= FACTOR[dtype] for error in errors.values()))

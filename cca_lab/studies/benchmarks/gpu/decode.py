@@ -60,9 +60,8 @@ def measure(sizes: Sizes, section: Section, length: int, kv_heads: int) -> None:
             speedup=median_and_range(ratios(found[full], times))[0] if full in found else None)
 
 
-def graphs_of(
-    calls: dict[str, Callable[[],
-                              object]]) -> tuple[dict[str, Callable[[], object]], dict[str, str]]:
+def graphs_of(calls: dict[str, Callable[[], object]]) -> tuple[dict[str, Callable[[], object]],
+                                                               dict[str, str]]:
     """Return every call as a CUDA graph, and the errors of those that cannot be captured."""
     graphs, errors = {}, {}
     for name, call in calls.items():

@@ -23,8 +23,9 @@ def run(sizes: Sizes, section: Section) -> None:
     group, window = sizes.settings[0]
     layers = layers_that_fit(sizes, free_bytes())
     model = new_llama(sizes, layers)
-    section.note(layers=layers, of_layers=sizes.model[4], parameters=sum(
-        p.numel() for p in model.parameters()), dtype=str(DTYPE).removeprefix("torch."),
+    section.note(layers=layers, of_layers=sizes.model[4],
+                 parameters=sum(p.numel() for p in model.parameters()),
+                 dtype=str(DTYPE).removeprefix("torch."),
                  options={"group": group, "window": window}, tokens=TOKENS)
 
     def measure(length: int) -> None:

@@ -55,8 +55,7 @@ class GpuBench(Study):
         if not torch.cuda.is_available() and not interpreted:
             raise ValueError(
                 "gpu: got none (torch.cuda.is_available() is False), wanted one; run this where a "
-                "GPU "
-                "is, or with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
+                "GPU is, or with TRITON_INTERPRET=1 to try the command itself at tiny sizes")
         sizes, out = self.sizes or (TOY if interpreted else REAL), check_folder(Path(self.out))
         start, sections = perf_counter(), {}
         for name, limit in LIMITS.items():
@@ -84,11 +83,8 @@ def run_section(name: str, out: Path, sizes: Sizes, limit: float) -> None:
 
 def _apart(name: str, out: Path, sizes: Sizes, limit: float) -> str | None:
     """Run a section in a separate process; return its error, or None."""
-    command = [
-        sys.executable, "-m", "cca_lab.studies.benchmarks.gpu.run", name,
-        str(out), sizes.name,
-        str(limit)
-    ]
+    command = [sys.executable, "-m", "cca_lab.studies.benchmarks.gpu.run", name, str(out),
+               sizes.name, str(limit)]
     try:
         status = subprocess.run(command, timeout=limit + GRACE, check=False).returncode
     except subprocess.TimeoutExpired:
@@ -106,8 +102,8 @@ def _here(name: str, out: Path, sizes: Sizes, limit: float) -> str | None:
 
 def _found(path: Path, error: str | None) -> dict[str, Any]:
     """Return the results of a section, and its error."""
-    found = json.loads(path.read_text(
-        encoding="utf-8")) if path.exists() else {"rows": [], "left_out": []}
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": [],
+                                                                                "left_out": []}
     return found | {"error": error}
 
 
@@ -115,11 +111,9 @@ def gathered(sections: dict[str, dict], sizes: Sizes, seconds: float) -> dict[st
     """Return all sections, the machine, and the targets."""
     from cca_lab.studies.benchmarks.gpu.tables import targets
 
-    return {
-        "bench": "gpu", "machine": machine() | gpu_facts(), "sizes": sizes.name, "seconds": seconds,
-        "heads": sizes.heads, "head_dim": sizes.head_dim, "targets": targets(sections),
-        "sections": sections
-    }
+    return {"bench": "gpu", "machine": machine() | gpu_facts(), "sizes": sizes.name,
+            "seconds": seconds, "heads": sizes.heads, "head_dim": sizes.head_dim,
+            "targets": targets(sections), "sections": sections}
 
 
 def gpu_facts() -> dict[str, Any]:
@@ -130,10 +124,9 @@ def gpu_facts() -> dict[str, Any]:
         facts = {"triton": None}
     if torch.cuda.is_available():
         card = torch.cuda.get_device_properties(0)
-        facts |= {
-            "cuda": torch.version.cuda, "memory": card.total_memory,
-            "processors": card.multi_processor_count, "capability": f"{card.major}.{card.minor}"
-        }
+        facts |= {"cuda": torch.version.cuda, "memory": card.total_memory,
+                  "processors": card.multi_processor_count,
+                  "capability": f"{card.major}.{card.minor}"}
     return facts
 
 

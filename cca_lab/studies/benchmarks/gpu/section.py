@@ -67,25 +67,25 @@ class Sizes:
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
-REAL = Sizes(
-    name="real", length=16384 + 5, check_heads=(8, 2),
-    cases=((BF16, "cca", 128), (BF16, "full", 128), (FP16, "cca", 128), (FP32, "cca", 128),
-           (BF16, "streaming_llm", 128), (BF16, "cca", 64), (BF16, "cca", 80), (FP16, "cca", 64),
-           (FP32, "full", 128), (FP32, "cca", 64)), check_setting=(16, 1024),
-    check_pattern=(4096 + 5, {
-        "vertical": 200, "slash": 300, "last": 64, "forced_vertical": 30, "forced_slash": 50,
-        "block": 64
-    }), lengths=(32768, 131072, 8192, 65536, 16384, 4096), heads=32, head_dim=128,
-    settings=((16, 1024), (16, 4096)), flex_lengths=(32768, 131072), product=8192, copy=1 << 31,
-    rounds=3, least=0.02, kv_heads=(32, 8), model=(4096, 11008, 32, 32000, 32))
+REAL = Sizes(name="real", length=16384 + 5, check_heads=(8, 2),
+             cases=((BF16, "cca", 128), (BF16, "full", 128), (FP16, "cca", 128), (FP32, "cca", 128),
+                    (BF16, "streaming_llm", 128), (BF16, "cca", 64), (BF16, "cca", 80),
+                    (FP16, "cca", 64), (FP32, "full", 128), (FP32, "cca", 64)),
+             check_setting=(16, 1024),
+             check_pattern=(4096 + 5, {"vertical": 200, "slash": 300, "last": 64,
+                                       "forced_vertical": 30, "forced_slash": 50, "block": 64}),
+             lengths=(32768, 131072, 8192, 65536, 16384, 4096), heads=32, head_dim=128,
+             settings=((16, 1024), (16, 4096)), flex_lengths=(32768, 131072), product=8192,
+             copy=1 << 31, rounds=3, least=0.02, kv_heads=(32, 8),
+             model=(4096, 11008, 32, 32000, 32))
 
 TOY = Sizes(
     name="toy", length=37, check_heads=(2, 1),
     cases=((BF16, "cca", 16), (FP32, "full", 16), (FP16, "streaming_llm", 20)),
-    check_setting=(8, 8), check_pattern=(37, {
-        "vertical": 4, "slash": 4, "last": 8, "forced_vertical": 1, "forced_slash": 1, "block": 8
-    }), lengths=(32, 48), heads=2, head_dim=16, settings=((8, 16), ), flex_lengths=(48, ),
-    product=64, copy=1 << 16, rounds=1, least=0.0, kv_heads=(2, 1), model=(32, 48, 2, 64, 2))
+    check_setting=(8, 8), check_pattern=(37, {"vertical": 4, "slash": 4, "last": 8,
+                                              "forced_vertical": 1, "forced_slash": 1, "block": 8}),
+    lengths=(32, 48), heads=2, head_dim=16, settings=((8, 16), ), flex_lengths=(48, ), product=64,
+    copy=1 << 16, rounds=1, least=0.0, kv_heads=(2, 1), model=(32, 48, 2, 64, 2))
 
 BY_NAME = {sizes.name: sizes for sizes in (REAL, TOY)}
 
@@ -156,9 +156,8 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def usable(
-    calls: Mapping[str, Callable[[], object]]
-) -> tuple[dict[str, Callable[[], object]], dict[str, str]]:
+def usable(calls: Mapping[str, Callable[[], object]]) -> tuple[dict[str, Callable[[], object]],
+                                                               dict[str, str]]:
     """Call each once; return the calls that succeed, and the errors of the others."""
     ran, errors = {}, {}
     for name, call in calls.items():

@@ -62,8 +62,8 @@ def run(sizes: Sizes, section: Section) -> None:
     # The backward is timed repeatedly on one graph, which compiled code allows only without donated
     # buffers. That setting is local to a thread, and on a GPU autograd would run the backward in
     # another thread.
-    with functorch_config.patch(
-            donated_buffer=False), torch.autograd.set_multithreading_enabled(False):
+    with functorch_config.patch(donated_buffer=False), torch.autograd.set_multithreading_enabled(
+            False):
         for length in sizes.lengths:
             section.attempt(f"length {length}", lambda n=length: measure(sizes, section, n))
 
@@ -111,25 +111,22 @@ def row(sizes: Sizes, section: Section, length: int, kind: str, name: str, conte
     if pairs:
         flops = useful_flops(pairs, sizes.heads, sizes.head_dim, kind)
         peak = section.found.get("peak")
-        made |= {
-            "rate": flops / seconds, "of_peak": flops / seconds / peak if peak else None,
-            "flops": flops, "bytes": least_bytes(length, length, sizes.heads, sizes.heads,
-                                                 sizes.head_dim, 2)
-        }
+        made |= {"rate": flops / seconds, "of_peak": flops / seconds / peak if peak else None,
+                 "flops": flops,
+                 "bytes": least_bytes(length, length, sizes.heads, sizes.heads, sizes.head_dim, 2)}
     if FLASH in found:
         faster = ratios(found[FLASH], found[name])
         full = length * (length + 1) // 2
-        made |= {
-            "speedup": median(faster), "of_flash": median(faster) * pairs / full if pairs else None
-        }
+        made |= {"speedup": median(faster),
+                 "of_flash": median(faster) * pairs / full if pairs else None}
     return made
 
 
 def make_contenders(sizes: Sizes, length: int) -> tuple[dict[str, Contender], dict[str, str]]:
     """Return every contender of a length, and the errors of those that cannot be made."""
     q, k, v = (x.requires_grad_()
-               for x in random_tensors(*[(1, sizes.heads, length, sizes.head_dim)] *
-                                       3, dtype=DTYPE))
+               for x in random_tensors(*[(1, sizes.heads, length, sizes.head_dim)] * 3,
+                                       dtype=DTYPE))
     full = length * (length + 1) // 2
     scale = sizes.head_dim**-0.5
     contenders: dict[str, Contender] = {
@@ -152,15 +149,13 @@ def make_contenders(sizes: Sizes, length: int) -> tuple[dict[str, Contender], di
         add(f"CCA, kernel, s = {window}", lambda s=setting, p=pairs: (
             kernel(groups.intervals(length, *s), scale), columns(q, k, v, *s), p, s))
         if setting == sizes.settings[0]:
-            add(
-                "pooling", lambda s=setting: (partial(pool_groups, group=s[0], backend="triton"),
+            add("pooling", lambda s=setting: (partial(pool_groups, group=s[0], backend="triton"),
                                               (q, k, v), 0, s))
             if length in sizes.flex_lengths:
-                add(
-                    "CCA, flex", lambda s=setting, p=pairs:
-                    (flex_call(groups.intervals(length, *s),
-                               groups.core_count(length, *s) + length, *s, device(), compiled=sizes.
-                               name == "real"), columns(q, k, v, *s), p, s))
+                add("CCA, flex", lambda s=setting, p=pairs: (
+                    flex_call(groups.intervals(length, *s), groups.core_count(length, *s) + length,
+                              *s, device(), compiled=sizes.name == "real"),
+                    columns(q, k, v, *s), p, s))
     return contenders, errors
 
 

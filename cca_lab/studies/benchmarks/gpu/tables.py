@@ -36,25 +36,27 @@ def show(result: dict[str, Any]) -> None:
         f"attention, forward and backward; peak {_number(peak and peak / 1e12, '.3g')} T/s",
         ("contender", "pass", "L", "ms", "faster than flash", "T/s", "of peak", "of flash, a pair"),
         [(row["contender"], row["pass"], row["length"], _number(row["seconds"] * 1e3, ".3f"),
-          _number(row.get("speedup"), ".2f"), _number(
-              row.get("rate") and row["rate"] / 1e12, ".1f"), _number(
-                  row.get("of_peak"), ".0%"), _number(row.get("of_flash"), ".0%"))
+          _number(row.get("speedup"), ".2f"),
+          _number(row.get("rate") and row["rate"] / 1e12, ".1f"),
+          _number(row.get("of_peak"), ".0%"), _number(row.get("of_flash"), ".0%"))
          for row in sorted(_rows(sections, "speed"), key=lambda row: (row["pass"], row["length"]))])
     print_table("one row against a cache",
                 ("contender", "KV heads", "L", "entries", "us", "GB/s", "faster than full"),
                 [(row["contender"], row["kv_heads"], row["length"], row["entries"],
                   f"{row['seconds'] * 1e6:.1f}", f"{row['bytes_a_second'] / 1e9:.0f}",
-                  _number(row["speedup"], ".2f")) for row in _rows(sections, "decode")])
+                  _number(row["speedup"], ".2f"))
+                 for row in _rows(sections, "decode")])
     print_table(f"LLaMA2-7B's layers, {sections['model'].get('layers')} of them",
                 ("attention", "prompt", "first token s", "full / it", "next token ms", "full / it",
-                 "cache MiB"), [(row["attention"], row["prompt"], f"{row['first_seconds']:.3f}",
-                                 f"{row['first_ratio']:.2f}", f"{row['token_seconds'] * 1e3:.2f}",
-                                 f"{row['token_ratio']:.2f}", f"{row['cache_bytes'] / 2**20:.0f}")
-                                for row in _rows(sections, "model")])
+                 "cache MiB"),
+                [(row["attention"], row["prompt"], f"{row['first_seconds']:.3f}",
+                  f"{row['first_ratio']:.2f}", f"{row['token_seconds'] * 1e3:.2f}",
+                  f"{row['token_ratio']:.2f}", f"{row['cache_bytes'] / 2**20:.0f}")
+                 for row in _rows(sections, "model")])
     print_table(f"targets; {result['seconds']:.0f} s in all",
                 ("target", "L", "wanted", "got", "met"),
-                [(row["target"], row.get("length") or "-", row["wanted"], _number(
-                    row["got"], ".3g"), {True: "yes", False: "NO", None: "-"}[row["met"]])
+                [(row["target"], row.get("length") or "-", row["wanted"],
+                  _number(row["got"], ".3g"), {True: "yes", False: "NO", None: "-"}[row["met"]])
                  for row in result["targets"]])
     for name, section in sections.items():
         for text in _problems(section):
@@ -77,27 +79,20 @@ def draw(result: dict[str, Any], out: Path) -> list[Path]:
                   if len(found) == most}  # measured at every length
     lengths = sorted(set.intersection(*map(set, everywhere.values()))) if everywhere else []
     if lengths:
-        series = {
-            name: [found[n]["seconds"] * 1e3
-                   for n in lengths]
-            for name, found in everywhere.items()
-        }
+        series = {name: [found[n]["seconds"] * 1e3 for n in lengths]
+                  for name, found in everywhere.items()}
         files.append(out / "speed.png")
         write_figure(files[-1], against_context(lengths, series, ylabel="milliseconds, forward",
                                                 title=f"Attention of a layer: {device}"))
     if by_name and speed.get("peak") and speed.get("bandwidth"):
-        points = {
-            name: [
-                Point(result["heads"] * row["pairs"], row["flops"], row["bytes"], row["seconds"])
-                for row in found.values()
-            ]
-            for name, found in by_name.items()
-        }
+        points = {name: [Point(result["heads"] * row["pairs"], row["flops"], row["bytes"],
+                               row["seconds"])
+                         for row in found.values()]
+                  for name, found in by_name.items()}
         files.append(out / "roofline.png")
-        write_figure(
-            files[-1],
-            roofline(points, peak=speed["peak"], bandwidth=speed["bandwidth"],
-                     peak_name=speed["product"], title=f"Attention, forward: {device}"))
+        write_figure(files[-1],
+                     roofline(points, peak=speed["peak"], bandwidth=speed["bandwidth"],
+                              peak_name=speed["product"], title=f"Attention, forward: {device}"))
     return files
 
 
@@ -106,10 +101,8 @@ def drawn(rows: list[dict[str, Any]]) -> dict[str, dict[int, dict]]:
 
     Full attention, then CCA's first setting.
     """
-    rows = [
-        row for row in rows
-        if row["pass"] == "forward" and row["pairs"] and row["contender"] != "sdpa"
-    ]
+    rows = [row for row in rows
+            if row["pass"] == "forward" and row["pairs"] and row["contender"] != "sdpa"]
     settings = list(dict.fromkeys(tuple(row["setting"]) for row in rows if row["setting"]))
 
     def place(row: dict[str, Any]) -> tuple:
@@ -117,12 +110,8 @@ def drawn(rows: list[dict[str, Any]]) -> dict[str, dict[int, dict]]:
         return setting, "kernel" in row["contender"], row["contender"]
 
     names = list(dict.fromkeys(row["contender"] for row in sorted(rows, key=place)))[:MOST_LINES]
-    return {
-        name: {row["length"]: row
-               for row in rows
-               if row["contender"] == name}
-        for name in names
-    }
+    return {name: {row["length"]: row for row in rows if row["contender"] == name}
+            for name in names}
 
 
 def _rows(sections: dict[str, dict], name: str) -> list[dict[str, Any]]:
@@ -132,12 +121,11 @@ def _rows(sections: dict[str, dict], name: str) -> list[dict[str, Any]]:
 
 def _problems(section: dict[str, Any]) -> list[str]:
     """Return what failed and what was left out, in words."""
-    failed = [
-        " ".join(str(row[key]) for key in ("case", "contender", "pass", "length") if key in row) +
-        ": " + row["error"] for row in section["rows"] if "error" in row
-    ]
-    return failed + [f"left out: {text}"
-                     for text in section["left_out"]] + [*filter(None, [section.get("error")])]
+    failed = [" ".join(str(row[key]) for key in ("case", "contender", "pass", "length")
+                       if key in row)
+              + ": " + row["error"] for row in section["rows"] if "error" in row]
+    return failed + [f"left out: {text}" for text in section["left_out"]] + [
+        *filter(None, [section.get("error")])]
 
 
 def _number(value: float | None, form: str) -> str:
@@ -156,21 +144,16 @@ def targets(sections: dict[str, dict]) -> list[dict[str, Any]]:
     correctness = sections.get("correctness", {})
     right = [row.get("right", False) for row in correctness.get("rows", [])]
     whole = right and not correctness.get("left_out") and not correctness.get("error")
-    found: list[dict[str, Any]] = [{
-        "target": "kernels right at real sizes", "wanted": len(right), "got": sum(right),
-        "met": False if not all(right) else True if whole else None
-    }]
+    found: list[dict[str, Any]] = [{"target": "kernels right at real sizes", "wanted": len(right),
+                                    "got": sum(right),
+                                    "met": False if not all(right) else True if whole else None}]
     rows = [row for row in sections.get("speed", {}).get("rows", []) if row.get("setting")]
     first = rows[0]["setting"] if rows else None
     for what, contender, kind, key, wanted in TARGETS:
-        own = [
-            row for row in rows if row["contender"].split(", s =")[0] == contender
-            and row["pass"] == kind and row["setting"] == first and row.get(key) is not None
-        ]
+        own = [row for row in rows if row["contender"].split(", s =")[0] == contender
+               and row["pass"] == kind and row["setting"] == first and row.get(key) is not None]
         longest = max(own, key=lambda row: row["length"], default=None)
         got = longest and longest[key]
-        found.append({
-            "target": what, "length": longest and longest["length"], "setting": first,
-            "wanted": wanted, "got": got, "met": None if got is None else got >= wanted
-        })
+        found.append({"target": what, "length": longest and longest["length"], "setting": first,
+                      "wanted": wanted, "got": got, "met": None if got is None else got >= wanted})
     return found
