@@ -197,7 +197,7 @@ def problems(claim: Claim) -> Iterable[str]:
         yield "it holds, so repair, repaired, weight and root must be empty"
     if not holds and not (claim.repair and claim.weight and claim.corrected is not None):
         yield (f"the verdict is '{verdict}', so repair and corrected must say what holds instead, "
-               f"and weight how much " "it matters")
+               "and weight how much it matters")
     if (claim.corrected is None) != (claim.repaired is None) and not holds:
         yield "repaired must say what stands behind the repair"
     wanted = {Verdict.HOLDS_IF: "hypothesis", Verdict.DEPENDS: "models",

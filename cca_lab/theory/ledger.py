@@ -72,8 +72,8 @@ def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
             for field, value in facts.items():
                 if not isinstance(value, FIELDS.get(field, ())):
                     raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted "
-                                     f"{', '.join(FIELDS)}, each " "a string, list or table as in "
-                                     "the other claims")
+                                     f"{', '.join(FIELDS)}, each a string, list or table as in the "
+                                     "other claims")
             claims[name] = facts
     return claims
 
@@ -119,20 +119,20 @@ def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
     if (len(models), len(sides), "hypothesis"
             in facts) != (len(code.models), len(code.sides), code.within is not None):
         raise ValueError(f"{name}: {len(models)} models, {len(sides)} sides and the hypothesis "
-                         f"{texts['hypothesis']!r} " "in words are not those of its check; give "
-                         "each its subject")
+                         f"{texts['hypothesis']!r} in words are not those of its check; give each "
+                         "its subject")
     hypothesis = Hypothesis(texts["hypothesis"], code.within) if code.within else None
     accepted = zip(models.items(), code.models, strict=True)
     return Claim(id=name, quote=tuple(map(one_line, [quote] if isinstance(quote, str) else quote)),
                  check=code.check, printed=code.printed, corrected=code.corrected,
                  hypothesis=hypothesis, machine=code.machine, verdict=Verdict(facts["verdict"]),
-                 strength=Strength(facts["strength"]), weight=Weight(facts["weight"])
-                 if "weight" in facts else None, repaired=Strength(facts["repaired"])
-                 if "repaired" in facts else None,
+                 strength=Strength(facts["strength"]),
+                 weight=Weight(facts["weight"]) if "weight" in facts else None,
+                 repaired=Strength(facts["repaired"]) if "repaired" in facts else None,
                  models={model: (subject, wanted) for (model, wanted), subject in accepted},
                  sides=dict(zip(sides, code.sides, strict=True)), example=facts.get("example", ""),
-                 formula=facts.get("formula", False), **{field: texts[field] for field in TEXTS
-                                                         if field != "hypothesis"})
+                 formula=facts.get("formula", False),
+                 **{field: texts[field] for field in TEXTS if field != "hypothesis"})
 
 
 @cache
@@ -157,7 +157,7 @@ def check_roots(claims: Mapping[str, Claim]) -> None:
         if claim.root and (claim.root not in claims or claims[claim.root].root
                            or claims[claim.root].weight is None):
             raise ValueError(f"{claim.id}: root is {claim.root!r}; it must be the id of a claim "
-                             f"with an error of its " "own")
+                             "with an error of its own")
 
 
 def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[Claim, ...]:

@@ -84,8 +84,8 @@ def errata_page(records: list[dict[str, Any]]) -> str:
     parts = [WORDS["errata"]]
     weights = [one.value for one in Weight]
     for paper in PAPERS:
-        wrong = [record for record in records if record["paper"] == paper and record["verdict"]
-                 != Verdict.HOLDS.value]
+        wrong = [record for record in records if record["paper"] == paper and record[
+            "verdict"] != Verdict.HOLDS.value]
         if wrong:
             wrong.sort(key=lambda record: weights.index(record["weight"]))
             parts += [f"## {TITLES[paper]}\n", *(erratum(record) for record in wrong)]
@@ -159,9 +159,8 @@ def claim_page(record: Mapping[str, Any]) -> str:
     weight = f" Weight: {record['weight']}.{repeats}" if record["weight"] else ""
     return "\n".join([f"# `{record['id']}`\n", f"{plain(TITLES[record['paper']])}, "
                       f"{plain(record['place'])}.{weight}\n", *quoted(record), *facts(record),
-                      note if record["formula"] else "",
-                      "## To paste into Python\n", "```python", example, "```\n", "[All "
-                      "claims](ledger.md), [errata](errata.md).\n"])
+                      note if record["formula"] else "", "## To paste into Python\n", "```python",
+                      example, "```\n", "[All claims](ledger.md), [errata](errata.md).\n"])
 
 
 def verdict(record: Mapping[str, Any]) -> str:

@@ -98,11 +98,8 @@ def _sections(text: Text, start: int) -> list[str]:
         return ["Poster"]
     before = [name for offset, name in text.headings if offset <= start]
     number = before[-1] if before else ""
-    return [number] if not re.match(r"[1-9A-I](\.|$)", number) else [number[:end]
-                                                                     for end in range(1, len(number)
-                                                                                      + 1) if end
-                                                                     == len(number) or number[end]
-                                                                     == "."]
+    return [number] if not re.match(r"[1-9A-I](\.|$)", number) else [number[:end] for end in range(
+        1, len(number) + 1) if end == len(number) or number[end] == "."]
 
 
 def _stands_at(name: str, text: Text, start: int, quote: str) -> bool:

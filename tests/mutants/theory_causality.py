@@ -72,8 +72,8 @@ def mask_from_the_start(scores, block):
 def whole_block(scores, block):
     """No mask inside the block: a query reads all of its own block."""
     ends = [block * (i // block) + block for i in range(len(scores))]
-    return [softmax(row[:end]) + [Fraction(0)] * (len(row) - end) for row, end in zip(scores, ends,
-                                                                                      strict=True)]
+    return [softmax(row[:end]) + [Fraction(0)] * (len(row) - end)
+            for row, end in zip(scores, ends, strict=True)]
 
 
 def each_continuation_once(corpus):

@@ -17,9 +17,9 @@ from cca_lab.theory.sparsity.theorem1 import counting_bound, eq19
 
 def two_term_without_rho(law, rho):
     """Takes S > L x for S > L rho x, a rarer event."""
-    return max(
-        law.probability(lambda row, x=x: max(row) > x) -
-        law.probability(lambda row, x=x: sum(row) > law.length * x) for x in points(law, rho))
+    return max(law.probability(lambda row, x=x: max(row) > x)
+               - law.probability(lambda row, x=x: sum(row) > law.length * x)
+               for x in points(law, rho))
 
 
 def one_law_forgotten(law, rho):

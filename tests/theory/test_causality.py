@@ -95,8 +95,8 @@ def test_the_repaired_mask_is_the_mechanism_s_but_for_the_last_row_of_a_group():
     q, k = torch.randn(2, 11, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     chosen = torch.zeros(1, 1, 11, dtype=torch.bool)
     chosen[..., [0, 4, 5, 9, 10]] = True
-    wanted = DGA(group=3, gamma=0.0, floor=5).effective(q[None, None], k[None, None],
-                                                        selection=chosen)[0, 0]
+    wanted = DGA(group=3, gamma=0.0,
+                 floor=5).effective(q[None, None], k[None, None], selection=chosen)[0, 0]
     got = dga.effective(q, k, [0, 4, 5, 9, 10], 3)
     differs = ((got - wanted).abs().amax(dim=1) > 1e-12).nonzero().flatten().tolist()
     assert differs == [members[-1] for members in dga.cut(11, [0, 4, 5, 9, 10], 3)[1]]
@@ -170,8 +170,8 @@ def test_segments_as_printed_are_right_for_blocks_of_one_only():
 
 def test_the_first_compression_of_the_paper_s_sizes():
     """M = 128, B = 512 finds an empty cache; M = 512 is full, as with one token at a time."""
-    numbers = lococo.check_columns(lococo.all_slots, within=lambda sizes: sizes ==
-                                   (128, 512)).numbers
+    numbers = lococo.check_columns(lococo.all_slots,
+                                   within=lambda sizes: sizes == (128, 512)).numbers
     assert numbers == {"columns": 512, "claimed": 640}
     for sizes in ((512, 512), (128, 1)):
         assert lococo.check_columns(lococo.all_slots,

@@ -260,11 +260,11 @@ proof = "count"
 """
 
 
-@pytest.mark.parametrize(("texts", "message"), [((TOML, TOML), "'even' is taken or retired"),
-                                                ((TOML.replace('"even"]', '"T2.open"]'),),
-                                                 "'T2.open' is taken or"), ((TOML + "colour = 1",),
-                                                                            "colour is 1"),
-                                                ((TOML + "sides = 'x'",), "sides is 'x'"),])
+@pytest.mark.parametrize(("texts", "message"),
+                         [((TOML, TOML), "'even' is taken or retired"),
+                          ((TOML.replace('"even"]', '"T2.open"]'),), "'T2.open' is taken or"),
+                          ((TOML + "colour = 1",), "colour is 1"),
+                          ((TOML + "sides = 'x'",), "sides is 'x'")])
 def test_words_that_are_not_a_claim_s_are_refused(tmp_path, texts, message):
     paths = [tmp_path / f"{number}.toml" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
@@ -296,48 +296,34 @@ def test_an_id_that_was_merged_stands_for_its_new_claim():
         ledger.select(["T2.open"])
 
 
-@pytest.mark.parametrize(("changes", "message"),
-                         [({"id": "two words"}, "one word"), ({"paper": "NSA"}, "one of CCA, DGA, "
-                                                              "LoCoCo"), ({"proof": ""}, "proof is "
-                                                                          "empty"),
-                          ({"verdict": Verdict.FALSE}, "must say what holds"),
-                          ({"quote": ""}, "quote is empty"), ({"quote": "x" * (LONGEST_QUOTE + 1)},
-                                                              "are enough"),
-                          ({"weight": Weight.SLIP}, "must be empty"),
-                          (WRONG | {"weight": None}, "how much it matters"),
-                          (WRONG | {"repaired": None}, "what stands behind the repair"),
-                          (WRONG | {"verdict": Verdict.HOLDS_IF}, "hypothesis goes with"),
-                          ({"machine": parity}, "machine goes with"),
-                          ({"strength": Strength.SMT}, "machine goes with"),
-                          ({"strength": Strength.COUNTEREXAMPLE}, "no counterexample"),
-                          (WRONG | {"verdict": Verdict.DEPENDS, "models": {"a": (2, True)}}, "one "
-                           "that the check accepts"),
-                          (WRONG | {"verdict": Verdict.INCONSISTENT, "sides": {"a": 2}}, "two "
-                           "places"),])
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"id": "two words"}, "one word"), ({"paper": "NSA"}, "one of CCA, DGA, LoCoCo"),
+    ({"proof": ""}, "proof is empty"), ({"verdict": Verdict.FALSE}, "must say what holds"),
+    ({"quote": ""}, "quote is empty"), ({"quote": "x" * (LONGEST_QUOTE + 1)}, "are enough"),
+    ({"weight": Weight.SLIP}, "must be empty"), (WRONG | {"weight": None}, "how much it matters"),
+    (WRONG | {"repaired": None}, "what stands behind the repair"),
+    (WRONG | {"verdict": Verdict.HOLDS_IF}, "hypothesis goes with"),
+    ({"machine": parity}, "machine goes with"), ({"strength": Strength.SMT}, "machine goes with"),
+    ({"strength": Strength.COUNTEREXAMPLE}, "no counterexample"),
+    (WRONG | {"verdict": Verdict.DEPENDS, "models": {"a": (2, True)}},
+     "one that the check accepts"),
+    (WRONG | {"verdict": Verdict.INCONSISTENT, "sides": {"a": 2}}, "two places")])
 def test_an_incomplete_claim_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         claim(**changes)
 
 
-@pytest.mark.parametrize(("changes", "said"), [({"printed": 3}, "printed statement fails"),
-                                               (WRONG | {"printed": 4}, "printed statement passes"),
-                                               (WRONG | {"corrected": 5}, "repair fails"),
-                                               (WRONG | dict(verdict=Verdict.HOLDS_IF,
-                                                             printed=[1, 2, 3], hypothesis=SMALL),
-                                                "within"),
-                                               (WRONG | dict(verdict=Verdict.HOLDS_IF,
-                                                             printed=[1, 2, 4], hypothesis=SMALL),
-                                                "outside"),
-                                               (WRONG | dict(verdict=Verdict.DEPENDS,
-                                                             models={"a": (3, True),
-                                                                     "b": (3, False)}), "model 'a' "
-                                                "fails"),
-                                               (WRONG | dict(verdict=Verdict.INCONSISTENT,
-                                                             sides={"a": 2, "b": 3}), "'b' by "
-                                                "itself fails"),
-                                               ({"strength": Strength.MONTE_CARLO}, "half-width"),
-                                               ({"strength": Strength.SMT, "machine": lambda:
-                                                 Outcome(False, "x = 1")}, "proof fails: x = 1"),])
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"printed": 3}, "printed statement fails"),
+    (WRONG | {"printed": 4}, "printed statement passes"),
+    (WRONG | {"corrected": 5}, "repair fails"),
+    (WRONG | dict(verdict=Verdict.HOLDS_IF, printed=[1, 2, 3], hypothesis=SMALL), "within"),
+    (WRONG | dict(verdict=Verdict.HOLDS_IF, printed=[1, 2, 4], hypothesis=SMALL), "outside"),
+    (WRONG | dict(verdict=Verdict.DEPENDS, models={"a": (3, True), "b": (3, False)}),
+     "model 'a' fails"),
+    (WRONG | dict(verdict=Verdict.INCONSISTENT, sides={"a": 2, "b": 3}), "'b' by itself fails"),
+    ({"strength": Strength.MONTE_CARLO}, "half-width"),
+    ({"strength": Strength.SMT, "machine": lambda: Outcome(False, "x = 1")}, "proof fails: x = 1")])
 def test_a_label_that_is_not_what_was_found_is_told(changes, said):
     judged = claim(**changes)
     assert any(said in words for words in contradictions(judged, judge(judged)))

@@ -20,8 +20,8 @@ TINY = convergence.Budget(steps=4, rows=2, length=32, every=2, windows=2, layers
 
 
 def streams():
-    return [tokenize(side * 2, small.tokenizer()) for side in (small.corpus().train,
-                                                               small.corpus().validation)]
+    return [tokenize(side * 2, small.tokenizer())
+            for side in (small.corpus().train, small.corpus().validation)]
 
 
 def test_the_same_attention_learns_the_same():

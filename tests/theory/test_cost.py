@@ -178,8 +178,8 @@ def test_an_efficient_baseline_is_explained_by_amdahl_and_a_slow_one_by_its_slow
     more = prefill.explained(prefill.Baseline(slower=Fraction(2))) - prefill.explained(
         prefill.Baseline())
     full = LLAMA2_7B.prefill_operations(2**17, cost.full_pairs(2**17)) - linear
-    assert more == Fraction(full, LLAMA2_7B.prefill_operations(2**17, groups.pairs(2**17, 16,
-                                                                                   1024)))
+    assert more == Fraction(full,
+                            LLAMA2_7B.prefill_operations(2**17, groups.pairs(2**17, 16, 1024)))
 
 
 def test_numbers_of_the_examples_and_proofs():
@@ -187,9 +187,8 @@ def test_numbers_of_the_examples_and_proofs():
     assert str(groups.pairs(131072, 16, 1024)) in by_id["P1c.amdahl"].example
     operations = [LLAMA2_7B.prefill_operations(2**17, pairs)
                   for pairs in (cost.full_pairs(2**17), groups.pairs(2**17, 16, 1024))]
-    rates = [round(work / float(seconds) / 1e12) for work, seconds in zip(operations,
-                                                                          prefill.SECONDS,
-                                                                          strict=True)]
+    rates = [round(work / float(seconds) / 1e12)
+             for work, seconds in zip(operations, prefill.SECONDS, strict=True)]
     proof = by_id["P1c.amdahl"].proof
     assert rates == [50, 129] and "50e12" in proof and "129e12" in proof
     slow = [prefill.explained(prefill.SLOW, length) for length in (2**15, 2**16)]

@@ -152,14 +152,12 @@ def test_every_index_function_is_in_a_theorem_or_a_plain_count():
 
 # ----------------------------------------- the functions are the same for numbers, tensors, symbols
 
-ROW = {
-    "core_count": ("i", "g", "s"), "cca_columns": ("i", "j", "g", "s"),
-    "sink_columns": ("i", "j", "s", "g"), "block_columns": ("i", "j", "g"),
-    "closed_groups": ("i", "g"), "entry_columns": ("i", "s", "g", "k", "j", "j"),
-    "prompt_columns": ("i", "j", "one", "k", "j", "g"), "blocks_columns": ("i", "k", "j", "g", "s"),
-    "memory_columns": ("i", "j", "k", "g", "s"), "has_passed": ("i", "k"), "head_shift": ("i", "k",
-                                                                                          "g")
-}
+ROW = {"core_count": ("i", "g", "s"), "cca_columns": ("i", "j", "g", "s"),
+       "sink_columns": ("i", "j", "s", "g"), "block_columns": ("i", "j", "g"),
+       "closed_groups": ("i", "g"), "entry_columns": ("i", "s", "g", "k", "j", "j"),
+       "prompt_columns": ("i", "j", "one", "k", "j", "g"),
+       "blocks_columns": ("i", "k", "j", "g", "s"), "memory_columns": ("i", "j", "k", "g", "s"),
+       "has_passed": ("i", "k"), "head_shift": ("i", "k", "g")}
 
 
 def flat(value) -> list:
@@ -173,12 +171,10 @@ def test_numbers_tensors_and_symbols_agree(name):
         values = {"g": g, "s": s, "j": j, "k": k, "one": 1}
         others = [values[argument] for argument in ROW[name][1:]]
         wanted = [flat(called(i, *others)) for i in range(9)]
-        by_tensor = [
-            torch.as_tensor(x).expand(9).tolist() for x in flat(called(torch.arange(9), *others))
-        ]
-        assert [list(row) for row in zip(*by_tensor, strict=True)] == [[int(x)
-                                                                        for x in row]
-                                                                       for row in wanted]
+        by_tensor = [torch.as_tensor(x).expand(9).tolist()
+                     for x in flat(called(torch.arange(9), *others))]
+        assert [list(row) for row in zip(*by_tensor, strict=True)] == [[int(
+            x) for x in row] for row in wanted]
         (i,) = integers("i")
 
         def statement(i=i, others=others, row=4, wanted=wanted):
@@ -289,12 +285,8 @@ def test_branches_are_followed_both_ways():
 
 def test_symbols_are_numbers_of_one_kind():
     (x,) = integers("x")
-    assert prove([
-        Obligation(
-            "truths", [],
-            every((x > 0) + (x <= 0) == 1,
-                  where(x > 0, x, -x) >= 0, (x > 0) * x >= 0, some(x > 0, x <= 0)))
-    ]).holds
+    assert prove([Obligation("truths", [], every((x > 0) + (x <= 0) == 1, where(x > 0, x, -x) >= 0,
+                                                 (x > 0) * x >= 0, some(x > 0, x <= 0)))]).holds
     with pytest.raises(TypeError, match="symbols stand for integers"):
         where(x > 0, 0.5, 1)
     with pytest.raises(TypeError, match="no single number"):

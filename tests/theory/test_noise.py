@@ -126,9 +126,8 @@ def test_the_pooled_logit_for_all_logits(m):
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_output_identity_for_all_masses_and_values(k):
     m, masses = 2, symbols(k)
-    weights, values = [mass / m
-                       for mass in masses
-                       for _ in range(m)], [[v] for v in sympy.symbols(f"v1:{k * m + 1}")]
+    weights, values = [mass / m for mass in masses for _ in range(m)], [[v] for v in sympy.symbols(
+        f"v1:{k * m + 1}")]
     (full,), = noise_output.full_covariance(values, weights)
     (left,), = noise_output.grouped_covariance(values, weights, m)
     (pooled,), = noise_output.grouped_covariance(values, weights, m, "pooled")
@@ -223,10 +222,10 @@ def test_the_divergence_by_chance(case):
     """The mean KL divergence of noisy outputs from the clean one, against sum Cov_cc / (2 p_c)."""
     values, weights, m = case
     sigma, clean = 0.05, np.array(weights, float) @ np.array(values, float)
-    for model, covariance in (("full", noise_output.full_covariance(
-            values, weights)), ("mean", noise_output.grouped_covariance(
-                values, weights,
-                m)), ("pooled", noise_output.grouped_covariance(values, weights, m, "pooled"))):
+    for model, covariance in (("full", noise_output.full_covariance(values, weights)),
+                              ("mean", noise_output.grouped_covariance(values, weights, m)),
+                              ("pooled",
+                               noise_output.grouped_covariance(values, weights, m, "pooled"))):
         logits = np.log(np.array(weights, float))
         outputs = noise_sampling.simulate(model, logits, m, sigma, 20_000) @ np.array(values, float)
         measured = (clean * np.log(clean / outputs)).sum(axis=1).mean()

@@ -107,8 +107,8 @@ def test_lower_is_better_where_it_is_said():
 
 
 def test_a_lead_that_stays_does_not_grow():
-    pairs = tuple(Pair(f"Table 1, {length}", ours, "other", "1") for length, ours in (("4K", "1"),
-                                                                                      ("8K", "2")))
+    pairs = tuple(Pair(f"Table 1, {length}", ours, "other", "1")
+                  for length, ours in (("4K", "1"), ("8K", "2")))
     assert check_growth(pairs).holds and not check_growth((*pairs, pairs[-1])).holds
 
 

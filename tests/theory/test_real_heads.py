@@ -80,10 +80,11 @@ def test_the_fitted_spreads_are_those_of_gaussian_logits():
                                dtype=torch.float64)
     rows = logits.softmax(-1)
     lengths = torch.tensor([length])
-    fitted = real_heads.HeadRows(
-        lengths, rows.amax(-1, keepdim=True), analysis.k90(rows)[..., None].double(),
-        analysis.effective_tokens(rows)[..., None], rows.log().var(-1, correction=0)[..., None],
-        torch.zeros(8, 1, 1, 1))
+    fitted = real_heads.HeadRows(lengths, rows.amax(-1, keepdim=True),
+                                 analysis.k90(rows)[..., None].double(),
+                                 analysis.effective_tokens(rows)[..., None],
+                                 rows.log().var(-1, correction=0)[..., None],
+                                 torch.zeros(8, 1, 1, 1))
     assert fitted.tau.item() == pytest.approx(tau, rel=0.02)
     assert fitted.tau_entropy.item() == pytest.approx(tau, rel=0.02)
 
@@ -114,8 +115,8 @@ def test_predictions_may_be_out_of_reach():
 
 
 def test_rows_start_at_100_and_end_with_the_context():
-    assert real_heads.row_lengths(512).tolist()[:2] == [100, 116
-                                                        ] and real_heads.row_lengths(512)[-1] == 512
+    assert real_heads.row_lengths(512).tolist()[:2] == [100, 116] and real_heads.row_lengths(512)[
+        -1] == 512
     assert real_heads.row_lengths(4096)[-1] == 1000
 
 
@@ -136,18 +137,16 @@ def test_the_command_writes_what_it_measured(tmp_path):
     assert refused.exit_code == 2 and "length: got 300, wanted 100 to 128" in refused.output
 
 
-@pytest.mark.parametrize("call, words", [(lambda: real_heads.row_lengths(100), "context: got 100"),
-                                         (lambda: real_heads.texts_of(torch.arange(9), 1, 10),
-                                          "got 1 texts of 10 tokens from 9"),
-                                         (lambda: real_heads.measure(None, torch.zeros(1, 5),
-                                                                     torch.tensor([6])), "lengths: "
-                                          "got 6 to 6, wanted 2 to 5"),
-                                         (lambda: figures.head_curves([1, 2],
-                                                                      {0.1: np.ones((1, 1, 3))}),
-                                          "wanted (layers, heads, 2)"),
-                                         (lambda: figures.agreement({"t": [1.0]}, [1.0], ["a", "b"],
-                                                                    quantity="q"), "names: got 2 "
-                                          "for 1 points of 't'"),])
+@pytest.mark.parametrize("call, words",
+                         [(lambda: real_heads.row_lengths(100), "context: got 100"),
+                          (lambda: real_heads.texts_of(torch.arange(9), 1, 10),
+                           "got 1 texts of 10 tokens from 9"),
+                          (lambda: real_heads.measure(None, torch.zeros(1, 5), torch.tensor([6])),
+                           "lengths: got 6 to 6, wanted 2 to 5"),
+                          (lambda: figures.head_curves([1, 2], {0.1: np.ones((1, 1, 3))}),
+                           "wanted (layers, heads, 2)"),
+                          (lambda: figures.agreement({"t": [1.0]}, [1.0], ["a", "b"], quantity="q"),
+                           "names: got 2 for 1 points of 't'")])
 def test_what_is_refused(call, words):
     with pytest.raises(ValueError) as error:
         call()

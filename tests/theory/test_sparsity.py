@@ -140,8 +140,8 @@ def test_counting_is_exact_where_eq19_fails_or_close():
 
 
 def test_what_is_no_law_is_refused():
-    for outcomes in (((Fraction(1, 2), (Fraction(1),)),), ((Fraction(1), (Fraction(0),
-                                                                            Fraction(1))),)):
+    for outcomes in (((Fraction(1, 2), (Fraction(1),)),),
+                     ((Fraction(1), (Fraction(0), Fraction(1))),)):
         with pytest.raises(ValueError, match="wanted sum 1"):
             FiniteLaw("bad", outcomes)
 

@@ -151,8 +151,8 @@ def check_mask(mask: Mask) -> Outcome:
             doubles += any(n > 1 for n, _ in cells)
             misses += any(n < 1 and past for n, past in cells)
             groups = cut(9, focal, size)[1]
-            negative += any(value < 0 for row in range(9) for value in complement(row, groups,
-                                                                                  mask).values())
+            negative += any(value < 0
+                            for row in range(9) for value in complement(row, groups, mask).values())
     numbers = {"cases": cases, "leak": leaks, "double": doubles, "missing": misses,
                "negative": negative}
     if not leaks + doubles + misses + negative:
@@ -240,7 +240,7 @@ def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Grou
                     if len(opened) > 1:
                         first, second = map(_from_one, opened[:2])
                         return Outcome(False, f"groups {first} and {second}: row {row + 1} stands "
-                                       f"in both, and " "Eq. 15 restores the members of one z only")
+                                       "in both, and Eq. 15 restores the members of one z only")
     return Outcome(True, f"at most one open group in {cases} partitions", {"partitions": cases})
 
 

@@ -37,8 +37,8 @@ def attend_prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def attend_blocks(q: Tensor, k: Tensor, v: Tensor, *, block: int = 8) -> Tensor:
     """The causal variant: focal tokens of each finished block; q, k, v and output are (L, D)."""
-    return DGA(choose="blocks", block=block, **SIZES).attention(q[None, None], k[None, None],
-                                                                v[None, None])[0, 0]
+    return DGA(choose="blocks", block=block,
+               **SIZES).attention(q[None, None], k[None, None], v[None, None])[0, 0]
 
 
 def check_choice(attend: Attend) -> Outcome:

@@ -151,7 +151,7 @@ def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]
             if got != wanted:
                 shown = [t for t, weight in enumerate(got, start=1) if weight]
                 return Outcome(False, f"B={block}, N={count}: row {i} reads the tokens {shown}, or "
-                               f"weighs them " "otherwise")
+                               "weighs them otherwise")
     return Outcome(True, f"the weights of causal attention for {len(cases)} sizes, L <= 12",
                    {"cases": len(cases)})
 
@@ -212,8 +212,8 @@ SUBJECTS = {
     "LC.eq1": Subjects(check_masking, mask_times, corrected=mask_before),
     "LC.eq1.mask": Subjects(check_orientation, printed_orientation, corrected=upper_triangular),
     "LC.eq5": Subjects(check_update, printed_update, corrected=value_update),
-    "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax, within=lambda row: sum(row)
-                       != 0),
+    "LC.eq7": Subjects(check_normaliser, ratio, corrected=softmax,
+                       within=lambda row: sum(row) != 0),
     "LC.segments": Subjects(check_segment_attention, segment_attention,
                             machine=partial(papers.past_of_a_row, columns_seen)),
     "LC.alg1": Subjects(check_segments, printed_segment, corrected=exact_segment,

@@ -79,8 +79,8 @@ def mask_times(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]
 def check_masking(weigh: Weigh) -> Outcome:
     """Judge a mask of i of L <= 4 columns: hidden ones weigh 0, change nothing, rows sum to 1."""
     cases = 0
-    for seen, hidden in ((seen, total - seen) for total in range(1, 5) for seen in range(total, 0,
-                                                                                         -1)):
+    for seen, hidden in ((seen, total - seen)
+                         for total in range(1, 5) for seen in range(total, 0, -1)):
         visible = [True] * seen + [False] * hidden
         for scores in product((0, -1, 2), repeat=seen + hidden):
             cases += 1
@@ -91,7 +91,7 @@ def check_masking(weigh: Weigh) -> Outcome:
             if leaked or sum(weights) != 1 or weights != calm:
                 return Outcome(False, f"L={seen + hidden}, scores {list(scores)}, {hidden} hidden: "
                                f"weights {', '.join(map(str, weights))}; the row sums to "
-                               f"{sum(weights)}, {leaked} of it " "on hidden tokens",
+                               f"{sum(weights)}, {leaked} of it on hidden tokens",
                                {"row_sum": float(sum(weights)), "leaked": float(leaked)})
     return Outcome(True, f"hidden columns weigh 0 and rows sum to 1 in {cases} of {cases} cases",
                    {"cases": cases})

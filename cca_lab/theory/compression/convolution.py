@@ -160,7 +160,7 @@ def check_convolution(inputs: Callable[..., Channels]) -> Outcome:
                        f"drops token {dropped + 1}, whose 21-token windows are equal; their "
                        f"weights differ under {apart} of {KERNELS} kernels", found)
     return Outcome(True, f"weights of tokens {kept + 1} and {dropped + 1} differ under {apart} of "
-                   f"{KERNELS} kernels; " "a threshold drops one of them exactly", found)
+                   f"{KERNELS} kernels; a threshold drops one of them exactly", found)
 
 
 def share_after(steps: int, slots: int) -> Fraction:
@@ -220,8 +220,8 @@ def by_fourier(slots: int, block: int, kernel: int = KERNEL, head_dim: int = HEA
     numbers, 4 real multiplications each, and 2 d + M real transforms of about n log2 n.
     """
     padded = slots + block + kernel - 1
-    return 4 * 2 * head_dim * slots * (padded // 2 + 1) + (2 * head_dim +
-                                                           slots) * padded * log2(padded)
+    return 4 * 2 * head_dim * slots * (padded // 2
+                                       + 1) + (2 * head_dim + slots) * padded * log2(padded)
 
 
 def share_of_layer(convolution: Callable[[int, int], float], slots: int, block: int,

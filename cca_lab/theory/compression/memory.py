@@ -128,8 +128,8 @@ def check_kept(kept: Callable[[Weights], set[int]],
     half_life = next(n for n in range(10_000)
                      if 2 * share_after(n, 512) <= share_after(0, 512))  # 512 ln 2 = 354.9
     return Outcome(True, f"right in {len(cases)} streams; under equal weights a share of one of "
-                   f"512 slots halves in {half_life} tokens", {"streams": len(cases),
-                                                               "half_life_512": half_life})
+                   f"512 slots halves in {half_life} tokens",
+                   {"streams": len(cases), "half_life_512": half_life})
 
 
 def check_segments(bounds: tuple[Count, Count, Count]) -> Outcome:

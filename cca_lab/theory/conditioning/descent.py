@@ -149,7 +149,7 @@ def check_steps(predict: Callable[[float], int]) -> Outcome:
                                f"{name}: kappa = {kappa:.4g}, {steps} steps, predicted {wanted}")
             worst = max(worst, abs(steps - wanted))
     return Outcome(True, f"descent took the predicted number of steps to within {worst} in "
-                   f"{2 * len(CASES)} problems, " "by kappa of the nonzero spectrum")
+                   f"{2 * len(CASES)} problems, by kappa of the nonzero spectrum")
 
 
 Gradient = Callable[[Sequence[Fraction], Sequence[int], Fraction], list[Fraction]]
@@ -165,14 +165,14 @@ def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int],
                        residual: Fraction) -> list[Fraction]:
     """Return the gradient by the logits: 2 alpha_j (V_j - o) (o - y)."""
     output = sum(w * v for w, v in zip(weights, values, strict=True))
-    return [2 * weight * (value - output) * residual for weight, value in zip(weights, values,
-                                                                              strict=True)]
+    return [2 * weight * (value - output) * residual
+            for weight, value in zip(weights, values, strict=True)]
 
 
 def check_gradient(gradient: Gradient) -> Outcome:
     """Judge small weight, small gradient: |g_j| <= 2 alpha_j |o - y| max |V_i - V_l|."""
-    for parts, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)), ((1, 2, 5), (4, 1,
-                                                                                           -2))):
+    for parts, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)),
+                          ((1, 2, 5), (4, 1, -2))):
         weights = [Fraction(part, sum(parts)) for part in parts]
         residual = sum((w * v for w, v in zip(weights, values, strict=True)),
                        start=Fraction(1))  # y = -1

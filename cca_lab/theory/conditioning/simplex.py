@@ -61,7 +61,7 @@ def check_runs(covers: Callable[[int, int], bool]) -> Outcome:
     for length, width in RUNS:
         if covers(length, width) and length - 1 > width:
             return Outcome(False, f"L = {length}, d = {width}: 2 V V^T is {length} x {length} of "
-                           f"rank {width} at most, " "so lambda_min(H) = 0 for every V, on the "
+                           f"rank {width} at most, so lambda_min(H) = 0 for every V, on the "
                            "simplex as well", {"length": length, "width": width})
     generator = np.random.default_rng(0)
     for length, width in SMALL:

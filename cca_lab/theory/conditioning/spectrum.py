@@ -151,8 +151,8 @@ def check_largest(factor: Callable[[int], Fraction]) -> Outcome:
     equal_rows = ("equal rows, m = 2", np.array([[Fraction(1)]] * 4, dtype=object), 2)
     for name, values, m in (equal_rows, *cases()):
         for kind in (hessian, hessian_printed):
-            top, top_grouped = eigenvalues(kind(values))[-1], eigenvalues(kind(grouped(values,
-                                                                                       m)))[-1]
+            top, top_grouped = eigenvalues(kind(
+                values))[-1], eigenvalues(kind(grouped(values, m)))[-1]
             share = float(top_grouped / (top * factor(m)))
             if share > 1 + SLACK:
                 return Outcome(False, f"{name}, {kind.__name__}: lambda_max(Hbar) = "

@@ -162,8 +162,8 @@ def check_fewer(fewer: Callable[[Decoding], bool],
     for case in sorted(cases, key=lambda case: (case.group < 4, case)):
         if fewer(case) != (case.keys < case.length):
             return Outcome(False, f"L={case.length}, r={case.focal}, m={case.group}: {case.keys} "
-                           f"keys instead of {case.length}", {"keys": case.keys,
-                                                              "length": case.length})
+                           f"keys instead of {case.length}",
+                           {"keys": case.keys, "length": case.length})
     at_16k = Decoding(2**14, dga_keys(2**14, GROUP)[1], GROUP).keys
     return Outcome(True, f"right in {len(cases)} cases; with Appendix C.2's settings {at_16k} keys "
                    f"at 16K", {"cases": len(cases), "keys at 16K": at_16k})
@@ -185,13 +185,15 @@ def check_cache(bound: Callable[[int, int, int], float]) -> Outcome:
 
 
 SUBJECTS = {
-    "D1.pairs": Subjects(check_training, lambda length, r, m, n: length * r + length * (length - r)
-                         / m + length * m, corrected=lambda length, r, m, n: length
-                         * (r + (length - r) / m + m + n), within=within_budget),
+    "D1.pairs": Subjects(check_training,
+                         lambda length, r, m, n: length * r + length * (length - r) / m
+                                                 + length * m,
+                         corrected=lambda length, r, m, n: length * (r + (length - r) / m + m + n),
+                         within=within_budget),
     "D1.keys": Subjects(check_quadratic, lambda length, m: length**2 / m),
     "D1.rate": Subjects(check_rate, {"Appendix E": constant, "Appendix C.2": floored},
-                        corrected={"Appendix C.2": floored}, sides=({"Appendix E": constant},
-                                                                    {"Appendix C.2": floored})),
+                        corrected={"Appendix C.2": floored},
+                        sides=({"Appendix E": constant}, {"Appendix C.2": floored})),
     "D1.inference": Subjects(check_fewer, lambda case: True, corrected=fewer_keys,
                              within=fewer_keys),
     "D1.cache": Subjects(check_cache, lambda length, r, m: r + (length - r) / m + m),

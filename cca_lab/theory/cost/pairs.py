@@ -61,8 +61,8 @@ def cca_columns(row: int, group: int, window: int, *, printed: bool = False) -> 
 
 def cca_pairs_listed(length: int, group: int, window: int) -> int:
     """Count CCA-Attention's pairs from the lists of all rows: the specification of `pairs`."""
-    return sum(len(cores) + len(raw) for cores, raw in
-               (cca_columns(row, group, window) for row in range(1, length + 1)))
+    return sum(len(cores) + len(raw)
+               for cores, raw in (cca_columns(row, group, window) for row in range(1, length + 1)))
 
 
 def dga_pairs_listed(length: int, focal: Iterable[int], group: int) -> tuple[int, int]:
@@ -83,8 +83,8 @@ def dga_pairs_listed(length: int, focal: Iterable[int], group: int) -> tuple[int
     focal = sorted(chosen.union(others[kept:]))
     groups = [others[start:start + group] for start in range(0, kept, group)]
     rule = FocalRule(group=group, gamma=0.0)
-    return sum(len(part) for row in range(length) for part in row_reads(row, focal, groups,
-                                                                        rule)), len(focal)
+    return sum(len(part)
+               for row in range(length) for part in row_reads(row, focal, groups, rule)), len(focal)
 
 
 def dga_keys(length: int, group: int) -> tuple[int, int]:
@@ -137,8 +137,8 @@ def check_local_window(bound: Callable[[int, int], int]) -> Outcome:
                                       f"more than {bound(group, window)}", {"raw": seen})
             worst = max(worst or (0, 0, 0), (seen - window - group, group, window))
     return Outcome(True, "g <= 8, s <= 12: the most is s+g with Eq. 4 as printed and s+g-1 once "
-                   "the token that is read twice is taken out", {"most minus (s+g)": worst[0]
-                                                                 if worst else 0})
+                   "the token that is read twice is taken out",
+                   {"most minus (s+g)": worst[0] if worst else 0})
 
 
 def window_at_most() -> Outcome:
@@ -189,8 +189,8 @@ def check_falls(groups: Sequence[int]) -> Outcome:
     for before, after, few, many in zip(groups, groups[1:], counts, counts[1:], strict=False):
         if many > few:
             return Outcome(False, f"L={length}, s={window}: {few} pairs at g={before}, but {many} "
-                           f"at g={after}; the fewest are at g={best}", {"rises": after,
-                                                                         "best": best})
+                           f"at g={after}; the fewest are at g={best}",
+                           {"rises": after, "best": best})
     return Outcome(True, f"L={length}, s={window}: from {counts[0]} pairs at g={groups[0]} down to "
                    f"{counts[-1]} at g={groups[-1]}; the fewest are at g={best}", {"best": best})
 

@@ -130,8 +130,8 @@ def check_cache(printed: tuple[float, float]) -> Outcome:
                  for claimed, size in zip(printed, exact, strict=True))
     return Outcome(agrees, f"131072 tokens x 512 KiB = {float(exact[0]):g} GiB; CCA keeps "
                    f"{CONTEXT // GROUP} cores and {WINDOW} raw tokens: {float(exact[1]):g} GiB; "
-                   f"claimed {printed[0]:g} and {printed[1]:g}", {"full": float(exact[0]),
-                                                                  "cca": float(exact[1])})
+                   f"claimed {printed[0]:g} and {printed[1]:g}",
+                   {"full": float(exact[0]), "cca": float(exact[1])})
 
 
 def check_saving(percent: float) -> Outcome:

@@ -103,18 +103,15 @@ def dga_blocks(L: Any, m: Any, focal: Any, groups: Any, i: Any) -> Goals:
         lemma((focal * count) // count == focal, (m * groups) // m == groups)
     kept, closed, raw = indices.blocks_columns(i, L, focal * count, m, block)
     before, total = i // block, (focal + groups) * count
-    return {
-        "focal": every(kept[0] == 0, kept[1] == focal * before),
-        "groups": every(closed[0] == focal * count, closed[1] == focal * count + groups * before),
-        "raw": every(raw[0] == total + block * before, raw[1] == total + i + 1)
-    }
+    return {"focal": every(kept[0] == 0, kept[1] == focal * before),
+            "groups": every(closed[0] == focal * count,
+                            closed[1] == focal * count + groups * before),
+            "raw": every(raw[0] == total + block * before, raw[1] == total + i + 1)}
 
 
-@theorem("DGA's cover by blocks",
-         by_hand="all of it: the columns are those of the theorem before, the places as in "
-                 "`divide`")
-def dga_blocks_cover(L: Any, m: Any, focal: Any, groups: Any, i: Any, t: Any,
-                     rank: Any) -> Goals:
+@theorem("DGA's cover by blocks", by_hand="all of it: the columns are those of the theorem before, "
+                                          "the places as in `divide`")
+def dga_blocks_cover(L: Any, m: Any, focal: Any, groups: Any, i: Any, t: Any, rank: Any) -> Goals:
     """in these columns a row reads each token of its past once, and no later one."""
     block = focal + m * groups
     positive(L, m, block)
@@ -152,12 +149,10 @@ def dga_specification(L: Any, m: Any, i: Any, t: Any, first: Any, last: Any) -> 
     lemma(every(member, first <= i, i <= last).implies(complete == group),
           every(member, i > last).implies(complete >= group + 1),
           every(member, i > last).implies(m * complete >= m * group + m))
-    return {
-        "focal": (focal(t) == 1).implies(within(before(t), kept).iff(bool(listed))),
-        "group": member.implies(within(before(L) + group, closed).iff(bool(groups))),
-        "raw": member.implies(
-            within(column, raw).iff(some(False, *(token == t for token in members))))
-    }
+    return {"focal": (focal(t) == 1).implies(within(before(t), kept).iff(bool(listed))),
+            "group": member.implies(within(before(L) + group, closed).iff(bool(groups))),
+            "raw": member.implies(within(column,
+                                         raw).iff(some(False, *(token == t for token in members))))}
 
 
 @theorem("DGA's leftovers", *names("focal_count"),
@@ -200,10 +195,9 @@ def dga_divided(m: Any, span: Any, share: Any, floor: Any) -> Goals:
     assume(0 <= share, share <= span, floor >= 0)
     focal = indices.focal_count(span, share, floor, m)
     generated = indices.divided_tokens(indices.decode_span(m), indices.decode_focal(m), m)
-    return {
-        "focal tokens and groups": (indices.divided_tokens(span, focal, m) - focal) * m +
-        focal == span, "generated": generated == indices.decode_focal(m) + 1
-    }
+    return {"focal tokens and groups": (indices.divided_tokens(span, focal, m) - focal) * m + focal
+                                       == span,
+            "generated": generated == indices.decode_focal(m) + 1}
 
 
 # ------------------------------------------------------------ LoCoCo: M slots, segments of B tokens
@@ -313,7 +307,6 @@ def lococo_entries(L: Any, B: Any, M: Any, b: Any) -> Goals:
     options = {"slots": M, "segment": B, "buffer": b}
     eager, lazy = (indices.lococo_entries(L, when=when, **options) for when in ("eager", "lazy"))
     peak = number(indices.lococo_peak(**options))
-    return {
-        "lazy keeps as much or more": eager <= lazy, "peak": lazy <= peak, "bound": peak
-        <= M + b + B, "eager is M + b between segments": (L % B == 0).implies(eager <= M + b)
-    }
+    return {"lazy keeps as much or more": eager <= lazy, "peak": lazy <= peak,
+            "bound": peak <= M + b + B,
+            "eager is M + b between segments": (L % B == 0).implies(eager <= M + b)}

@@ -33,8 +33,7 @@ TENSORS = ("the tensors follow the integers, which tests check; the induction ov
 
 @theorem("CCA's cache", *names("cca_step", "cca_columns", "raw_column", "first_raw", "core_count"),
          by_hand=TENSORS)
-def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any,
-              p: Any) -> Goals:
+def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any, p: Any) -> Goals:
     """after any chunks the cache holds the cores of all closed groups and the raw tokens that
     the next row reads, and each row of a chunk sees what it sees in a forward over the whole
     text.
@@ -52,22 +51,21 @@ def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any,
         "groups are pooled whole": every(begin + first == g * closed_from,
                                          end + first == g * closed_to),
         "their members are stored": (begin < end).implies(every(0 <= begin, end <= stop - first)),
-        "their last queries are in the chunk": every(closed_from <= p, p < closed_to).implies(
-            every(seen <= p * g + g - 1, p * g + g - 1
-                  < stop)), "earlier members": every(step.earlier == seen - g * closed_from,
-                                                     step.earlier < g, 0 <= step.earlier),
-        "cores kept": every(closed_from == seen // g, closed_to == stop // g), "cores seen": every(
-            core_from == 0,
-            number(core_to) == n, n <= step.cores, step.cores
-            <= closed_to), "raw tokens seen": within(step.cores + t - first,
-                                                     raw).iff(every(g * n <= t, t <= i)),
-        "they are stored": g * n >= first, "a single row sees all": (chunk == 1).implies(
-            every(n == step.cores, raw[0] == step.cores,
-                  raw[1] == step.cores + stop - first)), "raw tokens kept": every(
-                      step.dropped >= 0, first + step.dropped == indices.first_raw(stop, g, s),
-                      first + step.dropped
-                      <= stop), "the open group's tables": stop - g * closed_to == stop % g
-    }
+        "their last queries are in the chunk": every(closed_from <= p, p < closed_to).implies(every(
+            seen <= p * g + g - 1, p * g + g - 1 < stop)),
+        "earlier members": every(step.earlier == seen - g * closed_from, step.earlier < g,
+                                 0 <= step.earlier),
+        "cores kept": every(closed_from == seen // g, closed_to == stop // g),
+        "cores seen": every(core_from == 0, number(core_to) == n, n <= step.cores,
+                            step.cores <= closed_to),
+        "raw tokens seen": within(step.cores + t - first, raw).iff(every(g * n <= t, t <= i)),
+        "they are stored": g * n >= first,
+        "a single row sees all": (chunk == 1).implies(every(n == step.cores, raw[0] == step.cores,
+                                                            raw[1] == step.cores + stop - first)),
+        "raw tokens kept": every(step.dropped >= 0,
+                                 first + step.dropped == indices.first_raw(stop, g, s),
+                                 first + step.dropped <= stop),
+        "the open group's tables": stop - g * closed_to == stop % g}
 
 
 @theorem("DGA's cache",
@@ -114,15 +112,14 @@ def dga_stretch(times: Any, open: Any, left: Any, row: Any, size: Any,
     divided_by(size * after_times + after_open, size, after_times, after_open)
     before, after = (indices.dga_entries(size * n + k, size, divided)
                      for n, k in ((times, open), (after_times, after_open)))
-    return {
-        "the chunk goes on": every(1 <= number(taken), taken <= left, (taken < left).implies(full)),
-        "divided as a whole": (open + taken == size).iff(full),
-        "never more than a stretch": open + taken <= size, "columns seen": every(
-            end == divided * times + open + row + 1, end
-            <= columns), "a single row sees all": (number(taken) == 1).implies(end == columns),
-        "entries before": every(before[0] == divided * times, before[1] == open),
-        "entries after": every(after[0] == divided * after_times, after[1] == after_open)
-    }
+    return {"the chunk goes on": every(1 <= number(taken), taken <= left,
+                                       (taken < left).implies(full)),
+            "divided as a whole": (open + taken == size).iff(full),
+            "never more than a stretch": open + taken <= size,
+            "columns seen": every(end == divided * times + open + row + 1, end <= columns),
+            "a single row sees all": (number(taken) == 1).implies(end == columns),
+            "entries before": every(before[0] == divided * times, before[1] == open),
+            "entries after": every(after[0] == divided * after_times, after[1] == after_open)}
 
 
 @theorem("LoCoCo's cache", *names("fill", "compresses", "lococo_entries"),
@@ -131,8 +128,7 @@ def dga_stretch(times: Any, open: Any, left: Any, row: Any, size: Any,
                  "compressions\". A chunk over a border is cut there by the loop in `step`, one "
                  "pass for each piece; that several passes are several chunks is in words, as is "
                  "the induction; tensors as for CCA")
-def lococo_cache(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any,
-                 row: Any) -> Goals:
+def lococo_cache(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any) -> Goals:
     """after any chunks within a segment the cache holds the slots and the raw tokens since the
     last compression, as many as the closed form says, eager and lazy; each row sees all slots
     and its own past of them.
@@ -141,8 +137,7 @@ def lococo_cache(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any,
 
 
 @lococo_cache.also
-def lococo_lazy(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any,
-                row: Any) -> Goals:
+def lococo_lazy(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any) -> Goals:
     return lococo_piece(n, open, left, M, B, b, row, "lazy")
 
 
@@ -182,8 +177,7 @@ def lococo_piece(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any,
 @theorem("StreamingLLM's cache",
          *names("sink_columns", "sink_dropped", "sink_entries", "sink_eviction"),
          by_hand=TENSORS + "; positions='original', so without queries that are re-rotated")
-def streaming_cache(seen: Any, chunk: Any, sinks: Any, recent: Any, row: Any,
-                    t: Any) -> Goals:
+def streaming_cache(seen: Any, chunk: Any, sinks: Any, recent: Any, row: Any, t: Any) -> Goals:
     """after any chunks the cache holds the sinks and the recent tokens, and each row of a chunk
     sees the tokens of the mechanism, each once.
     """
@@ -197,13 +191,14 @@ def streaming_cache(seen: Any, chunk: Any, sinks: Any, recent: Any, row: Any,
     wanted = every(t <= i, some(t < sinks, i - t < recent + 1))
     begin, end = map(number, indices.sink_eviction(columns, sinks, recent))
     once = read_once(wanted, ways)
-    return {
-        "columns": every(dropped >= 0, columns == stop - dropped, held.implies(column < columns)),
-        "seen once": every(wanted.implies(held), once["past"]), "no other": held.implies(
-            once["future"]), "a single row sees all": every(chunk == 1, held).implies(wanted),
-        "as many are kept": columns - (end - begin) == indices.sink_entries(stop, sinks, recent),
-        "the recent ones are": (begin < end).implies(
-            every(
-                number(begin) == sinks,
-                end + dropped == sinks + indices.sink_dropped(stop, sinks, recent)))
-    }
+    return {"columns": every(dropped >= 0, columns == stop - dropped,
+                             held.implies(column < columns)),
+            "seen once": every(wanted.implies(held), once["past"]),
+            "no other": held.implies(once["future"]),
+            "a single row sees all": every(chunk == 1, held).implies(wanted),
+            "as many are kept": columns - (end - begin)
+                                == indices.sink_entries(stop, sinks, recent),
+            "the recent ones are": (begin
+                                    < end).implies(
+        every(number(begin) == sinks,
+              end + dropped == sinks + indices.sink_dropped(stop, sinks, recent)))}

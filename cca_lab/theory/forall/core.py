@@ -121,8 +121,8 @@ def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
     if not failed:
         return Outcome(True, f"z3 finds no counterexample to any of {count} obligations, over all "
                        "integers", numbers)
-    evidence, values = min(failed, key=lambda problem: (not problem[1],
-                                                        sum(map(abs, problem[1].values()))))
+    evidence, values = min(failed,
+                           key=lambda problem: (not problem[1], sum(map(abs, problem[1].values()))))
     return Outcome(False, f"{evidence}; {count - len(failed)} of {count} obligations proved",
                    numbers | values)
 

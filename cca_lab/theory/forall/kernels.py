@@ -82,5 +82,5 @@ def widened(left: Any, right: Any, limit: Any) -> Truth:
     """
     assume(0 <= left, left < right, right <= limit)
     column, columns = plan._widen(left, right, limit)
-    return every(0 <= number(column), column <= left, right <= column + columns, column + columns
-                 <= limit)
+    return every(0 <= number(column), column <= left, right <= column + columns,
+                 column + columns <= limit)

@@ -33,8 +33,7 @@ def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Outcome:
 
     i, g, s, t = integers("i g s t")
     known = [i >= 1, g >= 1, s >= 1, t >= 1]
-    return prove(demand("each token", known,
-                        lambda: wanted(reads(cover, i, g, s, t), t <= i)))
+    return prove(demand("each token", known, lambda: wanted(reads(cover, i, g, s, t), t <= i)))
 
 
 def window_left_over(window: Count) -> Outcome:

@@ -48,8 +48,7 @@ def read_once(past: Truth, readings: Sequence[Truth]) -> Mapping[str, Truth]:
     return {"past": past.implies(some(*readings) & ~twice), "future": past | ~some(*readings)}
 
 
-def accepted(seen: Callable[[Any], Intervals], row: Any, rows: Any,
-             columns: Any) -> Goals:
+def accepted(seen: Callable[[Any], Intervals], row: Any, rows: Any, columns: Any) -> Goals:
     """Return that the lab's check refuses neither a row's intervals nor the next row's after it.
 
     Args:
@@ -203,15 +202,15 @@ def production_reads(L: Any, w: Any, m: Any, i: Any, t: Any) -> Goals:
         0, i + 1 - w), i + 1 - (i + 1) % m  # the first raw token, the first in no entry
     r = (i + 1) % m
     twice, none = (number(count(i, w, m)) for count in (indices.read_twice, indices.unread))
-    return {
-        "raw": raw.iff((window <= t) & (t <= i)), "in an entry": pooled.iff(t < closed),
-        "twice": (raw & pooled).iff((window <= t) & (t < closed)),
-        "not at all": ((t <= i) & ~raw & ~pooled).iff((closed <= t) & (t < window)),
-        "future": (t > i).implies(~raw & ~pooled),
-        "how many": (twice == most(0, closed - window)) & (none == most(0, window - closed)),
-        "full window": (i + 1 >= w).implies((twice == most(0, w - r)) & (none == most(0, r - w))),
-        "never both": every(some(twice == 0, none == 0), twice <= w, twice <= i + 1, none < m)
-    }
+    return {"raw": raw.iff((window <= t) & (t <= i)),
+            "in an entry": pooled.iff(t < closed),
+            "twice": (raw & pooled).iff((window <= t) & (t < closed)),
+            "not at all": ((t <= i) & ~raw & ~pooled).iff((closed <= t) & (t < window)),
+            "future": (t > i).implies(~raw & ~pooled),
+            "how many": (twice == most(0, closed - window)) & (none == most(0, window - closed)),
+            "full window": (i + 1 >= w).implies((twice == most(0, w - r))
+                                                & (none == most(0, r - w))),
+            "never both": every(some(twice == 0, none == 0), twice <= w, twice <= i + 1, none < m)}
 
 
 @theorem("DeepSeek-V4's chunks", *names("entry_columns", "closed_groups"),
@@ -226,12 +225,11 @@ def production_chunk(w: Any, m: Any, first: Any, rows: Any, i: Any) -> Goals:
     kept, length = where(first < w - 1, first, w - 1), first + rows
     raw, entries = indices.entry_columns(first + i, w, m, length)
     chunk_raw, chunk_entries = indices.entry_columns(first + i, w, m, rows, first, kept)
-    return {
-        "raw tokens": every(*(a == b + first - kept for a, b in zip(raw, chunk_raw, strict=True))),
-        "none was dropped": chunk_raw[0] >= 0,
-        "entries": every(*(a - length == b - kept - rows
-                           for a, b in zip(entries, chunk_entries, strict=True)))
-    }
+    return {"raw tokens": every(*(a == b + first - kept
+                                  for a, b in zip(raw, chunk_raw, strict=True))),
+            "none was dropped": chunk_raw[0] >= 0,
+            "entries": every(*(a - length == b - kept - rows
+                               for a, b in zip(entries, chunk_entries, strict=True)))}
 
 
 # ------------------------------------------------------------ tables that the lab's check accepts

@@ -49,8 +49,8 @@ GROUP_MASS = GroupProblem(coefficient=lambda x, size: x / size, mass=lambda x, s
 def residual(problem: GroupProblem, shares: Sequence[Any], values: Sequence[Sequence[Any]],
              target: Any) -> Any:
     """Return |sum_g coefficient_g sum_{j in G_g} V_j - y|^2; values are a list for each group."""
-    total = sum(problem.coefficient(x, len(group)) * sum(group) for x, group in zip(shares, values,
-                                                                                    strict=True))
+    total = sum(problem.coefficient(x, len(group)) * sum(group)
+                for x, group in zip(shares, values, strict=True))
     return (total - target) ** 2
 
 
@@ -138,9 +138,8 @@ def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
     for g, mass in enumerate(group_masses(weights, m)):
         centre = _mean(values[g * m:(g + 1) * m], [Fraction(1, m)] * m)
         # in the mean, each token's noise moves the group's logit by 1/m
-        sources += [_minus(centre, output, mass / m)] * m if noise == "mean" else [
-            _minus(centre, output, mass)
-        ]
+        sources += [_minus(centre, output,
+                           mass / m)] * m if noise == "mean" else [_minus(centre, output, mass)]
     return _scatter(sources)
 
 
@@ -165,8 +164,8 @@ def divergence(covariance: Matrix, output: Vector) -> Any:
 
 
 def _mean(values: Sequence[Vector], weights: Weights) -> list[Any]:
-    return [sum(w * v for w, v in zip(weights, column, strict=True)) for column in zip(*values,
-                                                                                       strict=True)]
+    return [sum(w * v for w, v in zip(weights, column, strict=True))
+            for column in zip(*values, strict=True)]
 
 
 def _minus(value: Vector, centre: Vector, factor: Any) -> list[Any]:

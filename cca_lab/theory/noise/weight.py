@@ -61,8 +61,8 @@ def first_order_range(weights: Weights, j: int, share: float = FIVE_PER_CENT) ->
 def lemma1_remainder(weights: Sequence[Fraction], noise: Sequence[Fraction], j: int) -> Decimal:
     """Return (alpha_j' - alpha_j) / alpha_j - (eta_j - sum alpha_i eta_i) to 60 digits (Eq. 25)."""
     with localcontext(prec=60):
-        a, eta = ([Decimal(x.numerator) / x.denominator for x in numbers] for numbers in (weights,
-                                                                                          noise))
+        a, eta = ([Decimal(x.numerator) / x.denominator for x in numbers]
+                  for numbers in (weights, noise))
         moved = [x * e.exp() for x, e in zip(a, eta, strict=True)]
         linear = eta[j] - sum(x * e for x, e in zip(a, eta, strict=True))
         return moved[j] / sum(moved) / a[j] - 1 - linear
@@ -91,10 +91,10 @@ def check_leading(subject: Callable[[Weights, int], Any]) -> Outcome:
                 return Outcome(
                     False, f"weights {_shown(weights)}, j = {j + 1}: got {got}, exact {wanted}")
     diffuse = [1 / 4096] * 4096
-    return Outcome(
-        True, f"the coefficient of sigma^2 is positive for {len(CASES)} weightings and every j, in "
-        f"rationals; the next term adds 5 % at sigma = {first_order_range(diffuse, 0):.2f} for "
-        f"diffuse weights", {"first_order_range": first_order_range(diffuse, 0)})
+    return Outcome(True, f"the coefficient of sigma^2 is positive for {len(CASES)} weightings and "
+                   "every j, in rationals; the next term adds 5 % at sigma = "
+                   f"{first_order_range(diffuse, 0):.2f} for diffuse weights",
+                   {"first_order_range": first_order_range(diffuse, 0)})
 
 
 def check_combination(variance: Callable[[Weights, int], Any]) -> Outcome:

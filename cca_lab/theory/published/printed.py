@@ -193,8 +193,8 @@ SUBJECTS = {
                              corrected=(TWO_TO_THREE._replace(printed="2.4"),)),
     "LC.printed": Subjects(check_printed, LOCOCO),
     "LC.ratio": Subjects(check_compression, lambda memory: "32",
-                         corrected=lambda memory: str(4096 // memory), within=lambda memory: memory
-                         == 128),
+                         corrected=lambda memory: str(4096 // memory),
+                         within=lambda memory: memory == 128),
     "LC.twice": Subjects(check_same, joined(*TWICE), sides=TWICE,
                          corrected=only(("LoCoCo with H2O",), joined(*TWICE))),
     "LC.devices": Subjects(check_equal, joined(*DEVICES), sides=DEVICES,

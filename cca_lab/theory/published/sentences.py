@@ -108,8 +108,8 @@ def check_ahead(pairs: tuple[Pair, ...], within: Callable[[Pair], bool] | None =
                        {"cases": len(cases), "lost": 0})
     more = "" if len(lost) <= SHOWN else "; .."
     return Outcome(False, f"worse in {len(lost)} of {len(cases)}: "
-                   f"{'; '.join(map(_shown, lost[:SHOWN]))}{more}", {"cases": len(cases),
-                                                                     "lost": len(lost)})
+                   f"{'; '.join(map(_shown, lost[:SHOWN]))}{more}",
+                   {"cases": len(cases), "lost": len(lost)})
 
 
 def _shown(pair: Pair) -> str:
@@ -172,13 +172,12 @@ def check_rise(methods: tuple[str, ...], within: Callable[[str], bool] | None = 
 def check_curves(directions: Mapping[str, str], curves: Mapping[str, tuple[str, ...]]) -> Outcome:
     """Judge "rises" or "falls" of columns of a table: strictly, from each column to the next."""
     wrong = [f"{name}: {', '.join(curves[name])}, claimed to be one that {way}"
-             for name, way in directions.items() if not all((after > before) == (way == "rises")
-                                                            and after != before for before, after
-                                                            in pairwise(map(Decimal,
-                                                                            curves[name])))]
-    return Outcome(not wrong, "; ".join(wrong) or "; ".join(f"{name} {way}, {curves[name][0]} to "
-                                                            f"{curves[name][-1]}" for name, way
-                                                            in directions.items()),
+             for name, way in directions.items()
+             if not all((after > before) == (way == "rises") and after != before
+                        for before, after in pairwise(map(Decimal, curves[name])))]
+    return Outcome(not wrong, "; ".join(wrong)
+                              or "; ".join(f"{name} {way}, {curves[name][0]} to {curves[name][-1]}"
+                                           for name, way in directions.items()),
                    {"curves": len(directions), "wrong": len(wrong)})
 
 
@@ -193,10 +192,10 @@ def check_words(called: Mapping[str, tuple[str, str]]) -> Outcome:
 
 def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
     """Judge columns said to fall without complementary tokens (DGA, Table 7), with and without."""
-    full, without, vanilla = (
-        tuple(map(Decimal, scores("DGA", table)[method][:-1]))
-        for table, method in (("Table 1", "DGA-LLM"), ("Table 7", "w/o complementary tokens"),
-                              ("Table 1", "vanilla")))
+    full, without, vanilla = (tuple(map(Decimal, scores("DGA", table)[method][:-1]))
+                              for table, method in (("Table 1", "DGA-LLM"),
+                                                    ("Table 7", "w/o complementary tokens"),
+                                                    ("Table 1", "vanilla")))
     changes = dict(zip(LONGBENCH, zip(full, without, strict=True), strict=True))
     for name, printed in falls.items():
         before, after = changes[name]
@@ -213,9 +212,8 @@ def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
 
 def check_score(name: str, cited: Iterable[str], rows: Mapping[str, Sequence[str]]) -> Outcome:
     """Judge the name of a score: each cited number must be an average of a table of that score."""
-    found = [score for score, blocks in rows.items()
-             if set(cited) <= {numbers[-1] for block in blocks
-                               for numbers in scores("CCA", block).values()}]
+    found = [score for score, blocks in rows.items() if set(cited) <= {
+        numbers[-1] for block in blocks for numbers in scores("CCA", block).values()}]
     return Outcome(name in found,
                    f"{', '.join(cited)} are averages of {' and '.join(found)}; called {name}")
 
@@ -355,11 +353,11 @@ SUBJECTS = {
                                within=from_32k),
     "CCA.long": Subjects(check_ahead, tuple(filter(at_length, EM_LEADS))),
     "CCA.ruler": Subjects(check_ahead, ON_RULER,
-                          corrected=tuple(pair for pair in ON_RULER if pair.place != "Table 4, "
-                                          "32K")),
+                          corrected=tuple(pair
+                                          for pair in ON_RULER if pair.place != "Table 4, 32K")),
     "CCA.citations": Subjects(partial(check_citations, holds=CCA_CONTENTS),
-                              (("RULER scores", "Table 3"), ("the updating strategies", "Section "
-                                                             "3.4")),
+                              (("RULER scores", "Table 3"),
+                               ("the updating strategies", "Section 3.4")),
                               corrected=(("RULER scores", "Table 4"),
                                          ("the updating strategies", "Section 3.5"))),
     "CCA.em": Subjects(partial(check_score, cited=("22.24", "21.20", "22.08"),
@@ -372,8 +370,8 @@ SUBJECTS = {
     "DGA.best": Subjects(check_ranks, {"4K": 1, "8K": 2, "16K": 1, "32K": 1}),
     "DGA.degradation": Subjects(check_steeper, ("StreamingLLM", "LM-Infinite"),
                                 corrected=("MInference",)),
-    "DGA.rise": Subjects(check_rise, OTHERS, corrected=OTHERS[1:], within=lambda method: method
-                         != "MInference"),
+    "DGA.rise": Subjects(check_rise, OTHERS, corrected=OTHERS[1:],
+                         within=lambda method: method != "MInference"),
     "DGA.slower": Subjects(check_ahead, SLOWER),
     "DGA.citations": Subjects(partial(check_citations, holds=DGA_CONTENTS),
                               (("69.70 and 102.22 ms", "Table 2"), ("what gamma does", "Table 7")),
@@ -384,8 +382,8 @@ SUBJECTS = {
     "DGA.table5": Subjects(check_ahead, TOP_K),
     "DGA.trends": Subjects(partial(check_curves, curves=CURVES), DGA_TRENDS),
     "DGA.slight": Subjects(check_words, SIZES,
-                           corrected={what: ("substantial", size) for what, (_, size)
-                                      in SIZES.items()},
+                           corrected={what: ("substantial", size)
+                                            for what, (_, size) in SIZES.items()},
                            sides=tuple({what: word} for what, word in SIZES.items())),
     "DGA.focal": Subjects(check_small_subset, (floored, (1024, 2048)),
                           corrected=(rate, (1024, 2048)),

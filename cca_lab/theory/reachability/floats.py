@@ -35,9 +35,9 @@ def predicted_gaps(dtype: torch.dtype) -> dict[str, float]:
     """
     info = torch.finfo(dtype)
     smallest = info.smallest_normal * info.eps
-    return {"zero": -math.log(smallest / 2), "flushed": -math.log(info.smallest_normal
-                                                                  - smallest / 2), "absorbed":
-            -math.log(info.eps / 2 * (1 + info.eps / 2))}
+    return {"zero": -math.log(smallest / 2),
+            "flushed": -math.log(info.smallest_normal - smallest / 2),
+            "absorbed": -math.log(info.eps / 2 * (1 + info.eps / 2))}
 
 
 def lost(event: str, weight: float, dtype: torch.dtype) -> bool:

@@ -177,8 +177,8 @@ def check_reachable(cover: Cover) -> Outcome:
                            f"{ahead} lie ahead, the row sums to {sum(row.values())}")
         least = min(least, *row.values())
     exponent = least.numerator.bit_length() - least.denominator.bit_length()
-    return Outcome(True, f"positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight "
-                   f"2^{exponent}, rows sum " "to exactly 1", {"smallest_weight_log2": exponent})
+    return Outcome(True, "positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight "
+                   f"2^{exponent}, rows sum to exactly 1", {"smallest_weight_log2": exponent})
 
 
 def _small_cases() -> Iterator[tuple[int, int, int]]:
@@ -211,10 +211,10 @@ SUBJECTS = {
     "P1": Subjects(check_reachable, printed_cover, machine=partial(papers.reached, printed_cover)),
     "P1.alg1": Subjects(check_cover, printed_cover, corrected=exact_cover,
                         machine=partial(papers.read_once, exact_cover)),
-    "P1.window": Subjects(check_window, clipped_window, machine=partial(papers.window_left_over,
-                                                                        clipped_window)),
-    "P1.least": Subjects(check_least, clipped_window, machine=partial(papers.window_long_enough,
-                                                                      clipped_window)),
+    "P1.window": Subjects(check_window, clipped_window,
+                          machine=partial(papers.window_left_over, clipped_window)),
+    "P1.least": Subjects(check_least, clipped_window,
+                         machine=partial(papers.window_long_enough, clipped_window)),
     "P1.short": Subjects(check_short, no_cores_before,
                          machine=partial(papers.no_cores, no_cores_before)),
     "P1.eq6": Subjects(check_terms, printed_terms, corrected=exact_terms,

@@ -132,8 +132,8 @@ def bracket(law: LogitLaw, length: int, rho: float, points: int = 64,
     others, most = _checked(law, length, rho)
     if most <= 0:
         return 0.0, 0.0
-    ends = [held(Conditional.below(law, t), others, most, cells) for t in maxima(law, length,
-                                                                                 points)]
+    ends = [held(Conditional.below(law, t), others, most, cells)
+            for t in maxima(law, length, points)]
     return sum(low for low, _ in ends) / points, sum(high for _, high in ends) / points + 1 / points
 
 
@@ -183,8 +183,8 @@ def printed_bracket(law: LogitLaw, length: int, rho: float) -> tuple[float, floa
 
 
 CASES = ((gaussian(0.5), 100, 0.05), (gaussian(1.0), 200, 0.02), (gaussian(2.0), 100, 0.05),
-         (gaussian(3.0), 100, 0.02), (laplace(0.8), 200, 0.05), (uniform(4.0), 50,
-                                                                 0.2), (gaussian(2.0), 100, 0.01))
+         (gaussian(3.0), 100, 0.02), (laplace(0.8), 200, 0.05), (uniform(4.0), 50, 0.2),
+         (gaussian(2.0), 100, 0.01))
 DRAWS = 10_000
 
 
@@ -198,9 +198,9 @@ def check_bound(bound: Callable[[LogitLaw, int, float], float]) -> Outcome:
                            f"{claimed:.3f}, drawn rows give {seen.value:.4f}",
                            {"claimed": claimed, "p_sparse": seen.value}, seen.error)
         closest = max(closest, claimed / seen.value if seen.value else 0.0)
-    return Outcome(
-        True, f"never above the share of {DRAWS} drawn rows in {len(CASES)} cases; at best "
-        f"{closest:.0%} of it", {"cases": len(CASES), "best_ratio": closest}, 2 / DRAWS**0.5)
+    return Outcome(True, f"never above the share of {DRAWS} drawn rows in {len(CASES)} cases; at "
+                   f"best {closest:.0%} of it", {"cases": len(CASES), "best_ratio": closest},
+                   2 / DRAWS**0.5)
 
 
 def check_bracket(ends: Callable[[LogitLaw, int, float], tuple[float, float]]) -> Outcome:

@@ -35,7 +35,7 @@ def _need(tau: float, length: int, rho: Fraction) -> None:
     """Raise ValueError for numbers that the inequalities do not cover."""
     if not tau > 0 or length < 2 or not 1 < length * Fraction(rho) <= length:
         raise ValueError(f"tau, length, rho: got {tau}, {length} and {rho}, wanted tau over 0, two "
-                         f"logits or more, and " "rho over 1/L and at most 1")
+                         "logits or more, and rho over 1/L and at most 1")
 
 
 def _below(number: Any) -> float:
@@ -224,7 +224,7 @@ def refutes_rate(claimed: Callable[[LogitLaw, float], float]) -> Outcome:
     reached = normal_below(end / sigma)
     mean = (sigma**2 / 2 - end).exp() * normal_below(end / sigma - sigma) / reached
     fastest, least = _above(-reached.log()), claimed(gaussian(tau), float(rho))
-    return Outcome(bool(mean > ball(rho) and fastest < least - MARGIN), f"Gaussian, tau={tau:g}, "
-                   f"rho={rho}: the rate is at most -ln F(e^{t:g}) <= {fastest:.5f}, as E[X | X <= "
-                   f"y] / y >= {_below(mean):.4f} > rho; claimed {least:.5f}", {"fastest": fastest,
-                                                                                "claimed": least})
+    return Outcome(bool(mean > ball(rho) and fastest < least - MARGIN),
+                   f"Gaussian, tau={tau:g}, rho={rho}: the rate is at most -ln F(e^{t:g}) <= "
+                   f"{fastest:.5f}, as E[X | X <= y] / y >= {_below(mean):.4f} > rho; claimed "
+                   f"{least:.5f}", {"fastest": fastest, "claimed": least})

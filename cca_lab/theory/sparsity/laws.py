@@ -31,7 +31,7 @@ class FiniteLaw:
         total = sum(probability for probability, _ in self.outcomes)
         if total != 1 or any(min(row) <= 0 for _, row in self.outcomes) or len(self.lengths) != 1:
             raise ValueError(f"outcomes of {self.name!r}: probabilities sum to {total}, lengths "
-                             f"{self.lengths}; " "wanted sum 1, one length, and X_j = e^xi_j > 0")
+                             f"{self.lengths}; wanted sum 1, one length, and X_j = e^xi_j > 0")
 
     @property
     def lengths(self) -> set[int]:

@@ -28,8 +28,8 @@ from cca_lab.theory.sparsity.logits import (
 )
 
 LIMIT_CASES = ((uniform(1.0), 0.5), (uniform(1.0), 0.75), (uniform(3.0), 0.2), (uniform(3.0), 0.5),
-               (gaussian(0.3), 0.05), (gaussian(1.0), 0.05), (gaussian(2.0), 0.05), (laplace(1.5),
-                                                                                     0.05))
+               (gaussian(0.3), 0.05), (gaussian(1.0), 0.05), (gaussian(2.0), 0.05),
+               (laplace(1.5), 0.05))
 LEVELS = (0.001, 0.01, 0.1)  # P(max X <= y) at the y for which the bounds are tried
 NARROW = 0.01
 
@@ -85,8 +85,8 @@ def check_limit(predicted: Callable[[LogitLaw, float], float | None],
                            f"between {low:.3f} and {high:.3f} from L={length:g} on",
                            {"predicted": str(wanted), "low": low, "high": high})
     return Outcome(True, f"{len(cases)} laws: bounds at most {NARROW} apart, which hold from some "
-                   f"L on, at the latest from {longest:g}, contain it", {"laws": len(cases),
-                                                                         "from": longest})
+                   f"L on, at the latest from {longest:g}, contain it",
+                   {"laws": len(cases), "from": longest})
 
 
 SMALLEST_RATE = 1e-8  # with a smaller rate, 95 % would take more than 300 million tokens
@@ -155,7 +155,7 @@ def rate(law: LogitLaw, rho: float) -> float:
     """
     if not law.log_concave or law.bound < inf or not 0 < rho <= 0.9:
         raise ValueError(f"law, rho: got {law.name} and {rho}, wanted unbounded logits with a "
-                         f"log-concave density " "and a rate over 0 and at most 0.9")
+                         "log-concave density and a rate over 0 and at most 0.9")
     start = mean_reaches(law, rho)
     if -law.distribution.logcdf(start) < SMALLEST_RATE:  # an upper bound on J: u = 0
         return 0.0
@@ -207,8 +207,8 @@ def unbounded(law: LogitLaw, rho: float) -> bool:
     return law.bound == inf
 
 
-RATE_CASES = ((gaussian(2.0), 0.05, 150, 350), (gaussian(1.5), 0.05, 200, 400), (gaussian(2.5),
-                                                                                 0.02, 200, 500))
+RATE_CASES = ((gaussian(2.0), 0.05, 150, 350), (gaussian(1.5), 0.05, 200, 400),
+              (gaussian(2.5), 0.02, 200, 500))
 RATE_DRAWS = 12_000
 
 

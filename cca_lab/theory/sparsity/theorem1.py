@@ -127,10 +127,10 @@ def check_upper_bound(bound: Objective) -> Outcome:
             if bound(law, rho, x) < true:
                 claimed = bound(law, rho, x)
                 steps = wrong_steps(eq20_lines(law, rho, x))
-                return Outcome(
-                    False, f"{law.name}, rho={rho}, x={x}: claims at most {claimed}, it is {true}; "
-                    f"steps of Eq. 20 that fail: {'; '.join(steps)}",
-                    {"claimed": float(claimed), "probability": float(true), "x": float(x)})
+                return Outcome(False, f"{law.name}, rho={rho}, x={x}: claims at most {claimed}, it "
+                               f"is {true}; steps of Eq. 20 that fail: {'; '.join(steps)}",
+                               {"claimed": float(claimed), "probability": float(true),
+                                "x": float(x)})
     return Outcome(True, f"never below P(alpha_1 <= 1/(L rho)) at {tried} pairs of law and x",
                    {"pairs": tried})
 
