@@ -1,7 +1,4 @@
-"""The ledger of claims.
-
-The words in TOML and the checks in Python are joined, judged, and written as records.
-"""
+"""The ledger of claims: words in TOML and checks in Python, joined, judged and recorded."""
 
 import json
 import tomllib
@@ -116,8 +113,8 @@ def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
     texts = {field: one_line(facts.get(field, "")) for field in TEXTS}
     quote = facts.get("quote", [])
     models, sides = facts.get("models", {}), facts.get("sides", [])
-    if (len(models), len(sides), "hypothesis"
-            in facts) != (len(code.models), len(code.sides), code.within is not None):
+    said = len(models), len(sides), "hypothesis" in facts
+    if said != (len(code.models), len(code.sides), code.within is not None):
         raise ValueError(f"{name}: {len(models)} models, {len(sides)} sides and the hypothesis "
                          f"{texts['hypothesis']!r} in words are not those of its check; give each "
                          "its subject")

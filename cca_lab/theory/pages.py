@@ -54,12 +54,13 @@ def tally(records: Iterable[dict[str, Any]]) -> str:
     """Return how many claims have each verdict, and how many errors have each weight."""
     records = list(records)
     verdicts = [record["verdict"] for record in records]
-    by_verdict = ", ".join(f"{verdicts.count(one.value)} {one}" for one in Verdict
-                           if one.value in verdicts)
+    by_verdict = ", ".join(f"{verdicts.count(verdict.value)} {verdict}" for verdict in Verdict
+                           if verdict.value in verdicts)
     roots = distinct(records)
-    by_weight = ", ".join(f"{len(roots[one.value])} of {one}" for one in Weight if roots[one.value])
-    wrong, refuted = sum(map(len,
-                             roots.values())), len(records) - verdicts.count(Verdict.HOLDS.value)
+    by_weight = ", ".join(f"{len(roots[weight.value])} of {weight}" for weight in Weight
+                          if roots[weight.value])
+    wrong = sum(map(len, roots.values()))
+    refuted = len(records) - verdicts.count(Verdict.HOLDS.value)
     errors = (f" Behind the {refuted} that do not simply hold stand {wrong} distinct errors or "
               f"conditions: {by_weight}.")
     return f"{len(records)} claims: {by_verdict}." + (errors if wrong else "")
@@ -74,26 +75,27 @@ def counted(page: str, records: Iterable[dict[str, Any]]) -> str:
 
 def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
     """Return the roots of the errors by weight; claims with one root count once, by its weight."""
-    own = {record["root"]: record["weight"] for record in records if record["root"] == record["id"]}
-    return {one.value: {name for name, weight in own.items() if weight == one.value}
-            for one in Weight}
+    roots = {record["id"]: record["weight"] for record in records
+             if record["root"] == record["id"]}
+    return {weight.value: {name for name, value in roots.items() if value == weight.value}
+            for weight in Weight}
 
 
 def errata_page(records: list[dict[str, Any]]) -> str:
     """Return docs/claims/errata.md: what does not hold, by paper, the weightiest first."""
-    parts = [WORDS["errata"]]
-    weights = [one.value for one in Weight]
+    sections = [WORDS["errata"]]
+    weights = [weight.value for weight in Weight]
     for paper in PAPERS:
-        wrong = [record for record in records if record["paper"] == paper and record[
-            "verdict"] != Verdict.HOLDS.value]
+        wrong = [record for record in records
+                 if record["paper"] == paper and record["verdict"] != Verdict.HOLDS.value]
         if wrong:
             wrong.sort(key=lambda record: weights.index(record["weight"]))
-            parts += [f"## {TITLES[paper]}\n", *(erratum(record) for record in wrong)]
+            sections += [f"## {TITLES[paper]}\n", *(erratum(record) for record in wrong)]
     right = [record for record in records if record["verdict"] == Verdict.HOLDS.value]
     rows = [(f"`{record['id']}`", f"{record['paper']}, {plain(record['place'])}",
              plain(record["reading"])) for record in right]
     listed = _table(["id", "place", "as we read it"], rows)
-    return "\n".join([*parts, f"## What holds as printed\n\n{listed}"])
+    return "\n".join([*sections, f"## What holds as printed\n\n{listed}"])
 
 
 def erratum(record: dict[str, Any]) -> str:
@@ -117,8 +119,8 @@ def facts(record: Mapping[str, Any]) -> list[str]:
              f"- **Seen.** {plain(record['evidence'])}"]
     if record["hypothesis"]:
         lines.append(f"- **Holds if** {plain(record['hypothesis'])}: {plain(record['inside'])}")
-    lines += [f"- **With {plain(name)}:** {'accepted' if one['accepted'] else 'refuted'}; "
-              f"{plain(one['evidence'])}" for name, one in record["models"].items()]
+    lines += [f"- **With {plain(name)}:** {'accepted' if model['accepted'] else 'refuted'}; "
+              f"{plain(model['evidence'])}" for name, model in record["models"].items()]
     lines += [f"- **{plain(name)}, by itself.** {plain(words)}"
               for name, words in record["sides"].items()]
     if record["repair"]:
@@ -135,9 +137,9 @@ def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
         records: of the claims to show.
         width: characters to keep of each text; the claim's page has all.
     """
-    rows = [[f"`{record['id']}` {_cut(record['reading'], width)}", f"**{verdict(record)}**. "
-             f"{_cut(record['evidence'], width)}", _cut(record["repair"], width) or "as printed"]
-            for record in records]
+    rows = [[f"`{record['id']}` {_cut(record['reading'], width)}",
+             f"**{verdict(record)}**. {_cut(record['evidence'], width)}",
+             _cut(record["repair"], width) or "as printed"] for record in records]
     return _table(["the paper says", "seen", "what holds"], rows)
 
 
@@ -154,19 +156,19 @@ def claim_page(record: Mapping[str, Any]) -> str:
     note = "\n† From text extracted from a PDF; the printed page was not at hand.\n"
     example = record["example"].strip() or WORDS["example"].format(record["id"])
     root = record["root"]
-    repeats = "" if root in (None,
-                             record["id"]) else f" Its error is that of [`{root}`]({root}.md)."
+    repeated = root not in (None, record["id"])
+    repeats = f" Its error is that of [`{root}`]({root}.md)." if repeated else ""
     weight = f" Weight: {record['weight']}.{repeats}" if record["weight"] else ""
-    return "\n".join([f"# `{record['id']}`\n", f"{plain(TITLES[record['paper']])}, "
-                      f"{plain(record['place'])}.{weight}\n", *quoted(record), *facts(record),
+    title = f"{plain(TITLES[record['paper']])}, {plain(record['place'])}.{weight}\n"
+    return "\n".join([f"# `{record['id']}`\n", title, *quoted(record), *facts(record),
                       note if record["formula"] else "", "## To paste into Python\n", "```python",
                       example, "```\n", "[All claims](ledger.md), [errata](errata.md).\n"])
 
 
 def verdict(record: Mapping[str, Any]) -> str:
     """Return the verdict with the weight of the error."""
-    return f"{record['verdict']}, {record['weight']}" if record["weight"] else str(
-        record["verdict"])
+    weight = f", {record['weight']}" if record["weight"] else ""
+    return f"{record['verdict']}{weight}"
 
 
 def strength(record: Mapping[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""`cca-lab prove`.
-
-Index statements for all integers, from the lab's own functions, as a page with times.
-"""
+"""`cca-lab prove`: index statements for all integers, from the lab's functions, as a page."""
 
 from collections.abc import Sequence
 
@@ -15,11 +12,12 @@ from cca_lab.theory.pages import plain
 
 HEAD = """# Proved for all integers
 
-Written by `cca-lab prove`; do not edit. Each line is a statement on indices to which a solver (z3) finds no exception
-among *all* integers: lengths, group sizes, windows, rows and tokens without a bound. The statements are not about
-copies: the functions in the third column run on symbols in the place of numbers, so a change of the code breaks the
-proof. What stands in a proof by hand, since it is not arithmetic, is said in the last column. The last two lines are
-rules as two of the papers print them, with the case that the solver finds.
+Written by `cca-lab prove`; do not edit. Each line is a statement on indices to which a solver (z3)
+finds no exception among *all* integers: lengths, group sizes, windows, rows and tokens without a
+bound. The statements are not about copies: the functions in the third column run on symbols in the
+place of numbers, so a change of the code breaks the proof. What stands in a proof by hand, since it
+is not arithmetic, is said in the last column. The last two lines are rules as two of the papers
+print them, with the case that the solver finds.
 """
 
 
@@ -33,41 +31,42 @@ def prove() -> list[str]:
         ModuleNotFoundError: without z3 or, for two of the kernels', triton.
     """
     refuted = {name for name, *_ in printed()}
-    console, found, failed = Console(), [], []
+    console, rows, failed = Console(), [], []
     for row in proofs():
         wanted = row.finding.holds != (row.name in refuted)
-        found.append(row)
+        rows.append(row)
         failed += [] if wanted else [row.name]
         sign = ("[green]proved[/]" if row.finding.holds else
                 "[yellow]refuted[/]" if wanted else "[bold red]FAILS[/]")
         console.print(f"{sign:28} {row.seconds:5.1f} s  {escape(row.name)}", highlight=False)
         if not row.finding.holds:
             console.print(f"        {escape(row.finding.evidence)}", highlight=False)
-    console.print(f"{len(found) - len(failed)} of {len(found)} as wanted, "
-                  f"{sum(row.seconds for row in found):.0f} s")
+    console.print(f"{len(rows) - len(failed)} of {len(rows)} as wanted, "
+                  f"{sum(row.seconds for row in rows):.0f} s")
     if not failed and in_clone():
         path = repository() / "docs" / "claims" / "proved.md"
         with replacing(path) as temporary:
-            temporary.write_text(page(found, cpu_name()), encoding="utf-8", newline="\n")
+            temporary.write_text(page(rows, cpu_name()), encoding="utf-8", newline="\n")
         console.print("written: docs/claims/proved.md", highlight=False)
     return failed
 
 
-def page(found: Sequence[Row], cpu: str) -> str:
+def page(rows: Sequence[Row], cpu: str) -> str:
     """Return docs/claims/proved.md.
 
     Args:
-        found: the statements, with their times.
+        rows: the statements, with their times.
         cpu: on which they were measured.
     """
     header = ["what", "for all integers", "from", "obligations", "seconds", "by hand"]
     lines = [header, ["---"] * len(header)]
-    for row in found:
-        said = plain(
-            row.says) if row.finding.holds else f"{plain(row.says)}: {plain(row.finding.evidence)}"
+    for row in rows:
+        said = plain(row.says)
+        if not row.finding.holds:
+            said += f": {plain(row.finding.evidence)}"
         short = ", ".join(f"`{name.removeprefix('cca_lab.')}`" for name in row.runs) or "-"
         lines.append([plain(row.name), said, short, str(row.finding.numbers["obligations"]),
                       f"{row.seconds:.2f}", plain(row.by_hand) or "-"])
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    total = sum(row.seconds for row in found)
-    return f"{HEAD}\n{len(found)} statements in {total:.0f} s on one core of an {cpu}.\n\n{table}"
+    total = sum(row.seconds for row in rows)
+    return f"{HEAD}\n{len(rows)} statements in {total:.0f} s on one core of an {cpu}.\n\n{table}"

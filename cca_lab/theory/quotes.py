@@ -57,22 +57,23 @@ def read(folder: Path) -> dict[str, list[Text]]:
 
 
 def _text(raw: str, poster: bool) -> Text:
-    headings = tuple((len(one_line(raw[:found.start()])), found.group(1) or found.group(2))
-                     for found in HEADING.finditer(raw))
+    headings = tuple((len(one_line(raw[:match.start()])), match.group(1) or match.group(2))
+                     for match in HEADING.finditer(raw))
     return Text(one_line(raw), headings, poster)
 
 
 def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
     """Say which quotes of a claim are not in its paper, or not where its place says."""
-    named = ["".join(found.groups(default="")) if found.group(4) is None else f"Eq. "
-             f"{found.group(4)}" for found in NAMES.finditer(claim.place)]
+    named = [f"Eq. {match.group(4)}" if match.group(4) else "".join(match.groups(default=""))
+             for match in NAMES.finditer(claim.place)]
     for quote in claim.quotes:
-        found = [(text, start) for text in texts for start in _offsets(text.words, one_line(quote))]
-        if not found:
+        stands = [(text, start) for text in texts
+                  for start in _offsets(text.words, one_line(quote))]
+        if not stands:
             yield f"{claim.id}: not in the paper: {quote!r}"
-        elif not any(
-                _stands_at(name, text, start, quote) for name in named for text, start in found):
-            text, start = found[0]
+        elif not any(_stands_at(name, text, start, quote)
+                     for name in named for text, start in stands):
+            text, start = stands[0]
             yield (f"{claim.id}: {claim.place!r} is not its place; it stands in "
                    f"{_sections(text, start)}: {quote!r}")
 
@@ -84,12 +85,12 @@ def all_problems(claims: Iterable[Claim], papers: Mapping[str, Sequence[Text]]) 
 
 def fingerprint(claim: Claim) -> str:
     """Return a digest of a claim's quotes and place: those that were found in the papers."""
-    return hashlib.sha256("\n".join(
-        (claim.paper, claim.place, *map(one_line, claim.quotes))).encode()).hexdigest()[:16]
+    words = "\n".join((claim.paper, claim.place, *map(one_line, claim.quotes)))
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
 def _offsets(words: str, quote: str) -> list[int]:
-    return [found.start() for found in re.finditer(re.escape(quote), words)]
+    return [match.start() for match in re.finditer(re.escape(quote), words)]
 
 
 def _sections(text: Text, start: int) -> list[str]:
@@ -98,8 +99,10 @@ def _sections(text: Text, start: int) -> list[str]:
         return ["Poster"]
     before = [name for offset, name in text.headings if offset <= start]
     number = before[-1] if before else ""
-    return [number] if not re.match(r"[1-9A-I](\.|$)", number) else [number[:end] for end in range(
-        1, len(number) + 1) if end == len(number) or number[end] == "."]
+    if not re.match(r"[1-9A-I](\.|$)", number):
+        return [number]
+    return [number[:end] for end in range(1, len(number) + 1)
+            if end == len(number) or number[end] == "."]
 
 
 def _stands_at(name: str, text: Text, start: int, quote: str) -> bool:

@@ -84,17 +84,17 @@ def explained(claim: Claim, record: dict[str, Any]) -> Text:
     """Return a claim in full: words, reading, verdict, evidence, repair, proof, its check."""
     name = getattr(claim.check, "func", claim.check)  # a partial's function
     hypothesis = f"{record['hypothesis']}: {record['inside']}" if record["hypothesis"] else ""
-    models = "; ".join(f"{model}: {'accepted' if one['accepted'] else 'refuted'}, {one['evidence']}"
-                       for model, one in record["models"].items())
+    models = "; ".join(f"{model}: {'accepted' if seen['accepted'] else 'refuted'}, "
+                       f"{seen['evidence']}" for model, seen in record["models"].items())
     facts = {"printed": " … ".join(record["quote"]), "read as": record["reading"],
              "seen": record["evidence"], "holds if": hypothesis, "models": models,
-             "each alone": "; ".join(f"{place}: {words}"
-                                     for place, words in record["sides"].items()),
+             "each alone": "; ".join(f"{side}: {words}" for side, words in record["sides"].items()),
              "what holds": record["repair"], "seen of that": record["corrected"] or "",
              "proved": record["machine"] or "", "proof": record["proof"],
              "numbers": ", ".join(f"{key} = {value}" for key, value in record["numbers"].items()),
-             "weight": record["weight"] or "", "stands on": f"{strength(record)}; "
-             f"{name.__module__}.{name.__qualname__}", "but": "; ".join(record["contradictions"])}
+             "weight": record["weight"] or "",
+             "stands on": f"{strength(record)}; {name.__module__}.{name.__qualname__}",
+             "but": "; ".join(record["contradictions"])}
     text = Text(f"{record['id']}  {record['paper']}, {record['place']}: ", style="bold")
     text.append(record["verdict"], style=COLOURS[Verdict(record["verdict"])])
     text.append("  (the check disagrees)" if record["contradictions"] else "", style="bold red")
@@ -116,5 +116,6 @@ def summary(records: list[dict[str, Any]]) -> str:
 def _console(explain: bool) -> Console:
     """Return a console that is wide enough for the table even without a terminal."""
     console = Console()
-    return console if explain or console.is_terminal else Console(
-        width=max(console.width, NARROWEST))
+    if explain or console.is_terminal:
+        return console
+    return Console(width=max(console.width, NARROWEST))

@@ -119,15 +119,15 @@ def effective(q: Tensor, k: Tensor, focal: Sequence[int], size: int,
     """
     length, scale = len(q), q.shape[-1] ** -0.5
     focal, groups = cut(length, focal, size)
-    columns = torch.zeros(len(focal) + len(groups) + length, length,
-                          dtype=q.dtype)  # pooling weights
+    # pooling weights
+    columns = torch.zeros(len(focal) + len(groups) + length, length, dtype=q.dtype)
     columns[range(len(focal)), focal] = 1
     visible = torch.zeros(length, len(columns), dtype=torch.bool)
     for column, t in enumerate(focal):
         visible[t:, column] = True
     for z, members in enumerate(groups, start=len(focal)):
-        columns[z, list(members)] = (scale * (k[list(members)] @ q[members[-1]])).softmax(
-            dim=0)  # Eq. 14
+        logits = scale * (k[list(members)] @ q[members[-1]])
+        columns[z, list(members)] = logits.softmax(dim=0)  # Eq. 14
         visible[:, z] = torch.tensor([bool(mask[0](row, members)) for row in range(length)])
     columns[-length:] = torch.eye(length, dtype=q.dtype)
     for row in range(length):
@@ -196,27 +196,27 @@ def gathered(order: Sequence[int], members: Sequence[int]) -> list[int]:
 
 def check_members(keys: Callable[[Sequence[int], Sequence[int]], list[int]]) -> Outcome:
     """Judge whether the keys weighing a group are its m members: focal sets of 7 tokens, m <= 3."""
-    found = []
+    keyed = []
     for size in (1, 2, 3):
         for chosen in _subsets(7):
             focal, groups = cut(7, chosen, size)
             order = [*focal, *(t for members in groups for t in members)]
-            found += [(members, keys(order, members)) for members in groups]
-    wrong = [(members, got) for members, got in found if got != list(members)]
+            keyed += [(members, keys(order, members)) for members in groups]
+    wrong = [(members, got) for members, got in keyed if got != list(members)]
     if not wrong:
-        return Outcome(True, f"m keys for each of {len(found)} groups", {"groups": len(found)})
+        return Outcome(True, f"m keys for each of {len(keyed)} groups", {"groups": len(keyed)})
     members, got = min(wrong, key=lambda pair: (len(pair[0]), pair))
     return Outcome(False, f"group {_from_one(members)}: {len(got)} keys {_from_one(got)} for "
-                   f"{len(members)} members; wrong for {len(wrong)} of {len(found)} groups",
-                   {"groups": len(found), "wrong": len(wrong)})
+                   f"{len(members)} members; wrong for {len(wrong)} of {len(keyed)} groups",
+                   {"groups": len(keyed), "wrong": len(wrong)})
 
 
 def any_partition(tokens: Sequence[int], size: int) -> Iterator[Groups]:
     """Yield every partition into groups of `size`, as if Algorithm 2 ended after step 2."""
     for order in permutations(tokens):
-        groups = [tuple(order[z : z + size]) for z in range(0, len(order), size)]
-        if groups == sorted(groups) and all(
-                tuple(sorted(members)) == members for members in groups):
+        groups = [tuple(order[z:z + size]) for z in range(0, len(order), size)]
+        rising = all(tuple(sorted(members)) == members for members in groups)
+        if rising and groups == sorted(groups):
             yield groups
 
 

@@ -31,14 +31,14 @@ DRAWS = 120
 
 def attend_prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """DGA with Eq. 16 as printed, focal tokens of the whole text; q, k, v and output are (L, D)."""
-    return DGA(choose="prompt", **SIZES).attention(q[None, None], k[None, None], v[None, None])[0,
-                                                                                                0]
+    attention = DGA(choose="prompt", **SIZES).attention
+    return attention(q[None, None], k[None, None], v[None, None])[0, 0]
 
 
 def attend_blocks(q: Tensor, k: Tensor, v: Tensor, *, block: int = 8) -> Tensor:
     """The causal variant: focal tokens of each finished block; q, k, v and output are (L, D)."""
-    return DGA(choose="blocks", block=block,
-               **SIZES).attention(q[None, None], k[None, None], v[None, None])[0, 0]
+    attention = DGA(choose="blocks", block=block, **SIZES).attention
+    return attention(q[None, None], k[None, None], v[None, None])[0, 0]
 
 
 def check_choice(attend: Attend) -> Outcome:
@@ -148,13 +148,13 @@ def focal_thirds(rescale: bool, length: int = 300, share: float = 0.1,
     for seed in range(seeds):
         logits = torch.randn(1, 1, length, length, generator=torch.Generator().manual_seed(seed),
                              dtype=torch.float64)
-        weights = full.effective(logits, identity, scale=1.0)[0,
-                                                              0]  # each query is its row of logits
+        # keys that are the identity make each query its row of logits
+        weights = full.effective(logits, identity, scale=1.0)[0, 0]
         if rescale:
             weights = weights * torch.arange(1, length + 1, dtype=torch.float64)[:, None]
         positions.append((weights.sum(dim=0) / rows_seen).topk(int(share * length)).indices)
     third = torch.cat(positions) * 3 // length
-    return [float((third == part).double().mean()) for part in range(3)]
+    return [float((third == n).double().mean()) for n in range(3)]
 
 
 SUBJECTS = {

@@ -116,13 +116,14 @@ def check_normaliser(normalise: Callable[[Sequence[int]], Sequence[Fraction]],
     if not undefined and not other:
         return Outcome(True, f"defined, and the sum is 1, in {len(rows)} of {len(rows)} rows",
                        numbers)
-    parts = [f"row {list(undefined[0])} is 0/0 ({len(undefined)} of {len(rows)} rows)"
-             ] if undefined else []
+    told = []
+    if undefined:
+        told.append(f"row {list(undefined[0])} is 0/0 ({len(undefined)} of {len(rows)} rows)")
     if other:
         row, weights = other[0]
-        parts.append(
-            f"row {list(row)} gives weights {', '.join(map(str, weights))} ({len(other)} rows)")
-    return Outcome(False, "; ".join(parts), numbers)
+        shown = ", ".join(map(str, weights))
+        told.append(f"row {list(row)} gives weights {shown} ({len(other)} rows)")
+    return Outcome(False, "; ".join(told), numbers)
 
 
 def columns_seen(i: int, block: int) -> int:
@@ -146,8 +147,8 @@ def check_segment_attention(attend: Callable[[Scores, int], list[list[Fraction]]
     for block, count in cases:
         length = block * count
         scores = [[numbers.randint(-5, 5) for _ in range(length)] for _ in range(length)]
-        for i, (got, wanted) in enumerate(
-                zip(attend(scores, block), causal_attention(scores), strict=True), start=1):
+        rows = zip(attend(scores, block), causal_attention(scores), strict=True)
+        for i, (got, wanted) in enumerate(rows, start=1):
             if got != wanted:
                 shown = [t for t, weight in enumerate(got, start=1) if weight]
                 return Outcome(False, f"B={block}, N={count}: row {i} reads the tokens {shown}, or "
@@ -169,11 +170,11 @@ def exact_segment(n: int, block: int) -> tuple[int, int]:
 def check_segments(segment: Callable[[int, int], tuple[int, int]]) -> Outcome:
     """Judge whether the N segments of B tokens are x_1 .. x_NB, each token once: B, N <= 6."""
     for block, count in product(range(1, 7), repeat=2):
-        parts = [[*range(first, last + 1)]
-                 for first, last in (segment(n, block) for n in range(1, count + 1))]
-        if [t for part in parts for t in part] != [*range(1, block * count + 1)]:
+        segments = [[*range(first, last + 1)]
+                    for first, last in (segment(n, block) for n in range(1, count + 1))]
+        if [t for tokens in segments for t in tokens] != [*range(1, block * count + 1)]:
             return Outcome(False,
-                           f"B={block}, N={count}, L={block * count}: the segments are {parts}")
+                           f"B={block}, N={count}, L={block * count}: the segments are {segments}")
     return Outcome(True, "a partition of x_1 .. x_NB for B, N <= 6")
 
 

@@ -38,8 +38,8 @@ def jacobian_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int) -
     largest = 0.0
     for value in out.flatten():
         gradients = torch.autograd.grad(value, inputs, retain_graph=True, allow_unused=True)
-        largest = max(
-            [largest, *(float(g[..., token:, :].abs().max()) for g in gradients if g is not None)])
+        leaks = [float(g[..., token:, :].abs().max()) for g in gradients if g is not None]
+        largest = max([largest, *leaks])
     return largest
 
 

@@ -154,13 +154,13 @@ def check_convolution(inputs: Callable[..., Channels]) -> Outcome:
     # A kernel that reads the last channel at the token itself, with a bias between the two tokens.
     threshold = (channels[-1][kept] + channels[-1][dropped]) / 2
     separated = channels[-1][kept] - threshold > 0 >= channels[-1][dropped] - threshold
-    found = {"kernels": KERNELS, "different": apart}
+    counts = {"kernels": KERNELS, "different": apart}
     if not apart or not separated:
         return Outcome(False, f"44 equal tokens, 22 slots: eviction keeps token {kept + 1} and "
                        f"drops token {dropped + 1}, whose 21-token windows are equal; their "
-                       f"weights differ under {apart} of {KERNELS} kernels", found)
+                       f"weights differ under {apart} of {KERNELS} kernels", counts)
     return Outcome(True, f"weights of tokens {kept + 1} and {dropped + 1} differ under {apart} of "
-                   f"{KERNELS} kernels; a threshold drops one of them exactly", found)
+                   f"{KERNELS} kernels; a threshold drops one of them exactly", counts)
 
 
 def share_after(steps: int, slots: int) -> Fraction:
@@ -170,8 +170,8 @@ def share_after(steps: int, slots: int) -> Fraction:
 
 HEAD_DIM = 128
 NEGLIGIBLE = 0.1  # of a layer: our limit, not the paper's
-SIZES = (
-    (128, 512), (512, 512), (128, 1))  # (M, B) of Section 4.1; B = 1 in generation (Section 3.3)
+# (M, B) of Section 4.1; B = 1 in generation (Section 3.3).
+SIZES = ((128, 512), (512, 512), (128, 1))
 
 
 class Counted(int):
@@ -220,16 +220,16 @@ def by_fourier(slots: int, block: int, kernel: int = KERNEL, head_dim: int = HEA
     numbers, 4 real multiplications each, and 2 d + M real transforms of about n log2 n.
     """
     padded = slots + block + kernel - 1
-    return 4 * 2 * head_dim * slots * (padded // 2
-                                       + 1) + (2 * head_dim + slots) * padded * log2(padded)
+    products = 4 * 2 * head_dim * slots * (padded // 2 + 1)
+    return products + (2 * head_dim + slots) * padded * log2(padded)
 
 
 def share_of_layer(convolution: Callable[[int, int], float], slots: int, block: int,
                    shape: Shape = LLAMA2_7B) -> float:
     """Return the convolution's multiplications in all heads over those of a layer."""
     heads = shape.width // HEAD_DIM
-    layer = block * shape.weights() // shape.layers + heads * attention_multiplications(
-        slots, block, HEAD_DIM)
+    attention = heads * attention_multiplications(slots, block, HEAD_DIM)
+    layer = block * shape.weights() // shape.layers + attention
     return heads * convolution(slots, block) / layer
 
 

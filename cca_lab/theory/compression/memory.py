@@ -54,8 +54,8 @@ def segment(cache: NDArray[np.float64], block: int,
     scores = np.outer(entries[0], np.ones(block))
     if slots is None or entries.shape[1] <= slots:
         return entries, Numbers(scores.size, 0, entries.shape[1])
-    windows = np.lib.stride_tricks.sliding_window_view(
-        np.pad(entries, ((0, 0), (KERNEL // 2, ) * 2)), KERNEL, axis=1)
+    padded = np.pad(entries, ((0, 0), (KERNEL // 2,) * 2))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, KERNEL, axis=1)
     weights = np.tensordot(np.ones((slots, 2, KERNEL)), windows, axes=((1, 2), (0, 2)))
     kept = entries @ (weights / weights.sum(axis=1, keepdims=True)).T
     return kept, Numbers(scores.size, weights.size, kept.shape[1])
@@ -77,12 +77,12 @@ def everything(weights: Weights) -> set[int]:
 
 def led_to(weights: Weights) -> set[int]:
     """Return the tokens from which positive weights lead to a slot at the end."""
-    found = [{slot} for slot in range(len(weights[0]))]
-    for step, rows in enumerate(weights, start=len(found)):
-        entries = [*found, {step}]
-        found = [set().union(*(tokens for tokens, w in zip(entries, row, strict=True) if w))
+    slots = [{slot} for slot in range(len(weights[0]))]
+    for step, rows in enumerate(weights, start=len(slots)):
+        entries = [*slots, {step}]
+        slots = [set().union(*(tokens for tokens, w in zip(entries, row, strict=True) if w))
                  for row in rows]
-    return set().union(*found)
+    return set().union(*slots)
 
 
 def in_memory(weights: Weights) -> set[int]:
@@ -119,11 +119,11 @@ def check_kept(kept: Callable[[Weights], set[int]],
     """Judge which tokens have weight in the memory: 1 to 3 slots, B = 1, up to 8 more tokens."""
     cases = chosen(streams(), within)
     for weights in cases:
-        said, found = kept(weights), in_memory(weights)
-        if said != found:
+        said, held = kept(weights), in_memory(weights)
+        if said != held:
             last = "; ".join(", ".join(map(str, row)) for row in weights[-1])
             return Outcome(False, f"M={len(weights[0])}, {len(weights)} steps, the last weights "
-                           f"are {last}: tokens {sorted(t + 1 for t in found)} have weight, "
+                           f"are {last}: tokens {sorted(t + 1 for t in held)} have weight, "
                            f"claimed {sorted(t + 1 for t in said)}")
     half_life = next(n for n in range(10_000)
                      if 2 * share_after(n, 512) <= share_after(0, 512))  # 512 ln 2 = 354.9
@@ -141,13 +141,13 @@ def check_segments(bounds: tuple[Count, Count, Count]) -> Outcome:
     """
     scores_of, kept_of, peak_of = bounds
     for block, count in product(range(1, 9), repeat=2):
-        found, peak = run(count, block, None), peak_of(block * count, block)
-        for r, numbers in enumerate(found, start=1):
+        blocks, peak = run(count, block, None), peak_of(block * count, block)
+        for r, numbers in enumerate(blocks, start=1):
             if numbers.scores > min(scores_of(block, r), peak) or numbers.cache > kept_of(block, r):
                 said = f"claimed {scores_of(block, r)} and {kept_of(block, r)}, at most {peak}"
                 return Outcome(False, f"B={block}, N={count}, block {r}: {numbers.scores} scores, "
                                f"{numbers.cache} entries after it; {said}")
-        if max(found).scores != found[-1].scores:
+        if max(blocks).scores != blocks[-1].scores:
             return Outcome(False, f"B={block}, N={count}: the last block has not the most scores")
     return Outcome(True, "B^2 r scores in block r, B r entries after it, and L B scores in the "
                    "last block, the most, for B, N <= 8")
@@ -158,10 +158,10 @@ def check_peak(bound: Callable[[int, int], int],
     """Compare a bound (M, B) -> numbers with Steps 3 to 5 of Algorithm 2, to a factor of 4."""
     worst = (0.0, "")
     for slots, block in chosen(SIZES, within):
-        _, found = segment(np.ones((2, slots)), block, slots)
-        most, limit = max(found.scores, found.weights) + found.cache, bound(slots, block)
-        where = (f"M={slots}, B={block}: {found.scores} scores, {found.weights} weights, {slots} "
-                 f"slots, bound {limit}")
+        _, numbers = segment(np.ones((2, slots)), block, slots)
+        most, limit = max(numbers.scores, numbers.weights) + numbers.cache, bound(slots, block)
+        where = (f"M={slots}, B={block}: {numbers.scores} scores, {numbers.weights} weights, "
+                 f"{slots} slots, bound {limit}")
         worst = max(worst, (most / limit, where))
     return Outcome(worst[0] <= FACTOR, f"{worst[1]}, {worst[0]:.3g} times", {"ratio": worst[0]})
 

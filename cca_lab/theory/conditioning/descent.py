@@ -43,8 +43,9 @@ def effective_condition(matrix: Array) -> float:
 def predicted_steps(kappa: float, tolerance: float = TOLERANCE) -> int:
     """Return the number of steps from the worst start after which the gap is below tolerance."""
     rate = (kappa - 1) / (kappa + 1)
-    return 1 if rate**2 <= tolerance else math.ceil(
-        math.log(tolerance) / (2 * math.log(rate)) - 1e-9)
+    if rate**2 <= tolerance:
+        return 1
+    return math.ceil(math.log(tolerance) / (2 * math.log(rate)) - 1e-9)
 
 
 def worst_start(matrix: Array) -> Array:
@@ -171,11 +172,11 @@ def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int],
 
 def check_gradient(gradient: Gradient) -> Outcome:
     """Judge small weight, small gradient: |g_j| <= 2 alpha_j |o - y| max |V_i - V_l|."""
-    for parts, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)),
-                          ((1, 2, 5), (4, 1, -2))):
-        weights = [Fraction(part, sum(parts)) for part in parts]
-        residual = sum((w * v for w, v in zip(weights, values, strict=True)),
-                       start=Fraction(1))  # y = -1
+    for shares, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)),
+                           ((1, 2, 5), (4, 1, -2))):
+        weights = [Fraction(share, sum(shares)) for share in shares]
+        output = sum(w * v for w, v in zip(weights, values, strict=True))
+        residual = output + Fraction(1)  # y = -1
         spread = max(values) - min(values)
         for j, slope in enumerate(gradient(weights, values, residual)):
             bound = 2 * weights[j] * spread * abs(residual)
@@ -183,8 +184,8 @@ def check_gradient(gradient: Gradient) -> Outcome:
                 return Outcome(False, f"V = {values}, y = -1, alpha_{j + 1} = {weights[j]}: the "
                                f"gradient is {slope}, and a small one is at most {bound}",
                                {"gradient": float(slope), "bound": float(bound)})
-    return Outcome(
-        True, "in rationals, at most 2 alpha_j |o - y| times the spread of the values, in 3 cases")
+    return Outcome(True, "in rationals, at most 2 alpha_j |o - y| times the spread of the values, "
+                   "in 3 cases")
 
 
 SUBJECTS = {

@@ -29,8 +29,8 @@ from cca_lab.theory.conditioning.spectrum import ZERO, Array, grouping_matrix, h
 def tangent_hessian(values: Array) -> Array:
     """Return H on the tangent space of the simplex, orthonormal basis: (L, d) -> (L - 1, L - 1)."""
     length = len(values)
-    basis = np.linalg.svd(np.ones(
-        (1, length)))[2][1:]  # (L - 1, L), orthonormal, each row summing to 0
+    # (L - 1, L), orthonormal, each row summing to 0
+    basis = np.linalg.svd(np.ones((1, length)))[2][1:]
     return basis @ hessian(values.astype(float)) @ basis.T
 
 
@@ -51,8 +51,8 @@ def grouped_by_sizes(values: Array, sizes: Sequence[int], *, rescaled: bool = Fa
 
 # ---------------------------------------------------------------- checks
 
-RUNS = ((1024, 768), (2048, 768)
-        )  # (L, d): GPT2-S and OPT-125M, by Section 6.3 and the models' published widths
+# (L, d): GPT2-S and OPT-125M, by Section 6.3 and the models' published widths.
+RUNS = ((1024, 768), (2048, 768))
 SMALL = ((3, 3), (4, 3), (5, 3), (8, 7), (9, 7))
 
 
@@ -68,8 +68,8 @@ def check_runs(covers: Callable[[int, int], bool]) -> Outcome:
         if covers(length, width) != affinely_independent(generator.normal(size=(length, width))):
             return Outcome(False, f"L = {length}, d = {width}, Gaussian V: the theorem "
                            f"{'does not speak' if covers(length, width) else 'speaks'} of it")
-    return Outcome(True,
-                   f"right for the {len(RUNS)} runs and for Gaussian V of {len(SMALL)} shapes")
+    return Outcome(True, f"right for the {len(RUNS)} runs and for Gaussian V of {len(SMALL)} "
+                   "shapes")
 
 
 SUBJECTS = {

@@ -117,8 +117,8 @@ def check_theorem(subject: Hessian) -> Outcome:
     wrong: dict[str, str] = {}
     numbers: dict[str, float | int | str] = {}
     for name, values, m in cases():
-        before, after = condition_number(subject(values)), condition_number(
-            subject(grouped(values, m)))
+        before = condition_number(subject(values))
+        after = condition_number(subject(grouped(values, m)))
         if before == float("inf"):
             continue  # the theorem does not speak of it
         shapes.append(values.shape)
@@ -151,8 +151,8 @@ def check_largest(factor: Callable[[int], Fraction]) -> Outcome:
     equal_rows = ("equal rows, m = 2", np.array([[Fraction(1)]] * 4, dtype=object), 2)
     for name, values, m in (equal_rows, *cases()):
         for kind in (hessian, hessian_printed):
-            top, top_grouped = eigenvalues(kind(
-                values))[-1], eigenvalues(kind(grouped(values, m)))[-1]
+            top = eigenvalues(kind(values))[-1]
+            top_grouped = eigenvalues(kind(grouped(values, m)))[-1]
             share = float(top_grouped / (top * factor(m)))
             if share > 1 + SLACK:
                 return Outcome(False, f"{name}, {kind.__name__}: lambda_max(Hbar) = "
@@ -167,8 +167,8 @@ def check_smallest(subject: Hessian) -> Outcome:
     """Judge Lemma 4, lambda_min(Hbar) >= lambda_min(H) / m, wherever lambda_min(H) > 0."""
     applies, least = 0, float("inf")
     for name, values, m in cases():
-        spectrum, spectrum_grouped = eigenvalues(subject(values)), eigenvalues(
-            subject(grouped(values, m)))
+        spectrum = eigenvalues(subject(values))
+        spectrum_grouped = eigenvalues(subject(grouped(values, m)))
         bottom = spectrum[0]
         lowest, highest = spectrum_grouped[0], spectrum_grouped[-1]
         bottom_grouped = lowest if lowest > ZERO * highest else Fraction(0)
@@ -210,19 +210,19 @@ def check_second_difference(subject: Hessian) -> Outcome:
 
 def check_rayleigh(bound: Callable[[Array, int], Fraction]) -> Outcome:
     """Judge a lower bound on |M z|^2 / |z|^2: valid, and equal for z constant in groups."""
-    for m, parts in ((2, (1, -1)), (2, (1, 1, 2, 2)), (2, (1, 0, 0, 1)), (3, (1, 1, 1, -2, -2, -2)),
-                     (3, (1, 1, -2))):
-        z = np.array([Fraction(x) for x in parts], dtype=object)
+    for m, numbers in ((2, (1, -1)), (2, (1, 1, 2, 2)), (2, (1, 0, 0, 1)),
+                       (3, (1, 1, 1, -2, -2, -2)), (3, (1, 1, -2))):
+        z = np.array([Fraction(x) for x in numbers], dtype=object)
         image = grouping_matrix([m] * (len(z) // m)) @ z
         quotient = (image @ image) / (z @ z)
         if bound(z, m) > quotient:
             return Outcome(False,
-                           f"z = {parts}, m = {m}: |M z|^2 / |z|^2 = {quotient} < {bound(z, m)}")
+                           f"z = {numbers}, m = {m}: |M z|^2 / |z|^2 = {quotient} < {bound(z, m)}")
         if constant_in_groups(z, m) and bound(z, m) != quotient:
-            return Outcome(
-                False, f"z = {parts}, m = {m}: |M z|^2 / |z|^2 = {quotient}, got {bound(z, m)}")
-    return Outcome(
-        True, "never above the quotient, and equal on vectors constant in groups, in rationals")
+            return Outcome(False, f"z = {numbers}, m = {m}: |M z|^2 / |z|^2 = {quotient}, got "
+                           f"{bound(z, m)}")
+    return Outcome(True, "never above the quotient, and equal on vectors constant in groups, in "
+                   "rationals")
 
 
 def constant_in_groups(z: Array, m: int) -> bool:
@@ -252,8 +252,8 @@ def full_rank_or_constant(values: Array, m: int) -> bool:
 def nonzero_cases() -> Iterator[tuple[str, Array, int]]:
     """Yield (name, V, m): a V of integers, one constant in groups, and those of `cases`."""
     yield "V = (1, 1), (1, 0), (1, 1), (1, -2), m = 2", smallest_counterexample(Fraction(1, 2)), 2
-    yield "V constant in groups of 4", np.repeat(
-        np.random.default_rng(3).normal(size=(8, 4)), 4, axis=0), 4
+    rows = np.random.default_rng(3).normal(size=(8, 4))
+    yield "V constant in groups of 4", np.repeat(rows, 4, axis=0), 4
     yield from cases()
 
 

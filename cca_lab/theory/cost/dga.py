@@ -146,13 +146,13 @@ def check_quadratic(bound: Callable[[int, int], float]) -> Outcome:
 
 def check_rate(places: Mapping[str, Focal]) -> Outcome:
     """Judge whether all places mean one saving of keys at 8K, 16K, 32K with m = 16, to 5 %."""
-    fewer = {place: [length / Decoding(length, int(focal(length)), GROUP).keys
-                     for length in LENGTHS] for place, focal in places.items()}
+    fewer = {section: [length / Decoding(length, int(focal(length)), GROUP).keys
+                       for length in LENGTHS] for section, focal in places.items()}
     same = all(max(column) <= 1.05 * min(column) for column in zip(*fewer.values(), strict=True))
     limit = LENGTHS[-1] / dga_keys(LENGTHS[-1], GROUP)[0]
-    return Outcome(same, "; ".join(f"{place}: {', '.join(f'{x:.1f}x' for x in saving)} fewer keys "
-                                   f"at 8K, 16K, 32K" for place, saving in fewer.items()),
-                   {"exact at 32K": limit})
+    shown = {section: ", ".join(f"{x:.1f}x" for x in saving) for section, saving in fewer.items()}
+    return Outcome(same, "; ".join(f"{section}: {savings} fewer keys at 8K, 16K, 32K"
+                                   for section, savings in shown.items()), {"exact at 32K": limit})
 
 
 def check_fewer(fewer: Callable[[Decoding], bool],
@@ -186,8 +186,8 @@ def check_cache(bound: Callable[[int, int, int], float]) -> Outcome:
 
 SUBJECTS = {
     "D1.pairs": Subjects(check_training,
-                         lambda length, r, m, n: length * r + length * (length - r) / m
-                                                 + length * m,
+                         lambda length, r, m, n: (length * r + length * (length - r) / m
+                                                  + length * m),
                          corrected=lambda length, r, m, n: length * (r + (length - r) / m + m + n),
                          within=within_budget),
     "D1.keys": Subjects(check_quadratic, lambda length, m: length**2 / m),

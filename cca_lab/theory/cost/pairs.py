@@ -83,8 +83,9 @@ def dga_pairs_listed(length: int, focal: Iterable[int], group: int) -> tuple[int
     focal = sorted(chosen.union(others[kept:]))
     groups = [others[start:start + group] for start in range(0, kept, group)]
     rule = FocalRule(group=group, gamma=0.0)
-    return sum(len(part)
-               for row in range(length) for part in row_reads(row, focal, groups, rule)), len(focal)
+    pairs = sum(len(tokens) for row in range(length)
+                for tokens in row_reads(row, focal, groups, rule))
+    return pairs, len(focal)
 
 
 def dga_keys(length: int, group: int) -> tuple[int, int]:
@@ -111,8 +112,8 @@ def least_bracket(older: int) -> tuple[float, int]:
 def below_every_group(older: int) -> bool:
     """Whether x^(3/2) - 17x/8 <= older(N, g) for all g, as (8 older + 17 x)^2 >= 64 x^3."""
     x = older + 1
-    return all(
-        (8 * older_pairs(older, group) + 17 * x)**2 >= 64 * x**3 for group in range(1, older + 2))
+    return all((8 * older_pairs(older, group) + 17 * x)**2 >= 64 * x**3
+               for group in range(1, older + 2))
 
 
 Sizes = tuple[int, int, int]                       # length L, group g, window s
@@ -198,8 +199,8 @@ def check_falls(groups: Sequence[int]) -> Outcome:
 def check_rises(windows: Sequence[int]) -> Outcome:
     """Judge "the cost rises with s" for these windows, at 16K tokens and g = 16, as in Table 9."""
     counts = [cca_pairs(2**14, 16, window) for window in windows]
-    shown = ", ".join(
-        f"{count / 1e6:.1f}e6 at s={window}" for count, window in zip(counts, windows, strict=True))
+    shown = ", ".join(f"{count / 1e6:.1f}e6 at s={window}"
+                      for count, window in zip(counts, windows, strict=True))
     return Outcome(all(few < many for few, many in zip(counts, counts[1:], strict=False)),
                    f"L=16384, g=16: {shown}", {"first": counts[0], "last": counts[-1]})
 
@@ -211,15 +212,16 @@ def _power(number: int) -> str:
 
 SUBJECTS = {
     "P1c.window": Subjects(check_local_window, lambda g, s: s + g, machine=window_at_most),
-    "P1c.quadratic": Subjects(partial(check_bound, sizes=CONSTANT), lambda length, g, s: length
-                              * length // g + length * s),
-    "P1c.linear": Subjects(partial(check_bound, sizes=ADAPTED), lambda length, g, s: length
-                           * (length // g) + length * s, corrected=lambda length, g, s: length
-                           * (length // g + s + g)),
+    "P1c.quadratic": Subjects(partial(check_bound, sizes=CONSTANT),
+                              lambda length, g, s: length * length // g + length * s),
+    "P1c.linear": Subjects(partial(check_bound, sizes=ADAPTED),
+                           lambda length, g, s: length * (length // g) + length * s,
+                           corrected=lambda length, g, s: length * (length // g + s + g)),
     "P1c.every-g": Subjects(check_fewest_pairs, lambda older: older,
                             corrected=lambda older: older**1.5),
     "P1c.best-g": Subjects(check_falls, GROUPS),
     "P1c.larger-s": Subjects(check_rises, WINDOWS),
     "P1c.storage": Subjects(partial(check_bound, sizes=CONSTANT, count=cache_tokens,
-                                    unit="entries"), lambda length, g, s: length // g + s),
+                                    unit="entries"),
+                            lambda length, g, s: length // g + s),
 }

@@ -91,8 +91,8 @@ def explained(baseline: Baseline, length: int = CONTEXT, shape: Shape = LLAMA2_7
     linear = shape.prefill_operations(length, 0)
     pairs = length**2 if baseline.square else full_pairs(length)
     full = shape.prefill_operations(length, pairs) - linear
-    return (linear + baseline.slower * full) / Fraction(
-        shape.prefill_operations(length, groups.pairs(length, GROUP, WINDOW)))
+    cca = shape.prefill_operations(length, groups.pairs(length, GROUP, WINDOW))
+    return (linear + baseline.slower * full) / Fraction(cca)
 
 
 SLOW = Baseline(slower=Fraction(16, 5))

@@ -109,8 +109,9 @@ def dga_blocks(L: Any, m: Any, focal: Any, groups: Any, i: Any) -> Goals:
             "raw": every(raw[0] == total + block * before, raw[1] == total + i + 1)}
 
 
-@theorem("DGA's cover by blocks", by_hand="all of it: the columns are those of the theorem before, "
-                                          "the places as in `divide`")
+@theorem("DGA's cover by blocks",
+         by_hand="all of it: the columns are those of the theorem before, the places as in "
+                 "`divide`")
 def dga_blocks_cover(L: Any, m: Any, focal: Any, groups: Any, i: Any, t: Any, rank: Any) -> Goals:
     """in these columns a row reads each token of its past once, and no later one."""
     block = focal + m * groups
@@ -149,10 +150,10 @@ def dga_specification(L: Any, m: Any, i: Any, t: Any, first: Any, last: Any) -> 
     lemma(every(member, first <= i, i <= last).implies(complete == group),
           every(member, i > last).implies(complete >= group + 1),
           every(member, i > last).implies(m * complete >= m * group + m))
+    listed_raw = some(False, *(token == t for token in members))
     return {"focal": (focal(t) == 1).implies(within(before(t), kept).iff(bool(listed))),
             "group": member.implies(within(before(L) + group, closed).iff(bool(groups))),
-            "raw": member.implies(within(column,
-                                         raw).iff(some(False, *(token == t for token in members))))}
+            "raw": member.implies(within(column, raw).iff(listed_raw))}
 
 
 @theorem("DGA's leftovers", *names("focal_count"),
@@ -195,8 +196,8 @@ def dga_divided(m: Any, span: Any, share: Any, floor: Any) -> Goals:
     assume(0 <= share, share <= span, floor >= 0)
     focal = indices.focal_count(span, share, floor, m)
     generated = indices.divided_tokens(indices.decode_span(m), indices.decode_focal(m), m)
-    return {"focal tokens and groups": (indices.divided_tokens(span, focal, m) - focal) * m + focal
-                                       == span,
+    groups = indices.divided_tokens(span, focal, m) - focal
+    return {"focal tokens and groups": groups * m + focal == span,
             "generated": generated == indices.decode_focal(m) + 1}
 
 

@@ -41,8 +41,8 @@ def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any, p: Any) -
     positive(chunk, g, s)
     assume(seen >= 0, 0 <= row, row < chunk, 0 <= t)
     stop, i = seen + chunk, seen + row
-    first = indices.first_raw(seen, g,
-                              s)  # the cache holds cores [0, seen // g), raw tokens [first, seen)
+    # the cache holds cores [0, seen // g), raw tokens [first, seen)
+    first = indices.first_raw(seen, g, s)
     step = indices.cca_step(seen, stop, g, s)
     begin, end, closed_from, closed_to = map(number, (*step.members, *step.groups))
     (core_from, core_to), raw = cca_row(i, stop, g, s, seen)
@@ -51,8 +51,8 @@ def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any, p: Any) -
         "groups are pooled whole": every(begin + first == g * closed_from,
                                          end + first == g * closed_to),
         "their members are stored": (begin < end).implies(every(0 <= begin, end <= stop - first)),
-        "their last queries are in the chunk": every(closed_from <= p, p < closed_to).implies(every(
-            seen <= p * g + g - 1, p * g + g - 1 < stop)),
+        "their last queries are in the chunk": every(closed_from <= p, p < closed_to).implies(
+            every(seen <= p * g + g - 1, p * g + g - 1 < stop)),
         "earlier members": every(step.earlier == seen - g * closed_from, step.earlier < g,
                                  0 <= step.earlier),
         "cores kept": every(closed_from == seen // g, closed_to == stop // g),
@@ -60,8 +60,8 @@ def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any, p: Any) -
                             step.cores <= closed_to),
         "raw tokens seen": within(step.cores + t - first, raw).iff(every(g * n <= t, t <= i)),
         "they are stored": g * n >= first,
-        "a single row sees all": (chunk == 1).implies(every(n == step.cores, raw[0] == step.cores,
-                                                            raw[1] == step.cores + stop - first)),
+        "a single row sees all": (chunk == 1).implies(
+            every(n == step.cores, raw[0] == step.cores, raw[1] == step.cores + stop - first)),
         "raw tokens kept": every(step.dropped >= 0,
                                  first + step.dropped == indices.first_raw(stop, g, s),
                                  first + step.dropped <= stop),
@@ -146,8 +146,8 @@ def lococo_piece(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any,
     """Return what holds after a piece of a chunk, in the segment after n full ones."""
     positive(left, M, B)
     assume(n >= 0, b >= 0, 0 <= open, open < B)
-    held = function(
-        "held")  # the columns after complete segments, as "LoCoCo's compressions" has them
+    # the columns after complete segments, as "LoCoCo's compressions" has them
+    held = function("held")
     for k in (n - 1, n):
         columns = held(k) + B
         assume((k >= 0).implies(held(k + 1) == where(columns > M + b, M, columns)))
@@ -191,14 +191,13 @@ def streaming_cache(seen: Any, chunk: Any, sinks: Any, recent: Any, row: Any, t:
     wanted = every(t <= i, some(t < sinks, i - t < recent + 1))
     begin, end = map(number, indices.sink_eviction(columns, sinks, recent))
     once = read_once(wanted, ways)
+    kept = indices.sink_entries(stop, sinks, recent)
+    gone = indices.sink_dropped(stop, sinks, recent)
     return {"columns": every(dropped >= 0, columns == stop - dropped,
                              held.implies(column < columns)),
             "seen once": every(wanted.implies(held), once["past"]),
             "no other": held.implies(once["future"]),
             "a single row sees all": every(chunk == 1, held).implies(wanted),
-            "as many are kept": columns - (end - begin)
-                                == indices.sink_entries(stop, sinks, recent),
-            "the recent ones are": (begin
-                                    < end).implies(
-        every(number(begin) == sinks,
-              end + dropped == sinks + indices.sink_dropped(stop, sinks, recent)))}
+            "as many are kept": columns - (end - begin) == kept,
+            "the recent ones are": (begin < end).implies(
+                every(number(begin) == sinks, end + dropped == sinks + gone))}

@@ -113,7 +113,7 @@ def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
         ModuleNotFoundError: without z3.
         ValueError: for no obligations.
     """
-    problems = [_failure(one, seconds) for one in obligations]
+    problems = [_failure(obligation, seconds) for obligation in obligations]
     failed, count = [problem for problem in problems if problem], len(problems)
     if not count:
         raise ValueError("obligations: got none, wanted one or more; an empty list proves nothing")
@@ -127,16 +127,17 @@ def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
                    numbers | values)
 
 
-def _failure(one: Obligation, seconds: float) -> tuple[str, dict[str, int]] | None:
+def _failure(obligation: Obligation, seconds: float) -> tuple[str, dict[str, int]] | None:
     """Return why an obligation is not proved, and the counterexample; None if it is proved."""
-    known = [fact.term for fact in one.hypotheses]
-    for step in [*one.lemmas, one.goal]:
+    known = [fact.term for fact in obligation.hypotheses]
+    for step in [*obligation.lemmas, obligation.goal]:
         if not implied(known, step.term, seconds):
             values = smallest(known, step.term, seconds)
-            what = one.name if step is one.goal else f"{one.name} (a lemma of it)"
+            name = obligation.name
+            what = name if step is obligation.goal else f"{name} (a lemma of it)"
             if values is None:
                 return f"undecided: {what}", {}
-            shown = ", ".join(f"{name} = {value}" for name, value in values.items())
+            shown = ", ".join(f"{letter} = {value}" for letter, value in values.items())
             return f"'{what}' fails at {shown}", values
         known.append(step.term)
     return None

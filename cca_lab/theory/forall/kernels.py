@@ -60,14 +60,14 @@ def phases(L: Any, first: Any, last: Any, i: Any, c: Any, block: Any) -> Goals:
     assume(0 <= first, first <= i, i <= last, last < L)
     starts, ends = function("start"), function("end")
     assume(rising(starts, [first, i, last]), rising(ends, [first, i, last]))
-    language = SimpleNamespace(maximum=most, where=where, load=lambda address: where(
-        address < L, starts(address), ends(address - L)))
+    language = SimpleNamespace(maximum=most, where=where,
+                               load=lambda at: where(at < L, starts(at), ends(at - L)))
     with patch.object(kernel, "tl", language):
         low, inner_low, inner_high, high = kernel.span_of_rows.fn(0, first, last, L)
         left_end, inner_end = kernel.split_phases.fn(low, inner_low, inner_high, high, block)
     seen = every(starts(i) <= c, number(c) < ends(i))
-    left, inner, right = (every(start <= c, c < end) for start, end in (
-        (low, left_end), (left_end, inner_end), (inner_end, high)))
+    phases_of_row = ((low, left_end), (left_end, inner_end), (inner_end, high))
+    left, inner, right = (every(start <= c, c < end) for start, end in phases_of_row)
     return {"every column is in a phase": seen.implies(some(left, inner, right)),
             "phases follow each other": every(low <= left_end, left_end <= inner_end,
                                               some(inner_end <= high, inner_end == low)),

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cca_lab.theory.claim import Outcome
+from cca_lab.theory.cores import Cover, core_count, reads
 from cca_lab.theory.forall.core import demand, prove
 from cca_lab.theory.forall.terms import Truth, every, integers
 
-Cover = Callable[[Any, Any, Any], tuple[Any, Any]]
 Count = Callable[[Any, Any, Any], Any]
 
 
@@ -29,8 +29,6 @@ def reached(cover: Cover) -> Outcome:
 
 
 def _each_token(cover: Cover, wanted: Callable[[Any, Truth], Truth]) -> Outcome:
-    from cca_lab.theory.reachability.indices import reads
-
     i, g, s, t = integers("i g s t")
     known = [i >= 1, g >= 1, s >= 1, t >= 1]
     return prove(demand("each token", known, lambda: wanted(reads(cover, i, g, s, t), t <= i)))
@@ -52,8 +50,6 @@ def no_cores(excluded: Count) -> Outcome:
 
 
 def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Outcome:
-    from cca_lab.theory.reachability.indices import core_count
-
     i, g, s = integers("i g s")
     return prove(demand("each row", [i >= 1, g >= 1, s >= 1],
                         lambda: statement(i, g, s, core_count(i, g, s))))
@@ -84,8 +80,8 @@ def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
     Args:
         columns: (z, m) -> first and last column of group z.
     """
-    z, other, m, i, end, start = integers(
-        "z other m i end start")  # the last token of z, the first of the other
+    # end is the last token of group z, start the first of the other
+    z, other, m, i, end, start = integers("z other m i end start")
     known = [z >= 0, z < other, m >= 1]
 
     def statement() -> Mapping[str, Truth]:
@@ -111,9 +107,9 @@ def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
         return every(first <= t, t <= last)
 
     def statement() -> Mapping[str, Truth]:
-        own = (t - 1) // block + 1  # the segment that should hold token t
+        home = (t - 1) // block + 1  # the segment that should hold token t
         past = (t >= 1) & (t <= count * block)
-        return {"every token": past.implies(every(within(own), own >= 1, own <= count)),
+        return {"every token": past.implies(every(within(home), home >= 1, home <= count)),
                 "no other token": within(n).implies(past),
                 "no token twice": (within(n) & within(other)).implies(n == other)}
 
@@ -121,9 +117,6 @@ def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
 
 
 def past_of_a_row(seen: Callable[[Any, Any], Any]) -> Outcome:
-    """Prove that row i, counted from 0, reads i + 1 columns of [cache .
-
-    Own block], whatever the block (LoCoCo).
-    """
+    """Prove that row i, from 0, reads i + 1 columns of cache and block, for any block (LoCoCo)."""
     i, block = integers("i B")
     return prove(demand("columns of a row", [i >= 0, block >= 1], lambda: seen(i, block) == i + 1))

@@ -16,9 +16,9 @@ from cca_lab.theory.claim import Outcome
 from cca_lab.theory.forall import blocks, caches, kernels, papers, rows
 from cca_lab.theory.forall.core import Theorem, prove
 
-THEOREMS: tuple[Theorem, ...] = tuple(
-    value for module in (rows, blocks, kernels, caches) for value in vars(module).values()
-    if isinstance(value, Theorem))
+THEOREMS: tuple[Theorem, ...] = tuple(value for module in (rows, blocks, kernels, caches)
+                                      for value in vars(module).values()
+                                      if isinstance(value, Theorem))
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,9 @@ def accepted(seen: Callable[[Any], Intervals], row: Any, rows: Any, columns: Any
     """
     here = [(number(start), number(end)) for start, end in seen(row)]
     after = [(number(start), number(end)) for start, end in seen(row + 1)]
-    return {"ordered": ~some(*(checks.is_reversed(*one) for one in here)),
-            "in range": ~some(*(checks.is_outside(*one, columns) for one in here)),
-            "never empty": ~every(*(checks.is_empty(*one) for one in here)),
+    return {"ordered": ~some(*(checks.is_reversed(*interval) for interval in here)),
+            "in range": ~some(*(checks.is_outside(*interval, columns) for interval in here)),
+            "never empty": ~every(*(checks.is_empty(*interval) for interval in here)),
             "disjoint": ~some(False, *(checks.overlap(a, b) for a, b in combinations(here, 2))),
             "never moves back": (row + 1 < rows).implies(
                 ~some(*(checks.moves_back(*pair) for pair in zip(here, after, strict=True))))}
@@ -198,8 +198,7 @@ def production_reads(L: Any, w: Any, m: Any, i: Any, t: Any) -> Goals:
     assume(0 <= i, i < L, 0 <= t, t < L)
     visible, entries = indices.entry_columns(i, w, m, L)
     raw, pooled = within(t, visible), within(L + t // m, entries)
-    window, closed = most(
-        0, i + 1 - w), i + 1 - (i + 1) % m  # the first raw token, the first in no entry
+    window, closed = most(0, i + 1 - w), i + 1 - (i + 1) % m  # first raw token, first in no entry
     r = (i + 1) % m
     twice, none = (number(count(i, w, m)) for count in (indices.read_twice, indices.unread))
     return {"raw": raw.iff((window <= t) & (t <= i)),

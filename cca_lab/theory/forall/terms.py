@@ -217,12 +217,12 @@ def most(a: Any, b: Any) -> Any:
 
 def every(*truths: Any) -> Truth:
     """Return "all of these"."""
-    return Truth(solver().And(*(truth(one).term for one in truths)))
+    return Truth(solver().And(*(truth(value).term for value in truths)))
 
 
 def some(*truths: Any) -> Truth:
     """Return "at least one of these"."""
-    return Truth(solver().Or(*(truth(one).term for one in truths)))
+    return Truth(solver().Or(*(truth(value).term for value in truths)))
 
 
 class Run:
@@ -237,7 +237,7 @@ class Run:
     """
 
     def __init__(self, hypotheses: Sequence[Truth], prefix: Sequence[bool]) -> None:
-        self.known = [one.term for one in hypotheses]
+        self.known = [hypothesis.term for hypothesis in hypotheses]
         self.prefix, self.answers = list(prefix), list[bool]()
         self.lemmas: list[Truth] = []
         self.others: list[tuple[bool, ...]] = []  # prefixes of runs that are still to be made

@@ -83,13 +83,13 @@ def check_pooled(subject: Pooled) -> Outcome:
     """Judge a bound on F against numerical derivatives of the pooled logit."""
     largest = 0.0
     for logits in subject.groups:
-        found, allowed = numerical_factor(logits), subject.bound(logits)
-        if found > allowed + ROUNDING * (1 + found):
+        factor, allowed = numerical_factor(logits), subject.bound(logits)
+        if factor > allowed + ROUNDING * (1 + factor):
             shown = ", ".join(f"{a:.2g}" for a in logits[:4])
             return Outcome(False, f"m = {len(logits)}, logits {shown}: the group's logit has "
-                           f"{found:.3f} of the variance of a token's, over {allowed:.3g}",
-                           {"factor": found})
-        largest = max(largest, found)
+                           f"{factor:.3f} of the variance of a token's, over {allowed:.3g}",
+                           {"factor": factor})
+        largest = max(largest, factor)
     return Outcome(True, f"in {len(subject.groups)} groups; the largest F is {largest:.3f}",
                    {"factor": largest})
 
@@ -142,8 +142,8 @@ def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
             members = range(j // m * m, j // m * m + m)
             moved = sum(_gradient(tuple(weights), member)[source] for member in members) / m
         else:  # the softmax is over groups; a token has 1/m of its group's weight
-            group, share = (source // m, Fraction(1, m)) if model == "mean" else (source,
-                                                                                  Fraction(1))
+            mean = model == "mean"
+            group, share = (source // m, Fraction(1, m)) if mean else (source, Fraction(1))
             moves = [share * (g == group) for g in range(k)]
             moved = _derivative(group_masses(weights, m), j // m, moves) / m
         total += moved**2
@@ -164,18 +164,17 @@ def _derivative(weights: Weights, j: int, moves: Sequence[Fraction]) -> Any:
 @cache
 def _gradient(weights: tuple[Any, ...], j: int) -> tuple[Any, ...]:
     linear = noise_series.softmax_series(weights, j, order=1)[1]
-    places = range(len(weights))
-    return tuple(
-        linear.get(tuple(int(n == place) for n in places), Fraction(0)) for place in places)
+    tokens = range(len(weights))
+    return tuple(linear.get(tuple(int(n == i) for n in tokens), Fraction(0)) for i in tokens)
 
 
 # ---------------------------------------------------------------- checks
 
-CASES = tuple((tuple(Fraction(part, m * sum(parts)) for part in parts for _ in range(m)), m)
-              for parts, m in (((1,) * 8, 8), ((1, 1), 2), ((1, 1, 1), 2), ((1, 3), 2), ((1, 1), 4),
-                               ((1, 2, 5), 2), ((1, 9), 4), ((1,), 3)))
-PLACES = tuple(
-    (case, m, j) for case, m in CASES for j in range(0, len(case), m))  # one token of each group
+CASES = tuple((tuple(Fraction(share, m * sum(shares)) for share in shares for _ in range(m)), m)
+              for shares, m in (((1,) * 8, 8), ((1, 1), 2), ((1, 1, 1), 2), ((1, 3), 2),
+                                ((1, 1), 4), ((1, 2, 5), 2), ((1, 9), 4), ((1,), 3)))
+# One token of each group.
+PLACES = tuple((case, m, j) for case, m in CASES for j in range(0, len(case), m))
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ def check_passed(subject: Passed) -> Outcome:
     """Judge the share of a group's noise on each weight, by objective and by constraint."""
     for size in (2, 3, 16):
         unit, claimed = Fraction(1), subject.share(size)
-        by_objective, by_constraint = subject.problem.coefficient(
-            unit, size), subject.problem.mass(unit, size) / size
+        by_objective = subject.problem.coefficient(unit, size)
+        by_constraint = subject.problem.mass(unit, size) / size
         if not by_objective == by_constraint == claimed:
             return Outcome(False, f"m = {size}: {by_objective} by the objective and "
                            f"{by_constraint} by the constraint, claimed {claimed}")
@@ -112,15 +112,15 @@ def check_passed(subject: Passed) -> Outcome:
 
 Vector = Sequence[Any]
 Matrix = list[list[Any]]
-Case = tuple[Sequence[Vector], Weights,
-             int]  # values, weights that are constant in groups, tokens a group
+# Values, weights that are constant in groups, tokens a group.
+Case = tuple[Sequence[Vector], Weights, int]
 
 
 def full_covariance(values: Sequence[Vector], weights: Weights) -> Matrix:
     """Return the first-order covariance of o = sum alpha_j V_j, noise on every logit, sigma = 1."""
     output = _mean(values, weights)
-    return _scatter(
-        [_minus(value, output, weight) for value, weight in zip(values, weights, strict=True)])
+    return _scatter([_minus(value, output, weight)
+                     for value, weight in zip(values, weights, strict=True)])
 
 
 def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
@@ -138,8 +138,8 @@ def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
     for g, mass in enumerate(group_masses(weights, m)):
         centre = _mean(values[g * m:(g + 1) * m], [Fraction(1, m)] * m)
         # in the mean, each token's noise moves the group's logit by 1/m
-        sources += [_minus(centre, output,
-                           mass / m)] * m if noise == "mean" else [_minus(centre, output, mass)]
+        share, times = (mass / m, m) if noise == "mean" else (mass, 1)
+        sources += [_minus(centre, output, share)] * times
     return _scatter(sources)
 
 
@@ -182,12 +182,11 @@ def _scatter(vectors: Sequence[Vector]) -> Matrix:
 QUARTERS = (Fraction(1, 4),) * 4
 EQUAL: Case = ([[1, 0], [1, 0], [0, 1], [0, 1]], QUARTERS, 2)  # equal values in each group
 APART: tuple[Case, ...] = (
-    ([[int(i == j)
-       for i in range(4)]
-      for j in range(4)], QUARTERS, 2),  # another value for every token
+    # another value for every token
+    ([[int(i == j) for i in range(4)] for j in range(4)], QUARTERS, 2),
     ([[1, 0], [0, 1], [1, 0], [0, 1]], QUARTERS, 2),  # equal means of the groups
-    ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0,
-                                        1]], (Fraction(1, 8), ) * 2 + (Fraction(3, 8), ) * 2, 2),
+    ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]],
+     (Fraction(1, 8),) * 2 + (Fraction(3, 8),) * 2, 2),
 )
 
 

@@ -77,23 +77,23 @@ def _moment(n: int) -> int:
 
 
 def _exponential(i: int, length: int, order: int) -> Polynomial:
-    return {tuple(n if place == i else 0 for place in range(length)): Fraction(1, factorial(n))
+    return {tuple(n if j == i else 0 for j in range(length)): Fraction(1, factorial(n))
             for n in range(order + 1)}
 
 
 def _add(first: Polynomial, second: Polynomial, factor: Any) -> Polynomial:
-    found = dict(first)
+    total = dict(first)
     for exponents, value in second.items():
-        found[exponents] = found.get(exponents, Fraction(0)) + factor * value
-    return {exponents: value for exponents, value in found.items() if value}
+        total[exponents] = total.get(exponents, Fraction(0)) + factor * value
+    return {exponents: value for exponents, value in total.items() if value}
 
 
 def _multiply(first: Polynomial, second: Polynomial, order: int = ORDER) -> Polynomial:
     """Multiply two polynomials without the terms of a degree above `order`."""
-    found: Polynomial = {}
+    product: Polynomial = {}
     for a, x in first.items():
         for b, y in second.items():
             if sum(a) + sum(b) <= order:
                 exponents = tuple(m + n for m, n in zip(a, b, strict=True))
-                found[exponents] = found.get(exponents, Fraction(0)) + x * y
-    return found
+                product[exponents] = product.get(exponents, Fraction(0)) + x * y
+    return product

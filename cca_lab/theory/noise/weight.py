@@ -76,8 +76,8 @@ def own_noise(ray: Ray) -> bool:
 
 # ---------------------------------------------------------------- checks
 
-CASES = tuple(tuple(Fraction(part, sum(parts)) for part in parts)
-              for parts in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))
+CASES = tuple(tuple(Fraction(share, sum(shares)) for share in shares)
+              for shares in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))
 RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 2), 1),
                          ((1, 2, 5), (0, 1, -1), 0), ((1, 2, 5), (1, -1, 2), 2))
 
@@ -132,8 +132,8 @@ def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
                  within: Callable[[Ray], bool] | None = None) -> Outcome:
     """Judge whether Lemma 1's remainder is o(scale(eta, j)): their ratio goes to 0 along rays."""
     worst, rays = Decimal(0), chosen(RAYS, within)
-    for parts, direction, j in rays:
-        weights = [Fraction(part, sum(parts)) for part in parts]
+    for shares, direction, j in rays:
+        weights = [Fraction(share, sum(shares)) for share in shares]
         ratios = []
         for exponent in (2, 4, 6):
             noise = [Fraction(x, 10**exponent) for x in direction]
@@ -142,15 +142,15 @@ def check_lemma1(scale: Callable[[Sequence[Fraction], int], Fraction],
                 return Outcome(False, f"weights {_shown(weights)}, noise {_shown(noise)}, j = "
                                f"{j + 1}: the remainder is {remainder:.3g}, o(.) of 0 must be 0",
                                {"remainder": float(remainder)})
-            ratios.append(
-                abs(remainder) * size.denominator / size.numerator if size else Decimal(0))
+            ratio = abs(remainder) * size.denominator / size.numerator if size else Decimal(0)
+            ratios.append(ratio)
         if not (ratios[1] <= ratios[0] / 10 and ratios[2] <= ratios[1] / 10):
+            shown = ", ".join(f"{ratio:.3g}" for ratio in ratios)
             return Outcome(False, f"weights {_shown(weights)}, direction {direction}: remainder "
-                           f"over scale is " + ", ".join(f"{ratio:.3g}" for ratio in ratios) + " "
-                           "and does not go to 0")
+                           f"over scale is {shown} and does not go to 0")
         worst = max(worst, ratios[2])
-    return Outcome(
-        True, f"remainder over scale at most {worst:.2g} at eps = 1e-6, along {len(rays)} rays")
+    return Outcome(True, f"remainder over scale at most {worst:.2g} at eps = 1e-6, along "
+                   f"{len(rays)} rays")
 
 
 def _shown(numbers: Sequence[Fraction]) -> str:

@@ -92,10 +92,11 @@ def costs(unit: str, block: str) -> tuple[Pair, ...]:
 
 def lococo(table: Mapping[str, str], name: str, *, lower: bool) -> tuple[Pair, ...]:
     """Return the columns of LoCoCo against each other method but full sequences, for one table."""
+    others = {method: numbers.split() for method, numbers in table.items()
+              if method not in ("LoCoCo", "full")}
     return tuple(Pair(f"{name}, column {column}", ours, method, other, lower)
-                 for method, numbers in table.items() if method not in ("LoCoCo", "full")
-                 for column, (ours, other) in
-                 enumerate(zip(table["LoCoCo"].split(), numbers.split(), strict=True), 1))
+                 for method, numbers in others.items() for column, (ours, other)
+                 in enumerate(zip(table["LoCoCo"].split(), numbers, strict=True), 1))
 
 
 def check_ahead(pairs: tuple[Pair, ...], within: Callable[[Pair], bool] | None = None) -> Outcome:
@@ -148,10 +149,10 @@ def check_steeper(methods: tuple[str, ...]) -> Outcome:
     told = []
     for column, length in ((2, "16K"), (3, "32K")):
         falls = {name: Fall(name, numbers[0], numbers[column]) for name, numbers in rows.items()}
-        own = falls.pop("DGA-LLM")
-        told.append(f"4K to {length}: {', '.join(map(_fallen, [*falls.values(), own]))}")
-        if all(fall.change < own.change for fall in falls.values()) or \
-                all(fall.share < own.share for fall in falls.values()):
+        dga = falls.pop("DGA-LLM")
+        told.append(f"4K to {length}: {', '.join(map(_fallen, [*falls.values(), dga]))}")
+        if (all(fall.change < dga.change for fall in falls.values())
+                or all(fall.share < dga.share for fall in falls.values())):
             return Outcome(True, told[-1])
     return Outcome(False, "; ".join(told))
 
@@ -163,9 +164,9 @@ def _fallen(fall: Fall) -> str:
 def check_rise(methods: tuple[str, ...], within: Callable[[str], bool] | None = None) -> Outcome:
     """Judge "from 4K to 16K these methods' latency rises more than DGA-LLM's", in ms or percent."""
     falls = {name: Fall(name, numbers[0], numbers[2]) for name, numbers in LATENCY.items()}
-    own, cases = falls["DGA-LLM"], [falls[name] for name in chosen(methods, within)]
-    slow = [fall for fall in cases if fall.change <= own.change and fall.share <= own.share]
-    told = ", ".join(map(_fallen, [*(slow or cases), own]))
+    dga, cases = falls["DGA-LLM"], [falls[name] for name in chosen(methods, within)]
+    slow = [fall for fall in cases if fall.change <= dga.change and fall.share <= dga.share]
+    told = ", ".join(map(_fallen, [*(slow or cases), dga]))
     return Outcome(not slow, f"4K to 16K, ms: {told}", {"slower": len(slow)})
 
 
@@ -175,10 +176,9 @@ def check_curves(directions: Mapping[str, str], curves: Mapping[str, tuple[str, 
              for name, way in directions.items()
              if not all((after > before) == (way == "rises") and after != before
                         for before, after in pairwise(map(Decimal, curves[name])))]
-    return Outcome(not wrong, "; ".join(wrong)
-                              or "; ".join(f"{name} {way}, {curves[name][0]} to {curves[name][-1]}"
-                                           for name, way in directions.items()),
-                   {"curves": len(directions), "wrong": len(wrong)})
+    told = wrong or [f"{name} {way}, {curves[name][0]} to {curves[name][-1]}"
+                     for name, way in directions.items()]
+    return Outcome(not wrong, "; ".join(told), {"curves": len(directions), "wrong": len(wrong)})
 
 
 def check_words(called: Mapping[str, tuple[str, str]]) -> Outcome:
@@ -192,10 +192,9 @@ def check_words(called: Mapping[str, tuple[str, str]]) -> Outcome:
 
 def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
     """Judge columns said to fall without complementary tokens (DGA, Table 7), with and without."""
+    rows = (("Table 1", "DGA-LLM"), ("Table 7", "w/o complementary tokens"), ("Table 1", "vanilla"))
     full, without, vanilla = (tuple(map(Decimal, scores("DGA", table)[method][:-1]))
-                              for table, method in (("Table 1", "DGA-LLM"),
-                                                    ("Table 7", "w/o complementary tokens"),
-                                                    ("Table 1", "vanilla")))
+                              for table, method in rows)
     changes = dict(zip(LONGBENCH, zip(full, without, strict=True), strict=True))
     for name, printed in falls.items():
         before, after = changes[name]
@@ -206,25 +205,26 @@ def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
     equal = sum(after == other for other, after in zip(vanilla, without, strict=True))
     return Outcome(True, f"{' and '.join(falls)} fall; {rises} of {len(full)} columns rise "
                    f"(Single-Doc. QA 3.61 to 6.43), and {equal} equal Table 1's row of vanilla "
-                   f"attention", {"rises": rises, "equal": equal})
+                   "attention", {"rises": rises, "equal": equal})
 
 
 
 def check_score(name: str, cited: Iterable[str], rows: Mapping[str, Sequence[str]]) -> Outcome:
     """Judge the name of a score: each cited number must be an average of a table of that score."""
-    found = [score for score, blocks in rows.items() if set(cited) <= {
-        numbers[-1] for block in blocks for numbers in scores("CCA", block).values()}]
-    return Outcome(name in found,
-                   f"{', '.join(cited)} are averages of {' and '.join(found)}; called {name}")
+    averages_of = {score: {numbers[-1] for block in blocks
+                           for numbers in scores("CCA", block).values()}
+                   for score, blocks in rows.items()}
+    fitting = [score for score, numbers in averages_of.items() if set(cited) <= numbers]
+    return Outcome(name in fitting,
+                   f"{', '.join(cited)} are averages of {' and '.join(fitting)}; called {name}")
 
 
 def check_citations(cited: tuple[tuple[str, str], ...], holds: Mapping[str, str]) -> Outcome:
     """Judge references: (what is cited, the place named) against what each place holds."""
-    wrong = [f"{place} holds {holds[place]}, not {what}" for what, place in cited
-             if holds[place] != what]
-    return Outcome(not wrong, "; ".join(wrong)
-                   or "; ".join(f"{place} holds {what}" for what, place in cited),
-                   {"wrong": len(wrong)})
+    wrong = [f"{table} holds {holds[table]}, not {what}" for what, table in cited
+             if holds[table] != what]
+    told = wrong or [f"{table} holds {what}" for what, table in cited]
+    return Outcome(not wrong, "; ".join(told), {"wrong": len(wrong)})
 
 
 def rate(length: int) -> float:
@@ -294,12 +294,12 @@ SUPERIOR = (*efficient(MEANS), Pair("Table 5", LONGLORA[1], "LongLoRA", LONGLORA
 LOWEST = tuple(pair for unit in ("seconds", "GB") for method in ("others", "vanilla")
                for block in LONGBENCH_TABLES[:2] for pair in costs(unit, block)
                if (pair.other == "vanilla") == (method == "vanilla"))
-THREE_METRICS = tuple(pair for pair in (
-    *(pair for unit in ("seconds", "GB") for block in LONGBENCH_TABLES[2:]
-      for pair in costs(unit, block)), *averages("CCA", LONGBENCH_TABLES[2:]))
-    if pair.other == "MInference")
-CCA_CONTENTS = {"Table 3": "EM scores", "Table 4": "RULER scores", "Section 3.4": "the fusion of "
-                "the two modules", "Section 3.5": "the updating strategies"}
+ALL_METRICS = (*(pair for unit in ("seconds", "GB") for block in LONGBENCH_TABLES[2:]
+                 for pair in costs(unit, block)), *averages("CCA", LONGBENCH_TABLES[2:]))
+THREE_METRICS = tuple(pair for pair in ALL_METRICS if pair.other == "MInference")
+CCA_CONTENTS = {"Table 3": "EM scores", "Table 4": "RULER scores",
+                "Section 3.4": "the fusion of the two modules",
+                "Section 3.5": "the updating strategies"}
 CCA_TRENDS = {"perplexity with g": "rises", "latency with g": "falls", "perplexity with s": "falls",
               "latency with s": "rises"}
 OTHERS = ("MInference", "StreamingLLM", "LM-Infinite")
@@ -353,8 +353,8 @@ SUBJECTS = {
                                within=from_32k),
     "CCA.long": Subjects(check_ahead, tuple(filter(at_length, EM_LEADS))),
     "CCA.ruler": Subjects(check_ahead, ON_RULER,
-                          corrected=tuple(pair
-                                          for pair in ON_RULER if pair.place != "Table 4, 32K")),
+                          corrected=tuple(pair for pair in ON_RULER
+                                          if pair.place != "Table 4, 32K")),
     "CCA.citations": Subjects(partial(check_citations, holds=CCA_CONTENTS),
                               (("RULER scores", "Table 3"),
                                ("the updating strategies", "Section 3.4")),

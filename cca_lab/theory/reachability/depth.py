@@ -52,8 +52,7 @@ def through(reach: Tensor, layers: int) -> Tensor:
     step = (reach | torch.eye(len(reach), dtype=torch.bool)).double()
     state = step
     for _ in range(layers - 1):
-        state = ((state @ step)
-                 > 0).double()  # (row to middle) and (middle to token), for some middle
+        state = ((state @ step) > 0).double()  # row to middle and middle to token, for some middle
     return state > 0
 
 
@@ -95,10 +94,11 @@ def check_depth(lost: Lost, within: Callable[[Case], bool] | None = None) -> Out
         past = torch.ones(length, length, dtype=torch.bool).tril()
         left_out = bool((past & ~through(window_reach(length, window, sinks), layers)).any())
         if lost(length, window, sinks, layers) != left_out:
-            some, said = ("a row gets nothing of some token" if one else "every row gets every "
-                          "earlier token" for one in (left_out, not left_out))
+            seen, said = "a row gets nothing of some token", "every row gets every earlier token"
+            if not left_out:
+                seen, said = said, seen
             return Outcome(False, f"L={length}, windows of {window}, {sinks} kept initial tokens, "
-                           f"{layers} layers: {some}, claimed: {said}",
+                           f"{layers} layers: {seen}, claimed: {said}",
                            {"length": length, "window": window, "sinks": sinks, "layers": layers})
     return Outcome(True, f"right in {len(cases)} cases; {LAYERS} layers of windows of {WINDOW} "
                    f"reach {LAYERS * (WINDOW - 1)} tokens back, less than 128K and more than 32K",

@@ -52,14 +52,14 @@ def lost(event: str, weight: float, dtype: torch.dtype) -> bool:
 
 def measured_gaps(dtype: torch.dtype) -> dict[str, float]:
     """Find by bisection the smallest gap, in nats, at which exp(-gap) is lost, by event."""
-    found = {}
+    gaps = {}
     for event in EVENTS:
         low, high = 0.0, 200.0
         for _ in range(50):
             middle = (low + high) / 2
             low, high = (low, middle) if lost(event, math.exp(-middle), dtype) else (middle, high)
-        found[event] = high
-    return found
+        gaps[event] = high
+    return gaps
 
 
 def product_survives(gap_of_core: float, gap_in_core: float, dtype: torch.dtype) -> bool:

@@ -12,18 +12,13 @@ from functools import partial
 
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.claim import Outcome, Subjects
+from cca_lab.theory.cores import Cover, core_count, reads
 from cca_lab.theory.forall import papers
 
-Cover = Callable[[int, int, int], tuple[int, int]]  # (i, g, s) -> (j cores, first raw token k)
-Count = Callable[[int, int, int], int]              # (i, g, s) -> number of raw tokens
+Count = Callable[[int, int, int], int]  # (i, g, s) -> number of raw tokens
 SIZES = [(g, s) for g in range(1, 8) for s in range(1, 13)]
 ROWS = range(1, 41)
 RANGE = "g <= 7, s <= 12, i <= 40"
-
-
-def core_count(i: int, g: int, s: int) -> int:
-    """Return the number of cores that row i reads (below Eq. 3): j = max(0, floor((i - s) / g))."""
-    return max(0, (i - s) // g)
 
 
 def printed_cover(i: int, g: int, s: int) -> tuple[int, int]:
@@ -40,12 +35,6 @@ def exact_cover(i: int, g: int, s: int) -> tuple[int, int]:
 def split_cover(i: int, g: int, s: int) -> tuple[int, int]:
     """The same cover with Section 3.2's case: only raw tokens where i < g + s."""
     return (0, 1) if i < g + s else exact_cover(i, g, s)
-
-
-def reads(cover: Cover, i: int, g: int, s: int, t: int) -> int:
-    """Count how often row i reads token t >= 1, inside a core or raw."""
-    j, k = cover(i, g, s)
-    return (t <= j * g) + (k <= t <= i)
 
 
 def times_read(cover: Cover, i: int, g: int, s: int) -> list[int]:
@@ -109,8 +98,8 @@ def check_short(excluded: Callable[[int, int, int], bool]) -> Outcome:
             if excluded(i, g, s) != (core_count(i, g, s) == 0):
                 return Outcome(False, f"g={g}, s={s}, i={i}: {core_count(i, g, s)} cores, said to "
                                f"be {'none' if excluded(i, g, s) else 'some'}")
-    return Outcome(True,
-                   f"j = 0 exactly in these rows in all {len(SIZES) * len(ROWS)} cases ({RANGE})")
+    cases = len(SIZES) * len(ROWS)
+    return Outcome(True, f"j = 0 exactly in these rows in all {cases} cases ({RANGE})")
 
 
 def printed_terms(i: int, length: int, g: int, s: int) -> list[int]:
@@ -145,8 +134,8 @@ def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Outcome:
                    f"with L=20, g=s=4, {len(ahead)} of 20 rows read tokens after i", numbers)
 
 
-def effective_row(i: int, g: int, s: int, cover: Cover, draw: Callable[[],
-                                                                       int]) -> dict[int, Fraction]:
+def effective_row(i: int, g: int, s: int, cover: Cover,
+                  draw: Callable[[], int]) -> dict[int, Fraction]:
     """Return row i of E (Eq. 8), the weight of each token; `draw` gives the scores.
 
     The scores are integers and the softmax has base 2, so E is exact. The scores of the cores are

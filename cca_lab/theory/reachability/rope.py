@@ -95,8 +95,9 @@ def measured_difference(kernel: Kernel, base: float, group: int, equal_keys: boo
     return (apart.mean() / length.mean()).sqrt().item(), (1.96 * ratios.std() / BATCHES**0.5).item()
 
 
-def table(difference: Difference = predicted_difference) -> dict[tuple[float, int],
-                                                                 tuple[float, float]]:
+def table(
+        difference: Difference = predicted_difference
+) -> dict[tuple[float, int], tuple[float, float]]:
     """Return the relative differences by (base, g): for independent keys and for equal keys."""
     return {(base, group): (difference(base, group, False), difference(base, group, True))
             for base in BASES for group in GROUPS}

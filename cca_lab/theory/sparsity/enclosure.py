@@ -80,8 +80,8 @@ def at_most(tau: float, length: int, rho: Fraction, x: float, u: float) -> Any:
     if not (x > 0 and u > 0):
         raise ValueError(f"x, u: got {x} and {u}, wanted positive numbers")
     sigma, log_x, point = ball(tau), ball(x).log(), ball(u)
-    width = ball(Fraction(
-        16, CELLS_OF_SUM))  # cells from -8 tau to 8 tau; what lies below counts as e^0 = 1
+    # cells from -8 tau to 8 tau; what lies below counts as e^0 = 1
+    width = ball(Fraction(16, CELLS_OF_SUM))
     edges = [(k * width - 8) for k in range(CELLS_OF_SUM + 1)]
     chances = [normal_below(edge) for edge in edges]
     mean = chances[0] + (1 - chances[-1]) * (-point * (sigma * edges[-1]).exp()).exp()
@@ -115,18 +115,16 @@ def between(tau: float, length: int, rho: Fraction, points: int = 32,
     """
     _need(tau, length, rho)
     law = gaussian(tau)
-    ends = sorted({law.quantile_of_max(k / points, length)
-                   for k in range(1, points)})  # any rising numbers would do
+    # any rising numbers would do
+    ends = sorted({law.quantile_of_max(k / points, length) for k in range(1, points)})
     below = [normal_below(ball(t) / ball(tau)) for t in ends]
-    chances = [one**length for one in below]
+    chances = [chance**length for chance in below]
     held = [_held(tau, length, rho, t, cells) for t in ends]
-    # P(max in cell k) times h at its left end, or at its right end; over the last end h is at most
-    # 1.
+    # P(max in cell k) times h at its left or right end; over the last end h is at most 1.
     masses = [chances[0], *(high - low for low, high in zip(chances, chances[1:], strict=False)),
               1 - chances[-1]]
-    low = sum((mass * one[0] for mass, one in zip(masses[1:], held, strict=True)), ball(0))
-    high = sum(
-        (mass * one[1] for mass, one in zip(masses, held, strict=False)), ball(0)) + masses[-1]
+    low = sum((mass * h[0] for mass, h in zip(masses[1:], held, strict=True)), ball(0))
+    high = sum((mass * h[1] for mass, h in zip(masses, held, strict=False)), ball(0)) + masses[-1]
     return max(0.0, _below(low)), min(1.0, _above(high))
 
 

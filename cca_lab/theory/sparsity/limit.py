@@ -47,8 +47,8 @@ def ends_at(law: LogitLaw, length: float, rho: float) -> tuple[float, float]:
     spread = (second - mean**2) / length if second < inf else inf  # the variance of S / L
     for level in LEVELS:
         t = law.quantile_of_max(level, length)
-        slack = rho * exp(min(
-            t, 700.0)) - mean  # e^700 still fits a float; a smaller y is passed more often
+        # e^700 still fits a float; a smaller y is passed more often
+        slack = rho * exp(min(t, 700.0)) - mean
         if spread < inf and slack > 0:
             low = max(low, 1 - level - spread / (spread + slack**2))
         if law.log_concave and length * rho > 1:
@@ -160,9 +160,9 @@ def rate(law: LogitLaw, rho: float) -> float:
     if -law.distribution.logcdf(start) < SMALLEST_RATE:  # an upper bound on J: u = 0
         return 0.0
     scale = float(law.distribution.std())
-    found = minimize_scalar(partial(exponent, law, rho), bounds=(start, start + 3 * scale + 3),
+    least = minimize_scalar(partial(exponent, law, rho), bounds=(start, start + 3 * scale + 3),
                             method="bounded", options={"xatol": 1e-6})
-    return float(min(found.fun, exponent(law, rho, start)))
+    return float(min(least.fun, exponent(law, rho, start)))
 
 
 def mean_reaches(law: LogitLaw, rho: float) -> float:
@@ -221,13 +221,13 @@ def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
         slope = log(low / high) / (long - short)
         error = 3 * (((1 - low) / low + (1 - high) / high) / RATE_DRAWS) ** 0.5 / (long - short)
         numbers = {"rate": predicted(law, rho), "slope": slope}
-        found = (f"{law.name}, rho={rho}: rate {numbers['rate']:.5f}, measured {slope:.5f} +- "
-                 f"{error:.5f}")
+        seen = (f"{law.name}, rho={rho}: rate {numbers['rate']:.5f}, measured {slope:.5f} +- "
+                f"{error:.5f}")
         off = abs(slope - numbers["rate"])
         if off > error + 0.03 * slope:
-            return Outcome(False, found, numbers, error)
+            return Outcome(False, seen, numbers, error)
         if off / slope > worst:
-            worst, evidence, kept = off / slope, found, (numbers, error)
+            worst, evidence, kept = off / slope, seen, (numbers, error)
     return Outcome(True, f"{len(RATE_CASES)} cases, the furthest off: {evidence}", *kept)
 
 

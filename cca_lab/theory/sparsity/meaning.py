@@ -31,8 +31,8 @@ def block(length: int, tokens: int) -> list[Fraction]:
 
 def k90(row: Row) -> int:
     """Count the keys, largest first, that carry 90 % of a row in rationals."""
-    return keys_for_mass_loops(
-        row, NINE_TENTHS)  # type: ignore[arg-type]  # rationals, as well as floats
+    # rationals, as well as floats
+    return keys_for_mass_loops(row, NINE_TENTHS)  # type: ignore[arg-type]
 
 
 def jump(weight: Fraction, rho: Fraction) -> int:
@@ -132,10 +132,8 @@ def effective_index(row: Row) -> float:
     return float(1 - 1 / (len(row) * sum(weight**2 for weight in row)))
 
 
-SINKS = (
-    (Fraction(13, 100), Fraction(13,
-                                 100)), (Fraction(2, 5), Fraction(3,
-                                                                  50)))  # at 100 and at 1000 tokens
+# The largest weight at 100 and at 1000 tokens.
+SINKS = ((Fraction(13, 100), Fraction(13, 100)), (Fraction(2, 5), Fraction(3, 50)))
 
 
 def check_proves(measure: Callable[[Row], float]) -> Outcome:
@@ -144,20 +142,20 @@ def check_proves(measure: Callable[[Row], float]) -> Outcome:
     The rows have equal weights on all tokens but the first, whose weight stays in one case and
     falls in the other.
     """
-    found = []
+    told = []
     for first, last in SINKS:
         short, long = sink(100, first), sink(1000, last)
         if (jumped := rho_sparse_index(long) - rho_sparse_index(short)) != 1:
             raise ValueError(f"SINKS: P_sparse rises by {jumped} from {first} to {last}; it must "
-                             f"jump from 0 to 1")
+                             "jump from 0 to 1")
         rose = measure(long) - measure(short)
         evidence = (f"largest weight {float(first)} of L=100 and {float(last)} of L=1000, an even "
                     f"rest: P_sparse rises by {jumped:.0f}, the measure by {rose:.3f}")
         numbers = {"P_sparse": jumped, "measure": rose}
         if rose <= 0:
             return Outcome(False, evidence, numbers)
-        found.append(evidence)
-    return Outcome(True, found[-1], numbers)
+        told.append(evidence)
+    return Outcome(True, told[-1], numbers)
 
 
 SUBJECTS = {

@@ -25,8 +25,8 @@ def printed_at(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
 
 def two_term_at(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
     """Return P(max X > x) - P(S > L rho x), the corrected right side at one x."""
-    return law.probability(lambda row: max(row) > x) - law.probability(
-        lambda row: sum(row) > law.length * rho * x)
+    return (law.probability(lambda row: max(row) > x)
+            - law.probability(lambda row: sum(row) > law.length * rho * x))
 
 
 def largest_over_x(at: Objective, law: FiniteLaw, rho: Fraction) -> Fraction:
@@ -97,8 +97,8 @@ def eq20(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
 def union_bound(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
     """Return P(X_1 <= x) + P(L rho x < S), Equation 20 repaired."""
     most = law.length * rho
-    return law.probability(lambda row: row[0] <= x) + law.probability(
-        lambda row: most * x < sum(row))
+    return (law.probability(lambda row: row[0] <= x)
+            + law.probability(lambda row: most * x < sum(row)))
 
 
 def check_lower_bound(bound: Bound, cases: Iterable[tuple[FiniteLaw, Fraction]]) -> Outcome:
