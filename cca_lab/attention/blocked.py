@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention.dense import accumulation_dtype
-from cca_lab.attention.derivatives import refuse_second_derivative
+from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.plan import TileBatch, plan_of
 from cca_lab.attention.tiles import tile_for
 

@@ -1,6 +1,6 @@
-"""Where the fused Triton kernels run.
+"""Limits of the fast backends: where the fused kernels run, and that all differentiate only once.
 
-The answer does not import triton, which exists for Linux only.
+Nothing here imports triton, which exists for Linux only.
 """
 
 from importlib.util import find_spec
@@ -26,9 +26,24 @@ def require_triton() -> None:
 
 
 def fused(x: Tensor) -> bool:
-    """Return whether "auto" uses the kernels for a tensor.
-
-    On a GPU, in a dtype and head dimension they support.
-    """
+    """Return whether "auto" uses the kernels: for a GPU tensor of a dtype and head dim they support."""
     return (x.device.type == "cuda" and x.dtype in KERNEL_DTYPES and x.shape[-1] <= LARGEST_HEAD_DIM
             and installed())
+
+
+def needs_gradient(*tensors: Tensor) -> bool:
+    """Return whether autograd would record an operation on these tensors."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def refuse_second_derivative(form: str) -> None:
+    """Raise in a backward pass that is itself recorded: its derivative would silently be wrong.
+
+    Args:
+        form: the operation whose backward calls this, such as "blocked attention".
+
+    Raises:
+        RuntimeError: if autograd was asked to build a graph of the backward (create_graph=True).
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(f'{form} has no second derivative: use backend="dense" for that')

@@ -1,6 +1,6 @@
 """The one attention primitive of the lab: check the arguments, choose a backend, attend."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, overload
 
 import torch
@@ -93,6 +93,24 @@ def interval_attention(
     attend = _backend(backend, q)
     out, lse = attend(q, k, v, intervals, scale_of(scale, head_dim))
     return (out, lse) if return_lse else out
+
+
+def merge(outs: Sequence[Tensor], lses: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Merge the outputs of rows over disjoint sets of columns into the outputs over all of them.
+
+        out = sum_p w_p out_p,   w = softmax over the sets of lse_p,   lse = log sum_p exp(lse_p)
+
+    Args:
+        outs: (B, H, L, D) of each set.
+        lses: (B, H, L) of each set, natural log; -inf where a row sees none of its columns.
+
+    Returns:
+        out (B, H, L, D) in the dtype of the first output, and lse (B, H, L).
+    """
+    logs = torch.stack(list(lses))                          # (sets, B, H, L)
+    weights = logs.softmax(dim=0).unsqueeze(-1)             # (sets, B, H, L, 1)
+    out = (torch.stack(list(outs)).to(weights.dtype) * weights).sum(dim=0)
+    return out.to(outs[0].dtype), logs.logsumexp(dim=0)
 
 
 def _backend(name: str, q: Tensor) -> Callable[..., tuple[Tensor, Tensor]]:

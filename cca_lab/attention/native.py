@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cca_lab.attention import native_build
-from cca_lab.attention.derivatives import refuse_second_derivative
+from cca_lab.attention.fused import refuse_second_derivative
 
 DTYPES = (torch.float32, torch.float64)  # and bfloat16 where `matrix_units`
 _LOADING = Lock()  # the op may be registered once in a process

@@ -21,21 +21,29 @@ OWN_BLOCK = "which tokens are kept is chosen from whole blocks of rows, a row's 
 ON_INTERVALS = ("dense", "blocked", "native", "triton")  # the backends of `interval_attention`
 
 
-class Keywords(TypedDict, total=False):
-    """The keywords of `loops`, `attention`, `effective` and `represented`; all may be left out.
+class Rest(TypedDict, total=False):
+    """The keywords of `call`; all may be left out.
 
     Attributes:
-        scale: factor on the dot products; None means D**-0.5.
         rotation: the RoPE tables (cos, sin), (L, D) or (B, L, D) each, with which q and k have
             already been rotated (half-rotated layout); None without rotary positions.
         selection: a choice of tokens that `select` returned, to use it again; None to choose now.
         module: a module that `new_module` made, trained or not; None if there is none.
     """
 
-    scale: float | None
     rotation: Rotation | None
     selection: Any
     module: nn.Module | None
+
+
+class Keywords(Rest, total=False):
+    """The keywords of `loops`, `attention`, `effective` and `represented`: those of `call` and scale.
+
+    Attributes:
+        scale: factor on the dot products; None means D**-0.5.
+    """
+
+    scale: float | None
 
 
 class Call(NamedTuple):
@@ -214,14 +222,11 @@ class Mechanism:
             f"selection: got {type(selection).__name__}, wanted None; {self.name!r} attention "
             "chooses no tokens that could be given")
 
-    def call(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Unpack[Keywords]) -> Call:
-        """Check all arguments and return the keywords.
-
-        A ValueError names the first that does not fit.
-        """
+    def call(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None,
+             **rest: Unpack[Rest]) -> Call:
+        """Return scale and keywords after a check; a ValueError names the argument that does not fit."""
         check_qkv(q, k, v)
-        given: dict[str, Any] = {**keywords}
-        call = Call(**given | {"scale": scale_of(given.get("scale"), q.shape[-1])})
+        call = Call(scale_of(scale, q.shape[-1]), **rest)
         check_rotation(call.rotation, q)
         if call.selection is not None:
             self.check_choice(call.selection, q, k)

@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 
 from cca_lab.attention import check_intervals, interval_attention, masked_attention, visible_mask
 from cca_lab.attention.dense import accumulation_dtype, expand_heads, product
-from cca_lab.attention.merge import merge
+from cca_lab.attention.interval_attention import merge
 
 
 @dataclass(frozen=True)

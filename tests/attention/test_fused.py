@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cca_lab.attention import fused, interval_attention, pool_groups
-from cca_lab.attention.derivatives import needs_gradient, refuse_second_derivative
+from cca_lab.attention.fused import needs_gradient, refuse_second_derivative
 from cca_lab.attention.interval_attention import BACKENDS, FEW_ROWS, _backend
 from cca_lab.attention.pooling import pooling_backend
 from cca_lab.files import repository

@@ -1,6 +1,7 @@
 """Wrong CCA attentions, one trap each: `rows(q, k, v, **options)` is right, a mutant changes one part."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,6 +86,16 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: flo
                 weights = parts.weigh(torch.cat([*core_keys, keys]) @ q[b, h, i], visible, scale)
                 out[b, h, i] = weights @ torch.cat([*core_values, values])
     return out
+
+
+class Form(NamedTuple):
+    """An attention made of decisions: DGA's pools and weighs as CCA's, so that it has the same mutants."""
+
+    rows: Callable[..., Tensor]
+    parts: type[Pooling]
+
+
+IN_CCA = Form(rows, Parts)
 
 
 # ---------------------------------------------------------------- which tokens a row reads
@@ -178,12 +189,12 @@ def padded_on_the_left(q: Tensor, k: Tensor, v: Tensor, *, group: int, **options
 
 # ---------------------------------------------------------------- how a core is made
 
-def first_query_judges(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+def first_query_judges(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
     """The first token of the group weighs it, not the last."""
-    class Wrong(Parts):
+    class Wrong(form.parts):
         def judge(self, members):
             return members[0]
-    return rows(q, k, v, parts=Wrong(), **options)
+    return form.rows(q, k, v, parts=Wrong(), **options)
 
 
 def unnormalised_phi(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
@@ -194,12 +205,12 @@ def unnormalised_phi(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     return rows(q, k, v, parts=Wrong(), **options)
 
 
-def unscaled_phi(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+def unscaled_phi(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
     """Eq. 2 without its 1/sqrt(D)."""
-    class Wrong(Parts):
+    class Wrong(form.parts):
         def phi(self, logits, scale):
             return super().phi(logits, 1.0)
-    return rows(q, k, v, parts=Wrong(), **options)
+    return form.rows(q, k, v, parts=Wrong(), **options)
 
 
 def first_head_judges(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
@@ -210,39 +221,39 @@ def first_head_judges(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     return rows(q, k, v, parts=Wrong(), **options)
 
 
-def mean_of_softmaxes(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+def mean_of_softmaxes(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
     """Grouped queries: the heads' weights are averaged, where the lab averages their logits."""
-    class Wrong(Parts):
+    class Wrong(form.parts):
         def phi(self, logits, scale):
             return torch.softmax(scale * logits, dim=-1).mean(0)
-    return rows(q, k, v, parts=Wrong(), **options)
+    return form.rows(q, k, v, parts=Wrong(), **options)
 
 
-def detached_phi(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+def detached_phi(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
     """Weights taken out of the graph: the output is right, but no gradient teaches what to keep in a core."""
-    class Wrong(Parts):
+    class Wrong(form.parts):
         def phi(self, logits, scale):
             return super().phi(logits, scale).detach()
-    return rows(q, k, v, parts=Wrong(), **options)
+    return form.rows(q, k, v, parts=Wrong(), **options)
 
 
-def rotated_keys_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+def rotated_keys_pooled(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
     """Keys pooled as they arrive, each at its own angle: they partly cancel, and no position fits the sum."""
-    class Wrong(Parts):
+    class Wrong(form.parts):
         def unrotate(self, keys, cos, sin):
             return keys
 
         def rotate_pooled(self, key, cos, sin):
             return key
-    return rows(q, k, v, parts=Wrong(), **options)
+    return form.rows(q, k, v, parts=Wrong(), **options)
 
 
-def core_at_last_position(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+def core_at_last_position(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
     """The core stands where its judge stands, not in the middle of its group."""
-    class Wrong(Parts):
+    class Wrong(form.parts):
         def rotate_pooled(self, key, cos, sin):
             return rotate(key, cos[-1], sin[-1])
-    return rows(q, k, v, parts=Wrong(), **options)
+    return form.rows(q, k, v, parts=Wrong(), **options)
 
 
 def core_at_position_zero(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
@@ -260,12 +271,12 @@ def effective_unrotated(q: Tensor, k: Tensor, *, rotation=None, **options) -> Te
 
 # ---------------------------------------------------------------- the softmax over the row
 
-def mask_multiplied(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
+def mask_multiplied(q: Tensor, k: Tensor, v: Tensor, form=IN_CCA, **options) -> Tensor:
     """Logits times the mask: a hidden column gets logit 0, not weight 0."""
-    class Wrong(Parts):
+    class Wrong(form.parts):
         def weigh(self, logits, visible, scale):
             return torch.softmax(scale * logits * visible, dim=-1)
-    return rows(q, k, v, parts=Wrong(), **options)
+    return form.rows(q, k, v, parts=Wrong(), **options)
 
 
 def finite_mask(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:

@@ -1,12 +1,15 @@
 """Wrong DGA attentions and scores, one trap each: `rows(q, k, v, **options)` is right, a mutant changes one part."""
 
 import math
+from collections.abc import Callable
+from functools import partial, wraps
 
 import torch
 from torch import Tensor
 
 from cca_lab.mechanisms.dga import columns, importance
-from tests.mutants.cca import Pooling, rotate
+from tests.mutants import cca
+from tests.mutants.cca import Form, Pooling
 
 
 class Parts(Pooling):
@@ -111,6 +114,20 @@ def _pooled(parts, q, keys, values, groups, scale, rotation, b) -> tuple[list[Te
     return pooled_keys, pooled_values
 
 
+def in_dga(mutant: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A mutant of CCA's pooling or weighing, in DGA."""
+    return wraps(mutant)(partial(mutant, form=Form(rows, Parts)))
+
+
+mask_multiplied = in_dga(cca.mask_multiplied)
+first_query_judges = in_dga(cca.first_query_judges)
+unscaled_phi = in_dga(cca.unscaled_phi)
+mean_of_softmaxes = in_dga(cca.mean_of_softmaxes)
+detached_phi = in_dga(cca.detached_phi)
+rotated_keys_pooled = in_dga(cca.rotated_keys_pooled)
+group_at_last_position = in_dga(cca.core_at_last_position)
+
+
 # ---------------------------------------------------------------- what a row sees
 
 def any_member_visible(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
@@ -155,14 +172,6 @@ def mask_after_softmax(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     class Wrong(Parts):
         def weigh(self, logits, visible, scale):
             return torch.softmax(scale * logits, dim=-1) * visible
-    return rows(q, k, v, parts=Wrong(), **options)
-
-
-def mask_multiplied(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Logits times the mask: a hidden column gets logit 0, not weight 0."""
-    class Wrong(Parts):
-        def weigh(self, logits, visible, scale):
-            return torch.softmax(scale * logits * visible, dim=-1)
     return rows(q, k, v, parts=Wrong(), **options)
 
 
@@ -229,57 +238,6 @@ def slice_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     class Wrong(Parts):
         def pooled(self, members):
             return list(range(members[0], members[-1] + 1))
-    return rows(q, k, v, parts=Wrong(), **options)
-
-
-def first_query_judges(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The first member weighs the group, not the last."""
-    class Wrong(Parts):
-        def judge(self, members):
-            return members[0]
-    return rows(q, k, v, parts=Wrong(), **options)
-
-
-def unscaled_phi(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 14 as printed, without 1/sqrt(D)."""
-    class Wrong(Parts):
-        def phi(self, logits, scale):
-            return super().phi(logits, 1.0)
-    return rows(q, k, v, parts=Wrong(), **options)
-
-
-def mean_of_softmaxes(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Grouped queries: the heads' weights are averaged, where the lab averages their logits."""
-    class Wrong(Parts):
-        def phi(self, logits, scale):
-            return torch.softmax(scale * logits, dim=-1).mean(0)
-    return rows(q, k, v, parts=Wrong(), **options)
-
-
-def detached_phi(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Weights taken out of the graph: no gradient teaches what to keep in a group."""
-    class Wrong(Parts):
-        def phi(self, logits, scale):
-            return super().phi(logits, scale).detach()
-    return rows(q, k, v, parts=Wrong(), **options)
-
-
-def rotated_keys_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Keys pooled as they arrive, each at its own angle: they partly cancel, and no position fits the sum."""
-    class Wrong(Parts):
-        def unrotate(self, keys, cos, sin):
-            return keys
-
-        def rotate_pooled(self, key, cos, sin):
-            return key
-    return rows(q, k, v, parts=Wrong(), **options)
-
-
-def group_at_last_position(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The pooled key stands where its judge stands, not at the middle member."""
-    class Wrong(Parts):
-        def rotate_pooled(self, key, cos, sin):
-            return rotate(key, cos[-1], sin[-1])
     return rows(q, k, v, parts=Wrong(), **options)
 
 

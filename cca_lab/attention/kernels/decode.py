@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cca_lab.attention.derivatives import needs_gradient
+from cca_lab.attention.fused import needs_gradient
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import decode_blocks, padded
 from cca_lab.attention.kernels.interval_forward import fold, matmul

@@ -9,7 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
-from cca_lab.attention.derivatives import refuse_second_derivative
+from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.intervals import TensorCache, minimum
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded

@@ -9,7 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
-from cca_lab.attention.derivatives import refuse_second_derivative
+from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import padded
 from cca_lab.attention.kernels.pooling_kernels import pooling_backward, pooling_forward

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.fused import fused
-from cca_lab.attention.merge import merge
+from cca_lab.attention.interval_attention import merge
 from cca_lab.attention.rotary import Rotation
 from cca_lab.attention.tiles import tile_for
 

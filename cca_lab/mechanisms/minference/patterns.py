@@ -14,8 +14,7 @@ from torch import Tensor
 
 from cca_lab.attention.arguments import check_tensors
 from cca_lab.attention.dense import accumulation_dtype, expand_heads, masked_matrix
-from cca_lab.attention.derivatives import needs_gradient
-from cca_lab.attention.fused import fused, require_triton
+from cca_lab.attention.fused import fused, needs_gradient, require_triton
 from cca_lab.mechanisms.base import OWN_BLOCK, WHOLE_PROMPT, Call, Keywords, Mechanism
 from cca_lab.mechanisms.columns import Columns
 from cca_lab.mechanisms.streaming.streaming_llm import intervals

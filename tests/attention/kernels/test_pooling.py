@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cca_lab.attention import pool_groups
-from cca_lab.attention.derivatives import needs_gradient
+from cca_lab.attention.fused import needs_gradient
 from cca_lab.attention.kernels import launch
 from tests.attention.kernels import bench
 from tests.mutants import kernels as mutants
