@@ -52,9 +52,8 @@ class LongLoRA(Mechanism):
 
     name: ClassVar[str] = "longlora"
     title: ClassVar[str] = "LongLoRA, shifted sparse attention"
-    paper: ClassVar[str] = (
-        "Chen et al., LongLoRA: Efficient Fine-tuning of Long-Context Large Language Models, "
-        "ICLR 2024, Section 3.2")
+    paper: ClassVar[str] = ("Chen et al., LongLoRA: Efficient Fine-tuning of Long-Context Large "
+                            "Language Models, ICLR 2024, Section 3.2")
     sizes: ClassVar[tuple[str, ...]] = ("group",)
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "a quarter of the length (Section 3.2)": {"group": 0.25}

@@ -127,11 +127,8 @@ def _save_model(model: PreTrainedModel, folder: Path) -> None:
     if len(modules) == 0:
         model.save_pretrained(folder)
         return
-    own = {
-        name: tensor
-        for name, tensor in model.state_dict().items()
-        if MODULE not in name.split(".")
-    }
+    own = {name: tensor
+           for name, tensor in model.state_dict().items() if MODULE not in name.split(".")}
     learnt = {name: tensor.contiguous() for name, tensor in modules.state_dict().items()}
     model.save_pretrained(folder, state_dict=own)
     save_file(learnt, folder / MODULES_FILE)

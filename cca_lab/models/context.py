@@ -131,15 +131,13 @@ def local_inputs(model: PreTrainedModel, input_ids: Tensor,
     mine = input_ids[:, positions]
     found: dict[str, Any] = {
         "input_ids": mine, "position_ids": positions[None], "use_cache": False,
-        "attention_mask": torch.ones_like(mine)
-    }  # without it, a jump in positions means packing
+        "attention_mask": torch.ones_like(mine)}  # without it, a jump in positions means packing
     if labels is not None:
         following = F.pad(labels[:, 1:], (0, 1),
                           value=IGNORED)  # the token that each position predicts
-        found |= {
-            "labels": labels[:, positions], "shift_labels": following[:, positions].contiguous(),
-            "num_items_in_batch": (following != IGNORED).sum()
-        }
+        found |= {"labels": labels[:, positions],
+                  "shift_labels": following[:, positions].contiguous(),
+                  "num_items_in_batch": (following != IGNORED).sum()}
     return found
 
 

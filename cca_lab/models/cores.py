@@ -102,8 +102,6 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
                                dtype=phi.dtype).index_add(2, (own - offset) % size, phi[..., own])
             documents = torch.bincount((own - offset) % size, minlength=size)
             found.append((phi[..., answer], core[..., answer // group, 0], kept / documents))
-    stacked = [
-        torch.stack(part).unflatten(0, (offsets, contexts)).mean(1).numpy()
-        for part in zip(*found, strict=True)
-    ]
+    stacked = [torch.stack(part).unflatten(0, (offsets, contexts)).mean(1).numpy()
+               for part in zip(*found, strict=True)]
     return CoreReading(*stacked)

@@ -234,10 +234,8 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
         before = [random_windows(text, each, offset, generator)
                   ] if offset and text is not None else []
         ids = torch.cat([*before, drawn.input_ids], dim=1)  # (each, L)
-        logits = torch.cat([
-            _in_eval_mode(model, rows.to(model.device), logits_to_keep=1)
-            for rows in ids.split(batch)
-        ])
+        logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1)
+                            for rows in ids.split(batch)])
         hits[at] = (
             logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # every answer is one token
     return Matches(hits, positions)
@@ -300,8 +298,7 @@ class Answers:
         return {
             "share": asdict(self.share), "exact": asdict(self.exact), "by_place": {
                 str(place): {"share": asdict(found.share), "exact": asdict(found.exact)}
-                for place, found in self.by_place().items()
-            }
+                for place, found in self.by_place().items()}
         }
 
 

@@ -89,9 +89,8 @@ class Finetuner:
             return self.config.precision
         if not self.trained:
             return "float32"
-        batch = [
-            tensor[::self.parts].to(self.accelerator.device) for tensor in self.mixture.batch(0)
-        ]
+        batch = [tensor[::self.parts].to(self.accelerator.device)
+                 for tensor in self.mixture.batch(0)]
         return "bf16" if self._anywhere(
             faster_precision(model.train(), *batch) == "bf16") else "float32"
 
@@ -136,10 +135,9 @@ class Finetuner:
         losses = self.accelerator.reduce(summed, reduction="sum").tolist()
         norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip))
         if not math.isfinite(sum(losses)) or not math.isfinite(norm):
-            raise Diverged(
-                f"step {self.step + 1}: loss {sum(losses):.3g}, gradient norm {norm:.3g} at a "
-                "learning rate "
-                f"of {rate:.1e}; nothing was changed by this step. Lower the learning rate")
+            raise Diverged(f"step {self.step + 1}: loss {sum(losses):.3g}, gradient norm "
+                           f"{norm:.3g} at a learning rate of {rate:.1e}; nothing was changed by "
+                           "this step. Lower the learning rate")
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
@@ -243,8 +241,7 @@ class Finetuner:
         saved, now = progress["run"], self._run_identity()
         if saved != now:
             differing = [
-                key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)
-            ]
+                key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)]
             raise ValueError(
                 f"resume: {', '.join(differing)} differ from the run in {self.folder}; "
                 "give the same options, or another folder")

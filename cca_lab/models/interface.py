@@ -100,11 +100,10 @@ def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
 
 def _wrong_cache(cache: object, name: str) -> str:
     own = f"past_key_values={CACHES[name].__name__}(model), or " if name in CACHES else ""
-    return (
-        f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} attention "
-        "(generate() makes one by itself, and with guidance_scale one more for its second text, "
-        "whatever "
-        f"is passed); pass {own}use_cache=False to recompute, which guidance_scale needs")
+    return (f"past_key_values: got {type(cache).__name__}, which knows nothing of {name!r} "
+            "attention (generate() makes one by itself, and with guidance_scale one more for its "
+            f"second text, whatever is passed); pass {own}use_cache=False to recompute, which "
+            "guidance_scale needs")
 
 
 def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism, query: Tensor,
@@ -167,8 +166,7 @@ def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor,
     """Attend in each row without its padding, for mechanisms that choose among all tokens."""
     outputs, maps_of_rows = [], []
     for row, (start, count) in enumerate(
-            zip(first.tolist(),
-                mask.bool().sum(dim=-1).tolist(), strict=True)):
+            zip(first.tolist(), mask.bool().sum(dim=-1).tolist(), strict=True)):
         own = slice(row, row + 1), slice(None), slice(start, start + count)
         around = start, mask.shape[1] - start - count
         if count == 0:

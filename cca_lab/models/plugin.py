@@ -71,10 +71,8 @@ def swap_attention(model: PreTrainedModel, mechanism: Mechanism | str, *,
         return restore_attention(model)
     check_family(model)
     if getattr(model, STATE, None) is None:
-        handles = [
-            module.register_forward_pre_hook(hook, with_kwargs=True)
-            for module, hook in _hooks(model)
-        ]
+        handles = [module.register_forward_pre_hook(hook, with_kwargs=True)
+                   for module, hook in _hooks(model)]
         setattr(model, STATE, Swap(model.config._attn_implementation, handles))
     setattr(model.config, CHOICE, {"name": chosen.name, **copy.deepcopy(chosen.options())})
     attach_modules(model, chosen)
@@ -267,11 +265,8 @@ def _kinds(wanted: Any) -> tuple[Any, ...]:
 
 
 def _type_names(wanted: Any) -> str:
-    words = {
-        bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}", float: "a number",
-        str: "text",
-        type(None): "null"
-    }
+    words = {bool: "true or false", int: f"a whole number up to {LARGEST_WRITTEN}",
+             float: "a number", str: "text", type(None): "null"}
     return " or ".join(words.get(kind, "a list") for kind in _kinds(wanted))
 
 

@@ -225,8 +225,6 @@ class Pretrainer:
                 with group_size(self.model, size):
                     record = self._step(stage, (self.tokens - begin) / budget)
                 running = 0.95 * running + 0.05 * record["accuracy"]
-                yield {
-                    "step": self.steps, "tokens": self.tokens, "stage": index, "task": stage.task,
-                    "length": stage.length, "running_accuracy": running,
-                    "seconds": time.perf_counter() - start, **record
-                }
+                yield {"step": self.steps, "tokens": self.tokens, "stage": index,
+                       "task": stage.task, "length": stage.length, "running_accuracy": running,
+                       "seconds": time.perf_counter() - start, **record}

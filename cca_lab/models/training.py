@@ -96,11 +96,8 @@ class MatrixMuon(torch.optim.Muon):
 
 def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
     """Return name and weight of every matrix except the embeddings."""
-    embeddings = {
-        id(module.weight)
-        for module in model.modules()
-        if isinstance(module, nn.Embedding)
-    }
+    embeddings = {id(module.weight)
+                  for module in model.modules() if isinstance(module, nn.Embedding)}
     return [(name, p)
             for name, p in model.named_parameters()
             if p.ndim == 2 and id(p) not in embeddings]

@@ -224,10 +224,8 @@ def problem_of(data: bytes) -> str | None:
     longest = max((match.end() - match.start() for match in LONG_WORD.finditer(data.decode())),
                   default=0)
     if longest:
-        return (
-            f"holds {longest} characters or spaces without a break, which a tokenizer takes hours "
-            "for; give prose "
-            "or code")
+        return (f"holds {longest} characters or spaces without a break, which a tokenizer takes "
+                "hours for; give prose or code")
     return None
 
 
@@ -238,15 +236,11 @@ def encoding_problem(data: bytes) -> str | None:
     except UnicodeDecodeError as error:
         at = error.start
         todo = "save its text as UTF-8" if data.startswith(PACKED) else "save it as UTF-8"
-        return (
-            f"is not UTF-8 (byte {data[at]:#x} at {at}) in line {1 + data[:at].count(10)}; it "
-            "looks like "
-            f"{looks_like(data)}: {todo}, or give another")
+        return (f"is not UTF-8 (byte {data[at]:#x} at {at}) in line {1 + data[:at].count(10)}; it "
+                f"looks like {looks_like(data)}: {todo}, or give another")
     if b"\0" in data:
-        return (
-            "holds NUL characters, as binary files and UTF-16 without its mark do; save it as "
-            "UTF-8, or give "
-            "another")
+        return ("holds NUL characters, as binary files and UTF-16 without its mark do; save it as "
+                "UTF-8, or give another")
     if data.startswith(PACKED):
         return f"is {looks_like(data)}; save its text as UTF-8, or give another"
     return None

@@ -179,7 +179,5 @@ class Task(ABC):
             return lambda pieces: self.build(random.Random(f"{self} {seed} {number}"), place, pieces
                                              )
 
-        return [
-            fill(build(number), tokenizer, length, name=str(self), least=self.least)
-            for number in range(count)
-        ]
+        return [fill(build(number), tokenizer, length, name=str(self), least=self.least)
+                for number in range(count)]

@@ -63,8 +63,7 @@ class OwnQuestions:
             id(tokenizer))  # kept beside its tokenizer, so that no other gets the same id
         if known is None:
             known = self._sizes[id(tokenizer)] = tokenizer, [
-                tokens_of(tokenizer, example) for example in self.lines
-            ]
+                tokens_of(tokenizer, example) for example in self.lines]
         sizes = known[1]
         found = [example for example, size in zip(self.lines, sizes, strict=True) if size <= length]
         if not found:

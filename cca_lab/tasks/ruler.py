@@ -211,10 +211,8 @@ class VariableTracking(Task):
             inserted += [(depth, f"Set {name} to {source}.")
                          for depth, name, source in zip(depths, own, [value, *own], strict=False)]
         text = haystack(pieces, inserted)
-        return Example(
-            f"Remember what is set in this text.\n{text}\nThe {each} names with the value "
-            f"{values[0]} are",
-            tuple(names[:each]), place)
+        return Example(f"Remember what is set in this text.\n{text}\nThe {each} names with the "
+                       f"value {values[0]} are", tuple(names[:each]), place)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,8 @@ def test_the_attention_comes_back(family, tmp_path):
     assert torch.equal(logits(again, ids), logits(model, ids))
     assert not again.training and words("one two")["input_ids"] == [1, 2]
     config = json.loads((tmp_path / "new" / "model" / "config.json").read_text())
-    assert config["cca_lab_attention"] == {
-        "name": "cca", "group": 4, "window": 6, "pooling": "mean"
-    }
+    assert config["cca_lab_attention"] == {"name": "cca", "group": 4, "window": 6,
+                                           "pooling": "mean"}
 
 
 def test_another_attention_can_be_asked_for(tmp_path):

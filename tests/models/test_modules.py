@@ -207,19 +207,15 @@ def test_what_was_learnt_comes_back(family, tmp_path):
     assert_equal(logits(plain, ids), logits(tiny(family).float(), ids), 1e-5)
     half, _ = load_pretrained(tmp_path / "model", dtype=torch.float64)
     assert weights(half)[0].dtype is torch.float64 and torch.equal(
-        weights(half)[0].float(),
-        weights(model)[0])
+        weights(half)[0].float(), weights(model)[0])
 
 
 def test_the_files_of_a_checkpoint(tmp_path):
     model = swapped("gpt2").float()
     save_pretrained(model, tmp_path / "model")
     learnt = load_file(tmp_path / "model" / MODULES_FILE)
-    assert set(learnt) == {
-        f"{layer}.conv.{kind}"
-        for layer in (0, 1)
-        for kind in ("weight", "bias")
-    }
+    assert set(learnt) == {f"{layer}.conv.{kind}" for layer in (0, 1)
+                           for kind in ("weight", "bias")}
     assert not any(MODULE in name for name in load_file(tmp_path / "model" / "model.safetensors"))
     assert json.loads(
         (tmp_path / "model" / "config.json").read_text())["cca_lab_attention"]["slots"] == 4

@@ -28,12 +28,10 @@ gguf = pytest.importorskip("gguf",
 
 TEXT = "an otter, 3 otters and    12 more; the otters of the 4 rivers    7\n"
 EXACT = 1e-6  # float32 weights, stored as they are; the logits are of order 1
-NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm"
-}
+NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+         "post_attention_layernorm": "ffn_norm"}
 
 
 def bpe() -> dict:
@@ -103,8 +101,7 @@ def write_gguf(model: LlamaForCausalLM, path: Path, *, kind=gguf.GGMLQuantizatio
     writer.add_token_list(tokens)
     writer.add_token_types([
         gguf.TokenType.CONTROL if token.startswith("<|") else gguf.TokenType.NORMAL
-        for token in tokens
-    ])
+        for token in tokens])
     writer.add_token_merges([" ".join(pair) for pair in BPE["merges"]])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(0)
@@ -122,10 +119,8 @@ def write_gguf(model: LlamaForCausalLM, path: Path, *, kind=gguf.GGMLQuantizatio
 def tensors(model: LlamaForCausalLM) -> dict[str, np.ndarray]:
     """Return a model's weights by their names in GGUF, rows ordered as there."""
     heads = {"attn_q": model.config.num_attention_heads, "attn_k": model.config.num_key_value_heads}
-    found = {
-        "token_embd.weight": model.model.embed_tokens.weight,
-        "output_norm.weight": model.model.norm.weight
-    }
+    found = {"token_embd.weight": model.model.embed_tokens.weight,
+             "output_norm.weight": model.model.norm.weight}
     if not model.config.tie_word_embeddings:
         found["output.weight"] = model.lm_head.weight
     for number, layer in enumerate(model.model.layers):
@@ -367,12 +362,10 @@ def test_the_help_names_every_packaged_model():
     assert set(packaged.PACKAGED) == {"smollm2"} and "smollm2 (" in argument.help
 
 
-PLAIN_TEXT = (
-    "The river begins as a small stream in the mountains. In spring, when the snow melts, it "
-    "carries a great "
-    "deal of water down to the valley, where farmers use it for their fields. By the end of summer "
-    "the "
-    "water is low, and children can walk from one side to the other.")
+PLAIN_TEXT = ("The river begins as a small stream in the mountains. In spring, when the snow "
+              "melts, it carries a great deal of water down to the valley, where farmers use it "
+              "for their fields. By the end of summer the water is low, and children can walk from "
+              "one side to the other.")
 
 
 def test_smollm2_reads(tmp_path):
@@ -382,10 +375,8 @@ def test_smollm2_reads(tmp_path):
     except PackageNotFoundError:
         found = "no version"
     if found != wanted.version:
-        pytest.skip(
-            f"{found} of {wanted.distribution} is installed; the test needs {wanted.version}, a "
-            "download of "
-            f"93 MB: `{wanted.install}`")
+        pytest.skip(f"{found} of {wanted.distribution} is installed; the test needs "
+                    f"{wanted.version}, a download of 93 MB: `{wanted.install}`")
     assert packaged.write("smollm2", tmp_path / "smollm2").num_parameters() == 134_515_008
     model, tokenizer = load_pretrained(tmp_path / "smollm2")
     assert tokenizer.tokenize("x   12") == ["x", "ĠĠĠ", "1", "2"]

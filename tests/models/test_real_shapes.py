@@ -37,12 +37,10 @@ VOCABULARY, LENGTH = 512, 40
 SAME = 3e-5  # float32, over the largest logit: the same sums in another order
 OTHER = 2e-4  # what a mutant must change
 OURS, LAYERS = {"transformers_version": "4.40.1", "use_cache": True}, 2
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False,
-    "attention_dropout": 0.0, "hidden_act": "silu", "mlp_bias": False, "pretraining_tp": 1,
-    "rms_norm_eps": 1e-05, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
-    "intermediate_size": 512
-}
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False,
+         "attention_dropout": 0.0, "hidden_act": "silu", "mlp_bias": False, "pretraining_tp": 1,
+         "rms_norm_eps": 1e-05, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+         "intermediate_size": 512}
 PUBLISHED = {
     "gpt2": {
         "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
@@ -231,10 +229,8 @@ def test_cca_with_a_window_over_everything_is_full_attention(folders, name):
 def test_prefill_and_cached_decoding_equal_recomputation(folders, name):
     model, _ = load_pretrained(folders[name], "cca", group=4, window=8)
     wanted, cache = logits(model, ids()), CCACache(model)
-    got = [
-        logits(model, chunk, past_key_values=cache)
-        for chunk in ids().split([21] + [1] * (LENGTH - 21), dim=1)
-    ]
+    got = [logits(model, chunk, past_key_values=cache)
+           for chunk in ids().split([21] + [1] * (LENGTH - 21), dim=1)]
     assert apart(torch.cat(got, dim=1), wanted) < SAME
     swap_attention(model, "cca", group=4, window=9)  # mutant: decoding with another window
     assert apart(torch.cat(got, dim=1), logits(model, ids())) > 10 * OTHER
@@ -275,10 +271,8 @@ def test_older_files_without_the_prefix_of_the_base_model_load(folders, tmp_path
     model = rounded(name, stored(name)).to(stored(name))
     state = {key: value.contiguous() for key, value in model.base_model.state_dict().items()}
     if name == "gpt2":  # its files hold the causal mask of each layer, too
-        state |= {
-            f"h.{layer}.attn.bias": torch.ones(1, 1, 1024, 1024).tril()
-            for layer in range(LAYERS)
-        }
+        state |= {f"h.{layer}.attn.bias": torch.ones(1, 1, 1024, 1024).tril()
+                  for layer in range(LAYERS)}
     if form == "bin":
         torch.save(state, tmp_path / "pytorch_model.bin")
     else:

@@ -46,10 +46,9 @@ class Compiled:
     def __str__(self) -> str:
         matrix = ", ".join(f"{count} x {name}"
                            for name, count in self.matrix_instructions.items()) or "none"
-        return (
-            f"{self.kernel} on {self.target}, {self.dtype}: {self.registers} registers a thread, "
-            f"{self.spilled} "
-            f"bytes spilled, {self.shared} bytes of shared memory, matrix instructions: {matrix}")
+        return (f"{self.kernel} on {self.target}, {self.dtype}: {self.registers} registers a "
+                f"thread, {self.spilled} bytes spilled, {self.shared} bytes of shared memory, "
+                f"matrix instructions: {matrix}")
 
     def excerpt(self, name: str, before: int = 0, after: int = 0) -> str:
         """Return the first instruction whose name starts with `name`, and some neighbours.

@@ -153,11 +153,8 @@ def _registers(code: Any, target: str) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)
-        command = [
-            get_ptxas(TARGETS[target].arch).path, "-v", f"--gpu-name={architecture}",
-            str(source), "-o",
-            str(source.with_suffix(".cubin"))
-        ]
+        command = [get_ptxas(TARGETS[target].arch).path, "-v", f"--gpu-name={architecture}",
+                   str(source), "-o", str(source.with_suffix(".cubin"))]
         log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     return _number(r"Used (\d+) registers", log), _number(r"(\d+) bytes spill stores", log)
 

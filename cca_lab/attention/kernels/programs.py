@@ -84,8 +84,7 @@ def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[R
                                                         strict=True):
             found += [
                 Read(program, (first, last + 1), columns, masked)
-                for columns, masked in _phases(low, inner_low, inner_high, high, block_columns)
-            ]
+                for columns, masked in _phases(low, inner_low, inner_high, high, block_columns)]
     return found
 
 

@@ -34,9 +34,8 @@ class MeanPooling(CCA):
 
     name: ClassVar[str] = "mean_pooling"
     title: ClassVar[str] = "Mean pooling"
-    paper: ClassVar[str] = (
-        "A baseline; Chen et al., Core Context Aware Transformers for Long Context Language "
-        "Modeling, ICML 2025, Table 7 (mean)")
+    paper: ClassVar[str] = ("A baseline; Chen et al., Core Context Aware Transformers for Long "
+                            "Context Language Modeling, ICML 2025, Table 7 (mean)")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "ablation of CCA (Table 7)": {"group": 16, "window": 1024}}
     needs_training: ClassVar[bool] = False
@@ -100,8 +99,7 @@ class RandomTokens(Grouped):
             return torch.cat([tokens[kept], tokens])[None, None]
 
         return [
-            Columns(q, keys, values, intervals(length, self.group, self.window, q.device), pooling)
-        ]
+            Columns(q, keys, values, intervals(length, self.group, self.window, q.device), pooling)]
 
 
 def kept_tokens(count: int, group: int, seed: int) -> list[int]:

@@ -134,9 +134,8 @@ class CCAState:
         """Return all tensors that the state stores."""
         if not self.seen:
             return []
-        return [
-            self.core_key, self.core_value, self.raw_key, self.raw_value, *(self.rotation or ())
-        ]
+        return [self.core_key, self.core_value, self.raw_key, self.raw_value,
+                *(self.rotation or ())]
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows, int64; rows may be repeated."""

@@ -126,9 +126,8 @@ class CCA(Grouped):
 
     name: ClassVar[str] = "cca"
     title: ClassVar[str] = "CCA-Attention"
-    paper: ClassVar[str] = (
-        "Chen et al., Core Context Aware Transformers for Long Context Language Modeling, "
-        "ICML 2025, Sections 3.2-3.4, Algorithm 1")
+    paper: ClassVar[str] = ("Chen et al., Core Context Aware Transformers for Long Context "
+                            "Language Modeling, ICML 2025, Sections 3.2-3.4, Algorithm 1")
     sizes: ClassVar[tuple[str, ...]] = ("group", "window")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default (Tables 8 and 9)": {"group": 16, "window": 1024},
@@ -159,9 +158,8 @@ class CCA(Grouped):
                 pooling_q = q[b,
                               h:h + 1] if self.per_query_head else q[b,
                                                                      first:first + queries_per_key]
-                tables = None if rotation is None else [
-                    t.expand(batch, length, head_dim)[b] for t in rotation
-                ]
+                tables = None if rotation is None else [t.expand(batch, length, head_dim)[b]
+                                                        for t in rotation]
                 core_keys, core_values = cores(pooling_q, keys, values, g, scale, tables,
                                                self.pooling)  # lines 1-7
                 for i in range(length):                         # line 9

@@ -93,9 +93,7 @@ class Plan:
         pieces = self.shards.pieces
         return self._route(
             pieces,
-            tuple([tokens
-                   for piece in own
-                   for tokens in (self.raw(piece), self.members(piece))]
+            tuple([tokens for piece in own for tokens in (self.raw(piece), self.members(piece))]
                   for own in pieces))
 
     @cached_property
@@ -151,18 +149,14 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
     both = torch.cat([k, v], dim=1)                                        # (B, 2 Hk, T, D)
     tokens = fetch(both.movedim(2, 0), plan.halo, rank, group)             # (rows, B, 2 Hk, D)
     tables = None if rotation is None else fetch(_rows_of(rotation), plan.tables, rank, group)
-    pooled = [
-        _pool(mechanism, q, tokens, tables, plan, rank, piece, scale)
-        for piece in shards.pieces[rank]
-    ]
+    pooled = [_pool(mechanism, q, tokens, tables, plan, rank, piece, scale)
+              for piece in shards.pieces[rank]]
     head_count = 2 * (q.shape[1] if mechanism.per_query_head else k.shape[1])
     nothing = both.movedim(2, 0)[:0].repeat_interleave(head_count // both.shape[1], dim=2)
     cores = fetch(torch.cat([nothing, *pooled]), plan.cores, rank,
                   group)  # (cores, B, 2 Hk or 2 H, D)
-    outputs = [
-        _attend(mechanism, q, tokens, cores, plan, rank, piece, scale)
-        for piece in shards.pieces[rank]
-    ]
+    outputs = [_attend(mechanism, q, tokens, cores, plan, rank, piece, scale)
+               for piece in shards.pieces[rank]]
     # without rows, the output still depends on what was fetched: all processes have to take part in
     # backward
     return torch.cat(outputs, dim=2) if outputs else q + 0 * (tokens.sum() + cores.sum())

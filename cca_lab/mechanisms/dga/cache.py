@@ -151,10 +151,8 @@ class DGAState:
         """Return all tensors that the state stores."""
         if not self.seen:
             return []
-        return [
-            self.kept_key, self.kept_value, self.raw_key, self.raw_value, self.raw_query,
-            *(self.rotation or ())
-        ]
+        return [self.kept_key, self.kept_value, self.raw_key, self.raw_value, self.raw_query,
+                *(self.rotation or ())]
 
     def select(self, rows: Tensor) -> Self:
         """Return a new state with the given batch rows, int64; rows may be repeated."""

@@ -95,9 +95,8 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int
     for i in range(length):                                                              # line 6
         closed = [z for z, members in enumerate(groups) if members[-1] < i]
         raw = [t for t in focal if t <= i]
-        raw += [
-            t for members in groups if members[0] <= i <= members[-1] for t in members if t <= i
-        ]  # Eq. 15
+        raw += [t for members in groups if members[0] <= i <= members[-1]
+                for t in members if t <= i]  # Eq. 15
         row_keys = torch.stack([*(pooled_keys[z] for z in closed), *keys[raw]])  # line 5, Eq. 12
         row_values = torch.stack([*(pooled_values[z] for z in closed), *values[raw]])
         out.append(torch.softmax(scale * (row_keys @ queries[i]), dim=0) @ row_values)   # line 8
@@ -147,9 +146,8 @@ class DGA(FocalRule, Mechanism):
                 others = [t for t in range(count * span)
                           if t not in focal]  # line 3, tokens in place
                 groups = [others[first : first + m] for first in range(0, len(others), m)]
-                tables = None if rotation is None else [
-                    t.expand(batch, length, head_dim)[b, others] for t in rotation
-                ]
+                tables = None if rotation is None else [t.expand(batch, length, head_dim)[b, others]
+                                                        for t in rotation]
                 pooled_keys, pooled_values = cores(q[b, own][:, others], keys[others],
                                                    values[others], m, scale, tables,
                                                    "softmax")  # line 4: Eq. 14, (K, D) each

@@ -207,9 +207,8 @@ def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: floa
                 accumulated[t] += weights[t].item() / len(queries)
         for t in range(j + 1):
             seen_by[t] += 1
-    return [
-        total / rows if rows else math.inf for total, rows in zip(accumulated, seen_by, strict=True)
-    ]
+    return [total / rows if rows else math.inf
+            for total, rows in zip(accumulated, seen_by, strict=True)]
 
 
 @torch.no_grad()

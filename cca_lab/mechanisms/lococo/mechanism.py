@@ -93,9 +93,8 @@ class LoCoCo(Settings, Mechanism):
 
     name: ClassVar[str] = "lococo"
     title: ClassVar[str] = "LoCoCo"
-    paper: ClassVar[str] = (
-        "Cai et al., LoCoCo: Dropping In Convolutions for Long Context Compression, ICML 2024, "
-        "Section 3, Algorithm 2")
+    paper: ClassVar[str] = ("Cai et al., LoCoCo: Dropping In Convolutions for Long Context "
+                            "Compression, ICML 2024, Section 3, Algorithm 2")
     sizes: ClassVar[tuple[str, ...]] = ("slots", "segment")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "post-hoc compression (Section 4.2)": {"slots": 128, "segment": 512, "weights": "relu"},

@@ -135,9 +135,8 @@ def pool_by_loops(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,
         if overlap and p > 0:
             members = [(t, slice(0, dim))
                        for t in range((p - 1) * group, p * group)] + members  # series a
-        logits = torch.stack([
-            gates[:, t, series] + bias[t % group, series] for t, series in members
-        ])  # (tokens, B, D)
+        logits = torch.stack([gates[:, t, series] + bias[t % group, series]
+                              for t, series in members])  # (tokens, B, D)
         weights = logits.to(accumulation_dtype(gates.dtype)).softmax(dim=0).to(values.dtype)
         entries.append(
             sum(weight * values[:, t, series]

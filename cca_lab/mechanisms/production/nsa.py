@@ -41,10 +41,8 @@ def attend_by_loops(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v:
             group = range(kv * share, (kv + 1) * share)  # the query heads of this KV head
             for i in range(q.shape[2]):
                 closed, own = (i + 1) // block, i // block
-                weights = {
-                    h: (scale * (pooled_k[b, kv, :closed] @ q[b, h, i])).softmax(dim=0)
-                    for h in group
-                }
+                weights = {h: (scale * (pooled_k[b, kv, :closed] @ q[b, h, i])).softmax(dim=0)
+                           for h in group}
                 scores = torch.stack(list(weights.values())).sum(dim=0)  # (closed,)
                 others = [p for p in _best(scores, count) if p != own][: count - 1]
                 tokens = sorted(t for p in (*others, own)

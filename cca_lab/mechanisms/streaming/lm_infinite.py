@@ -53,9 +53,8 @@ class LMInfinite(Mechanism):
 
     name: ClassVar[str] = "lm_infinite"
     title: ClassVar[str] = "LM-Infinite"
-    paper: ClassVar[str] = (
-        "Han et al., LM-Infinite: Zero-Shot Extreme Length Generalization for Large Language "
-        "Models, NAACL 2024, Section 4")
+    paper: ClassVar[str] = ("Han et al., LM-Infinite: Zero-Shot Extreme Length Generalization for "
+                            "Large Language Models, NAACL 2024, Section 4")
     sizes: ClassVar[tuple[str, ...]] = ("local", "global_tokens")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "public code": {"local": 2048, "global_tokens": 100},

@@ -57,9 +57,8 @@ class StreamingLLM(Mechanism):
 
     name: ClassVar[str] = "streaming_llm"
     title: ClassVar[str] = "StreamingLLM"
-    paper: ClassVar[str] = (
-        "Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024, "
-        "Section 3.2")
+    paper: ClassVar[str] = ("Xiao et al., Efficient Streaming Language Models with Attention "
+                            "Sinks, ICLR 2024, Section 3.2")
     sizes: ClassVar[tuple[str, ...]] = ("sinks", "recent")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "public code, chat demo": {"sinks": 4, "recent": 2000, "positions": "cache"},

@@ -85,8 +85,7 @@ def watched(*, stop: bool = False) -> Iterator[Watch]:
         patch.setattr(builder, "create_masked_load", lambda self, pointers, mask, *rest: load(
             self, pointers, checked(pointers, mask, "load"), *rest))
         patch.setattr(builder, "create_masked_store", lambda self, pointers, value, mask,
-        *rest: store(
-            self, pointers, value, checked(pointers, mask, "store"), *rest))
+        *rest: store(self, pointers, value, checked(pointers, mask, "store"), *rest))
         for name in (name for name in vars(builder) if "atomic" in name or "descriptor" in name):
             patch.setattr(builder, name,
                           lambda *_: pytest.fail("an operation on memory that is not watched"))

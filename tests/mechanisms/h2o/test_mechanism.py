@@ -98,8 +98,7 @@ def test_a_prompt_is_read_in_full_and_then_evicted_to_the_budget():
     q, k, v = bench.inputs(12)
     m = H2O(heavy=2, recent=1, prompt=8)
     bench.assert_close(m.attention(q, k, v)[:, :, :8],
-                       full.loops(*(x[:, :, :8] for x in (q, k, v))),
-                       "rows of the prompt")
+                       full.loops(*(x[:, :, :8] for x in (q, k, v))), "rows of the prompt")
     received = full.effective(q, k)[:, :, :8].sum(2).mean(1)[0]  # heads of the one KV head
     heaviest = received[:7].topk(2).indices.tolist()
     assert set(m.represented(q, k)[0, 0, 8].nonzero().flatten().tolist()) == {*heaviest, 7, 8}
