@@ -1,4 +1,5 @@
-"""The options that tests of every mechanism take: a new mechanism joins here, and nowhere else among the tests."""
+"""The options that tests of every mechanism take: a new mechanism joins here, and nowhere else
+among the tests."""
 
 from hypothesis import strategies as st
 

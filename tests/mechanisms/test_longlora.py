@@ -1,4 +1,5 @@
-"""Shifted sparse attention: its blocks by brute force, the leak of the rolled form, and the other mutants."""
+"""Shifted sparse attention: its blocks by brute force, the leak of the rolled form, and the other
+mutants."""
 
 import inspect
 
@@ -18,7 +19,8 @@ FORMS = [form(LongLoRA, "loops"), form(LongLoRA, "attention")]
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(length=st.integers(1, 20), group=st.integers(1, 12), heads=st.integers(1, 4))
 def test_a_row_reads_its_block_up_to_itself(length, group, heads):
-    """Two tokens share a block if no border lies between them; borders at G/2 + nG in the second half."""
+    """Two tokens share a block if no border lies between them; borders at G/2 + nG in the second
+    half."""
     got = LongLoRA(group=group).represented(torch.zeros(1, heads, length, 2), torch.zeros(1, 1, length, 2))[0].tolist()
     for h in range(heads):
         shift = group // 2 if h >= heads / 2 else 0
@@ -69,7 +71,8 @@ def same_as_loops(rung, options):
 
 
 def test_the_rolled_form_differs_only_where_it_wraps_around():
-    """Trap: what it leaks is the whole difference. The wrapped rows are the first G/2 of the shifted heads."""
+    """Trap: what it leaks is the whole difference. The wrapped rows are the first G/2 of the
+    shifted heads."""
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
     apart = (wrong.rolled(q, k, v, group=4) - LongLoRA(group=4).loops(q, k, v)).abs().amax((0, 3)) > 1e-9
     assert apart.nonzero().tolist() == [[h, i] for h in (2, 3) for i in (0, 1)]

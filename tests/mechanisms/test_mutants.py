@@ -1,4 +1,5 @@
-"""Each mutant dies by the check named beside it, for the reason given; the right forms pass that check."""
+"""Each mutant dies by the check named beside it, for the reason given; the right forms pass that
+check."""
 
 import inspect
 from functools import partial
@@ -91,7 +92,8 @@ def test_effective_matrix_without_rotation_is_killed():
 @pytest.mark.parametrize("options", [G3S4, G4S2, {**G3S4, "per_query_head": True},
                                      {**G3S4, "pooling": "mean"}], ids=label)
 def test_what_the_mutants_change_is_right(options):
-    """`rows` with nothing changed is CCA attention, so each mutant is wrong in its one change only."""
+    """`rows` with nothing changed is CCA attention, so each mutant is wrong in its one change
+    only."""
     bench.check_same(wrong_cca.rows, options, cca_loops, heads=4, kv_heads=2, batch=2)
     bench.check_rope_middle(wrong_cca.rows, options)
 

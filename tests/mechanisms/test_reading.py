@@ -1,4 +1,5 @@
-"""What rows read, found from outside: against what each mechanism says of itself, and against its columns."""
+"""What rows read, found from outside: against what each mechanism says of itself, and against its
+columns."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""Text and parameters both spread over the same processes: context parallelism beside FSDP (`fully_shard`)."""
+"""Text and parameters both spread over the same processes: context parallelism beside FSDP
+(`fully_shard`)."""
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,8 @@ def blocks_of(model):
 
 
 def sharded(group):
-    """Return, for each family, the gaps of loss and gradients to one process, and the share of parameters held."""
+    """Return, for each family, the gaps of loss and gradients to one process, and the share of
+    parameters held."""
     mesh, found = init_device_mesh("cpu", (dist.get_world_size(),)), []
     for config in CONFIGS:
         ids = torch.randint(97, (2, LENGTH), generator=torch.Generator().manual_seed(1))

@@ -71,7 +71,8 @@ def lse_not_updated(out, lse, part_out, part_lse):
 
 
 def blind_rows_kept(self, device):
-    """Rows that see none of a part keep the operator's lse = 0, the weight of one key of logit 0."""
+    """Rows that see none of a part keep the operator's lse = 0, the weight of one key of logit
+    0."""
     return None
 
 
@@ -157,7 +158,8 @@ def scale_forgotten(q, keys, weights, per_query_head, scale):
 
 
 def turned_to_first(table, count, group):
-    """Keys turned to the first position of their group: the middle entry shows the first one's angle."""
+    """Keys turned to the first position of their group: the middle entry shows the first one's
+    angle."""
     table = _real_position_groups(table, count, group).clone()
     table[..., group // 2, :] = table[..., 0, :]
     return table

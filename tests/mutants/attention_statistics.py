@@ -1,4 +1,5 @@
-"""Wrong statistics of attention rows, each a mistake that is easy to make and that a test must notice."""
+"""Wrong statistics of attention rows, each a mistake that is easy to make and that a test must
+notice."""
 
 import torch
 from torch import Tensor

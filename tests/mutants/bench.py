@@ -1,4 +1,5 @@
-"""Wrong measurements: caches filled with too little, masks that read too much, kernels that compute something else."""
+"""Wrong measurements: caches filled with too little, masks that read too much, kernels that compute
+something else."""
 
 import torch
 from torch import Tensor
@@ -9,7 +10,8 @@ RIGHT_MASK, RIGHT_BLOCKS = flex.cca_mask, flex.blocks_seen
 
 
 def window_without_the_open_group(right):
-    """Fill CCA's cache with the tokens of the window alone, without those of the group that is still open."""
+    """Fill CCA's cache with the tokens of the window alone, without those of the group that is
+    still open."""
     def fill(state, length, heads, draw) -> None:
         right(state, length, heads, draw)
         state.raw_key, state.raw_value = (x[:, :, -state.window :] for x in (state.raw_key, state.raw_value))

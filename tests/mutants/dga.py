@@ -1,4 +1,5 @@
-"""Wrong DGA attentions and scores, one trap each: `rows(q, k, v, **options)` is right, a mutant changes one part."""
+"""Wrong DGA attentions and scores, one trap each: `rows(q, k, v, **options)` is right, a mutant
+changes one part."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from tests.mutants.cca import Form, Pooling
 
 
 class Parts(Pooling):
-    """The decisions that make up DGA. i is a row and G the tokens of a group, both counted from 0."""
+    """The decisions that make up DGA. i is a row and G the tokens of a group, both counted from
+    0."""
 
     blocks = False  # choose="blocks"
 
@@ -63,7 +65,8 @@ class Parts(Pooling):
 def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: int = 0, choose: str = "prompt",
          block: int = 71, scale: float | None = None, rotation: tuple[Tensor, Tensor] | None = None,
          selection: Tensor | None = None, parts: Parts | None = None) -> Tensor:
-    """DGA from `parts`: each row attends over all columns under a mask. No sampled rows, no shared choice."""
+    """DGA from `parts`: each row attends over all columns under a mask. No sampled rows, no shared
+    choice."""
     parts = parts or Parts()
     parts.blocks = choose == "blocks"
     batch, heads, length, head_dim = q.shape
@@ -131,7 +134,8 @@ group_at_last_position = in_dga(cca.core_at_last_position)
 # ---------------------------------------------------------------- what a row sees
 
 def any_member_visible(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Algorithm 2 as printed: a group shows as soon as one member does, its weights and values from later ones."""
+    """Algorithm 2 as printed: a group shows as soon as one member does, its weights and values from
+    later ones."""
     class Wrong(Parts):
         def sees_group(self, i, members, block):
             return members[0] <= i
@@ -139,7 +143,8 @@ def any_member_visible(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def group_and_members(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The group shows from its last row on, and Eq. 15 shows the members up to that row: both there."""
+    """The group shows from its last row on, and Eq. 15 shows the members up to that row: both
+    there."""
     class Wrong(Parts):
         def sees_group(self, i, members, block):
             return members[-1] <= i
@@ -147,7 +152,8 @@ def group_and_members(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def last_row_sees_neither(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The group shows after its last row, the members before it: that row loses all m tokens, itself included."""
+    """The group shows after its last row, the members before it: that row loses all m tokens,
+    itself included."""
     class Wrong(Parts):
         def sees_raw(self, i, token, members, block):
             return super().sees_raw(i, token, members, block) and i < members[-1]
@@ -155,7 +161,8 @@ def last_row_sees_neither(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def focal_in_order_of_score(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Focal tokens moved to the front by rank, not by place: 'the first n' are then not those of the past."""
+    """Focal tokens moved to the front by rank, not by place: 'the first n' are then not those of
+    the past."""
     class Wrong(Parts):
         def focal(self, scores, count):
             self.ranked = scores.argsort(descending=True, stable=True)[:count].tolist()
@@ -176,7 +183,8 @@ def mask_after_softmax(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def own_block_divided(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Blocks: a row reads its own block divided too, by a choice that its later tokens took part in."""
+    """Blocks: a row reads its own block divided too, by a choice that its later tokens took part
+    in."""
     class Wrong(Parts):
         def sees_focal(self, i, rank, token, block):
             return token <= i
@@ -227,14 +235,16 @@ def first_head_scores(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def hidden_floor(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The paper's floor of 1K whatever is asked for: a short text is all focal, and DGA is full attention."""
+    """The paper's floor of 1K whatever is asked for: a short text is all focal, and DGA is full
+    attention."""
     return rows(q, k, v, **{**options, "floor": 1024})
 
 
 # ---------------------------------------------------------------- how a group is pooled
 
 def slice_pooled(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 14 as printed, K from min G to max G: focal tokens in between are pooled too, and read twice."""
+    """Eq. 14 as printed, K from min G to max G: focal tokens in between are pooled too, and read
+    twice."""
     class Wrong(Parts):
         def pooled(self, members):
             return list(range(members[0], members[-1] + 1))
@@ -278,7 +288,8 @@ def span_rounded_down(group: int) -> int:
 
 
 def raw_tokens_stay(state) -> None:
-    """DGAState._forget_raw that keeps the last raw token: it is divided and raw, read twice and stored twice."""
+    """DGAState._forget_raw that keeps the last raw token: it is divided and raw, read twice and
+    stored twice."""
     for name in ("raw_key", "raw_value", "raw_query"):
         tensor = getattr(state, name, None)
         setattr(state, name, None if tensor is None else tensor[:, :, -1:].clone())

@@ -1,4 +1,5 @@
-"""Wrong forms of the teaching kernels, each installed by a function that takes pytest's monkeypatch."""
+"""Wrong forms of the teaching kernels, each installed by a function that takes pytest's
+monkeypatch."""
 
 import triton
 import triton.language as tl

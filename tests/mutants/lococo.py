@@ -1,4 +1,5 @@
-"""Wrong LoCoCo attentions, one trap each: `rows(q, k, v, **options)` is right, a mutant changes one part."""
+"""Wrong LoCoCo attentions, one trap each: `rows(q, k, v, **options)` is right, a mutant changes one
+part."""
 
 import torch
 from torch import Tensor
@@ -18,7 +19,8 @@ class Parts:
         return columns > slots
 
     def memory_for(self, before: Pair, after: Pair) -> Pair:
-        """The columns before a segment that its rows read: those before it, or those with it mixed in."""
+        """The columns before a segment that its rows read: those before it, or those with it mixed
+        in."""
         return before
 
     def hide(self, logits: Tensor, future: Tensor) -> Tensor:
@@ -42,7 +44,8 @@ class Parts:
         return weights.sum(dim=(0, 1))
 
     def values(self, weights: Tensor, values: Tensor, queries: Tensor) -> Tensor:
-        """Slot values (M, D) from column values (N, D), and queries that were mixed in the same way."""
+        """Slot values (M, D) from column values (N, D), and queries that were mixed in the same
+        way."""
         return weights @ values
 
     def store(self, slots: Pair) -> Pair:
@@ -105,7 +108,8 @@ def _matrix(keys: Tensor, values: Tensor, received: Tensor, slots: int, sinks: i
 
 
 def mask_multiplied(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 1 as printed: the mask multiplies the logits, so that the future keeps the logit 0, weight exp(0)."""
+    """Eq. 1 as printed: the mask multiplies the logits, so that the future keeps the logit 0,
+    weight exp(0)."""
     class Wrong(Parts):
         def hide(self, logits, future):
             return logits * ~future
@@ -113,7 +117,8 @@ def mask_multiplied(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def compressed_before_attending(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """The segment goes into the slots before its own rows attend: they see its later tokens through them."""
+    """The segment goes into the slots before its own rows attend: they see its later tokens through
+    them."""
     class Wrong(Parts):
         def memory_for(self, before, after):
             return after
@@ -121,7 +126,8 @@ def compressed_before_attending(q: Tensor, k: Tensor, v: Tensor, **options) -> T
 
 
 def segments_from_nb(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Algorithms 1 and 2, Step 1 as printed: segment n holds the tokens nB ... (n+1)B - 1, n and tokens from 1."""
+    """Algorithms 1 and 2, Step 1 as printed: segment n holds the tokens nB ... (n+1)B - 1, n and
+    tokens from 1."""
     class Wrong(Parts):
         def cut(self, length, size):
             return [range(start, min(length, start + size)) for start in range(size - 1, length, size)]
@@ -145,7 +151,8 @@ def ratio_unguarded(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def no_relu(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Eq. 7 without the ReLU of Section 3.2.1: weights may be negative, and their sum may vanish."""
+    """Eq. 7 without the ReLU of Section 3.2.1: weights may be negative, and their sum may
+    vanish."""
     class Wrong(Parts):
         def normalise(self, output, kind):
             return output / output.sum(dim=1, keepdim=True)
@@ -161,7 +168,8 @@ def softmax_over_slots(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def compression_detached(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """New slots are cut from the graph, like a stored cache: the convolution gets no gradient at all."""
+    """New slots are cut from the graph, like a stored cache: the convolution gets no gradient at
+    all."""
     class Wrong(Parts):
         def store(self, slots):
             return slots[0].detach(), slots[1].detach()
@@ -169,7 +177,8 @@ def compression_detached(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
 
 
 def always_compressed(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
-    """Compresses as soon as the memory is filled, not when it is exceeded: a text of M + B tokens is not exact."""
+    """Compresses as soon as the memory is filled, not when it is exceeded: a text of M + B tokens
+    is not exact."""
     class Wrong(Parts):
         def is_full(self, columns, slots):
             return columns >= slots

@@ -1,4 +1,5 @@
-"""Wrong implementations of the plug-in and the cache; each is killed by the test named in its docstring."""
+"""Wrong implementations of the plug-in and the cache; each is killed by the test named in its
+docstring."""
 
 import torch
 
@@ -14,7 +15,8 @@ def evict_one_too_many(state, count: int) -> None:
 
 
 def evict_without_clone(state, count: int) -> None:
-    """CCAState._evict that keeps a view, so the memory: killed by test_bytes_equal_the_closed_form."""
+    """CCAState._evict that keeps a view, so the memory: killed by
+    test_bytes_equal_the_closed_form."""
     state.raw_key, state.raw_value = state.raw_key[:, :, count:], state.raw_value[:, :, count:]
 
 
@@ -25,7 +27,8 @@ def core_one_late(start: int, stop: int, group: int, window: int) -> indices.CCA
 
 
 def judge_first_of_chunk(state, query, rotation, change, scale: float) -> None:
-    """CCAState._close_groups that forgets the open group's fill: killed by test_chunks_equal_one_forward."""
+    """CCAState._close_groups that forgets the open group's fill: killed by
+    test_chunks_equal_one_forward."""
     query = torch.cat([query[:, :, change.earlier:], query[:, :, :change.earlier]], dim=2)
     type(state).close_groups_as_written(state, query, rotation, change, scale)
 
@@ -36,7 +39,8 @@ def padding_ignored(mask: torch.Tensor) -> torch.Tensor:
 
 
 def scaling_recomputed(module, query, key, value, attention_mask, scaling=None, **kwargs):
-    """attention_forward that scales by D**-0.5 itself, OPT then twice: killed by test_wide_window_is_full."""
+    """attention_forward that scales by D**-0.5 itself, OPT then twice: killed by
+    test_wide_window_is_full."""
     return interface.attention_forward(module, query, key, value, attention_mask, scaling=None, **kwargs)
 
 

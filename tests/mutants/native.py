@@ -1,4 +1,5 @@
-"""Wrong native ops: one change of the C++ sources each, compiled into two libraries: float64, and bfloat16 on AMX."""
+"""Wrong native ops: one change of the C++ sources each, compiled into two libraries: float64, and
+bfloat16 on AMX."""
 
 import hashlib
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ _WITHOUT_AMX = "#undef __AMX_TILE__\n"
 
 
 def load(folder: Path, mutants: list[Mutant] = MUTANTS) -> None:
-    """Register the mutants' ops as torch.ops.<name>, compiling them in `folder` unless that was done before."""
+    """Register the mutants' ops as torch.ops.<name>, compiling them in `folder` unless that was
+    done before."""
     head = _HEAD + (_WITHOUT_AMX if mutants is MUTANTS else "")
     digest = hashlib.sha256((native_build.library().name + head + repr(mutants)).encode()).hexdigest()[:16]
     target = folder / f"mutants-{digest}.so"

@@ -1,4 +1,5 @@
-"""MInference: masks against brute force, choices against planted patterns, the search, and the mutants."""
+"""MInference: masks against brute force, choices against planted patterns, the search, and the
+mutants."""
 
 import inspect
 import json
@@ -35,7 +36,8 @@ LEAK = "edits after token"
 # ---------------------------------------------------------------- vertical-slash: mask and index
 
 def brute_force_mask(columns: list[int], offsets: list[int], block: int, length: int) -> torch.Tensor:
-    """Row i reads t if t is a chosen column, or on a chosen diagonal for some row of i's block, and t <= i."""
+    """Row i reads t if t is a chosen column, or on a chosen diagonal for some row of i's block, and
+    t <= i."""
     visible = torch.zeros(length, length, dtype=torch.bool)
     for i in range(length):
         rows_of_block = range(i // block * block, i // block * block + block)  # the last ones may not exist
@@ -63,7 +65,8 @@ def test_mask_equals_brute_force(choice):
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(choices)
 def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
-    """Ranges ascend with gaps between them; gathered columns lie before the block, so need no causal test."""
+    """Ranges ascend with gaps between them; gathered columns lie before the block, so need no
+    causal test."""
     length, columns, offsets, block = choice
     offsets = sorted(offsets | {0})
     mask = brute_force_mask(sorted(columns), offsets, block, length)
@@ -79,7 +82,8 @@ def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
 
 
 def test_a_slash_is_a_block_wide_for_a_block_of_rows():
-    """Trap 9, by hand: B = 2 and diagonals 0 and 3. Row 4 is read with 0..1 although only 1 is 3 away."""
+    """Trap 9, by hand: B = 2 and diagonals 0 and 3. Row 4 is read with 0..1 although only 1 is 3
+    away."""
     chosen = patterns.Choice(torch.zeros(1, 1, 0, dtype=torch.int64), torch.tensor([[[0, 3]]]))
     q = torch.zeros(1, 1, 6, 2)
     got = VerticalSlash(block=2).represented(q, q, selection=chosen)[0, 0].int().tolist()
@@ -221,7 +225,8 @@ def test_scope_is_that_of_the_widest_pattern(patterns, scope):
 
 
 def planted(length: int = 48) -> tuple[torch.Tensor, torch.Tensor]:
-    """q, k of three heads: one reads its neighbours, one three columns and a diagonal, one matching blocks."""
+    """q, k of three heads: one reads its neighbours, one three columns and a diagonal, one matching
+    blocks."""
     token = torch.arange(length, dtype=torch.float64)
     near = -0.5 * (token[:, None] - token).abs()
     columns = torch.zeros(length, length, dtype=torch.float64)

@@ -1,4 +1,5 @@
-"""DeepSeek-V4's attention: equal to transformers' module, loops equal to the vectorised form, reads counted."""
+"""DeepSeek-V4's attention: equal to transformers' module, loops equal to the vectorised form, reads
+counted."""
 
 import random
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ def gap(one, other):
 
 
 def gaps(case):
-    """Return the largest differences of prefill, of decoding in chunks and token by token, and of gradients."""
+    """Return the largest differences of prefill, of decoding in chunks and token by token, and of
+    gradients."""
     length = case.hidden.shape[1]
     leaves = [case.hidden.requires_grad_(), *case.module.parameters()]
     wanted, got = theirs(case), layer_output(case.module, case.hidden, case.rotation)

@@ -1,4 +1,5 @@
-"""LMInfiniteCache: any chunks are one forward over the whole text, in the bytes that the closed form says."""
+"""LMInfiniteCache: any chunks are one forward over the whole text, in the bytes that the closed
+form says."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,5 @@
-"""StreamingLLM: its steady state by brute force, its positions, and the wrong versions that are noticed."""
+"""StreamingLLM: its steady state by brute force, its positions, and the wrong versions that are
+noticed."""
 
 from functools import partial
 
