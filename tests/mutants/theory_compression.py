@@ -63,6 +63,6 @@ ALSO_BROKEN = [
     ("LC.conv", position_channel),
     ("LC.segment-cost", (scores, entries, lambda length, block: length)),
     ("LC.segment-cost", (scores, lambda block, r: block, lambda length, block: length * block)),
-    ("LC.peak", lambda slots, block: slots * (slots + block))
-]  # Step 3's scores forgotten
+    ("LC.peak", lambda slots, block: slots * (slots + block)),  # Step 3's scores forgotten
+]
 WRONG_ROWS = [drops_the_highest, soft_rows]

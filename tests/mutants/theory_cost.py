@@ -15,13 +15,13 @@ BROKEN: dict[str, Any] = {
     "P1c.best-g": (32, 64, 128, 256),  # past the turn at 124
     "P1c.larger-s": (256, 1024, 512),
     "P1c.storage": lambda length, group, window: group + window,  # the cores forgotten
-    "D1.pairs": lambda length, r, group, rows: length *
-    (r + (length - r) / group + rows),  # no complement
+    # no complement
+    "D1.pairs": lambda length, r, group, rows: length * (r + (length - r) / group + rows),
     "D1.keys": lambda length, group: length**2 / group**2,  # as if queries were grouped as well
-    "D1.rate": {"Appendix E": dga.constant,
-                "Appendix C.2": lambda length: dga.GAMMA * length},  # no floor
-    "D1.inference": lambda case: 1 < case.group < case.length - case.
-    focal,  # the complement forgotten
+    # no floor
+    "D1.rate": {"Appendix E": dga.constant, "Appendix C.2": lambda length: dga.GAMMA * length},
+    # the complement forgotten
+    "D1.inference": lambda case: 1 < case.group < case.length - case.focal,
     "D1.cache": lambda length, r, group: r + group,  # the groups forgotten
     "P1c.kv": (64.0, 4.0),  # cores without the window
     "P1c.93": 94.0,  # 1 - 1/16

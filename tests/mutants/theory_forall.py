@@ -161,8 +161,9 @@ SLIPS = {
         "LoCoCo's intervals are accepted", f"{INDICES}memory_columns", "count * slots), (raw",
         "(count + 1) * slots), (raw"),
     "a lazy cache that compresses": Slip(
-        "LoCoCo's entries", f"{INDICES}lococo_entries", "held_columns(count - 1, segment, slots, "
-        "buffer) + segment", "held_columns(count - 1, segment, slots, buffer)"),
+        "LoCoCo's entries", f"{INDICES}lococo_entries",
+        "held_columns(count - 1, segment, slots, buffer) + segment",
+        "held_columns(count - 1, segment, slots, buffer)"),
     "a peak without the slots": Slip("LoCoCo's entries", f"{INDICES}lococo_peak",
                                      "max(full, slots + buffer", "max(full, buffer"),
     "raw tokens kept for the last row, not the next": Slip(
@@ -211,18 +212,23 @@ SLIPS = {
 }
 
 STATES = "cca_lab.mechanisms."
-TENSOR_SLIPS = {  # of a cache's tensors, which follow the integers: text in chunks must not equal the whole
+# Of a cache's tensors, which follow the integers: text in chunks must not equal the whole.
+TENSOR_SLIPS = {
     "values evicted otherwise than keys": Slip(
-        "cca", f"{STATES}cca.cache.CCAState._evict", "self.raw_value, 0, count)", "self.raw_value, 0, count + 1)"),
+        "cca", f"{STATES}cca.cache.CCAState._evict", "self.raw_value, 0, count)",
+        "self.raw_value, 0, count + 1)"),
     "tables of the wrong tokens": Slip(
-        "cca", f"{STATES}cca.cache.CCAState._close_groups", "slice(count, None)", "slice(count - 1, None)"),
+        "cca", f"{STATES}cca.cache.CCAState._close_groups", "slice(count, None)",
+        "slice(count - 1, None)"),
     "rows counted from the chunk": Slip(
-        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState.step", "row = torch.arange(self.seen,",
-        "row = -self.seen + torch.arange(self.seen,"),
+        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState.step",
+        "row = torch.arange(self.seen,", "row = -self.seen + torch.arange(self.seen,"),
     "a chunk that attends as a single row": Slip(
-        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend", "len(row) == 1 and ", ""),
+        "streaming_llm", f"{STATES}streaming.cache.StreamingLLMState._attend",
+        "len(row) == 1 and ", ""),
     "a segment that attends as a single row": Slip(
         "lococo", f"{STATES}lococo.cache.LoCoCoState._attend", "if rows == 1:", "if rows:"),
     "queries of the block without the newest": Slip(
-        "dga", f"{STATES}dga.cache.DGAState._read", "self.raw_query, query)", "self.raw_query, query[:, :, 1:])"),
+        "dga", f"{STATES}dga.cache.DGAState._read", "self.raw_query, query)",
+        "self.raw_query, query[:, :, 1:])"),
 }

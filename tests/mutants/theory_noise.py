@@ -44,8 +44,8 @@ def values_differ_at_all(values, weights, m, noise):
 
 
 BROKEN = {
-    "T2.lemma1": lambda eta, j: max(map(abs, eta))**
-    2,  # the remainder is of second order, not smaller
+    # the remainder is of second order, not smaller
+    "T2.lemma1": lambda eta, j: max(map(abs, eta))**2,
     "T2.lemma2": no_squares,
     "T2.eq29": lambda i, j: 1,  # one noise for all: softmax does not move
     "T2.eq23": no_cross_term,

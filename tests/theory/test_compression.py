@@ -183,8 +183,8 @@ def test_a_product_of_spectra_is_the_convolution():
     x = torch.randn(1, channels, entries, generator=generator, dtype=torch.float64)
     taps = torch.randn(slots, channels, kernel, generator=generator, dtype=torch.float64)
     padded = entries + kernel - 1
-    products = torch.fft.rfft(x, n=padded) * torch.fft.rfft(taps.flip(-1),
-                                                            n=padded)  # (M, 2 d, n/2 + 1)
+    # (M, 2 d, n/2 + 1)
+    products = torch.fft.rfft(x, n=padded) * torch.fft.rfft(taps.flip(-1), n=padded)
     assert products.numel() == slots * channels * (padded // 2 + 1)
     found = torch.fft.irfft(products.sum(1), n=padded)[:, kernel // 2:][:, :entries]
     torch.testing.assert_close(found, torch.conv1d(x, taps, padding=kernel // 2)[0], rtol=1e-12,

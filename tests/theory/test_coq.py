@@ -12,27 +12,34 @@ from cca_lab import files
 PROOFS = files.repository() / "proofs"
 SOURCES = sorted(PROOFS.glob("*.v"))
 UNPROVED = re.compile(
-    r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Hypothes[ie]s|Unset Guard "
-    r"Checking|bypass_check)\b")
+    r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Hypothes[ie]s|"
+    r"Unset Guard Checking|bypass_check)\b")
 FLAGS = ("-q", "-w", "none")
 
 # File, a piece of its text, how often it stands there, and what makes the statement wrong.
-MUTANTS = {"Theorem 1 turned round": ("theorem1.v", "    <= probability P (fun w => rho_sparse", 1,
-                                      "    >= probability P (fun w => rho_sparse"), "Theorem 1 "
-           "with rho x for L rho x": ("theorem1.v", "(fun w => L%:R * rho * x < total (X w))\n", 1,
-                                      "(fun w => rho * x < total (X w))\n"), "Theorem 1 with P(S < "
-           "L rho x)": ("theorem1.v", "(fun w => L%:R * rho * x < total (X w))\n", 1, "(fun w => "
-                        "total (X w) < L%:R * rho * x)\n"), "Theorem 3 turned "
-           "round": ("theorem3.v", "  high' / low' <= high / low.", 2, "  high / low <= high' / "
-                     "low'."), "Theorem 3 with lambda / m^2": ("theorem3.v", "between (low / m%:R) "
-                                                               "(high / m%:R)", 1, "between (low / "
-                                                               "m%:R ^+ 2) (high / m%:R ^+ 2)"),
-           "Theorem 3 for sums, not means": ("theorem3.v", "(if group j == g then m%:R^-1 else 0)",
-                                             1, "(if group j == g then 1 else 0)"), "Theorem 3 for "
-           "groups of any size": ("theorem3.v", "#|[pred j | group j == g]| = m)", 2, "(#|[pred j "
-                                  "| group j == g]| <= m)%N)"), "Theorem 3 for a singular "
-           "H": ("theorem3.v", "group j == g]| = m) -> 0 < low ->\n", 1, "group j == g]| = m) "
-                 "->\n")}
+MUTANTS = {
+    "Theorem 1 turned round": (
+        "theorem1.v", "    <= probability P (fun w => rho_sparse", 1,
+        "    >= probability P (fun w => rho_sparse"),
+    "Theorem 1 with rho x for L rho x": (
+        "theorem1.v", "(fun w => L%:R * rho * x < total (X w))\n", 1,
+        "(fun w => rho * x < total (X w))\n"),
+    "Theorem 1 with P(S < L rho x)": (
+        "theorem1.v", "(fun w => L%:R * rho * x < total (X w))\n", 1,
+        "(fun w => total (X w) < L%:R * rho * x)\n"),
+    "Theorem 3 turned round": (
+        "theorem3.v", "  high' / low' <= high / low.", 2, "  high / low <= high' / low'."),
+    "Theorem 3 with lambda / m^2": (
+        "theorem3.v", "between (low / m%:R) (high / m%:R)", 1,
+        "between (low / m%:R ^+ 2) (high / m%:R ^+ 2)"),
+    "Theorem 3 for sums, not means": (
+        "theorem3.v", "(if group j == g then m%:R^-1 else 0)", 1,
+        "(if group j == g then 1 else 0)"),
+    "Theorem 3 for groups of any size": (
+        "theorem3.v", "#|[pred j | group j == g]| = m)", 2, "(#|[pred j | group j == g]| <= m)%N)"),
+    "Theorem 3 for a singular H": (
+        "theorem3.v", "group j == g]| = m) -> 0 < low ->\n", 1, "group j == g]| = m) ->\n"),
+}
 
 
 def compiled(source: Path) -> subprocess.CompletedProcess[str]:
@@ -67,10 +74,9 @@ def copy_of_proofs(target: Path) -> Path:
 
 
 def theorems() -> list[str]:
-    return [
-        f"{path.stem}.{name}" for path in SOURCES
-        for name in re.findall(r"^Theorem ([\w']+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    ]
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in SOURCES}
+    return [f"{stem}.{name}" for stem, text in texts.items()
+            for name in re.findall(r"^Theorem ([\w']+)", text, re.MULTILINE)]
 
 
 def one_line(text: str) -> str:

@@ -161,7 +161,7 @@ ROW = {"core_count": ("i", "g", "s"), "cca_columns": ("i", "j", "g", "s"),
 
 
 def flat(value) -> list:
-    return [x for part in value for x in flat(part)] if isinstance(value, tuple) else [value]
+    return [x for item in value for x in flat(item)] if isinstance(value, tuple) else [value]
 
 
 @pytest.mark.parametrize("name", ROW)
@@ -173,8 +173,8 @@ def test_numbers_tensors_and_symbols_agree(name):
         wanted = [flat(called(i, *others)) for i in range(9)]
         by_tensor = [torch.as_tensor(x).expand(9).tolist()
                      for x in flat(called(torch.arange(9), *others))]
-        assert [list(row) for row in zip(*by_tensor, strict=True)] == [[int(
-            x) for x in row] for row in wanted]
+        by_number = [[int(x) for x in row] for row in wanted]
+        assert [list(row) for row in zip(*by_tensor, strict=True)] == by_number
         (i,) = integers("i")
 
         def statement(i=i, others=others, row=4, wanted=wanted):
@@ -305,9 +305,9 @@ def test_the_report_has_what_a_page_needs():
 
 
 def test_without_the_solver_the_extra_is_named():
-    code = (
-        "import sys; sys.modules['z3'] = None\n"
-        "from cca_lab.theory.forall import report\nfrom cca_lab.theory.forall.terms import integers\n"
-        "try:\n    integers('x')\nexcept ModuleNotFoundError as error:\n    print(error)\n")
+    code = ("import sys; sys.modules['z3'] = None\n"
+            "from cca_lab.theory.forall import report\n"
+            "from cca_lab.theory.forall.terms import integers\n"
+            "try:\n    integers('x')\nexcept ModuleNotFoundError as error:\n    print(error)\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "z3: is not installed; run `pip install 'cca-lab[proofs]'`\n"

@@ -126,8 +126,8 @@ def test_the_pooled_logit_for_all_logits(m):
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_output_identity_for_all_masses_and_values(k):
     m, masses = 2, symbols(k)
-    weights, values = [mass / m for mass in masses for _ in range(m)], [[v] for v in sympy.symbols(
-        f"v1:{k * m + 1}")]
+    weights = [mass / m for mass in masses for _ in range(m)]
+    values = [[v] for v in sympy.symbols(f"v1:{k * m + 1}")]
     (full,), = noise_output.full_covariance(values, weights)
     (left,), = noise_output.grouped_covariance(values, weights, m)
     (pooled,), = noise_output.grouped_covariance(values, weights, m, "pooled")

@@ -22,10 +22,8 @@ from tests.studies import small
 OPTIONS = {"full": {}, "cca": {"group": 3, "window": 4}, "dga": {"group": 3, "gamma": 0.2},
            "streaming_llm": {"sinks": 1, "recent": 3}}
 IDS = torch.arange(60).view(2, 30) % 37 + 1
-every_place = pytest.mark.parametrize(("name", "site"),
-                                      [(name, site)
-                                       for name in OPTIONS
-                                       for site in noise_on_models.sites_of(MECHANISMS[name]())])
+every_place = pytest.mark.parametrize(("name", "site"), [
+    (name, site) for name in OPTIONS for site in noise_on_models.sites_of(MECHANISMS[name]())])
 
 
 @pytest.fixture
@@ -95,8 +93,8 @@ def test_noise_on_keys_has_the_wanted_size_on_the_logits(scaling):
 def test_noise_on_logits_moves_weights_as_lemma_2_says():
     """Values that are the identity show the weights; keys of zeros make them even."""
     length, sigma = 8, 0.1
-    q, keys, values = torch.zeros(1, 4000, 1,
-                                  2), torch.zeros(1, 4000, length, 2), torch.eye(length).double()
+    q, keys = torch.zeros(1, 4000, 1, 2), torch.zeros(1, 4000, length, 2)
+    values = torch.eye(length).double()
     visible = torch.ones(1, 1, 1, length, dtype=torch.bool)
     columns = Columns(q.double(), keys.double(), values.expand(1, 4000, length, length), visible)
     weights = noise_on_models.noisy_attention([columns], 1.0, sigma,

@@ -29,8 +29,8 @@ def test_more_wrong_subjects_are_refuted(name, subject):
 
 def test_the_doubled_token_by_hand():
     """g = 2, s = 1, i = 3: one core {1, 2}, and raw tokens from 2 as printed, from 3 repaired."""
-    assert reachability.printed_cover(3, 2,
-                                      1) == (1, 2) and reachability.exact_cover(3, 2, 1) == (1, 3)
+    assert reachability.printed_cover(3, 2, 1) == (1, 2)
+    assert reachability.exact_cover(3, 2, 1) == (1, 3)
     assert reachability.times_read(reachability.printed_cover, 3, 2, 1) == [1, 2, 1]
     assert reachability.times_read(reachability.exact_cover, 3, 2, 1) == [1, 1, 1]
 
@@ -45,8 +45,8 @@ def test_the_printed_k_doubles_token_jg_and_no_other_in_every_row_with_a_core():
 
 def test_s_plus_i_mod_g_is_exact_where_g_divides_s_and_loses_token_1_at_g_2_s_1_i_2():
     for g, s in reachability.SIZES:
-        exact = all(
-            reachability.times_read(wrong.window_mod_row, i, g, s) == [1] * i for i in range(1, 41))
+        exact = all(reachability.times_read(wrong.window_mod_row, i, g, s) == [1] * i
+                    for i in range(1, 41))
         assert exact == (s % g == 0), (g, s)
     assert reachability.times_read(wrong.window_mod_row, 2, 2, 1) == [0, 1]
 
@@ -58,8 +58,8 @@ def test_the_cover_is_the_one_of_the_package():
 
 
 def test_eq_6_as_printed_is_right_for_the_first_g_rows_only():
-    right = [i for i in range(1, 21) if sorted(reachability.printed_terms(
-        i, 20, 4, 4)) == list(range(1, i + 1))]
+    right = [i for i in range(1, 21)
+             if sorted(reachability.printed_terms(i, 20, 4, 4)) == list(range(1, i + 1))]
     assert right == [1, 2, 3, 4]
 
 

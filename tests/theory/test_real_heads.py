@@ -110,13 +110,13 @@ def test_the_measured_length_is_where_it_stays(shares, wanted):
 
 def test_predictions_may_be_out_of_reach():
     assert real_heads.predicted_length(2.0, 0.05) == 267
-    assert real_heads.predicted_length(0.2, 0.05) is None and real_heads.predicted_length(
-        0.0, 0.05) is None
+    assert real_heads.predicted_length(0.2, 0.05) is None
+    assert real_heads.predicted_length(0.0, 0.05) is None
 
 
 def test_rows_start_at_100_and_end_with_the_context():
-    assert real_heads.row_lengths(512).tolist()[:2] == [100, 116] and real_heads.row_lengths(512)[
-        -1] == 512
+    lengths = real_heads.row_lengths(512).tolist()
+    assert lengths[:2] == [100, 116] and lengths[-1] == 512
     assert real_heads.row_lengths(4096)[-1] == 1000
 
 
@@ -186,8 +186,8 @@ def test_head_curves_stand_in_their_panels():
 def test_agreement_has_a_point_for_each_head_and_theory():
     (axes,) = figures.agreement({"a": [0.1, 0.9], "b": [0.3, 0.4]}, [0.2, 0.7], ["0.0", "0.1"],
                                  quantity="P").axes
-    ends, one, two = axes.lines
+    ends, first, second = axes.lines
     assert ends.get_xdata().tolist() == [0.1, 0.9]
-    assert [one.get_xdata().tolist(), two.get_xdata().tolist()] == [[0.1, 0.9], [0.3, 0.4]]
-    assert [text.get_text() for text in axes.texts
-            ] == ["0.1"]  # 0.3 for 0.2 is near the diagonal, 0.4 for 0.7 is not
+    assert [first.get_xdata().tolist(), second.get_xdata().tolist()] == [[0.1, 0.9], [0.3, 0.4]]
+    # 0.3 for 0.2 is near the diagonal, 0.4 for 0.7 is not
+    assert [text.get_text() for text in axes.texts] == ["0.1"]
