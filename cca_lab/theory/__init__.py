@@ -1,4 +1,1 @@
-"""The papers' theorems, lemmas and numbers.
-
-Each is stated, judged by a check that can refute it, and repaired.
-"""
+"""The papers' theorems, lemmas and numbers: stated, judged by checks that can refute, repaired."""

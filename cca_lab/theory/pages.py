@@ -1,7 +1,4 @@
-"""The ledger as pages.
-
-The errata for readers of the papers, and an overview and a page a claim for the site.
-"""
+"""The ledger as pages: errata for readers of the papers, an overview, and a page for each claim."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""Wrong subjects for the claims on causality (DGA Algorithm 2, Eq. 13-16; LoCoCo Eq. 1, 5, 7).
-
-To be refuted.
-"""
+"""Wrong subjects for the claims on causality (DGA and LoCoCo), each to be refuted."""
 
 from fractions import Fraction
 

@@ -1,7 +1,4 @@
-"""Wrong subjects for the claims on conditioning (DGA Theorem 3, Lemmas 3-4).
-
-Each must be refuted.
-"""
+"""Wrong subjects for the claims on conditioning (DGA Theorem 3), each to be refuted."""
 
 from fractions import Fraction
 

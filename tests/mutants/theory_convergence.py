@@ -8,9 +8,6 @@ BROKEN: dict = {}  # no claim of the ledger rests on these
 
 
 def unpaired(arm, reference):
-    """The spread of both arms added, as if they had different seeds.
-
-    What seeds share is counted as noise.
-    """
+    """Add the spread of both arms as if they had different seeds, so shared spread is noise."""
     spread = np.hypot(np.std(arm, ddof=1), np.std(reference, ddof=1)) / len(arm) ** 0.5
     return Difference(float(np.mean(arm) - np.mean(reference)), 3.18 * float(spread))

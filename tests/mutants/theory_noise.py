@@ -1,7 +1,4 @@
-"""Wrong subjects for the claims on noise (DGA Theorem 2, Lemmas 1-2, Eq. 10).
-
-Each must be refuted.
-"""
+"""Wrong subjects for the claims on noise (DGA Theorem 2, Lemmas 1-2), each to be refuted."""
 
 from fractions import Fraction
 

@@ -1,7 +1,4 @@
-"""Wrong subjects for the claims on reachability (CCA Proposition 1, Algorithm 1).
-
-Each must be refuted.
-"""
+"""Wrong subjects for the claims on reachability (CCA Proposition 1), each to be refuted."""
 
 import torch
 

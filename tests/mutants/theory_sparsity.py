@@ -1,7 +1,4 @@
-"""Wrong statements about sparsity, each a slip that is easy to make.
-
-The claim of that id must refute it.
-"""
+"""Wrong statements about sparsity, easy slips, each of which the claim of that id must refute."""
 
 from fractions import Fraction
 from math import ceil, log

@@ -1,7 +1,4 @@
-"""Every claim of the ledger: its check refutes what is wrong and accepts what is right.
-
-The files are current.
-"""
+"""Every claim's check refutes what is wrong and accepts what is right; the files are current."""
 
 import json
 import os

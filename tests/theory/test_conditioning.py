@@ -1,7 +1,4 @@
-"""DGA Theorem 3.
-
-The counterexample in rationals, separation, the simplex, unequal groups, and descent.
-"""
+"""DGA Theorem 3: the counterexample, separation, the simplex, unequal groups, and descent."""
 
 from fractions import Fraction
 

@@ -1,7 +1,4 @@
-"""Learning curves paired by seed: equal attention, equal curves.
-
-The arithmetic by hand (DGA Figures 3a, 4).
-"""
+"""Learning curves paired by seed, and their arithmetic by hand (DGA Figures 3a, 4)."""
 
 import json
 from dataclasses import replace
@@ -25,10 +22,7 @@ def streams():
 
 
 def test_the_same_attention_learns_the_same():
-    """CCA with a window over the whole length is full attention: the curves agree.
-
-    With g = 4, s = 2 they do not.
-    """
+    """CCA with a window over the whole length learns like full attention; with g = 4, s = 2 not."""
     arms = {"full": ("full", {}), "all raw": ("cca", {"group": 4, "window": 32}),
             "grouped": ("cca", {"group": 4, "window": 2})}
     told = []
@@ -42,10 +36,7 @@ def test_the_same_attention_learns_the_same():
 
 
 def test_paired_by_hand():
-    """Differences 1, 2, 3.
-
-    Mean 2, standard error 1/sqrt(3), t = 4.303 with 2 degrees of freedom.
-    """
+    """Differences 1, 2, 3: mean 2, standard error 1/sqrt(3), t = 4.303 (2 degrees of freedom)."""
     found = convergence.paired(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
     assert found.value == 2 and found.error == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
     assert found.verdict == "no difference seen"

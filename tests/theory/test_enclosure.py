@@ -1,7 +1,4 @@
-"""Ball arithmetic on P_sparse: against a closed form, drawn rows and the float bracket.
-
-Wrong roundings are caught.
-"""
+"""Ball arithmetic on P_sparse against a closed form, drawn rows and the bracket in floats."""
 
 import subprocess
 import sys

@@ -1,7 +1,4 @@
-"""Index statements proved for all integers.
-
-Each holds, and fails for every slip in what it runs.
-"""
+"""Index statements for all integers: each is proved, and fails for every slip in what it runs."""
 
 import importlib
 import subprocess
@@ -69,10 +66,7 @@ def test_a_theorem_is_proved(name):
 
 @pytest.mark.parametrize("name", THEOREMS)
 def test_what_a_theorem_assumes_is_possible(name):
-    """A contradiction proves anything.
-
-    Some numbers satisfy what each statement assumes, on a path.
-    """
+    """A contradiction would prove anything, so some numbers must satisfy what is assumed."""
     possible = defaultdict(bool)
     for one in obligations(name):
         if not possible[one.name]:

@@ -1,7 +1,4 @@
-"""Noise in the attention of a model.
-
-Where it goes, how much of it, and that it leaves again (DGA Figure 3b).
-"""
+"""Noise in a model's attention: where it goes, how much, and that it leaves (DGA Figure 3b)."""
 
 import json
 
@@ -106,10 +103,7 @@ def test_noise_on_logits_moves_weights_as_lemma_2_says():
 
 
 def test_a_kept_choice_is_the_one_without_noise(model):
-    """Under strong noise the focal tokens change, unless they are kept.
-
-    The keys are noisy either way.
-    """
+    """Under strong noise on the keys the focal tokens change, unless they are kept."""
     swap_attention(model, "dga", **OPTIONS["dga"])
     clean, kept, free = {}, {}, {}
     with noise_on_models.added(model, Noise(noise_on_models.KEPT, 0.0), clean):

@@ -1,7 +1,4 @@
-"""Published numbers.
-
-The one rule of rounding, the checks on small tables, and the numbers that the proofs state.
-"""
+"""Published numbers: the rule of rounding, checks on small tables, the numbers in proofs."""
 
 from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from fractions import Fraction

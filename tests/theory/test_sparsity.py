@@ -1,7 +1,4 @@
-"""Theorem 1 in rationals.
-
-The smallest examples by hand, every repair on every law, and what rho-sparse misses.
-"""
+"""Theorem 1 in rationals: small examples by hand, repairs on every law, what rho-sparse misses."""
 
 from fractions import Fraction
 from itertools import permutations

@@ -1,7 +1,4 @@
-"""Bounds on P_sparse of independent logits.
-
-Against closed forms, against drawn rows, and each other.
-"""
+"""Bounds on P_sparse against closed forms, against drawn rows, and against each other."""
 
 from math import exp, log
 
