@@ -1,4 +1,4 @@
-"""Grading for real, in the sandbox: cheats, a class of thirty, and what a second run does."""
+"""Grading for real, in the sandbox: cheats, a class, and what a second run does."""
 
 import json
 import shutil
@@ -110,28 +110,26 @@ def twice(x): return 2 * x
         assert session.call("twice", (2,)) == 4
 
 
-def test_a_class_of_thirty(tmp_path, capsys):
+def test_a_class(tmp_path, capsys):
     """The marks are those worked out by hand.
 
     A second run, and one after an interruption, change nothing.
     """
     wanted = classroom.build(tmp_path / "submitted")
-    assert len(wanted) >= 30
     front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
     found = {record["student"]: record for record in grading.records(tmp_path / "marks")}
     assert {who: None if record["status"] == "refused" else record["earned"]
             for who, record in found.items()} == wanted
     texts = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
-    (tmp_path / "marks" / "s02" / "a5_cca.json").unlink()  # as if it had been interrupted there
-    (tmp_path / "marks" / "s03" / "a5_cca.json").write_text(
-        '{"stude')  # or in the middle of writing
+    (tmp_path / "marks" / "s03" / "a5_cca.json").unlink()  # as if it had been interrupted there
+    (tmp_path / "marks" / "s06" / "a5_cca.json").write_text('{"stude')  # or while it was written
     begun = (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns
     front.grade_class(tmp_path / "submitted", tmp_path / "marks", COURSE, jobs=2)
     assert (tmp_path / "marks" / "s04" / "a5_cca.json").stat().st_mtime_ns == begun
     again = {path: path.read_text() for path in (tmp_path / "marks").rglob("*.*")}
     assert [path for path in texts if path.suffix in (".csv", ".html")
             and texts[path] != again[path]] == []
-    page = (tmp_path / "marks" / "s07" / "feedback.html").read_text()
+    page = (tmp_path / "marks" / "s17" / "feedback.html").read_text()
     assert "18 of 20" in page and "comes later" in page
     assert "only what a row reads is loaded" in page and "load(" not in page
 
