@@ -100,6 +100,7 @@ def campaign(group, cases, mutant=""):
         return [errors(group, case) for case in cases]
 
 
-def campaigns(group, cases, mutants):
+def campaigns(group, cases, mutated_cases, mutants):
     """Return the campaign of the right form under "", and those of mutants under their names."""
-    return {mutant: campaign(group, cases, mutant) for mutant in ("", *mutants)}
+    return {"": campaign(group, cases)} | {mutant: campaign(group, mutated_cases, mutant)
+                                           for mutant in mutants}

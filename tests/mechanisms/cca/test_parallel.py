@@ -28,17 +28,16 @@ def bytes_of(case, ranks, rank):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_attend_as_one(ranks):
     """Outputs and gradients of every case, and the bytes; each mutant is found by some case."""
-    right = run_in_processes(ranks, campaigns, CASES, ())
+    results = run_in_processes(ranks, campaigns, CASES, MUTATED, MUTANTS)
     for index, case in enumerate(CASES):
-        for rank, found in enumerate(right):
+        for rank, found in enumerate(results):
             gaps, received = found[""][index]
             assert max(gaps) < TOLERANCES[case.dtype], f"{case}, process {rank}: {gaps}"
             assert received == bytes_of(case, ranks, rank), f"{case}, process {rank}"
-    wrong = run_in_processes(ranks, campaigns, MUTATED, MUTANTS)
     for mutant in MUTANTS:
-        worst = max(max(gaps) for found in wrong for gaps, _ in found[mutant])
+        worst = max(max(gaps) for found in results for gaps, _ in found[mutant])
         assert worst > 1e-3, f"{mutant}: {worst}"
-        outputs = max(gaps[0] for found in wrong for gaps, _ in found[mutant])
+        outputs = max(gaps[0] for found in results for gaps, _ in found[mutant])
         assert (outputs < 1e-12) == (mutant == "no_way_back")  # only gradients show it
 
 
