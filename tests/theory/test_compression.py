@@ -1,4 +1,4 @@
-"""LoCoCo's compressor: eviction inside Eq. 4 and outside Eqs. 6-7, what is kept, and what it costs."""
+"""LoCoCo's compressor: eviction inside Eq. 4 and outside Eqs. 6-7, what is kept, what it costs."""
 
 import math
 from fractions import Fraction

@@ -123,8 +123,8 @@ def test_rows_start_at_100_and_end_with_the_context():
 def test_the_command_writes_what_it_measured(tmp_path):
     (tmp_path / "text.txt").write_text(small.corpus().train[0] * 2)
     save_pretrained(small.model(), tmp_path / "base", small.tokenizer())
-    words = ["sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt", "--texts",
-             2, "--out", tmp_path / "found.json"]
+    words = ["study", "sparsity", "--model", tmp_path / "base", "--text", tmp_path / "text.txt",
+             "--texts", 2, "--out", tmp_path / "found.json"]
     run = CliRunner().invoke(app, [str(word) for word in words])
     assert run.exit_code == 0, run.output
     assert "these end at 128" in run.output and str(tmp_path) not in run.output
