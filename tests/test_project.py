@@ -188,7 +188,7 @@ def test_help_is_quick_because_nothing_heavy_is_imported():
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          check=False)
     assert run.stderr.strip() == "", f"`cca-lab --help` imports {run.stderr}"
-    for command in ("doctor", "walkthrough", "bench"):
+    for command in ("doctor", "walkthrough", "study"):
         assert command in run.stdout
 
 

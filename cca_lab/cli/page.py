@@ -7,7 +7,6 @@ import typer
 
 from cca_lab.cli.command import App, checked_path
 from cca_lab.cli.options import Group, Option, Window
-from cca_lab.studies.study import given
 
 app = App()
 SHIPPED = ["data/models/gpt2-mini", "data/models/gpt2-mini-cca"]
@@ -33,6 +32,7 @@ def page(
     """Write one HTML file that holds models and answers questions in a browser, offline."""
     from cca_lab.files import check_apart
     from cca_lab.models.checkpoints import quiet
+    from cca_lab.studies.study import given
     from cca_lab.views.page.write import write_page
 
     sources = models or SHIPPED
