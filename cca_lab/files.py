@@ -51,10 +51,7 @@ def data_folder() -> Path:
 
 
 def shipped_model(path: Path) -> Path:
-    """Return the path of the shipped model named `data/models/NAME` in the data folder.
-
-    Any other path unchanged.
-    """
+    """Return the path of a shipped model, named `data/models/NAME`; any other path unchanged."""
     return models_folder() / path.name if path.parent == SHIPPED and not path.exists() else path
 
 
@@ -69,10 +66,7 @@ def results_folder() -> Path:
 
 
 def new_result(name: str) -> Path:
-    """Return the default path of a new measurement.
-
-    The results folder in a clone or with CCA_LAB_DATA, else `name`.
-    """
+    """Return the path of a new measurement: in the results folder of a clone, else `name`."""
     return results_folder() / name if in_clone() or "CCA_LAB_DATA" in os.environ else Path(name)
 
 
@@ -138,10 +132,7 @@ def check_apart(out: Path, model: str | Path, text: str | None = None) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, moved to `path` at the end without error.
-
-    Missing folders are created.
-    """
+    """Yield a temporary path beside `path`, which replaces it unless an error ends the block."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")  # overwrites what a killed command left
     try:

@@ -30,10 +30,7 @@ class Command(TyperCommand):
     """A command that validates its options while parsing; its function returns its status."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options.
-
-        ValueError for one that is given twice, is empty, or is no number in range.
-        """
+        """Parse the options; ValueError for one given twice, empty, or no number in range."""
         given, _, order = self.make_parser(ctx).parse_args(args=list(args))
         check_given(given, [param.name for param in order if not param.multiple])
         rest = super().parse_args(ctx, args)
@@ -61,10 +58,7 @@ class Group(TyperGroup):
         return [*super().list_commands(ctx), *self.lazy]
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """Return the command of this name, as the help of the group shows it.
-
-        That of an old name refuses.
-        """
+        """Return the command of this name, as the group's help shows it; an old name's refuses."""
         if name in self.lazy:
             return TyperCommand(name, help=self.lazy[name][1])
         old = {words: new for words, new in self.moved.items() if words.partition(" ")[0] == name}
@@ -78,10 +72,7 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """All commands.
-
-    What goes wrong in one, from its options to its work, ends here as one line on stderr.
-    """
+    """All commands; what goes wrong in one ends here as one line on stderr."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -219,10 +210,7 @@ def _inner(holding: Field[Any]) -> Any:
 
 
 def _filled(settings: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of settings for the values of a command line.
-
-    A list that was not given keeps its default.
-    """
+    """Return settings' fields for a command line's values; lists not given keep their default."""
     filled: dict[str, Any] = {}
     for each, kind, about in options_of(settings):
         item, _, repeated = item_type(kind)

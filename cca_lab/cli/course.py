@@ -1,7 +1,4 @@
-"""Commands for the course.
-
-Check one's own work, grade a class, make the notebooks that students open.
-"""
+"""The course's commands: check one's own work, grade a class, make what students open."""
 
 from pathlib import Path
 from typing import Annotated

@@ -170,10 +170,7 @@ def check_native() -> Check:
 
 
 def check_kernel() -> Check:
-    """Check that JupyterLab's `python3` is this interpreter.
-
-    The walkthrough does not depend on it.
-    """
+    """Check that JupyterLab's `python3` is this interpreter; the walkthrough does without it."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     command = KernelSpecManager().get_kernel_spec("python3").argv[0]

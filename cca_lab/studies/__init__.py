@@ -1,4 +1,1 @@
-"""Every measured number of the lab.
-
-Studies that measure, continue, write and show what they found.
-"""
+"""Every measured number of the lab: studies that measure, continue, write and show."""

@@ -1,7 +1,4 @@
-"""Every mechanism on one model, without training, at an equal budget of keys and values.
-
-`cca-lab study compare`.
-"""
+"""`cca-lab study compare`: every mechanism on one model, untrained, with equal memory."""
 
 import statistics
 from collections.abc import Mapping

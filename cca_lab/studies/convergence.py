@@ -124,10 +124,7 @@ def compare(arms: Mapping[str, tuple[str, dict]], seeds: Sequence[int], budget: 
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference.
-
-    The mean over seeds and the half-width of its 95 % interval (Student's t).
-    """
+    """A paired difference: mean over seeds and half-width of its 95 % interval (Student's t)."""
 
     value: float
     error: float
@@ -156,10 +153,7 @@ def paired(arm: np.ndarray, reference: np.ndarray) -> Difference:
 
 
 def steps_to(losses: Sequence[float], level: float, every: int) -> float | None:
-    """Return the step at which a loss curve first falls to a level, interpolated linearly.
-
-    None if it does not.
-    """
+    """Return the interpolated step at which a loss curve first falls to a level, or None."""
     for index, loss in enumerate(losses):
         if loss <= level:
             if index == 0:

@@ -1,7 +1,4 @@
-"""Perplexity, exact match and the answers to prompts of a model under any attention.
-
-`cca-lab evaluate`.
-"""
+"""`cca-lab evaluate`: perplexity, exact match and answers of a model under any attention."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,10 +65,7 @@ class Evaluation:
         return window_losses(model, self.stream, length=self.length, windows=self.windows)
 
     def measure(self, model: PreTrainedModel, losses: np.ndarray | None = None) -> dict:
-        """Return the perplexity and the exact match by position, as JSON values.
-
-        `losses` if they are known already.
-        """
+        """Return perplexity and exact match by position, as JSON; `losses` may be known already."""
         losses = self.losses(model) if losses is None else losses
         found = {"perplexity": asdict(bootstrap_mean(losses, np.exp))}
         for kind, task in zip(KINDS, self.tasks if self.questions else (), strict=False):
@@ -118,10 +112,7 @@ def question_tasks(tokenizer) -> tuple[MultiDocumentQA, ...]:
 
 
 def print_evaluations(found: dict[str, dict], title: str) -> None:
-    """Print measurements as a table, one row per name.
-
-    Exact match is over every offset of the text.
-    """
+    """Print measurements, a row per name; exact match is over every offset of the text."""
     rows = []
     for name, measured in found.items():
         matches = measured.get("exact_match", {})

@@ -99,10 +99,7 @@ class Sparsity(ModelStudy):
                           for head in range(heads)]}
 
     def show(self, result: Mapping[str, Any], rho: float = 0.02) -> None:
-        """Print a row per head.
-
-        Statistics at the last length, each tau with the L95 it predicts, and L95.
-        """
+        """Print a row per head: statistics at the last length, taus with their L95, and L95."""
         rows = []
         for head in result["heads"]:
             shares = [f"{head['p_sparse'][str(rate)][-1]:.2f}" for rate in result["rates"]]

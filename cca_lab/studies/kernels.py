@@ -23,10 +23,7 @@ class Kernels(Study):
                                      shown="sm_80, sm_90, sm_100 and gfx942")
 
     def run(self) -> dict[str, Any]:
-        """Compile, write and print.
-
-        ValueError without triton, or at the end if a kernel exceeds its budget.
-        """
+        """Compile, write and print; ValueError without triton or over a kernel's budget."""
         result = super().run()
         from cca_lab.attention.kernels.offline import Resources, over_budget
 

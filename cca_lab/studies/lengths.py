@@ -1,7 +1,4 @@
-"""The loss of a model by the length of the context, with every mechanism.
-
-`cca-lab study lengths`.
-"""
+"""`cca-lab study lengths`: the loss by the length of the context, with every mechanism."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -107,10 +104,7 @@ def buckets(length: int) -> list[int]:
 
 
 def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
-    """Return the mean loss of each bucket and window, and its perplexity, as JSON values.
-
-    Ids (windows, length).
-    """
+    """Return mean loss and perplexity of each bucket, ids (windows, length), as JSON."""
     edges, mechanism = buckets(ids.shape[1]), attention_of(model)
     found = np.stack([token_losses(model, row) for row in ids])  # (windows, length - 1)
     # token t is predicted from t tokens, and stands at index t - 1
@@ -123,10 +117,7 @@ def losses_of(model: PreTrainedModel, ids: Tensor) -> dict[str, Any]:
 
 @torch.no_grad()
 def token_losses(model: PreTrainedModel, ids: Tensor) -> np.ndarray:
-    """Return the loss of every token after the first, (L - 1,) in nats.
-
-    Logits are never all in memory.
-    """
+    """Return the loss of tokens after the first, (L - 1,) in nats; few logits at a time."""
     model.eval()
     hidden = model.base_model(input_ids=ids[None],
                               use_cache=False).last_hidden_state[0, :-1]  # (L-1, width)

@@ -231,10 +231,7 @@ def powers_of_two(most: int) -> list[int]:
 
 
 def focal(mechanism: Mechanism, length: int) -> tuple[int, int, int]:
-    """Return what DGA's choices are compared by.
-
-    Focal tokens of a text, fewer tokens per group, a larger block.
-    """
+    """Return what DGA's choices are compared by: focal tokens, tokens per group, block size."""
     assert isinstance(mechanism, DGA)
     return length // mechanism.block * mechanism.focal_count(
         mechanism.block), -mechanism.group, mechanism.block
@@ -267,10 +264,7 @@ def lines(result: Mapping[str, Any]) -> list[Line]:
 
 
 def points(result: Mapping[str, Any]) -> dict[str, dict[int, list[float]]]:
-    """Return the accuracies by attention and state bytes.
-
-    Of several choices for one budget, the best mean.
-    """
+    """Return accuracies by attention and state bytes: of several choices the best mean."""
     best: dict[tuple[str, int | None], Line] = {}
     for line in lines(result):
         key = line.attention, line.entries

@@ -1,7 +1,4 @@
-"""Which answers a model finds, by their depth in the prompt and by its length.
-
-`cca-lab study needles`.
-"""
+"""`cca-lab study needles`: which answers a model finds, by their depth and the prompt's length."""
 
 import time
 from collections.abc import Mapping

@@ -155,10 +155,7 @@ class Pretrain:
         return card
 
     def _train(self, pretrainer: Pretrainer) -> tuple[list[dict], list[dict]]:
-        """Run the curriculum.
-
-        Return the loss curve, and the step and time at which each stage began.
-        """
+        """Run the curriculum; return the loss curve, and each stage's first step and time."""
         plan = curriculum(self.context, self.tokens, self.text_only)
         curve, stages, record = [], [], {}
         with training_progress(f"pretraining {self.out.name}", self.tokens) as report:

@@ -184,10 +184,7 @@ def measured_length(shares: Sequence[float], lengths: Sequence[int],
 
 
 def predicted_length(tau: float, rho: float, target: float = TARGET) -> int | None:
-    """Return the L at which iid N(0, tau^2) logits reach `target`.
-
-    None if it exceeds 300 million.
-    """
+    """Return the L at which iid N(0, tau^2) logits reach `target`; None above 300 million."""
     length = length_for(gaussian(tau), rho, target) if tau > 0 else inf
     return int(length) if length < inf else None
 

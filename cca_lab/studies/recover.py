@@ -1,7 +1,4 @@
-"""What the swap to a mechanism costs a model, and what finetuning recovers.
-
-`cca-lab study recover`.
-"""
+"""`cca-lab study recover`: what a swap costs a model, and what finetuning recovers."""
 
 from dataclasses import dataclass, replace
 

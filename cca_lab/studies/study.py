@@ -1,7 +1,4 @@
-"""A study.
-
-What is asked, what is measured, and the JSON file, table and figure of what came out.
-"""
+"""A study: its settings, its measurement, and the JSON file, table and figure that result."""
 
 import json
 import platform
@@ -84,10 +81,7 @@ class Study:
 
 
 class Continued(Study):
-    """A study of named cells.
-
-    What its file holds is not measured again, so that a stopped command continues.
-    """
+    """A study of named cells; those in its file are not measured again, so it can be continued."""
 
     rows: ClassVar[str] = "rows"  # key of the measurements in the file
 
@@ -104,10 +98,7 @@ class Continued(Study):
         raise NotImplementedError
 
     def measure(self, name: str, cell: Any, report: Report) -> Any:
-        """Return the measurement of a cell as JSON values.
-
-        `report(share, text)` tells how far it is.
-        """
+        """Return a cell's measurement as JSON values; `report(share, text)` tells how far it is."""
         raise NotImplementedError
 
     def result(self) -> dict[str, Any]:

@@ -62,10 +62,7 @@ class Summary:
 
     @property
     def read_in_full(self) -> Spread | None:
-        """The same ratio for the trained weights under full attention.
-
-        None if nothing was trained.
-        """
+        """The trained weights' ratio under full attention; None if nothing was trained."""
         found = [row["read_in_full"] for row in self.rows if "read_in_full" in row]
         return self._spread(found) if found else None
 

@@ -16,10 +16,7 @@ from cca_lab.tasks.reading import Reading
 
 @dataclass(frozen=True)
 class SweepRecipe:
-    """The hyperparameters that a sweep varies.
-
-    The attributes are those of `FinetuneConfig` and `Reading`.
-    """
+    """The hyperparameters that a sweep varies, named as in `FinetuneConfig` and `Reading`."""
 
     learning_rate: float = 1e-3
     steps: int = 100

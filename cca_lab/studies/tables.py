@@ -90,10 +90,7 @@ def _recovery(shown: Callable[[dict], bool]) -> str:
 
 
 def finding() -> str:
-    """Return the README's table.
-
-    What the swap costs, and what finetuning recovers, in eight rows.
-    """
+    """Return the README's table: a swap's cost, and what finetuning recovers, in eight rows."""
     study = _read(results_folder() / "recovery-gpt2-mini.json")
     chosen = {name: row for name, row in study["trials"].items()
               if row["trial"]["reading"]["varied"]
@@ -314,10 +311,7 @@ def write() -> list[Path]:
 
 
 def reads():
-    """Return the README's picture: what each query reads of 48 tokens.
-
-    Queries and keys are drawn at random.
-    """
+    """Return the README's picture: what random queries read of 48 random keys."""
     q, k = torch.randn(2, 1, 1, LENGTH, HEAD_DIM, dtype=torch.float64,
                        generator=torch.Generator().manual_seed(0))
     return holdings({title: held(mechanism, q, k)[0] for title, mechanism in READERS.items()})

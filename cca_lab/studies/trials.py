@@ -1,7 +1,4 @@
-"""Finetuning trials.
-
-Short training runs of one model, measured alike, and their means over seeds.
-"""
+"""Finetuning trials: short training runs of one model, measured alike, and means over seeds."""
 
 import copy
 import hashlib

@@ -230,10 +230,7 @@ def add_memory(rows: list[dict[str, Any]], dtype: str = "float32") -> None:
 
 
 def roof(rounds: int, dtype: str = "float32") -> dict[str, Any]:
-    """Return operations per second of the matrix product, and bytes per second of a copy.
-
-    Medians with ranges.
-    """
+    """Return a product's operations and a copy's bytes per second, medians with ranges."""
     cpu = torch.device("cpu")
     made = {PRODUCT: product_call(PRODUCT_SIZE, getattr(torch, dtype), cpu),
             COPY: copy_call(COPY_BYTES, cpu)}
@@ -287,10 +284,7 @@ def computed_pairs(length: int, group: int, window: int, implementation: str,
 
 
 def _area(tiles: TileBatch) -> int:
-    """Return the pairs of a batch of tiles.
-
-    Of a causal one its lower half, since the operator skips what is above.
-    """
+    """Return the pairs of a batch of tiles; of a causal one those of its lower half."""
     if tiles.causal:
         return tiles.count * tiles.rows * (tiles.rows + 1) // 2
     return tiles.count * tiles.rows * tiles.columns

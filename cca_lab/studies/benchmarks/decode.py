@@ -167,10 +167,7 @@ def new_token(shape: dict[str, int], seed: int) -> tuple[Tensor, Tensor, Tensor]
 
 def read(states: "Sequence[FullState | State]",
          tokens: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """Feed tokens one by one to the states of some layers, which go on.
-
-    Return the last output (1, H, 1, D).
-    """
+    """Feed tokens one by one to some layers' states; return the last output (1, H, 1, D)."""
     for q, k, v in tokens:
         for state in states:
             output = state.step(q, k, v, scale=q.shape[-1] ** -0.5, rotation=None)
@@ -194,10 +191,7 @@ class FullState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: None) -> Tensor:
-        """Process one token, q (1, H, 1, D) -> (1, H, 1, D).
-
-        Query heads of a KV head are rows of one call.
-        """
+        """Process one token, (1, H, 1, D); the query heads of a KV head are rows of one call."""
         self.key = self.buffers.append("key", self.key, key)
         self.value = self.buffers.append("value", self.value, value)
         rows = query.view(1, key.shape[1], -1,

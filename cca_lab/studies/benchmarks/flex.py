@@ -14,10 +14,7 @@ BLOCK = 128
 
 def cca_mask(group: int, window: int,
              cores: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Return FlexAttention's mask_mod of CCA over [cores .
-
-    Raw tokens], with `cores` core columns.
-    """
+    """Return FlexAttention's mask_mod of CCA over `cores` core columns, then raw tokens."""
     def visible(batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
         seen = (row + 1 - window).clamp(min=0) // group  # n(i)
         token = column - cores

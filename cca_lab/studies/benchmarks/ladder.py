@@ -1,7 +1,4 @@
-"""The rungs of a mechanism side by side: loops, dense, blocked, native, Triton.
-
-Each checked against the loops.
-"""
+"""A mechanism's rungs side by side, each checked against the loops."""
 
 import os
 from collections.abc import Sequence
@@ -66,10 +63,7 @@ def _is_there(backend: str) -> bool:
 
 
 def _too_long(found: dict[int, float | None], length: int) -> bool:
-    """Return whether the next length is likely to take longer than `PATIENCE`.
-
-    Work grows at most with its square.
-    """
+    """Return whether the next length may exceed `PATIENCE`; work grows at most with its square."""
     if not found:
         return False
     before, took = list(found.items())[-1]

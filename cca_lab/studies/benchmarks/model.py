@@ -173,10 +173,7 @@ def nbytes(cache: Cache) -> int:
 
 def measure_writing(model: PreTrainedModel, names: Sequence[str], prompt: int, rounds: int,
                     options: Mapping[str, dict] = OPTIONS) -> list[dict[str, Any]]:
-    """Return a row per attention.
-
-    First token, next tokens and cache after a prompt of random tokens.
-    """
+    """Return a row per attention: first token, next tokens and cache after a random prompt."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocab_size, (prompt + TOKENS, ), generator=generator).to(
         model.device)

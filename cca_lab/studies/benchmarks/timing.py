@@ -42,10 +42,7 @@ def synchronize() -> None:
 
 
 def seconds(call: Callable[[], object], repeat: int = 1) -> float:
-    """Return the seconds of a call, including its work on a GPU.
-
-    The mean of `repeat` calls in a row.
-    """
+    """Return the seconds of a call, GPU work included: the mean of `repeat` calls in a row."""
     synchronize()
     start = perf_counter()
     for _ in range(repeat):
@@ -111,10 +108,7 @@ def useful_flops(pairs: int, heads: int, head_dim: int, kind: str = "forward") -
 
 def least_bytes(rows: int, columns: int, heads: int, kv_heads: int, head_dim: int,
                 itemsize: int) -> int:
-    """Return the bytes that a forward must move.
-
-    Q and out (heads, rows, D), k and v (kv_heads, columns, D).
-    """
+    """Return a forward's least bytes: q, out (heads, rows, D), and k, v (kv_heads, columns, D)."""
     return 2 * (heads * rows + kv_heads * columns) * head_dim * itemsize
 
 

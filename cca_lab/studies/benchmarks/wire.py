@@ -79,10 +79,7 @@ class Wire(Study):
 
 
 def measure(ranks: int, length: int, group: int, window: int) -> list[dict[str, Any]]:
-    """Return a row for each way to cut the text.
-
-    Errors, bytes by the closed form and bytes on the wire.
-    """
+    """Return a row for each way to cut the text: errors, bytes in closed form and on the wire."""
     results = run_in_processes(ranks, _measured, length, group, window)
     rows = []
     for balance in BALANCES:
@@ -104,10 +101,7 @@ def measure(ranks: int, length: int, group: int, window: int) -> list[dict[str, 
 
 def _measured(processes: ProcessGroup, length: int, group: int,
               window: int) -> dict[str, dict[str, Any]]:
-    """What one process measures.
-
-    Its largest error, and the bytes on the loopback interface meanwhile.
-    """
+    """Measure one process: its largest error, and the bytes on the loopback interface meanwhile."""
     generator = torch.Generator().manual_seed(0)
     mechanism, rank = CCA(group=group, window=window), processes.rank()
     q, k, v, loss = (torch.randn(1, heads, length, MEASURED.head_dim, generator=generator)
@@ -134,10 +128,7 @@ def _measured(processes: ProcessGroup, length: int, group: int,
 
 
 def _sent() -> int | None:
-    """Return how many bytes the loopback interface has sent so far, while every process waits.
-
-    None if unknown.
-    """
+    """Return the bytes that the loopback interface has sent so far, or None if unknown."""
     dist.barrier()
     lines = COUNTERS.read_text().splitlines() if COUNTERS.exists() else []
     sent = [int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:")]
@@ -146,10 +137,7 @@ def _sent() -> int | None:
 
 
 def plan(length: int, ranks: int, shape: Shape = PLANNED) -> list[dict[str, Any]]:
-    """Return what one layer's forward costs the busiest GPU.
-
-    Bytes received and held, pairs, and the link they need.
-    """
+    """Return what one layer's forward costs the busiest GPU: bytes, pairs, and the link needed."""
     rows = []
     for group, window in ((16, 1024), (16, 4096), (64, 1024)):
         for balance in BALANCES:

@@ -1,4 +1,1 @@
-"""The papers' tables and figures at a small scale.
-
-What was claimed, what came out here, and whether they agree.
-"""
+"""The papers' tables and figures at a small scale: the claim, what came out, the verdict."""

@@ -1,7 +1,4 @@
-"""A table or figure of a paper, re-enacted.
-
-Its claim as an order of settings, and what tests it here.
-"""
+"""A paper's table or figure, re-enacted: its claim as an order of settings, and its test."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -165,10 +162,7 @@ class Converging(Artefact):
     least: float = 0.8
 
     def found(self, study: Mapping) -> Found | None:
-        """Return the share of the gain that came in the early steps, for each seed.
-
-        `order` names arm and control.
-        """
+        """Return each seed's share of the gain in early steps; `order` names arm and control."""
         base, rows = super().found(study), self.rows(study["trials"])
         if base is None or len(rows) < 2:
             return None
@@ -257,10 +251,7 @@ def difference(rows: Sequence[dict], others: Sequence[dict], metric: str) -> Dif
 
 
 def _samples(row: dict, metric: str) -> np.ndarray | None:
-    """Return the loss of each window of text, or 1 for each question not answered.
-
-    None if the row does not tell.
-    """
+    """Return each window's loss, or 1 for each wrong answer; None if the row lacks them."""
     if metric == "perplexity":
         return np.array(row["losses"]) if "losses" in row else None
     kinds = [row[kind] for kind in KINDS]

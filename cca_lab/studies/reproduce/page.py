@@ -1,7 +1,4 @@
-"""docs/results/reproduction.md: every artefact, its claim, what came out here, and why.
-
-From the committed results.
-"""
+"""docs/results/reproduction.md, from the committed results: claims, what came out, and why."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Train and measure what an artefact needs, and print it beside what the paper printed.
-
-`cca-lab study reproduce`.
-"""
+"""`cca-lab study reproduce`: measure artefacts, and print them beside the paper's numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

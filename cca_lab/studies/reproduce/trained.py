@@ -197,10 +197,7 @@ SEGMENT = 48
 
 
 def lococo(strategy: str = "full", **options: object) -> Arm:
-    """Return LoCoCo with the paper's ratio as weights (Eq.
-
-    7), and some options other than 48 slots and segments.
-    """
+    """Return LoCoCo with the paper's ratio as weights, equation 7, and some other options."""
     return Arm("lococo", {"slots": 48, "segment": SEGMENT, "weights": "relu", **options}, strategy)
 
 

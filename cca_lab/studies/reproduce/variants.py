@@ -1,7 +1,4 @@
-"""DGA without one of its parts, for the ablations of its Tables 5 and 7.
-
-Only trials use these mechanisms.
-"""
+"""DGA without one of its steps, for the ablations of its Tables 5 and 7, used by trials only."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,10 +26,7 @@ class RandomFocal(DGA):
     title: ClassVar[str] = "DGA with random focal tokens"
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
-        """Return which tokens are focal, bool (B, Hk, L).
-
-        As many as DGA chooses, drawn for each KV head.
-        """
+        """Return bool (B, Hk, L): as many focal tokens as DGA chooses, drawn for each KV head."""
         batch, kv_heads, length, _ = k.shape
         generator = torch.Generator().manual_seed(self.seed)
         draws = torch.rand(1, kv_heads, length, generator=generator).to(k.device)

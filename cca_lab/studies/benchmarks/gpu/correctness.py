@@ -152,10 +152,7 @@ def check_decoding(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
 
 @torch.no_grad()
 def check_vertical_slash(sizes: Sizes, section: Section, dtype: torch.dtype) -> None:
-    """Check MInference's pattern.
-
-    Kernel and reference use the same choice of columns and diagonals.
-    """
+    """Check MInference's pattern; kernel and reference read the same columns and diagonals."""
     heads, kv_heads = sizes.check_heads
     length, options = sizes.check_pattern
     q, k, v = random_tensors(
@@ -179,10 +176,7 @@ def judge(section: Section, what: str, dtype: torch.dtype, head_dim: int,
 
 
 def block_error(got: Tensor, wanted: Tensor) -> float:
-    """Return the largest |got - wanted| / |wanted| of a block of rows, (B, H, L, D) or (B, H, L).
-
-    Infinite for NaN.
-    """
+    """Return the largest |got - wanted| / |wanted| of a block of rows; infinite for NaN."""
     if not bool(got.isfinite().all()):
         return float("inf")
     got, wanted = (x.detach().double().reshape(*x.shape[:3], -1) for x in (got, wanted))

@@ -73,10 +73,7 @@ def graphs_of(calls: dict[str, Callable[[], object]]) -> tuple[dict[str, Callabl
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """PyTorch's attention.
-
-    The query heads of a KV head are rows of one call, so keys are not repeated.
-    """
+    """PyTorch's attention; a KV head's query heads are rows of one call, so keys stay as is."""
     rows = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # (B, Hk, H / Hk, D)
     return F.scaled_dot_product_attention(rows, k, v)
 

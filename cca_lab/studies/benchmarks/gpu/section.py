@@ -1,7 +1,4 @@
-"""A section of `cca-lab study gpu`.
-
-Its sizes, its rows, written to disk after each one, and its time limit.
-"""
+"""A section of `cca-lab study gpu`: sizes, rows written after each case, and a time limit."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -132,10 +129,7 @@ class Section:
         return True
 
     def attempt(self, what: str, case: Callable[[], None]) -> None:
-        """Run a case unless the time limit is reached.
-
-        An error becomes a row, and the next case still runs.
-        """
+        """Run a case within the time limit; an error becomes a row, and the next case runs."""
         if self.spent(what):
             return
         try:

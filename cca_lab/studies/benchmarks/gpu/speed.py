@@ -166,10 +166,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def kernel(intervals: Tensor, scale: float) -> Attend:
-    """Return the attention kernel alone.
-
-    Its intervals are moved to the GPU before timing starts.
-    """
+    """Return the attention kernel alone, its intervals on the GPU before timing starts."""
     from cca_lab.attention.kernels.interval import triton_attention
 
     on_device = intervals.to(device())

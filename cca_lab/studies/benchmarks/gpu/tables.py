@@ -64,10 +64,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def draw(result: dict[str, Any], out: Path) -> list[Path]:
-    """Draw milliseconds against length, and the roofline; return the files.
-
-    Missing measurements are not drawn.
-    """
+    """Draw milliseconds by length, and the roofline, of what was measured; return the files."""
     from cca_lab.views.figures.caches import against_context
     from cca_lab.views.figures.costs import Point, roofline
 
@@ -97,10 +94,7 @@ def draw(result: dict[str, Any], out: Path) -> list[Path]:
 
 
 def drawn(rows: list[dict[str, Any]]) -> dict[str, dict[int, dict]]:
-    """Return the forward rows for the figures, by contender and length.
-
-    Full attention, then CCA's first setting.
-    """
+    """Return the figures' forward rows by contender and length: full attention, one CCA setting."""
     rows = [row for row in rows
             if row["pass"] == "forward" and row["pairs"] and row["contender"] != "sdpa"]
     settings = list(dict.fromkeys(tuple(row["setting"]) for row in rows if row["setting"]))
