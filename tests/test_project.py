@@ -21,8 +21,10 @@ from tests.conftest import SLOW
 ROOT = files.repository()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = sorted((ROOT / "cca_lab").rglob("*.py"))
-MOST_MODULE_LINES = 600
-MOST_FUNCTION_LINES = 60
+MOST_MODULE_LINES = 700
+MOST_FUNCTION_LINES = 60  # without the docstring
+# Decorators of functions whose docstring stands elsewhere: in the function itself, in the theorem.
+SAID_ELSEWHERE = {"overload", "also"}
 MACHINE_PATH = re.compile(r"/(?:home|root|tmp|work|Users)/[A-Za-z.]|\b[A-Z]:\\\\?[A-Z]")
 ON_REQUEST = {"datasets"}  # imported inside a try, with a message that says how to get it
 # What torch pins itself in its CUDA build, and what only the installer uses.
@@ -257,9 +259,10 @@ def test_modules_hold_one_concept_and_are_documented(module: Path):
     assert not tree.body or ast.get_docstring(tree), "the module has no docstring"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, f"{node.name} is too long"
+            first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+            assert node.end_lineno - first.lineno < MOST_FUNCTION_LINES, f"{node.name} is too long"
     public = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in public:
-        if "overload" in map(ast.unparse, node.decorator_list):
-            continue  # types only; the docstring stands in the function itself
+        if {name.rpartition(".")[2] for name in map(ast.unparse, node.decorator_list)} & SAID_ELSEWHERE:
+            continue
         assert node.name.startswith("_") or ast.get_docstring(node), f"{node.name} has no docstring"
