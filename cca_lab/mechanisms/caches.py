@@ -6,6 +6,7 @@ budget allows.
 
 from typing import Any
 
+import cca_lab.mechanisms.caching  # noqa: F401, I001  says which extra is missing
 from transformers import PreTrainedConfig
 
 from cca_lab.mechanisms import MECHANISMS, Mechanism

@@ -211,8 +211,7 @@ for rows in (1, 20, 200):
             try:
                 call()
             except ValueError as error:
-                assert "intervals: " in str(error) and "was the table written into" in str(error),
-                error
+                assert "intervals: " in str(error) and "was the table written into" in str(error)
             else:
                 raise SystemExit(f"{rows} rows, {where} = {value}: no error")
 """
