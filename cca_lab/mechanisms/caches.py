@@ -6,9 +6,9 @@ budget allows.
 
 from typing import Any
 
-import cca_lab.mechanisms.caching  # noqa: F401, I001  says which extra is missing
 from transformers import PreTrainedConfig
 
+import cca_lab.mechanisms.caching  # noqa: F401  says which extra is missing
 from cca_lab.mechanisms import MECHANISMS, Mechanism
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
