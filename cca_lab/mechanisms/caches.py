@@ -6,9 +6,11 @@ budget allows.
 
 from typing import Any
 
+import cca_lab.mechanisms.caching  # noqa: F401  says which extra is missing
+
+# isort: split
 from transformers import PreTrainedConfig
 
-import cca_lab.mechanisms.caching  # noqa: F401  says which extra is missing
 from cca_lab.mechanisms import MECHANISMS, Mechanism
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
 from cca_lab.mechanisms.cca.cache import CCACache, MeanPoolingCache, RandomTokensCache
