@@ -52,17 +52,15 @@ if TYPE_CHECKING:
         swap_attention,
     )
 
-__all__ = [
-    "AShape", "BlockSparse", "CACHES", "CCA", "CCACache", "DGA", "DGACache", "Full", "H2O",
-    "H2OCache", "LMInfinite", "LMInfiniteCache", "LoCoCo", "LoCoCoCache", "LongLoRA", "MECHANISMS",
-    "MInference", "MeanPooling", "MeanPoolingCache", "Mechanism", "RandomTokens",
-    "RandomTokensCache", "StreamingLLM", "StreamingLLMCache", "VerticalSlash", "attention_maps",
-    "attention_of", "causal_intervals", "disable_attention_dropout", "interval_attention",
-    "load_pretrained", "local_inputs", "mechanism_of", "pool_groups", "restore_attention",
-    "save_pretrained", "swap_attention",
-]
-_PACKAGES = ("attention", "mechanisms", "mechanisms.caches", "models"
-             )  # the last two load transformers
+__all__ = ["AShape", "BlockSparse", "CACHES", "CCA", "CCACache", "DGA", "DGACache", "Full", "H2O",
+           "H2OCache", "LMInfinite", "LMInfiniteCache", "LoCoCo", "LoCoCoCache", "LongLoRA",
+           "MECHANISMS", "MInference", "MeanPooling", "MeanPoolingCache", "Mechanism",
+           "RandomTokens", "RandomTokensCache", "StreamingLLM", "StreamingLLMCache",
+           "VerticalSlash", "attention_maps", "attention_of", "causal_intervals",
+           "disable_attention_dropout", "interval_attention", "load_pretrained", "local_inputs",
+           "mechanism_of", "pool_groups", "restore_attention", "save_pretrained", "swap_attention"]
+# the last two load transformers
+_PACKAGES = ("attention", "mechanisms", "mechanisms.caches", "models")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,13 +3,12 @@
 from importlib.util import find_spec
 
 # Names as they are imported; pyproject.toml has the versions.
-EXTRAS = {
-    "models": ("accelerate", "safetensors", "tokenizers", "transformers"),
-    "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2", "jupyter_client",
-                  "jupyterlab", "latex2mathml", "matplotlib", "nbclient", "nbconvert", "nbformat",
-                  "seaborn", "traitlets"), "course": ("nbgrader", ), "smollm2": ("gguf", ),
-    "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"), "proofs": ("flint", "z3"),
-}
+EXTRAS = {"models": ("accelerate", "safetensors", "tokenizers", "transformers"),
+          "notebooks": ("IPython", "anywidget", "ipykernel", "ipywidgets", "jinja2",
+                        "jupyter_client", "jupyterlab", "latex2mathml", "matplotlib", "nbclient",
+                        "nbconvert", "nbformat", "seaborn", "traitlets"), "course": ("nbgrader",),
+          "smollm2": ("gguf",), "docs": ("docutils", "myst_nb", "sphinx", "sphinx_book_theme"),
+          "proofs": ("flint", "z3")}
 # Where pip's name is another than Python's.
 DISTRIBUTIONS = {"flint": "python-flint", "myst_nb": "myst-nb",
                  "sphinx_book_theme": "sphinx-book-theme", "z3": "z3-solver"}
@@ -33,11 +32,8 @@ def need(*packages: str) -> None:
 
 def missing(extra: str) -> list[str]:
     """Return the packages of an extra that are not installed, by the names that pip knows."""
-    return [
-        DISTRIBUTIONS.get(package, package)
-        for package in EXTRAS[extra]
-        if find_spec(package) is None
-    ]
+    return [DISTRIBUTIONS.get(package, package)
+            for package in EXTRAS[extra] if find_spec(package) is None]
 
 
 def advice(module: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The machine of a measurement, and how progress, results, tables and figures are written and displayed."""
+"""The machine of a measurement, and how progress, results, tables and figures are shown."""
 
 import json
 import os
@@ -34,7 +34,8 @@ def machine() -> dict[str, Any]:
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "cpu_attention": "native" if native.ready(torch.empty(1)) else "blocked",  # what "auto" uses
+        # what "auto" uses
+        "cpu_attention": "native" if native.ready(torch.empty(1)) else "blocked",
         "freed_memory": "kept" if freed_memory.kept() else "returned",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "system": f"{platform.system()} {platform.machine()}",
@@ -71,10 +72,7 @@ def cpu_name() -> str:
 
 
 def write_json(path: str | Path, data: Any) -> None:
-    """Write `data` as indented JSON to a temporary path, then rename it, so that no file is half written.
-
-    Missing folders are made.
-    """
+    """Write `data` as indented JSON, whole or not at all; missing folders are made."""
     text = json.dumps(data, indent=1, allow_nan=False) + "\n"
     with replacing(Path(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -96,7 +94,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def write_figure(path: str | Path, figure: Any, dpi: int = 110) -> None:
-    """Write a Figure as PNG to a temporary path, then rename it, so that no file is half written."""
+    """Write a Figure as PNG, whole or not at all."""
     with replacing(Path(path)) as temporary:
         figure.savefig(temporary, format="png", dpi=dpi, metadata={"Software": None})
 
@@ -122,7 +120,7 @@ def training_progress(title: str, total: float) -> Iterator[Callable[[float, str
 
 
 def _line_reporter(console: Console, title: str, total: float) -> Callable[[float, str], None]:
-    """Return a reporter that prints a line at most every `SECONDS_BETWEEN_LINES`, and at the end."""
+    """Return a reporter of a line at most every `SECONDS_BETWEEN_LINES`, and at the end."""
     start, last, first = time.monotonic(), float("-inf"), None
 
     def report(done: float, text: str) -> None:
@@ -133,9 +131,8 @@ def _line_reporter(console: Console, title: str, total: float) -> Callable[[floa
             return
         last = now
         left = (now - start) * (total - done) / (done - first) if done > first else float("nan")
-        console.print(
-            f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} s{_left(left)}",
-            highlight=False)
+        console.print(f"{title}  {100 * done / total:3.0f} %  {text}  {now - start:.0f} "
+                      f"s{_left(left)}", highlight=False)
     return report
 
 

@@ -142,8 +142,8 @@ def _check_value(name: str, value: Any, kind: type, about: Option) -> None:
         raise ValueError(f"{name}: got {value!r}, wanted a path")
     if kind in (int, float) and about.most is not None:
         check_numbers(-math.inf, math.inf, **{name: value})
-        check_sizes(
-            **{name: (value, -math.inf if about.least is None else about.least, about.most)})
+        check_sizes(**{name: (value, -math.inf if about.least is None else about.least,
+                              about.most)})
 
 
 @cache

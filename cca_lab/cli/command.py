@@ -67,8 +67,8 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command and its arguments, as it runs."""
         name, command, rest = super().resolve_command(ctx, args)
-        return (name, later(name, *self.lazy[name]), rest) if name and name in self.lazy else (
-            name, command, rest)
+        return (name, later(name, *self.lazy[name]),
+                rest) if name and name in self.lazy else (name, command, rest)
 
 
 class Commands(Group):
@@ -90,8 +90,8 @@ class Commands(Group):
         except RuntimeError as error:
             if not any(words in str(error) for words in NO_MEMORY):
                 raise
-            raise _ended(f"error: not enough memory for these sizes; ask for less ({_line(error)})"
-                         ) from error
+            raise _ended("error: not enough memory for these sizes; ask for less "
+                         f"({_line(error)})") from error
 
 
 class App(typer.Typer):
@@ -150,9 +150,8 @@ def check_given(given: dict[str, Any], single: list[str | None]) -> None:
                 f"{_dashed(name)}: got an empty text; give a value, or leave the option out")
     for name in filter(None, single):
         if single.count(name) > 1:
-            raise ValueError(
-                f"{_dashed(name)}: given {single.count(name)} times, wanted one; leave the others "
-                "out")
+            raise ValueError(f"{_dashed(name)}: given {single.count(name)} times, wanted one; "
+                             "leave the others out")
 
 
 def check_values(values: dict[str, Any]) -> None:
@@ -197,10 +196,10 @@ def _parameters(settings: Any) -> Iterator[inspect.Parameter]:
                                      callback=checked_path(about.output) if about.output else None,
                                      **({"show_default": shown} if shown else {}))
         wanted: Any = list[item] if repeated else item  # type: ignore[valid-type]
-        yield inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY,
-            annotation=Annotated[wanted | None if default is None else wanted, information],
-            default=inspect.Parameter.empty if required else default)
+        yield inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY,
+                                annotation=Annotated[wanted | None if default is None else wanted,
+                                                     information],
+                                default=inspect.Parameter.empty if required else default)
 
 
 def _inner(holding: Field[Any]) -> Any:

@@ -31,21 +31,17 @@ def check(file: Annotated[Path, typer.Argument(help="A notebook of the course, o
 
 
 @course.command()
-def grade(
-    submitted: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")],
-    out: Annotated[Path | None,
-                   typer.Option(help="Folder for marks and pages.",
-                                show_default="marks/ beside FOLDER")] = None, only: Only = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Submissions at a time.", show_default="half the cores")] = None,
-    gradebook: Annotated[Path | None,
-                         typer.Option(
-                             help="nbgrader's database to write the marks into, too.")] = None,
-    folder: Course = None,
-) -> int:
+def grade(submitted: Annotated[Path,
+                               typer.Argument(metavar="FOLDER",
+                                              help="Submissions: STUDENT/a5_cca/a5_cca.ipynb.")],
+          out: Annotated[Path | None, typer.Option(help="Folder for marks and pages.",
+                                                   show_default="marks/ beside FOLDER")] = None,
+          only: Only = None,
+          jobs: Annotated[int | None, typer.Option(min=1, help="Submissions at a time.",
+                                                   show_default="half the cores")] = None,
+          gradebook: Annotated[Path | None,
+                               typer.Option(help="nbgrader's database to write the marks into, "
+                                                 "too.")] = None, folder: Course = None) -> int:
     """Grade a class; what was graded before and did not change is kept."""
     from cca_lab.course import front
     from cca_lab.files import course_folder

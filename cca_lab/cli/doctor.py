@@ -136,9 +136,8 @@ def check_triton() -> Check:
         return Check("Triton", OK, "interprets kernels (TRITON_INTERPRET=1): correct, but slow")
     if torch.cuda.is_available():
         return Check("Triton", OK, "compiles kernels for the GPU")
-    return Check("Triton", OK,
-                 "importable, no driver: kernels can be interpreted (TRITON_INTERPRET=1) or "
-                 "compiled offline")
+    return Check("Triton", OK, "importable, no driver: kernels can be interpreted "
+                               "(TRITON_INTERPRET=1) or compiled offline")
 
 
 def check_native() -> Check:
@@ -149,20 +148,15 @@ def check_native() -> Check:
     name = "CPU attention"
     if native.library().is_file():
         if native.switched_off():
-            return Check(
-                name, OK,
-                f"blocked, in plain PyTorch; the native op is built, but {native.SWITCH}=0")
+            return Check(name, OK, "blocked, in plain PyTorch; the native op is built, but "
+                                   f"{native.SWITCH}=0")
         if not built():
-            return Check(
-                name, WARN,
-                f"blocked, in plain PyTorch: {native.library()} cannot be loaded; delete it and "
-                "run `cca-lab native`")
+            return Check(name, WARN, f"blocked, in plain PyTorch: {native.library()} cannot be "
+                                     "loaded; delete it and run `cca-lab native`")
         bfloat16 = "and bfloat16 on AMX" if matrix_units(
         ) else "bfloat16 stays with PyTorch: no AMX here"
-        return Check(
-            name, OK,
-            f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 switches back to "
-            "plain PyTorch")
+        return Check(name, OK, f"native, in C++: float32, float64, {bfloat16}; {native.SWITCH}=0 "
+                               "switches back to plain PyTorch")
     if needed := native.missing():
         return Check(name, OK, f"blocked, in plain PyTorch; the faster native op needs {needed}")
     return Check(name, OK, "native, in C++, once it is compiled: at its first use, or now by "
@@ -207,10 +201,9 @@ def check_course() -> Iterator[Check]:
     from cca_lab.course import sandbox
 
     kind = sandbox.best()
-    yield Check(
-        "course sandbox", OK if kind == "bubblewrap" else WARN, kind, "" if kind == "bubblewrap"
-        else ("for grading only: install bubblewrap (Linux), so that submissions cannot read this "
-              "account's files"))
+    yield Check("course sandbox", OK if kind == "bubblewrap" else WARN, kind, ""
+                if kind == "bubblewrap" else ("for grading only: install bubblewrap (Linux), so "
+                                              "that submissions cannot read this account's files"))
     browser = chromium()
     yield Check("course browser", OK,
                 browser or "no Chromium: the test of the course in a browser is skipped")

@@ -49,11 +49,11 @@ def walkthrough(start: Start = None, only: Only = None, out: Annotated[Path, out
 
 
 @app.command()
-def notebooks(
-        start: Start = None, only: Only = None, folder: Folder = None,
-        student: Annotated[Path | None, out_folder(
-            "Write the notebooks to work in to this folder: without outputs, hints and solutions "
-            "folded. Files that are there stay.")] = None) -> int:
+def notebooks(start: Start = None, only: Only = None, folder: Folder = None,
+              student: Annotated[Path | None,
+                                 out_folder("Write the notebooks to work in to this folder: "
+                                            "without outputs, hints and solutions folded. Files "
+                                            "that are there stay.")] = None) -> int:
     """Write the notebooks to work in (`--student`).
 
     Without it, run the committed ones in place (for maintainers).
@@ -80,8 +80,8 @@ def _build_native() -> None:
 
 
 @app.command(hidden=True)
-def checksums(write: Annotated[bool, typer.Option(
-    "--write", help="Write them again instead.")] = False) -> int:
+def checksums(write: Annotated[bool, typer.Option("--write", help="Write them again "
+                                                                  "instead.")] = False) -> int:
     """Verify the checksums of the shipped data (for maintainers: write them)."""
     from cca_lab.files import checksum_problems, data_folder, write_checksums
 

@@ -7,9 +7,8 @@ import typer
 
 from cca_lab.cli.command import checked_path
 
-Start = Annotated[str | None, typer.Option("--from",
-                                           help="First notebook to run, by its number, such as 05.",
-                                           show_default="the first")]
+Start = Annotated[str | None, typer.Option("--from", help="First notebook to run, by its number, "
+                                                          "such as 05.", show_default="the first")]
 Only = Annotated[str | None, typer.Option("--only", help="The only notebook to run, such as 01.",
                                           show_default="all")]
 Folder = Annotated[Path | None, typer.Option("--folder", help="Folder that holds the notebooks.",

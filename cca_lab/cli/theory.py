@@ -11,15 +11,15 @@ app = App()
 
 
 @app.command()
-def verify(ids: Annotated[list[str] | None, typer.Argument(metavar="ID",
-                                                           help="Claims to verify, such as T1.",
-                                                           show_default="all")] = None,
-           explain: Annotated[bool, typer.Option(
-               "--explain", help="Print each claim in full, with its proof.")] = False,
-           papers: Annotated[Path | None, typer.Option(
-               help="Folder with the papers' texts (cca.txt, cca-poster.txt, dga.txt, lococo.txt), "
-                    "to look each quotation up.",
-               show_default="quotations are not looked up")] = None) -> int:
+def verify(ids: Annotated[list[str] | None,
+                          typer.Argument(metavar="ID", help="Claims to verify, such as T1.",
+                                         show_default="all")] = None,
+           explain: Annotated[bool, typer.Option("--explain", help="Print each claim in full, with "
+                                                                   "its proof.")] = False,
+           papers: Annotated[
+        Path | None, typer.Option(help="Folder with the papers' texts (cca.txt, cca-poster.txt, "
+                                       "dga.txt, lococo.txt), to look each quotation up.",
+                                  show_default="quotations are not looked up")] = None) -> int:
     """Verify the papers' theorems and numbers, and write the ledger of claims."""
     from cca_lab.theory.verify import verify as run
 

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
         swap_attention,
     )
 
-__all__ = [
-    "attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained",
-    "local_inputs", "restore_attention", "save_pretrained", "swap_attention"
-]
+__all__ = ["attention_maps", "attention_of", "disable_attention_dropout", "load_pretrained",
+           "local_inputs", "restore_attention", "save_pretrained", "swap_attention"]
 _MODULES = {"load_pretrained": "checkpoints", "save_pretrained": "checkpoints",
             "local_inputs": "context"}
 

@@ -40,8 +40,8 @@ MODULES_FILE = "cca_lab_modules.safetensors"  # beside model.safetensors, which 
 MOST_LAYERS = 1000
 MOST_SAID = 300  # characters of a library's own message
 WEIGHTS = ("*.safetensors", "*.bin")
-GENERIC = ("PreTrainedTokenizerFast", PreTrainedTokenizerFast.__name__
-           )  # as older and as present versions write it
+# as older and as present versions write it
+GENERIC = ("PreTrainedTokenizerFast", PreTrainedTokenizerFast.__name__)
 PROBLEMS = {"missing_keys": "lack", "unexpected_keys": "hold, which the config does not ask for,",
             "mismatched_keys": "hold in another shape than the config's"}
 
@@ -113,8 +113,8 @@ def _clear_killed_saves(folder: Path) -> None:
 
     Restore a checkpoint that one of them had moved away.
     """
-    for temporary in folder.parent.glob(
-            f".{glob.escape(folder.name)}.????????"):  # as mkdtemp names them
+    # as mkdtemp names them
+    for temporary in folder.parent.glob(f".{glob.escape(folder.name)}.????????"):
         if (temporary / "old").exists() and not folder.exists():
             (temporary / "old").replace(folder)
         if {path.name for path in temporary.iterdir()} <= {"old", "new"}:
@@ -135,8 +135,8 @@ def _save_model(model: PreTrainedModel, folder: Path) -> None:
 
 
 def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
-                    dtype: torch.dtype = torch.float32, **options: Any,
-                    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+                    dtype: torch.dtype = torch.float32,
+                    **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load a causal language model with the attention it was saved with, or with another.
 
     The trained modules of the saved mechanism are loaded whenever that mechanism is used.
@@ -157,9 +157,8 @@ def load_pretrained(path_or_name: str | Path, attention: str | None = None, *,
             modules.
     """
     if options and attention is None:
-        raise ValueError(
-            f"{next(iter(options))}: given without attention; name the mechanism too, as in "
-            "load_pretrained(folder, 'cca', group=16, window=256)")
+        raise ValueError(f"{next(iter(options))}: given without attention; name the mechanism too, "
+                         "as in load_pretrained(folder, 'cca', group=16, window=256)")
     check_path("path_or_name", path_or_name)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(
@@ -184,8 +183,8 @@ def _load_modules(model: PreTrainedModel, source: str) -> None:
         file = cached_file(source, MODULES_FILE)
     except OSError as error:
         raise ValueError(
-            f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; "
-            "save with cca_lab.models.save_pretrained, not with the model's own") from error
+            f"path_or_name: {source} holds no {MODULES_FILE}, what its attention had learnt; save "
+            "with cca_lab.models.save_pretrained, not with the model's own") from error
     with reading(source, MODULES_FILE):
         weights = load_file(file)  # type: ignore[arg-type]  # None is for other options
     wanted, got = shapes(modules), {name: tuple(tensor.shape) for name, tensor in weights.items()}
@@ -209,16 +208,14 @@ def _source(path_or_name: str | Path) -> str:
     path = shipped_model(Path(path_or_name).expanduser())
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise ValueError(
-                f"path_or_name: {path} holds no model (no config.json); pass the folder that "
-                "save_pretrained wrote")
+            raise ValueError(f"path_or_name: {path} holds no model (no config.json); pass the "
+                             "folder that save_pretrained wrote")
         return str(path)
     name = str(path_or_name)
     if isinstance(path_or_name,
                   Path) or path.is_absolute() or name.startswith(".") or name.count("/") > 1:
-        raise ValueError(
-            f"path_or_name: no folder {path}; check the path, or pass a name on the hub such as "
-            "'gpt2', which needs a network the first time")
+        raise ValueError(f"path_or_name: no folder {path}; check the path, or pass a name on the "
+                         "hub such as 'gpt2', which needs a network the first time")
     return name
 
 
@@ -236,10 +233,8 @@ def reading(source: str, what: str) -> Iterator[None]:
     except Exception as error:  # on a broken file a library may raise anything
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         reason = kind + " ".join(str(error).split())
-        raise ValueError(
-            f"path_or_name: {what} of {source} cannot be used: {reason[:MOST_SAID]}; get or save "
-            "the "
-            "model again") from error
+        raise ValueError(f"path_or_name: {what} of {source} cannot be used: {reason[:MOST_SAID]}; "
+                         "get or save the model again") from error
 
 
 def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
@@ -261,20 +256,17 @@ def load_model(source: str, dtype: torch.dtype) -> PreTrainedModel:
                 ignore_mismatched_sizes=True, trust_remote_code=False)
     except ValueError as error:
         if isinstance(error.__cause__, OSError) and not Path(source).is_dir():
-            raise ValueError(
-                f"path_or_name: could not load {source!r}: no folder of that name, and the hub "
-                "gave "
-                "no such model; check the spelling, and without a network use a folder") from error
+            raise ValueError(f"path_or_name: could not load {source!r}: no folder of that name, "
+                             "and the hub gave no such model; check the spelling, and without a "
+                             "network use a folder") from error
         raise
     model, found = both
     for kind, words in PROBLEMS.items():
         if found[kind]:
             names = sorted(str(key[0] if kind == "mismatched_keys" else key) for key in found[kind])
             others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise ValueError(
-                f"path_or_name: the weights of {source} {words} {names[0]}{others}; config.json "
-                "and "
-                "weights belong to different models, or were changed")
+            raise ValueError(f"path_or_name: the weights of {source} {words} {names[0]}{others}; "
+                             "config.json and weights belong to different models, or were changed")
     check_finite(model.state_dict(), source)
     return model
 
@@ -292,9 +284,8 @@ def _config(source: str) -> PreTrainedConfig:
         wanted, stored = sum(parameter.numel()
                              for parameter in skeleton.parameters()), _stored(source)
         if stored and wanted > stored:
-            raise ValueError(
-                f"it asks for {wanted:.3g} weights, and the files beside it have {stored:.3g} bytes"
-            )
+            raise ValueError(f"it asks for {wanted:.3g} weights, and the files beside it have "
+                             f"{stored:.3g} bytes")
     return config
 
 
@@ -303,20 +294,16 @@ def _stored(source: str) -> int:
 
     0 if there are none, or if `source` is a name on the hub.
     """
-    return sum(path.stat().st_size
-               for pattern in WEIGHTS
-               for path in Path(source).glob(pattern)
-               if path.is_file())
+    return sum(path.stat().st_size for pattern in WEIGHTS
+               for path in Path(source).glob(pattern) if path.is_file())
 
 
 def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
     """Raise ValueError naming a weight that holds a number which is not finite."""
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
-            raise ValueError(
-                f"path_or_name: {name} of {source} holds numbers that are not finite; get or train "
-                "the "
-                "model again")
+            raise ValueError(f"path_or_name: {name} of {source} holds numbers that are not finite; "
+                             "get or train the model again")
 
 
 def saved_choice(config: PreTrainedConfig, source: str) -> tuple[str, dict[str, Any]]:

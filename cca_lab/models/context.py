@@ -52,15 +52,11 @@ class Context:
                mask: Tensor | None, scale: float, rotation: Rotation | None) -> Tensor:
         """Attend to the whole text from this process's tokens: (B, H, T, D) in and out."""
         if self.shards is None:
-            raise ValueError(
-                "context_parallel: no text was announced, wanted model(**local_inputs(model, "
-                "input_ids))"
-            )
+            raise ValueError("context_parallel: no text was announced, wanted "
+                             "model(**local_inputs(model, input_ids))")
         if mask is not None and not mask.all():
-            raise ValueError(
-                "attention_mask: got padding, wanted none over several processes; give texts of "
-                "one "
-                "length")
+            raise ValueError("attention_mask: got padding, wanted none over several processes; "
+                             "give texts of one length")
         assert isinstance(mechanism, CCA)  # `install` has made sure
         return context_parallel_cca(mechanism, query, key, value, self.shards, self.group,
                                     scale=scale, rotation=rotation)
@@ -69,15 +65,11 @@ class Context:
 def check_context(mechanism: Mechanism, group: ProcessGroup | None) -> None:
     """Raise ValueError unless a mechanism can be spread over processes."""
     if group is not None and not isinstance(mechanism, CCA):
-        raise ValueError(
-            f"context_parallel: got it with {mechanism.name!r} attention, wanted 'cca'; its cores "
-            "are few "
-            "enough to be sent to every process")
+        raise ValueError(f"context_parallel: got it with {mechanism.name!r} attention, wanted "
+                         "'cca'; its cores are few enough to be sent to every process")
     if group is not None and not isinstance(group, ProcessGroup):
-        raise ValueError(
-            f"context_parallel: got {type(group).__name__}, wanted a process group of "
-            "torch.distributed, "
-            "such as dist.new_group()")
+        raise ValueError(f"context_parallel: got {type(group).__name__}, wanted a process group of "
+                         "torch.distributed, such as dist.new_group()")
 
 
 def install(layers: list[nn.Module], group: ProcessGroup | None) -> None:
@@ -91,9 +83,8 @@ def install(layers: list[nn.Module], group: ProcessGroup | None) -> None:
 
 def context_of(model: PreTrainedModel) -> Context | None:
     """Return what `swap_attention(..., context_parallel=...)` gave a model, None if nothing."""
-    return next(
-        (module.__dict__[CONTEXT] for module in model.modules() if CONTEXT in module.__dict__),
-        None)
+    return next((module.__dict__[CONTEXT]
+                 for module in model.modules() if CONTEXT in module.__dict__), None)
 
 
 def local_inputs(model: PreTrainedModel, input_ids: Tensor,
@@ -119,19 +110,16 @@ def local_inputs(model: PreTrainedModel, input_ids: Tensor,
     """
     context = context_of(model)
     if context is None:
-        raise ValueError(
-            "model: reads whole texts, wanted one swapped with swap_attention(model, CCA(...), "
-            "context_parallel=group)")
+        raise ValueError("model: reads whole texts, wanted one swapped with swap_attention(model, "
+                         "CCA(...), context_parallel=group)")
     if labels is not None and labels.shape != input_ids.shape:
-        raise ValueError(
-            f"labels: got shape {tuple(labels.shape)}, wanted that of input_ids, "
-            f"{tuple(input_ids.shape)}"
-        )
+        raise ValueError(f"labels: got shape {tuple(labels.shape)}, wanted that of input_ids, "
+                         f"{tuple(input_ids.shape)}")
     positions = context.read(input_ids.shape[1]).to(input_ids.device)
     mine = input_ids[:, positions]
-    found: dict[str, Any] = {
-        "input_ids": mine, "position_ids": positions[None], "use_cache": False,
-        "attention_mask": torch.ones_like(mine)}  # without it, a jump in positions means packing
+    # without it, a jump in positions means packing
+    found: dict[str, Any] = {"input_ids": mine, "position_ids": positions[None], "use_cache": False,
+                             "attention_mask": torch.ones_like(mine)}
     if labels is not None:
         following = F.pad(labels[:, 1:], (0, 1),
                           value=IGNORED)  # the token that each position predicts
@@ -157,10 +145,8 @@ def context_groups(size: int) -> tuple[ProcessGroup | None, int, int]:
     world = dist.get_world_size() if dist.is_initialized() else 1
     rank = dist.get_rank() if dist.is_initialized() else 0
     if size < 1 or world % size:
-        raise ValueError(
-            f"context_parallel: got {size} for {world} process(es), wanted a divisor; start the "
-            "program "
-            f"with torchrun --nproc_per_node {max(2, size)}")
+        raise ValueError(f"context_parallel: got {size} for {world} process(es), wanted a divisor; "
+                         f"start the program with torchrun --nproc_per_node {max(2, size)}")
     if size == 1:
         return None, rank, world
     groups = [dist.new_group(list(range(first, first + size))) for first in range(0, world, size)]

@@ -70,10 +70,8 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
     """
     attention = attention_of(model)
     if not isinstance(attention, CCA):
-        raise ValueError(
-            f"model: attends with {attention.name!r}, wanted 'cca', whose groups are tokens side "
-            "by side"
-        )
+        raise ValueError(f"model: attends with {attention.name!r}, wanted 'cca', whose groups are "
+                         "tokens side by side")
     group, window = attention.group, attention.window
     # the answer follows the repeated words
     size, answer_at = task.document_length, task.question_length
@@ -88,9 +86,8 @@ def core_reading(model: PreTrainedModel, task: MultiDocumentQA, *, length: int, 
         cores = core_count(ids.shape[1], group, window)  # that the last row sees
         closed = cores * group
         if answer >= closed:
-            raise ValueError(
-                f"position: got {position}, whose answer stands in the local window of {window}; "
-                "wanted one further back")
+            raise ValueError(f"position: got {position}, whose answer stands in the local window "
+                             f"of {window}; wanted one further back")
         for row in ids:
             maps = attention_maps(model, row.to(model.device))
             row_weights = maps[:, :, -1].double().cpu()  # (layers, H, L)

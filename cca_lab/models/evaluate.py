@@ -156,10 +156,8 @@ class Matches:
 
     def by_position(self) -> dict[float, Estimate]:
         """Return the share at each position, over all offsets."""
-        return {
-            position: share_right(hits)
-            for position, hits in zip(self.positions, self.hits, strict=True)
-        }
+        return {position: share_right(hits)
+                for position, hits in zip(self.positions, self.hits, strict=True)}
 
     def by_offset(self) -> list[Estimate]:
         """Return the share at each offset (0, 1, ...
@@ -216,28 +214,24 @@ def exact_match(model: PreTrainedModel, task: MultiDocumentQA, *, length: int,
         check_token_ids(model, "text", text)
     shortest = task.document_length + task.question_length
     if length - offsets + 1 < shortest:
-        raise ValueError(
-            f"length: got {length}, wanted at least {shortest + offsets - 1} tokens (one document, "
-            "the "
-            "question, and the text before them)")
+        raise ValueError(f"length: got {length}, wanted at least {shortest + offsets - 1} tokens "
+                         "(one document, the question, and the text before them)")
     if offsets > 1 and (text is None or len(text) < offsets):
-        raise ValueError(
-            f"offsets: got {offsets}, wanted 1, or a text of as many tokens to put before the "
-            "documents"
-        )
+        raise ValueError(f"offsets: got {offsets}, wanted 1, or a text of as many tokens to put "
+                         "before the documents")
     each = -(-questions // offsets)
     hits = np.zeros((len(positions), offsets, each), dtype=bool)
     for at in np.ndindex(len(positions), offsets):
         place, offset = at
         generator = torch.Generator().manual_seed(_draw_seed(seed, *at))
         drawn = task.batch(each, length - offsets + 1, generator, positions[place])
-        before = [random_windows(text, each, offset, generator)
-                  ] if offset and text is not None else []
+        before = [random_windows(text, each, offset,
+                                 generator)] if offset and text is not None else []
         ids = torch.cat([*before, drawn.input_ids], dim=1)  # (each, L)
         logits = torch.cat([_in_eval_mode(model, rows.to(model.device), logits_to_keep=1)
                             for rows in ids.split(batch)])
-        hits[at] = (
-            logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()  # every answer is one token
+        # every answer is one token
+        hits[at] = (logits[:, -1].argmax(-1).cpu() == drawn.answers).numpy()
     return Matches(hits, positions)
 
 
@@ -295,11 +289,10 @@ class Answers:
 
     def as_json(self) -> dict[str, Any]:
         """Return every estimate as JSON values."""
-        return {
-            "share": asdict(self.share), "exact": asdict(self.exact), "by_place": {
-                str(place): {"share": asdict(found.share), "exact": asdict(found.exact)}
-                for place, found in self.by_place().items()}
-        }
+        return {"share": asdict(self.share), "exact": asdict(self.exact),
+                "by_place": {str(place): {"share": asdict(found.share),
+                                          "exact": asdict(found.exact)}
+                             for place, found in self.by_place().items()}}
 
 
 def task_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: AnyTask, *,
@@ -334,9 +327,8 @@ def answer_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task
                 length: int, each: int, places: Sequence[float] = POSITIONS,
                 seed: int = 1) -> Answers:
     """Score a model on a task; the arguments are those of `task_examples`."""
-    return answer_examples(
-        model, tokenizer,
-        task_examples(model, tokenizer, task, length=length, each=each, places=places, seed=seed))
+    return answer_examples(model, tokenizer, task_examples(model, tokenizer, task, length=length,
+                                                           each=each, places=places, seed=seed))
 
 
 def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
@@ -369,10 +361,8 @@ def answer_examples(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
 def check_tokenizer(tokenizer: Any) -> None:
     """Raise ValueError unless there is a tokenizer."""
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ValueError(
-            f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers; save the "
-            "model's "
-            "tokenizer beside it")
+        raise ValueError(f"tokenizer: got {type(tokenizer).__name__}, wanted one of transformers; "
+                         "save the model's tokenizer beside it")
 
 
 def contained(text: str, example: Example) -> float:
@@ -408,8 +398,8 @@ def continuation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pro
     check_token_ids(model, "prompt", ids)
     check_length(model, "prompt", ids.shape[1] + tokens)
     name = attention_of(model).name
-    past = {"past_key_values": CACHES[name](model)
-            } if name in CACHES else {"use_cache": name == "full"}
+    past = {"past_key_values": CACHES[name](model)} if name in CACHES else {"use_cache": name
+                                                                            == "full"}
     ids, training = ids.to(model.device), model.training
     try:
         model.eval()

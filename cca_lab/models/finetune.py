@@ -61,22 +61,20 @@ class Finetuner:
         self.folder = Path(folder) if folder is not None else None
         self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
         self.step = 0
-        context, self.reader, self.readers = context_groups(
-            context_parallel)  # readers have texts of their own
+        # readers have texts of their own
+        context, self.reader, self.readers = context_groups(context_parallel)
         self.parts = config.accumulation * self.readers
         if mixture.rows < self.parts:
-            raise ValueError(
-                f"rows: got {mixture.rows}, wanted at least {self.parts}, one for each of "
-                f"{config.accumulation} micro-step(s) in {self.readers} process(es) or groups of "
-                "them"
-            )
+            raise ValueError(f"rows: got {mixture.rows}, wanted at least {self.parts}, one for "
+                             f"each of {config.accumulation} micro-step(s) in {self.readers} "
+                             "process(es) or groups of them")
         self.trained = mark_trainable(model, config.strategy)
         model.to(self.accelerator.device)
         self.precision = self._precision(model)
         if context is not None:
             swap_attention(model, attention_of(model), context_parallel=context)
-        self.model = self.accelerator.prepare(
-            model)  # may copy the weights, so Muon must view them afterwards
+        # may copy the weights, so Muon must view them afterwards
+        self.model = self.accelerator.prepare(model)
         optimizers = make_optimizers(model, muon=config.optimizer == "muon",
                                      learning_rate=config.learning_rate,
                                      weight_decay=config.weight_decay, betas=BETAS)
@@ -91,8 +89,8 @@ class Finetuner:
             return "float32"
         batch = [tensor[::self.parts].to(self.accelerator.device)
                  for tensor in self.mixture.batch(0)]
-        return "bf16" if self._anywhere(
-            faster_precision(model.train(), *batch) == "bf16") else "float32"
+        return "bf16" if self._anywhere(faster_precision(model.train(),
+                                                         *batch) == "bf16") else "float32"
 
     def _micro_step(self, input_ids: Tensor, known: Tensor, micro: int) -> Tensor:
         """Accumulate the gradient of this micro-step's rows.
@@ -128,10 +126,10 @@ class Finetuner:
         self.model.train()
         ids, known = (tensor.to(self.accelerator.device) for tensor in mixture.batch(self.step))
         model = self.accelerator.unwrap_model(self.model)
-        with group_size(model, lambda last: config.group(self.step, last)
-                        ):  # it is saved and evaluated at full size
-            summed = sum(
-                self._micro_step(ids, known, micro) for micro in range(config.accumulation))
+        # it is saved and evaluated at full size
+        with group_size(model, lambda last: config.group(self.step, last)):
+            summed = sum(self._micro_step(ids, known, micro)
+                         for micro in range(config.accumulation))
         losses = self.accelerator.reduce(summed, reduction="sum").tolist()
         norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip))
         if not math.isfinite(sum(losses)) or not math.isfinite(norm):
@@ -183,8 +181,8 @@ class Finetuner:
         """Return whether the flag is set in any process: all must stop at the same step."""
         if self.accelerator.num_processes == 1:
             return flag
-        return bool(
-            self.accelerator.reduce(torch.tensor(float(flag), device=self.accelerator.device)) > 0)
+        return bool(self.accelerator.reduce(torch.tensor(float(flag),
+                                                         device=self.accelerator.device)) > 0)
 
     def _log(self, record: dict[str, Any]) -> None:
         if self.folder is not None and self.accelerator.is_main_process:
@@ -234,17 +232,14 @@ class Finetuner:
         try:
             progress = json.loads((state / "progress.json").read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ValueError(
-                f"resume: got a progress.json in {state} that cannot be read; start without "
-                "--resume, in "
-                "another folder") from error
+            raise ValueError(f"resume: got a progress.json in {state} that cannot be read; start "
+                             "without --resume, in another folder") from error
         saved, now = progress["run"], self._run_identity()
         if saved != now:
-            differing = [
-                key for key in sorted(saved.keys() | now.keys()) if saved.get(key) != now.get(key)]
-            raise ValueError(
-                f"resume: {', '.join(differing)} differ from the run in {self.folder}; "
-                "give the same options, or another folder")
+            differing = [key for key in sorted(saved.keys() | now.keys())
+                         if saved.get(key) != now.get(key)]
+            raise ValueError(f"resume: {', '.join(differing)} differ from the run in "
+                             f"{self.folder}; give the same options, or another folder")
         if self.optimizers:
             self.accelerator.load_state(str(state))
         self.step, self.precision = progress["step"], progress["precision"]

@@ -13,10 +13,8 @@ from cca_lab.mechanisms.caching.base import has_rotary
 def check_model(model: Any) -> None:
     """Raise ValueError unless the model is a model of transformers."""
     if not isinstance(model, PreTrainedModel):
-        raise ValueError(
-            f"model: got {type(model).__name__}, wanted a model of transformers; "
-            "load_pretrained(folder) "
-            "returns one, and its tokenizer")
+        raise ValueError(f"model: got {type(model).__name__}, wanted a model of transformers; "
+                         "load_pretrained(folder) returns one, and its tokenizer")
 
 
 def check_token_ids(model: PreTrainedModel, name: str, ids: Any) -> None:
@@ -26,10 +24,8 @@ def check_token_ids(model: PreTrainedModel, name: str, ids: Any) -> None:
         raise ValueError(f"{name}: got {ids.dtype}, wanted token ids, torch.int64; use .long()")
     vocabulary = model.config.vocab_size
     if ids.numel() and not (ids.min() >= 0 and ids.max() < vocabulary):
-        raise ValueError(
-            f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to {vocabulary - 1}, "
-            "the "
-            "model's vocabulary; use the model's own tokenizer")
+        raise ValueError(f"{name}: got token ids from {ids.min()} to {ids.max()}, wanted 0 to "
+                         f"{vocabulary - 1}, the model's vocabulary; use the model's own tokenizer")
 
 
 def check_length(model: PreTrainedModel, name: str, length: int) -> None:
@@ -40,8 +36,7 @@ def check_length(model: PreTrainedModel, name: str, length: int) -> None:
     if not has_rotary(model.config) and length > model.config.max_position_embeddings:
         raise ValueError(
             f"{name}: got {length} tokens, wanted at most {model.config.max_position_embeddings}, "
-            "the "
-            "model's positions; shorten the text, or take a model with a longer context")
+            "the model's positions; shorten the text, or take a model with a longer context")
 
 
 def check_forward(model: PreTrainedModel, input_ids: Tensor | None, *, past: int,

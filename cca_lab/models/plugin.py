@@ -174,20 +174,16 @@ def checked_choice(mechanism: Mechanism | str, options: dict[str, Any]) -> Mecha
     """Return the mechanism for a name and options, or raise ValueError naming what is valid."""
     if isinstance(mechanism, Mechanism):
         if options:
-            raise ValueError(
-                f"{next(iter(options))}: got it beside a {type(mechanism).__name__}, wanted "
-                "options in "
-                "the mechanism, or with its name")
+            raise ValueError(f"{next(iter(options))}: got it beside a {type(mechanism).__name__}, "
+                             "wanted options in the mechanism, or with its name")
         if MECHANISMS.get(mechanism.name) is not type(mechanism):
             raise ValueError(
                 f"mechanism: got a {type(mechanism).__name__} called {mechanism.name!r}, wanted a "
-                "class "
-                "of MECHANISMS, by whose name a config finds it; list it there")
+                "class of MECHANISMS, by whose name a config finds it; list it there")
         return mechanism
     if mechanism == "full" and options:
-        raise ValueError(
-            f"{next(iter(options))}: not an option of 'full', wanted none; the model attends itself"
-        )
+        raise ValueError(f"{next(iter(options))}: not an option of 'full', wanted none; the model "
+                         "attends itself")
     return mechanism_of(mechanism, options)
 
 
@@ -201,23 +197,19 @@ def check_family(model: PreTrainedModel) -> None:
         raise ValueError(
             "model: has cross-attention (config.add_cross_attention), wanted a decoder alone")
     if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-        raise ValueError(
-            "model: has sliding-window layers of its own (config.layer_types), wanted full "
-            "attention in every layer; load it with use_sliding_window=False")
+        raise ValueError("model: has sliding-window layers of its own (config.layer_types), wanted "
+                         "full attention in every layer; load it with use_sliding_window=False")
 
 
 def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
     """Return the self-attention layers of a model."""
-    return [
-        m for m in model.modules()
-        if hasattr(m, "layer_idx") and type(m).__name__.endswith("Attention")
-    ]
+    return [m for m in model.modules() if hasattr(m, "layer_idx")
+            and type(m).__name__.endswith("Attention")]
 
 
 def _hooks(model: PreTrainedModel) -> list[tuple[nn.Module, Callable[..., Any]]]:
     models = [(module, model_hook)
-              for module in model.modules()
-              if isinstance(module, PreTrainedModel)]
+              for module in model.modules() if isinstance(module, PreTrainedModel)]
     return [*models,
             (model, input_hook)] + [(module, attention_hook) for module in attention_modules(model)]
 

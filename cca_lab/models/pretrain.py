@@ -131,8 +131,7 @@ def tokenize(documents: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> 
     if tokenizer is None or tokenizer.eos_token_id is None:
         raise ValueError(
             f"tokenizer: got {'none' if tokenizer is None else 'one without eos_token'}, wanted "
-            "one "
-            "with an end-of-text token; save the tokenizer beside the model")
+            "one with an end-of-text token; save the tokenizer beside the model")
     encoded = tokenizer(list(documents), add_special_tokens=False, verbose=False)["input_ids"]
     ids = [token for document in encoded for token in (tokenizer.eos_token_id, *document)]
     return torch.tensor(ids)
@@ -187,9 +186,8 @@ class Pretrainer:
 
     def _step(self, stage: Stage, spent: float) -> dict[str, float]:
         rows = max(2, self.recipe.step_tokens // stage.length)
-        text_rows = min(rows - 1,
-                        max(1,
-                            round(stage.text_share * rows)))  # a mean over zero rows would be NaN
+        # a mean over zero rows would be NaN
+        text_rows = min(rows - 1, max(1, round(stage.text_share * rows)))
         text = self.sample_text(text_rows, stage.length)
         task, known = self._task_batch(stage, rows - text_rows)
         input_ids = torch.cat([text, task]).to(self.model.device)  # (rows, length)

@@ -21,24 +21,22 @@ class FinetuneConfig:
     steps: int = option(300, "Optimizer steps of a finetuning.", least=0)
     strategy: str = option(
         "full", "Weights to train: full, qkv (W^Q, W^K, W^V only, the paper's partial finetuning), "
-        "compressor (what the mechanism added, as in LoCoCo's Section 4.2) or none.",
+                "compressor (what the mechanism added, as in LoCoCo's Section 4.2) or none.",
         choices=("full", "qkv", "none", "compressor"))
     learning_rate: float = option(1e-3, "Learning rate after warm-up; falls linearly to a tenth.",
                                   above=0)
-    optimizer: str = option("adamw",
-                            "adamw; or muon for the matrices of the blocks, AdamW for the rest.",
-                            choices=("adamw", "muon"))
+    optimizer: str = option("adamw", "adamw; or muon for the matrices of the blocks, AdamW for the "
+                                     "rest.", choices=("adamw", "muon"))
     warmup: int = option(10, "Steps of linear warm-up of the learning rate.", least=0)
     accumulation: int = option(1, "Micro-steps per step, to save memory.", least=1)
     weight_decay: float = option(0.01, "Weight decay of AdamW, on matrices.", least=0)
     clip: float = option(1.0, "Largest norm of the gradient.", above=0)
     save_every: int = option(50, "Steps between checkpoints; 0 saves at the end only.", least=0)
-    grow: float = option(
-        0.6, "Share of the steps (0 to 1) in which groups grow from 2 tokens to their size.",
-        least=0, most=1)
+    grow: float = option(0.6, "Share of the steps (0 to 1) in which groups grow from 2 tokens to "
+                              "their size.", least=0, most=1)
     precision: str = option(
         "auto", "float32, bf16 (autocast; the weights stay float32) or auto: bf16 on a GPU that "
-        "has it, and on a CPU where it is faster, measured before the first step.",
+                "has it, and on a CPU where it is faster, measured before the first step.",
         choices=("auto", "float32", "bf16"))
 
     def __post_init__(self) -> None:

@@ -22,8 +22,8 @@ from transformers import PreTrainedModel
 from cca_lab.files import replacing
 from cca_lab.models.interface import MODULE
 
-QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn"
-               )  # c_attn: GPT-2's three matrices side by side
+# c_attn: GPT-2's three matrices side by side
+QKV_MODULES = ("q_proj", "k_proj", "v_proj", "c_attn")
 PAYS = 0.95  # bf16 must take less than this share of float32's time
 REPEATS = 2
 
@@ -80,8 +80,8 @@ class MatrixMuon(torch.optim.Muon):
                 continue
             for index in range(3):
                 columns = slice(index * width, (index + 1) * width)
-                self.pieces.append(
-                    (nn.Parameter(matrix.detach()[:, columns]), matrix, columns))  # a view
+                # a view
+                self.pieces.append((nn.Parameter(matrix.detach()[:, columns]), matrix, columns))
         super().__init__([*whole_matrices, *(piece for piece, _, _ in self.pieces)], **options)
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -99,8 +99,7 @@ def block_matrices(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
     embeddings = {id(module.weight)
                   for module in model.modules() if isinstance(module, nn.Embedding)}
     return [(name, p)
-            for name, p in model.named_parameters()
-            if p.ndim == 2 and id(p) not in embeddings]
+            for name, p in model.named_parameters() if p.ndim == 2 and id(p) not in embeddings]
 
 
 def mark_trainable(model: PreTrainedModel, strategy: str) -> list[str]:
