@@ -1,4 +1,4 @@
-"""JupyterLab in a real browser, for the tests that use notebooks as a person does: mouse, keys, and what is shown."""
+"""JupyterLab in a real browser, for tests that use notebooks by mouse and keys, like a person."""
 
 import contextlib
 import json
@@ -18,18 +18,20 @@ import pytest
 from cca_lab.cli import doctor
 
 CHROMIUM = doctor.chromium()
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 MISSING = [name for name in ("jupyterlab", "ipykernel", "playwright") if find_spec(name) is None]
 MARKS = [pytest.mark.slow,
-         pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt install chromium"),
+         pytest.mark.skipif(CHROMIUM is None,
+                            reason="no Chromium on this machine: apt install chromium"),
          pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")]
-PATIENCE = 120_000  # milliseconds: a machine that is busy with other things is no mistake of a notebook
-# What tests/conftest.py sets for tests, and what walkthroughs set: a reader's kernel has none of it.
+PATIENCE = 120_000  # milliseconds: that a machine is busy is no mistake of a notebook
+# What tests/conftest.py and walkthroughs set: a reader's kernel has none of it.
 NOT_A_READERS = ("MPLBACKEND", "CCA_LAB_WIDGETS", "TRITON_INTERPRET")
 
 OPEN = """async name => {
-    const panel = await window.jupyterapp.commands.execute('docmanager:open', {path: name, factory: 'Notebook'});
+    const { commands } = window.jupyterapp;
+    const panel = await commands.execute('docmanager:open', {path: name, factory: 'Notebook'});
     await panel.context.ready;
     await panel.sessionContext.ready;
     window.panel = panel;
@@ -46,8 +48,10 @@ ANSWERED = """id => {
     return model.outputs.length > 0;
 }"""
 FINISHED = """() => {
-    const models = window.panel.content.widgets.map(cell => cell.model).filter(model => model.type === 'code');
-    return models.some(model => model.executionCount) && models.every(model => model.executionState !== 'running')
+    const cells = window.panel.content.widgets.map(cell => cell.model);
+    const models = cells.filter(model => model.type === 'code');
+    return models.some(model => model.executionCount)
+        && models.every(model => model.executionState !== 'running')
         && window.panel.sessionContext.session.kernel.status === 'idle';
 }"""
 
@@ -60,9 +64,9 @@ def serving(place: Path, work: Path) -> Iterator[str]:
         place: folder for its settings and its log.
         work: folder of the notebooks.
     """
-    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime",
-               "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-               "IPYTHONDIR": "ipython"}
+    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data",
+               "JUPYTER_RUNTIME_DIR": "runtime", "JUPYTERLAB_SETTINGS_DIR": "settings",
+               "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "ipython"}
     settings = place / "settings" / "@jupyterlab" / "apputils-extension"
     for folder in [*(place / name for name in folders.values()), settings]:
         folder.mkdir(parents=True)
@@ -75,10 +79,11 @@ def serving(place: Path, work: Path) -> Iterator[str]:
     environment |= {name: str(place / folder) for name, folder in folders.items()}
     environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with (place / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}",
-             "--ServerApp.port_retries=0", "--IdentityProvider.token=abc", f"--ServerApp.root_dir={work}",
-             "--LabApp.expose_app_in_browser=True"], cwd=work, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen([sys.executable, "-m", "jupyterlab", "--no-browser",
+                                   "--allow-root", f"--port={port}", "--ServerApp.port_retries=0",
+                                   "--IdentityProvider.token=abc", f"--ServerApp.root_dir={work}",
+                                   "--LabApp.expose_app_in_browser=True"], cwd=work,
+                                  env=environment, stdout=log, stderr=log)
     try:
         address = f"http://127.0.0.1:{port}"
         for _ in range(240):
@@ -132,7 +137,7 @@ def choose(page: Any, menu: str, entry: str) -> None:
 
 
 def run_all(page: Any) -> None:
-    """Run all cells of the open notebook by the menu, wait until they have run or one has failed, and save."""
+    """Run all cells of the open notebook by the menu, wait until the run has ended, and save."""
     choose(page, "Run", "Run All Cells")
     page.wait_for_function(FINISHED)
     save(page)
@@ -153,7 +158,7 @@ def save(page: Any) -> None:
 
 
 def write_over(page: Any, name: str, old: list[str], new: list[str]) -> str:
-    """Replace whole lines in the body of a function by the keyboard, and return the cell's source afterwards.
+    """Replace whole lines in a function's body by the keyboard, and return the cell's new source.
 
     Args:
         page: with the open notebook.

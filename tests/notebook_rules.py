@@ -25,17 +25,16 @@ def rule_breaks(notebook: NotebookNode, folder: Path) -> list[str]:
         notebook: as committed.
         folder: where it stands, to follow its links.
     """
-    return [
-        *_form(notebook), *_run_through(notebook), *_outputs(notebook), *_text(notebook, folder)
-    ]
+    return [*_form(notebook), *_run_through(notebook), *_outputs(notebook),
+            *_text(notebook, folder)]
 
 
 def _form(notebook: NotebookNode) -> list[str]:
     breaks = []
     if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
         breaks.append("the kernel is not named python3")
-    if not notebook.cells or notebook.cells[
-            0].cell_type != "markdown" or not notebook.cells[0].source.startswith("# "):
+    first = notebook.cells[0] if notebook.cells else None
+    if not first or first.cell_type != "markdown" or not first.source.startswith("# "):
         breaks.append("the first cell is not a Markdown title")
     for cell in notebook.cells:
         unknown = set(cell.metadata.get("tags", [])) - KNOWN_TAGS
@@ -61,47 +60,38 @@ def _run_through(notebook: NotebookNode) -> list[str]:
 
 
 def reader_breaks(notebook: NotebookNode, number: str) -> list[str]:
-    """List what is missing in a notebook in which the reader works: guesses, turns, minutes, answers.
-
-    Args:
-        notebook: as committed.
-        number: the beginning of its name, such as "05".
-    """
+    """List what a notebook lacks in which the reader works; `number` ("05") begins its name."""
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    asked, told, turns = (re.findall(rf'\b{call}\("([^"]+)"', "\n".join(code)) for call in (
-        "predict", "reveal", "your_turn"))
+    asked, told, turns = (re.findall(rf'\b{call}\("([^"]+)"', "\n".join(code))
+                          for call in ("predict", "reveal", "your_turn"))
     breaks = []
     if len(asked) < 3 or asked != list(dict.fromkeys(asked)) or sorted(asked) != sorted(told):
         breaks.append(
             f"guesses {asked} are told {told}; wanted three or more, each asked and told once")
-    if any(rest.lstrip()[:4] != "...,"
-           for source in code
+    if any(rest.lstrip()[:4] != "...," for source in code
            for rest in re.split(r'\bpredict\("[^"]+",', source)[1:]):
         breaks.append("a guess is filled in")
     if not 2 <= len(turns) <= 4 or len(set(turns)) < len(turns):
         breaks.append(f"turns {turns}, wanted two to four")
-    if set(turns) & set(asked) or not all(
-            name.startswith(f"{number}.") for name in (*asked, *turns)):
+    if set(turns) & set(asked) or not all(name.startswith(f"{number}.")
+                                          for name in (*asked, *turns)):
         breaks.append(f"ids {asked} and {turns}, wanted different ones that begin with {number}.")
-    if sum(
-            output.get("text", "").count(": done") for cell in notebook.cells
-            if cell.cell_type == "code" for output in cell.outputs) < len(turns):
+    if sum(output.get("text", "").count(": done") for cell in notebook.cells
+           if cell.cell_type == "code" for output in cell.outputs) < len(turns):
         breaks.append("a turn that is not done in the committed notebook")
-    headings = re.findall(
-        r"^## \d+ .*", "\n".join(cell.source
-                                 for cell in notebook.cells
-                                 if cell.cell_type == "markdown"), flags=re.MULTILINE)
-    breaks += [
-        f"no minutes in {line!r}" for line in headings if not re.search(r"\(\d+ min\)$", line)
-    ]
+    headings = re.findall(r"^## \d+ .*", "\n".join(cell.source for cell in notebook.cells
+                                                   if cell.cell_type == "markdown"),
+                          flags=re.MULTILINE)
+    breaks += [f"no minutes in {line!r}"
+               for line in headings if not re.search(r"\(\d+ min\)$", line)]
     if not any(cell.source.startswith("## You can now")
                for cell in notebook.cells) or "my_work()" not in code[-1]:
         breaks.append("no section 'You can now', or no my_work() in the last cell")
     breaks += _table_of_answers(notebook)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            if "image/png" in output.get(
-                    "data", {}) and not output.metadata.get("image/png", {}).get("alt"):
+            if "image/png" in output.get("data", {}) and not output.metadata.get("image/png",
+                                                                                 {}).get("alt"):
                 breaks.append("a picture without alt text")
     return breaks
 
@@ -111,15 +101,9 @@ def _table_of_answers(notebook: NotebookNode) -> list[str]:
 
     It repeats answers, so it is as loose as the loosest.
     """
-    tags = {
-        call: {
-            tag
-            for cell in notebook.cells
-            if cell.cell_type == "code" and call in cell.source
-            for tag in cell.metadata.get("tags", [])
-        }
-        for call in ("reveal(", "my_work()")
-    }
+    tags = {call: {tag for cell in notebook.cells if cell.cell_type == "code"
+                   and call in cell.source for tag in cell.metadata.get("tags", [])}
+            for call in ("reveal(", "my_work()")}
     loosest = next((tag for tag in ("volatile", "trained") if tag in tags["reveal("]), None)
     missing = loosest and loosest not in tags["my_work()"]
     return [f"my_work() repeats {loosest} answers without that tag"] if missing else []
@@ -127,9 +111,8 @@ def _table_of_answers(notebook: NotebookNode) -> list[str]:
 
 def _outputs(notebook: NotebookNode) -> list[str]:
     breaks = []
-    outputs = [
-        output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs
-    ]
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code"
+               for output in cell.outputs]
     for output in outputs:
         if output.output_type == "error":
             breaks.append(f"an error output: {output.ename}")
@@ -159,9 +142,7 @@ def _text(notebook: NotebookNode, folder: Path) -> list[str]:
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     breaks += [f"a link to {target}, which is not there" for target in LINK.findall(text)
                if not (folder / target).exists()]
-    breaks += [
-        f"a formula that does not become MathML: {formula}"
-        for formula in re.findall(r'<code class="formula"[^>]*>([^<]*)',
-                                  pages.notebook_page(notebook, folder, folder, ()))
-    ]
+    breaks += [f"a formula that does not become MathML: {formula}"
+               for formula in re.findall(r'<code class="formula"[^>]*>([^<]*)',
+                                         pages.notebook_page(notebook, folder, folder, ()))]
     return breaks

@@ -1,4 +1,4 @@
-"""docs/use/adding_a_mechanism.md, followed to the letter in a copy of the package: its example passes the bench."""
+"""docs/use/adding_a_mechanism.md, followed to the letter in a copy of the package."""
 
 import os
 import re
@@ -14,14 +14,15 @@ from cca_lab.files import repository
 
 PAGE = repository() / "docs" / "use" / "adding_a_mechanism.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-BENCH, EXACT_WHEN = "tests/mechanisms/test_every_mechanism.py", "tests/mechanisms/test_exact_when.py"
+BENCH = "tests/mechanisms/test_every_mechanism.py"
+EXACT_WHEN = "tests/mechanisms/test_exact_when.py"
 
 
 def insert(path: Path, *pairs: tuple[str, str]) -> None:
     """Put text behind the first place where a pattern occurs in a file."""
     content = path.read_text(encoding="utf-8")
     for after, new in pairs:
-        assert after in content, f"{path.name} no longer holds {after!r}; does the page still say what to do?"
+        assert after in content, f"{path.name} lacks {after!r}; does the page say what to do?"
         content = content.replace(after, after + new, 1)
     path.write_text(content, encoding="utf-8")
 
@@ -30,8 +31,9 @@ def add_to(path: Path, name: str, lines: str) -> None:
     """Put lines at the head of the list or dictionary that a file assigns to a name."""
     content = path.read_text(encoding="utf-8")
     start = re.search(rf"^{name}(: [^=\n]+)? = [{{\[]", content, re.MULTILINE)
-    assert start, f"{path.name} no longer assigns {name}; does the page still say what to do?"
-    path.write_text(content[:start.end()] + "\n" + lines + content[start.end():].lstrip("\n"), encoding="utf-8")
+    assert start, f"{path.name} does not assign {name}; does the page say what to do?"
+    path.write_text(content[:start.end()] + "\n" + lines + content[start.end():].lstrip("\n"),
+                    encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +41,11 @@ def followed(tmp_path_factory) -> Path:
     """A copy of package and tests in which the page's steps were taken."""
     folder = tmp_path_factory.mktemp("followed")
     for name in ("cca_lab", "tests"):
-        shutil.copytree(repository() / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(repository() / name, folder / name,
+                        ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(repository() / "pyproject.toml", folder)
-    shutil.copytree(repository() / "data" / "models" / "gpt2-mini", folder / "data" / "models" / "gpt2-mini")
+    shutil.copytree(repository() / "data" / "models" / "gpt2-mini",
+                    folder / "data" / "models" / "gpt2-mini")
     for block in BLOCKS:
         first, rest = block.split("\n", 1)
         if first.startswith("# new file: "):
@@ -62,9 +66,10 @@ def followed(tmp_path_factory) -> Path:
     return folder
 
 
-def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *arguments], cwd=folder, env=os.environ | (environment or {}),
-                          capture_output=True, text=True, check=False)
+def run(folder: Path, *arguments: str,
+        environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True,
+                          env=os.environ | (environment or {}), check=False)
 
 
 def pytest_strided(folder: Path, *files: str) -> subprocess.CompletedProcess:
@@ -75,8 +80,9 @@ def test_there_are_blocks_for_every_step():
     assert [block.split("\n", 1)[0] for block in BLOCKS] == [
         "# new file: cca_lab/mechanisms/strided/__init__.py",
         "# new file: cca_lab/mechanisms/strided/mechanism.py",
-        "# in OPTIONS of: tests/mechanisms/options.py", "# in DRAWN of: tests/mechanisms/options.py",
-        "# new file: tests/mutants/strided.py", "# new file: tests/mechanisms/test_strided.py",
+        "# in OPTIONS of: tests/mechanisms/options.py",
+        "# in DRAWN of: tests/mechanisms/options.py", "# new file: tests/mutants/strided.py",
+        "# new file: tests/mechanisms/test_strided.py",
         "# new file: cca_lab/mechanisms/strided/cache.py", "# run"]
 
 
@@ -88,8 +94,9 @@ def test_the_example_passes_the_bench_and_its_own_tests(followed):
 
 
 def test_no_list_misses_the_example(followed):
-    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "every_cache or every_mechanism_has",
-               "tests/studies/benchmarks/test_decode.py", "tests/studies/benchmarks/test_model.py", "tests/mechanisms",
+    done = run(followed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k",
+               "every_cache or every_mechanism_has", "tests/studies/benchmarks/test_decode.py",
+               "tests/studies/benchmarks/test_model.py", "tests/mechanisms",
                "tests/models/test_plugin.py", "tests/studies/test_compare.py")
     assert done.returncode == 0 and "5 passed" in done.stdout, done.stdout[-3000:]
 
@@ -103,10 +110,12 @@ def test_the_kernels_serve_the_example(followed):
 
 
 SLIPS = [  # what is written wrongly, the tests that notice it and the rung on which they do
-    ([("(row + 1 - self.window)", "(row - self.window)"), ("length <= self.window + 1", "length <= self.window + 2")],
+    ([("(row + 1 - self.window)", "(row - self.window)"),
+      ("length <= self.window + 1", "length <= self.window + 2")],
      {"test_rungs_agree": "dense", "test_exact_when_tells_the_truth": "loops"}),
-    ([("tokens[older]", "tokens[: len(tokens[older])]")],                                          # P
-     {"test_effective_is_what_v_identity_reads": "dense", "test_represented_is_what_the_loops_read": "every"}),
+    ([("tokens[older]", "tokens[: len(tokens[older])]")],
+     {"test_effective_is_what_v_identity_reads": "dense",
+      "test_represented_is_what_the_loops_read": "every"}),
 ]
 
 
@@ -134,6 +143,7 @@ def test_the_last_block_runs(followed):
 
 
 def test_the_example_keeps_the_rules_of_the_project(followed):
-    files = [block.split("\n", 1)[0].removeprefix("# new file: ") for block in BLOCKS if block.startswith("# new")]
+    files = [block.split("\n", 1)[0].removeprefix("# new file: ")
+             for block in BLOCKS if block.startswith("# new")]
     done = run(followed, "-m", "ruff", "check", "--no-cache", *files)
     assert done.returncode == 0, done.stdout

@@ -47,11 +47,8 @@ class Call:
 
 def pins(text: str) -> dict[str, str]:
     """Return the pins of a constraints file, by canonical name."""
-    found = [
-        Requirement(line.partition("#")[0])
-        for line in text.splitlines()
-        if line.partition("#")[0].strip()
-    ]
+    found = [Requirement(line.partition("#")[0])
+             for line in text.splitlines() if line.partition("#")[0].strip()]
     return {canonicalize_name(one.name): str(one.specifier) for one in found}
 
 
@@ -66,9 +63,8 @@ def called(script: Path, tmp_path: Path, folder: Path = ROOT) -> Call:
         (tmp_path / name).write_text(NOTES)
         (tmp_path / name).chmod(0o755)
     notes = tmp_path / "notes"
-    environment = os.environ | {
-        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "NOTES": str(notes)
-    }
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+                                "NOTES": str(notes)}
     subprocess.run(["bash", str(script)], cwd=folder, env=environment, capture_output=True,
                    check=True)
     where, *words = notes.read_text().splitlines()
@@ -81,10 +77,8 @@ def complaints(call: Call) -> list[str]:
 
     Other versions than the lab's, another folder, an unknown extra.
     """
-    found = [
-        f"{name}{version} is not the lab's {PINS.get(name)}" for name, version in call.pins.items()
-        if PINS.get(name) != version
-    ]
+    found = [f"{name}{version} is not the lab's {PINS.get(name)}"
+             for name, version in call.pins.items() if PINS.get(name) != version]
     if call.folder.resolve() != ROOT.resolve():
         found.append(f"runs in {call.folder}")
     (project,) = re.findall(r"^\.\[(.*)\]$", "\n".join(call.words), re.MULTILINE)
@@ -107,12 +101,11 @@ def test_another_version_and_another_folder_are_noticed(tmp_path):
     other.write_text((ROOT / "constraints.txt").read_text(encoding="utf-8").replace(
         "torch==2.13.0", "torch==2.15.0"))
     mutant = tmp_path / "postBuild"
-    for wrong, words in ((text.replace("-c constraints.txt",
-                                       f"-c {other}"), "torch==2.15.0"), (text.replace(
-                                           "[course]", "[coarse]"), "unknown extra coarse"),
+    for wrong, words in ((text.replace("-c constraints.txt", f"-c {other}"), "torch==2.15.0"),
+                         (text.replace("[course]", "[coarse]"), "unknown extra coarse"),
                          (text.replace("python -m",
-                                       "cd binder\npython -m").replace("-c con",
-                                                                       "-c ../con"), "runs in")):
+                                       "cd binder\npython -m").replace("-c con", "-c ../con"),
+                          "runs in")):
         assert wrong != text
         mutant.write_text(wrong, encoding="utf-8")
         assert any(words in one for one in complaints(called(mutant, tmp_path)))
@@ -121,9 +114,8 @@ def test_another_version_and_another_folder_are_noticed(tmp_path):
 def test_binder_has_the_python_of_the_conda_environment():
     ours, binder = (yaml.safe_load((ROOT / path).read_text())
                     for path in ("environment.yml", "binder/environment.yml"))
-    assert binder["dependencies"] == [
-        entry for entry in ours["dependencies"] if isinstance(entry, str)
-    ]
+    assert binder["dependencies"] == [entry
+                                      for entry in ours["dependencies"] if isinstance(entry, str)]
     assert (binder["name"], binder["channels"]) == (ours["name"], ours["channels"])
 
 
@@ -134,11 +126,11 @@ def test_colab_gets_the_pins_but_keeps_its_kernel(tmp_path):
     assert complaints(call) == [] and not KERNEL & set(call.pins)
     asked = {canonicalize_name(word) for word in call.words if re.fullmatch(r"[a-z0-9]+", word)}
     wanted = {canonicalize_name(Requirement(text).name) for text in EXTRAS["notebooks"]}
-    assert asked == wanted - KERNEL - {"jupyterlab"
-                                       }, "the extra of the notebooks without the kernel"
+    assert asked == wanted - KERNEL - {
+        "jupyterlab"}, "the extra of the notebooks without the kernel"
     assert asked <= set(call.pins)
-    assert set(PINS) - set(
-        call.pins) <= KERNEL | {"jupyter-core", "jupyterlab-widgets", "widgetsnbextension"}
+    assert set(PINS) - set(call.pins) <= KERNEL | {"jupyter-core", "jupyterlab-widgets",
+                                                   "widgetsnbextension"}
 
 
 def test_scripts_can_be_started():
@@ -148,12 +140,12 @@ def test_scripts_can_be_started():
 
 
 def test_the_container_installs_with_make():
-    container = json.loads(
-        (ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    container = json.loads((ROOT / ".devcontainer"
+                            / "devcontainer.json").read_text(encoding="utf-8"))
     python = container["image"].rpartition(":")[2]
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    assert f"python={python}" in conda and SpecifierSet(
-        PROJECT["requires-python"]).contains(f"{python}.0")
+    assert f"python={python}" in conda and SpecifierSet(PROJECT["requires-python"]).contains(
+        f"{python}.0")
     command = container["onCreateCommand"]
     assert command == "make venv"
     interpreter = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]

@@ -28,15 +28,13 @@ def without_extras(program: str, *arguments: str) -> subprocess.CompletedProcess
 
 
 def test_extras_are_those_of_the_project():
-    named = tomllib.loads(
-        (ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"]
     assert set(named) == {*extras.EXTRAS, "dev"}
     for extra, packages in extras.EXTRAS.items():
-        assert {
-            canonicalize_name(extras.DISTRIBUTIONS.get(package, package))
-            for package in packages
-        } == {canonicalize_name(Requirement(text).name)
-              for text in named[extra]} - {"cca-lab"}
+        assert {canonicalize_name(extras.DISTRIBUTIONS.get(package, package))
+                for package in packages} == {canonicalize_name(Requirement(text).name)
+                                             for text in named[extra]} - {"cca-lab"}
 
 
 def test_the_core_needs_no_extra():

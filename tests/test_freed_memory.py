@@ -33,10 +33,8 @@ def run(program, *arguments, **environment):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the thresholds are glibc's")
 def test_a_tensor_of_the_size_of_the_last_one_costs_no_page_faults():
-    faults = {
-        kind: int(run(PROGRAM, kind, str(TENSORS), str(BYTES)))
-        for kind in ("before", "kept")
-    }
+    faults = {kind: int(run(PROGRAM, kind, str(TENSORS), str(BYTES)))
+              for kind in ("before", "kept")}
     assert faults["kept"] < TENSORS * BYTES / PAGE / 50 < faults["before"], faults
 
 

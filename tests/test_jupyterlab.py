@@ -1,6 +1,6 @@
-"""The reader's notebooks in the real JupyterLab: run by the menu, filled in by the keyboard, and the explorer's slider.
+"""The reader's notebooks in the real JupyterLab: the menu, the keyboard and the explorer's slider.
 
-The browser is that of the machine; nothing here looks into a kernel, only at the page and at what was saved.
+Nothing here looks into a kernel, only at the page and at what was saved.
 """
 
 import inspect
@@ -69,26 +69,23 @@ def printed(cell: NotebookNode) -> str:
 
 
 def check_untouched(notebook: NotebookNode) -> None:
-    """Raise AssertionError unless every cell of a reader's notebook ran, with no answer and no guess written.
-
-    Args:
-        notebook: as saved after all cells were run once, in order.
-    """
+    """Check that every cell of a reader's saved notebook ran, and no answer or guess is written."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     broken = [(cell.id, output.ename, output.evalue) for cell in cells for output in cell.outputs
               if output.output_type == "error"]
     assert not broken, broken
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     for cell in cells:
-        assert not [output for output in cell.outputs if output.get("name") == "stderr"], (cell.id, printed(cell))
-        for asked, reply in ((cell.source.count("\nyour_turn(") or cell.source.count("    your_turn("), NOT_WRITTEN),
-                             (len(re.findall(r"^predict\(", cell.source, flags=re.MULTILINE)), NOT_GUESSED)):
-            assert printed(cell).count(reply) == asked, (cell.id, printed(cell))
+        said = cell.id, printed(cell)
+        assert "stderr" not in [output.get("name") for output in cell.outputs], said
+        turns = cell.source.count("\nyour_turn(") or cell.source.count("    your_turn(")
+        guesses = len(re.findall(r"^predict\(", cell.source, flags=re.MULTILINE))
+        assert said[1].count(NOT_WRITTEN) == turns and said[1].count(NOT_GUESSED) == guesses, said
 
 
 @pytest.mark.parametrize("number", ["00", "05"])
 def test_an_untouched_notebook_runs_to_its_end(page, mine, number):
-    """Catches a stub that stops the run, cells that need the reader's function, and a build without stubs."""
+    """Catches a stub that stops the run, cells that need the reader's function, no stubs."""
     page.evaluate(jupyterlab.OPEN, NAMES[number])
     jupyterlab.run_all(page)
     notebook = nbformat.read(mine / NAMES[number], as_version=4)
@@ -99,18 +96,22 @@ def test_an_untouched_notebook_runs_to_its_end(page, mine, number):
 
 
 def ran(*cells: tuple[str, str], stop: str = "") -> NotebookNode:
-    """Return a notebook of cells (source, what it printed); the last one failed with an error of the name `stop`."""
-    notebook = new_notebook(cells=[new_code_cell(source, execution_count=number, outputs=[
-        new_output("stream", name="stdout", text=text)]) for number, (source, text) in enumerate(cells, start=1)])
+    """Return a notebook of cells (source, what it printed), whose last failed with error `stop`."""
+    notebook = new_notebook(
+        cells=[new_code_cell(source, execution_count=number,
+                             outputs=[new_output("stream", name="stdout", text=text)])
+               for number, (source, text) in enumerate(cells, start=1)])
     if stop:
         notebook.cells[-1].outputs.append(new_output("error", ename=stop, evalue="", traceback=[]))
     return notebook
 
 
 TURN, GUESS = f"def f():\n    {STUB}\n\n\nyour_turn('00.1', f)", "predict('00.3', ..., 'a number')"
-RAN = {"a stub that stops the run": ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED), stop="NotImplementedError"),
+RAN = {"a stub that stops the run": ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED),
+                                        stop="NotImplementedError"),
        "a cell that was not reached": ran((TURN, NOT_WRITTEN), (GUESS, NOT_GUESSED)),
-       "a stub of which nothing is said": ran((TURN, "00.1 One row of attention: done"), (GUESS, NOT_GUESSED)),
+       "a stub of which nothing is said": ran((TURN, "00.1 One row of attention: done"),
+                                              (GUESS, NOT_GUESSED)),
        "a guess of which nothing is said": ran((TURN, NOT_WRITTEN), (GUESS, ""))}
 RAN["a cell that was not reached"].cells[-1].execution_count = None
 
@@ -134,11 +135,11 @@ def body(number: str, name: str) -> list[str]:
 
 
 def test_a_guess_a_wrong_answer_and_the_right_one(page):
-    """Catches a checker that calls every mistake the same, one that is never content, and solutions that lie open."""
+    """Catches a checker that calls all mistakes the same or is never content, open solutions."""
     page.evaluate(jupyterlab.OPEN, NAMES["05"])
     jupyterlab.run(page, "setup")
-    question = page.evaluate("() => window.panel.content.widgets.find(cell => cell.model.id === 'idea-guess')"
-                             ".model.sharedModel.getSource()")
+    question = page.evaluate("() => window.panel.content.widgets.find(cell => cell.model.id === "
+                             "'idea-guess').model.sharedModel.getSource()")
     jupyterlab.write_over(page, "idea-guess", [question], [question.replace("...", "0.6", 1)])
     assert "you say 0.6" in jupyterlab.run(page, "idea-guess")
     assert ": 0.8 (you said 0.6: 0.2 too little, 25 %)" in jupyterlab.run(page, "idea-words")
@@ -156,8 +157,10 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
     source = jupyterlab.write_over(page, "turn-core", [STUB], wrong)
     assert f"\n    {wrong[0]}\n    {wrong[1]}\n\n\nyour_turn(" in source, source
     said = jupyterlab.run(page, "turn-core")
-    assert "the first query judges; it is the last one, which has seen the whole group" in said, said
-    assert "CheckFailed: 05.2: not yet" in said and "Traceback" not in said and "done" not in said, said
+    for words in ("the first query judges; it is the last one, which has seen the whole group",
+                  "CheckFailed: 05.2: not yet"):
+        assert words in said, said
+    assert "Traceback" not in said and "done" not in said, said
     source = jupyterlab.write_over(page, "turn-core", wrong, right)
     assert f"\n    {right[0]}\n    {right[1]}\n\n\nyour_turn(" in source, source
     said = jupyterlab.run(page, "turn-core")
@@ -167,19 +170,14 @@ def test_a_guess_a_wrong_answer_and_the_right_one(page):
 # A reader who moves a slider
 
 def check_slider(page, name: str, patience: int = jupyterlab.PATIENCE) -> None:
-    """Raise an error unless the arrow keys on the slider of the group size change what the explorer draws.
-
-    Args:
-        page: with the explorer below a cell.
-        name: the cell's id.
-        patience: milliseconds to wait for the kernel's answer.
-    """
+    """Check that the arrow keys on the slider of the group size change what the explorer draws."""
     from playwright.sync_api import expect
 
     view = jupyterlab.cell(page, name).locator(".jp-OutputArea-output")
     slider = view.locator("label[data-name=group] input[type=range]")
     slider.focus()
-    for key, group in (("ArrowRight", GROUP + 1), ("ArrowRight", GROUP + 2), ("ArrowLeft", GROUP + 1)):
+    for key, group in (("ArrowRight", GROUP + 1), ("ArrowRight", GROUP + 2),
+                       ("ArrowLeft", GROUP + 1)):
         before = view.locator(".ex-lanes").inner_html()
         page.keyboard.press(key)
         expect(view.locator(".ex-title")).to_contain_text(f"group {group}", timeout=patience)
@@ -189,7 +187,7 @@ def check_slider(page, name: str, patience: int = jupyterlab.PATIENCE) -> None:
 
 
 def check_drawn(view, group: int) -> None:
-    """Raise AssertionError unless the last row's columns are drawn and lit: its cores, and the tokens after them."""
+    """Check that the last row's columns are drawn and lit: its cores, and the tokens after them."""
     tokens = view.locator(".ex-word").count()
     cores = groups.visible_cores(tokens, group, WINDOW)[-1].item()
     assert cores > 1
@@ -198,14 +196,15 @@ def check_drawn(view, group: int) -> None:
 
 
 def deaf() -> None:
-    """The wrong explorer: it answers the browser, and nothing changes but the number beside the slider."""
+    """The wrong explorer: it answers, and nothing changes but the number beside the slider."""
     from cca_lab.views.explorer.widget import ExplorerWidget
 
-    ExplorerWidget.receive = lambda self, widget, content, buffers: setattr(self, "answered", content["serial"])
+    ExplorerWidget.receive = lambda self, widget, content, _: setattr(self, "answered",
+                                                                      content["serial"])
 
 
 def test_a_slider_of_the_explorer(page, mine):
-    """Catches a widget that is not shown, and (in its second cell) one whose picture does not follow its slider."""
+    """Catches a widget that is not shown, and one whose picture does not follow its slider."""
     shows = f"explore('gpt2-mini', {TEXT!r}, attention='cca', group={GROUP}, window={WINDOW})"
     sources = {"explorer": f"from cca_lab.views.explorer import explore\n\n{shows}",
                "deaf": f"{inspect.getsource(deaf)}\n\ndeaf()\n{shows}"}

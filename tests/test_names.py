@@ -17,15 +17,11 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_names_everything_and_nothing_else():
-    named = {
-        name
-        for cell in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
-        for name in re.findall(r"^\w+", cell)
-    }
-    others = {
-        "loops", "attention", "effective", "represented", "select", "causal_scope", "exact_when",
-        "cache_entries", "generate", "help", "from"
-    }
+    named = {name
+             for cell in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
+             for name in re.findall(r"^\w+", cell)}
+    others = {"loops", "attention", "effective", "represented", "select", "causal_scope",
+              "exact_when", "cache_entries", "generate", "help", "from"}
     assert named - others == set(cca_lab.__all__)
 
 

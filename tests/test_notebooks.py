@@ -44,8 +44,8 @@ def test_notebook_runs_again_with_the_same_outputs(path: Path):
     failure = execute(fresh)
     assert failure is None, f"cell {failure.cell}: {failure.line}\n{failure.traceback}"
     differences = compare_notebooks(committed, fresh)
-    assert not differences, "\n".join(
-        [*differences, "if this is right, run `make notebooks` and commit"])
+    assert not differences, "\n".join([*differences,
+                                       "if this is right, run `make notebooks` and commit"])
 
 
 # The comparison
@@ -63,12 +63,12 @@ def test_what_counts_as_the_same(committed, fresh):
     assert compare_text(committed, fresh) is None
 
 
-@pytest.mark.parametrize("committed, fresh", [
-    ("loss 2.31", "loss 2.36"), ("1024 tokens", "1025 tokens"), ("error 1.0e-3", "error 2.0e-3"),
-    ("gpt2", "gpt3"), ("equal: True", "equal: False"), ("a b", "a b c"), ("a b c", "a b"),
-    ("1.0 2.0", "1.0"), ("value 1.0", "value nan"), ("shape (2, 3)", "shape (3, 2)"),
-    ("-0.5", "0.5"),
-])
+@pytest.mark.parametrize("committed, fresh",
+                         [("loss 2.31", "loss 2.36"), ("1024 tokens", "1025 tokens"),
+                          ("error 1.0e-3", "error 2.0e-3"), ("gpt2", "gpt3"),
+                          ("equal: True", "equal: False"), ("a b", "a b c"), ("a b c", "a b"),
+                          ("1.0 2.0", "1.0"), ("value 1.0", "value nan"),
+                          ("shape (2, 3)", "shape (3, 2)"), ("-0.5", "0.5")])
 def test_what_counts_as_different(committed, fresh):
     assert compare_text(committed, fresh) is not None
     assert compare_text(fresh, committed) is not None
@@ -106,9 +106,8 @@ def test_comparison_notices_each_mutation_that_the_tag_does_not_excuse(tags, not
 def test_pictures_are_compared_for_presence_only():
     committed, fresh = printed(""), printed("")
     for made, pixels in ((committed, "AAAA"), (fresh, "BBBB")):
-        made.cells[1].outputs = [
-            new_output("display_data", data={"image/png": pixels, "text/plain": "<Figure>"})
-        ]
+        made.cells[1].outputs = [new_output("display_data",
+                                            data={"image/png": pixels, "text/plain": "<Figure>"})]
     assert compare_notebooks(committed, fresh) == []
 
 
@@ -132,8 +131,8 @@ def well_formed():
 
 def test_only_what_is_the_same_on_every_machine_is_kept_of_a_cell():
     made = notebook("# Title", "1 + 1")
-    made.cells[1].metadata.update(
-        {"tags": ["trained"], "execution": {"began": 3}, "collapsed": True})
+    made.cells[1].metadata.update({"tags": ["trained"], "execution": {"began": 3},
+                                   "collapsed": True})
     made.cells[0].metadata.update({"tags": [], "jp-MarkdownHeadingCollapsed": True})
     tidy(made, seconds=3)
     assert [cell.metadata for cell in made.cells] == [{"jp-MarkdownHeadingCollapsed": True},
@@ -141,11 +140,8 @@ def test_only_what_is_the_same_on_every_machine_is_kept_of_a_cell():
 
 
 def _shown(**data: str):
-    return [
-        new_output("display_data",
-                   data={key.replace("_", "/"): value
-                         for key, value in data.items()})
-    ]
+    return [new_output("display_data",
+                       data={key.replace("_", "/"): value for key, value in data.items()})]
 
 
 BROKEN_RULES = {
@@ -188,10 +184,8 @@ def test_each_rule_notices_what_breaks_it(rule, tmp_path):
 
 def read_by_hand():
     """A committed notebook in which a reader works, as the rules want it."""
-    code = [
-        text for number in (1, 2, 3)
-        for text in (f'predict("07.{number}", ..., "words")', f'reveal("07.{number}", {number})')
-    ]
+    code = [text for number in (1, 2, 3) for text in (f'predict("07.{number}", ..., "words")',
+                                                      f'reveal("07.{number}", {number})')]
     made = notebook("# Title", *code, 'your_turn("07.4", one)', 'your_turn("07.5", two)',
                     "my_work()")
     for cell in made.cells[-3:-1]:

@@ -35,31 +35,27 @@ def requirements(*groups: str) -> list[Requirement]:
     """Return the project's requirements, with those of the named extras and of what these name."""
     texts = [*PROJECT["dependencies"], *(text for group in groups
                                          for text in PROJECT["optional-dependencies"][group])]
-    found = [Requirement(text) for text in texts]
-    named = {
-        extra
-        for requirement in found if requirement.name == PROJECT["name"]
-        for extra in requirement.extras
-    }
+    every = [Requirement(text) for text in texts]
+    named = {extra for each in every if each.name == PROJECT["name"] for extra in each.extras}
     return requirements(*groups, *named) if named - set(groups) else \
-        [requirement for requirement in found if requirement.name != PROJECT["name"]]
+        [requirement for requirement in every if requirement.name != PROJECT["name"]]
 
 
 def pins() -> dict[str, Requirement]:
     """Return the lines of constraints.txt by canonical name."""
     lines = (line.partition("#")[0].strip()
              for line in (ROOT / "constraints.txt").read_text().splitlines())
-    found = [Requirement(line) for line in lines if line]
-    assert len({canonicalize_name(pin.name)
-                for pin in found}) == len(found), "a package is pinned twice"
-    return {canonicalize_name(pin.name): pin for pin in found}
+    listed = [Requirement(line) for line in lines if line]
+    by_name = {canonicalize_name(pin.name): pin for pin in listed}
+    assert len(by_name) == len(listed), "a package is pinned twice"
+    return by_name
 
 
 def exact(pin: Requirement) -> str:
     """Return the version of a pin, or fail if it is not one exact public version."""
     (specifier,) = pin.specifier
-    assert specifier.operator == "==" and re.fullmatch(r"[0-9a-z.]+",
-                                                       specifier.version), f"not exact: {pin}"
+    public = re.fullmatch(r"[0-9a-z.]+", specifier.version)
+    assert specifier.operator == "==" and public, f"not exact: {pin}"
     return specifier.version
 
 
@@ -77,8 +73,7 @@ def needed_here() -> set[str]:
             installed = distribution(name)
         except PackageNotFoundError:
             pytest.fail(f"{requirement} is not installed; run `make venv`")
-        below = [Requirement(text) for text in installed.requires or []]
-        for child in below:
+        for child in map(Requirement, installed.requires or []):
             marker, child.marker = child.marker, None
             if marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras}):
                 todo.append(child)
@@ -94,11 +89,7 @@ def test_each_direct_dependency_is_pinned_within_its_range():
 
 def test_everything_installed_for_the_project_is_pinned_exactly():
     pinned = pins()
-    unpinned = {
-        name
-        for name in needed_here()
-        if name not in pinned and not NOT_OURS_TO_PIN.match(name)
-    }
+    unpinned = {name for name in needed_here() - set(pinned) if not NOT_OURS_TO_PIN.match(name)}
     assert not unpinned, f"add to constraints.txt: {sorted(unpinned)}"
     assert all(map(exact, pinned.values()))
 
@@ -138,42 +129,35 @@ def test_imports_are_declared():
                 assert name in declared, f"{module.name} imports {top}; name it in pyproject.toml"
 
 
-def test_make_alone_explains_every_target():
+def make(*arguments: str) -> str:
+    """Return what `make` prints; its environment counts as installed."""
     if not shutil.which("make"):
         pytest.skip("make is not installed; README gives the same commands without it")
-    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(["make", "--no-print-directory", "-o", ".venv/.installed", *arguments],
+                          cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_make_alone_explains_every_target():
+    shown = make()
     (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for target in set(targets.split()) - {"help"}:
-        assert re.search(rf"^make {target}\b", shown,
-                         re.MULTILINE), f"`make` does not explain {target}"
-        subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=True)
+        assert re.search(rf"^make {target}\b", shown, re.MULTILINE), f"`make` omits {target}"
+        make("-n", target)
 
 
 def test_make_walkthrough_hands_on_where_to_start():
-    if not shutil.which("make"):
-        pytest.skip("make is not installed; README gives the same commands without it")
-    command = [
-        "make", "--no-print-directory", "-n", "-o", ".venv/.installed", "walkthrough", "FROM=05"
-    ]
-    line = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
-                          check=True).stdout.splitlines()[-1]
+    line = make("-n", "walkthrough", "FROM=05").splitlines()[-1]
     shell = line.replace(".venv/bin/cca-lab", "echo cca-lab")
     printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["cca-lab", "walkthrough", "--from", "05"]
 
 
 def test_make_test_runs_every_test_once_and_the_quick_ones_first():
-    if not shutil.which("make"):
-        pytest.skip("make is not installed; README gives the same commands without it")
-    command = ["make", "--no-print-directory", "-n", "-o", ".venv/.installed", "test"]
-    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
-                           check=True).stdout.splitlines()
-    runs = [line.partition(" -m pytest ")[2] for line in lines if " -m pytest " in line]
-    assert [run.split(" -m ")[1]
-            for run in runs] == ['"not slow"', "slow"] and runs[0].startswith("-x ")
-    for name in SLOW:
-        assert (ROOT / "tests" /
-                name).exists(), f"tests/conftest.py calls {name} slow, which is not there"
+    runs = [line.partition(" -m pytest ")[2] for line in make("-n", "test").splitlines()
+            if " -m pytest " in line]
+    assert [run.split(" -m ")[1] for run in runs] == ['"not slow"', "slow"]
+    assert runs[0].startswith("-x ")
+    assert [name for name in SLOW if not (ROOT / "tests" / name).exists()] == []
 
 
 def test_continuous_integration_runs_make_test():
@@ -201,10 +185,7 @@ def test_ruff_has_nothing_to_say():
 
 
 def mypy(*arguments: str) -> str:
-    """Return what mypy says.
-
-    What it knows of torch and transformers stays in build/mypy for the next run.
-    """
+    """Return what mypy says; what it knows of torch stays in build/mypy for the next run."""
     return subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary", *arguments],
                           cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
@@ -218,32 +199,23 @@ def test_mypy_knows_what_a_flag_returns(tmp_path):
     use.write_text("from torch import Tensor\n"
                    "from cca_lab.attention import interval_attention as attend\n"
                    "x = Tensor()\n"
-                   "one: Tensor = attend(x, x, x, x)\n"
+                   "output: Tensor = attend(x, x, x, x)\n"
                    "pair: Tensor = attend(x, x, x, x, return_lse=True)\n")
     (complaint,) = mypy(str(use)).splitlines()
     assert ":5: error: Incompatible types in assignment" in complaint
     assert "tuple[Tensor, Tensor]" in complaint
 
 
-def committed_text() -> list[tuple[str, str]]:
-    """Return (path, text) of each text file that is or would be committed."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    found = []
-    for name in filter(None, listed):
-        path = ROOT / name
-        content = path.read_bytes() if path.is_file() else b""
-        if b"\0" not in content:
-            found.append((name, content.decode("utf-8", errors="replace")))
-    return found
-
-
 def test_no_file_names_a_path_of_one_machine():
     if not shutil.which("git") or not (ROOT / ".git").exists():
         pytest.skip("not a git clone: the committed files cannot be listed")
-    for name, text in committed_text():
-        found = MACHINE_PATH.search(text)
-        assert not found, f"{name}: {text[max(found.start() - 40, 0):found.end() + 40]!r}"
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    for path in (ROOT / name for name in listed if (ROOT / name).is_file()):
+        content = path.read_bytes()
+        text = "" if b"\0" in content else content.decode("utf-8", errors="replace")
+        named = MACHINE_PATH.search(text)
+        assert not named, f"{path}: {text[max(named.start() - 40, 0):named.end() + 40]!r}"
 
 
 @pytest.mark.parametrize("text", ["/" + "home/me/x", "/" + "tmp/.cache", "C:" + "\\Users\\me"])
@@ -261,9 +233,7 @@ def test_modules_hold_one_concept_and_are_documented(module: Path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
             assert node.end_lineno - first.lineno < MOST_FUNCTION_LINES, f"{node.name} is too long"
-    public = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    for node in public:
-        decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
-        if decorators & SAID_ELSEWHERE:
-            continue
-        assert node.name.startswith("_") or ast.get_docstring(node), f"{node.name} has no docstring"
+        if node in tree.body and isinstance(node, ast.FunctionDef | ast.ClassDef):
+            decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
+            documented = ast.get_docstring(node) or decorators & SAID_ELSEWHERE
+            assert node.name.startswith("_") or documented, f"{node.name} has no docstring"

@@ -11,11 +11,9 @@ from cca_lab.files import repository
 from cca_lab.studies.tables import MARKED, marked_pages, updated
 
 ROOT = repository()
-PAGES = {
-    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("data/*.md"),
-                 ROOT / "lab" / "README.md")
-}
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+         for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("data/*.md"),
+                      ROOT / "lab" / "README.md")}
 README = PAGES["README.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # a colon means a scheme
@@ -32,8 +30,8 @@ def test_tables_are_those_of_the_results(page):
 
 
 def test_a_changed_number_in_a_table_would_be_seen():
-    name, body = next(
-        (mark["name"], mark["body"]) for mark in MARKED.finditer(README) if mark["body"])
+    name, body = next((mark["name"], mark["body"])
+                      for mark in MARKED.finditer(README) if mark["body"])
     digit = re.search(r"\d", body).group()
     forged = README.replace(body, body.replace(digit, str((int(digit) + 1) % 10), 1))
     assert updated(forged) != forged, name

@@ -49,11 +49,8 @@ def programs(wheel) -> Path:
 
 def run(folder: Path, *command: str | Path, code: int = 0) -> str:
     """Run a command in a folder, without this process's import path, and return what it printed."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("PYTHONPATH", "CCA_LAB_DATA")
-    }
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("PYTHONPATH", "CCA_LAB_DATA")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True,
                           check=False)
     assert done.returncode == code, done.stdout + done.stderr

@@ -18,18 +18,25 @@ from cca_lab.models.context import CONTEXT, Context, context_groups, context_of
 from cca_lab.models.finetune import Finetuner
 from cca_lab.models.training import read_log
 from tests.studies import small
-from tests.studies.test_finetune import TOLERANCE, far_apart, gap, in_float32, mixture, swapped, weights
+from tests.studies.test_finetune import (
+    TOLERANCE,
+    far_apart,
+    gap,
+    in_float32,
+    mixture,
+    swapped,
+    weights,
+)
 
 TINY = dict(vocab_size=97, max_position_embeddings=128)
-CONFIGS = [
-    GPT2Config(n_embd=24, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, **TINY),
-    OPTConfig(hidden_size=24, ffn_dim=32, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=24, dropout=0,
-              attention_dropout=0, **TINY),
-    LlamaConfig(hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-                **TINY),
-    Qwen2Config(hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=1, **TINY),
-]
+CONFIGS = [GPT2Config(n_embd=24, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                      **TINY),
+           OPTConfig(hidden_size=24, ffn_dim=32, num_hidden_layers=2, num_attention_heads=4,
+                     word_embed_proj_dim=24, dropout=0, attention_dropout=0, **TINY),
+           LlamaConfig(hidden_size=24, intermediate_size=32, num_hidden_layers=2,
+                       num_attention_heads=4, num_key_value_heads=2, **TINY),
+           Qwen2Config(hidden_size=24, intermediate_size=32, num_hidden_layers=2,
+                       num_attention_heads=4, num_key_value_heads=1, **TINY)]
 LENGTHS = (61, 3)
 
 
@@ -46,7 +53,8 @@ def losses(model, given):
     """Return the (share of the) mean loss in float64, and transformers' own."""
     found, targets = model(**given), given["shift_labels"].flatten()
     count = given.get("num_items_in_batch", (targets != -100).sum())
-    return F.cross_entropy(found.logits.flatten(0, 1), targets, reduction="sum", ignore_index=-100) / count, found.loss
+    return F.cross_entropy(found.logits.flatten(0, 1), targets, reduction="sum",
+                           ignore_index=-100) / count, found.loss
 
 
 def spread(group):
@@ -57,7 +65,8 @@ def spread(group):
             ids = torch.randint(97, (2, length), generator=torch.Generator().manual_seed(length))
             labels = ids.masked_fill(torch.arange(length) % 5 == 2, -100)
             alone = swap_attention(model_of(config), CCA(group=4, window=6))
-            given = {"input_ids": ids, "use_cache": False, "shift_labels": F.pad(labels[:, 1:], (0, 1), value=-100)}
+            given = {"input_ids": ids, "use_cache": False,
+                     "shift_labels": F.pad(labels[:, 1:], (0, 1), value=-100)}
             loss, rounded = losses(alone, given | {"labels": labels})
             loss.backward()
             model = swap_attention(model_of(config), CCA(group=4, window=6), context_parallel=group)
@@ -86,19 +95,17 @@ def refusals(group):
     ids = torch.arange(8)[None]
     whole = model_of(CONFIGS[0])
     twin = copy.deepcopy(model)
-    calls = {
-        "no text was announced": lambda: model(input_ids=ids, use_cache=False),
-        "wanted 'cca'": lambda: swap_attention(whole, "streaming_llm", context_parallel=group),
-        "wanted a process group": lambda: swap_attention(whole, "cca", context_parallel=2),
-        "model: reads whole texts": lambda: local_inputs(whole, ids),
-        "labels: got shape": lambda: local_inputs(model, ids, ids[:, 1:]),
-        "attention_mask: got padding": lambda: model(**local_inputs(model, ids) | {
-            "attention_mask": torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1]])}),
-        "q: got 5 tokens in process 0, wanted 8": lambda: model(**local_inputs(model, ids) | {
-            "input_ids": ids[:, :5], "position_ids": ids[:, :5], "attention_mask": torch.ones(1, 5)}),
-        "wanted neither": lambda: model(**local_inputs(model, ids), output_attentions=True),
-        "context_parallel: got 3 for 1": lambda: context_groups(3),
-    }
+    calls = {"no text was announced": lambda: model(input_ids=ids, use_cache=False),
+             "wanted 'cca'": lambda: swap_attention(whole, "streaming_llm", context_parallel=group),
+             "wanted a process group": lambda: swap_attention(whole, "cca", context_parallel=2),
+             "model: reads whole texts": lambda: local_inputs(whole, ids),
+             "labels: got shape": lambda: local_inputs(model, ids, ids[:, 1:]),
+             "attention_mask: got padding": lambda: model(
+        **local_inputs(model, ids) | {"attention_mask": torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1]])}),
+             "q: got 5 tokens in process 0, wanted 8": lambda: model(**local_inputs(model, ids) | {
+        "input_ids": ids[:, :5], "position_ids": ids[:, :5], "attention_mask": torch.ones(1, 5)}),
+             "wanted neither": lambda: model(**local_inputs(model, ids), output_attentions=True),
+             "context_parallel: got 3 for 1": lambda: context_groups(3)}
     found = {}
     for words, call in calls.items():
         try:
@@ -106,9 +113,11 @@ def refusals(group):
             found[words] = "no error"
         except ValueError as error:
             found[words] = str(error)
-    assert context_of(twin) is context_of(model) is not None and isinstance(context_of(twin), Context)
+    assert context_of(twin) is context_of(model) is not None and isinstance(context_of(twin),
+                                                                            Context)
     restore_attention(model)
-    assert context_of(model) is None and not any(hasattr(module, CONTEXT) for module in model.modules())
+    assert context_of(model) is None and not any(hasattr(module, CONTEXT)
+                                                 for module in model.modules())
     return found
 
 
@@ -121,8 +130,8 @@ def test_what_cannot_work_is_named():
 def train(folder: Path) -> None:
     """The program that torchrun starts four times: two groups of two processes."""
     base, read = torch.load(folder / "given.pt", weights_only=False)
-    trainer = Finetuner(swap_attention(base, "cca", group=4, window=8), read, in_float32(steps=3), folder / "run",
-                        context_parallel=2)
+    trainer = Finetuner(swap_attention(base, "cca", group=4, window=8), read, in_float32(steps=3),
+                        folder / "run", context_parallel=2)
     trainer.run()
     rank = trainer.accelerator.process_index
     torch.save(weights(trainer.accelerator.unwrap_model(trainer.model)), folder / f"{rank}.pt")
@@ -132,11 +141,12 @@ def test_groups_of_processes_train_as_one(tmp_path):
     """Five rows between two groups, each row between the two processes of a group."""
     read = mixture(rows=5)
     torch.save((small.model(), read), tmp_path / "given.pt")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "4", __file__,
-               str(tmp_path)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
+               "4", __file__, str(tmp_path)]
     root = Path(__file__).parents[2]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True,
+                          timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     alone = swapped()
     expected = Finetuner(alone, read, in_float32(steps=3)).run()

@@ -28,7 +28,8 @@ def sharded(group):
     for config in CONFIGS:
         ids = torch.randint(97, (2, LENGTH), generator=torch.Generator().manual_seed(1))
         alone = swap_attention(model_of(config), CCA(group=4, window=6))
-        given = {"input_ids": ids, "use_cache": False, "shift_labels": F.pad(ids[:, 1:], (0, 1), value=-100)}
+        given = {"input_ids": ids, "use_cache": False,
+                 "shift_labels": F.pad(ids[:, 1:], (0, 1), value=-100)}
         loss, _ = losses(alone, given | {"labels": ids})
         loss.backward()
         model = swap_attention(model_of(config), CCA(group=4, window=6), context_parallel=group)

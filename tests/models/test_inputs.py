@@ -59,10 +59,10 @@ def test_a_text_beyond_the_last_position_is_named_and_rotary_positions_have_none
     if family not in LEARNT:
         assert logits(model, long).isfinite().all()
         return
-    for call in (
-            lambda: model(long), lambda: attention_maps(tiny(family), long),
-            lambda: model(inputs_embeds=torch.zeros(1, 129, 32, dtype=torch.float64)),
-            lambda: model.generate(text(126), past_key_values=CCACache(model), max_new_tokens=5)):
+    for call in (lambda: model(long), lambda: attention_maps(tiny(family), long),
+                 lambda: model(inputs_embeds=torch.zeros(1, 129, 32, dtype=torch.float64)),
+                 lambda: model.generate(text(126), past_key_values=CCACache(model),
+                                        max_new_tokens=5)):
         with pytest.raises(ValueError, match="got 129 tokens, wanted at most 128"):
             call()
 
@@ -70,16 +70,15 @@ def test_a_text_beyond_the_last_position_is_named_and_rotary_positions_have_none
 @pytest.mark.parametrize("family", LEARNT)
 def test_padding_takes_no_position(family):
     ids, mask, positions = left_padded([text(100)[0], text(120, seed=1)[0]], holes=20)
-    positions = {} if family == "opt" else {"position_ids": positions
-                                            }  # OPT counts them from the mask
+    # OPT counts them from the mask
+    positions = {} if family == "opt" else {"position_ids": positions}
     assert logits(swapped(family), ids, attention_mask=mask, **positions).isfinite().all()
 
 
 @pytest.mark.parametrize("model", [None, "gpt2", 3, torch.nn.Linear(2, 2)], ids=repr)
 def test_what_is_no_model_is_named(model, tmp_path):
     for call in (lambda: swap_attention(model, "cca"), lambda: attention_maps(model, text(5)),
-                 lambda: perplexity(model,
-                                    text(50)[0], length=9),
+                 lambda: perplexity(model, text(50)[0], length=9),
                  lambda: save_pretrained(model, tmp_path / "m"),
                  lambda: exact_match(model, None, length=50)):
         with pytest.raises(ValueError, match="model: got .*wanted a model of transformers"):
@@ -117,8 +116,8 @@ def test_options_that_are_no_numbers_are_named(value):
 @every_family
 def test_maps_asked_for_in_the_config_come_as_those_asked_for_by_keyword(family):
     model, ids = tiny(family), text(9)
-    model.set_attn_implementation(
-        "eager")  # transformers lets no other one have the wish in its config
+    # transformers lets no other one have the wish in its config
+    model.set_attn_implementation("eager")
     model.config.output_attentions = True
     swap_attention(model, "cca", group=2, window=2)
     wanted = swapped(family, group=2, window=2)(ids, output_attentions=True).attentions
@@ -142,10 +141,10 @@ def test_the_attention_function_has_the_order_of_transformers_sdpa():
     assert torch.equal(output, wanted.transpose(1, 2))
 
 
-@pytest.mark.parametrize("trace", [
-    lambda model: torch.jit.trace(model, text(9)),
-    lambda model: torch.export.export(model, (text(9),), {"use_cache": False}),
-], ids=["trace", "export"])
+@pytest.mark.parametrize("trace", [lambda model: torch.jit.trace(model, text(9)),
+                                   lambda model: torch.export.export(model, (text(9),),
+                                                                     {"use_cache": False})],
+                         ids=["trace", "export"])
 def test_a_trace_says_what_is_the_matter(trace):
     model = swapped()
     with pytest.raises(ValueError, match="cannot be traced or exported"):
@@ -155,9 +154,8 @@ def test_a_trace_says_what_is_the_matter(trace):
 def test_guidance_says_what_is_the_matter():
     model = swapped()
     options = dict(guidance_scale=1.5, max_new_tokens=3, do_sample=False)
-    with pytest.raises(
-            ValueError,
-            match="guidance_scale one more for its second text, whatever is passed.*use_cache"):
+    with pytest.raises(ValueError, match="guidance_scale one more for its second text, whatever is "
+                                         "passed.*use_cache"):
         model.generate(text(9), past_key_values=CCACache(model), **options)
     assert model.generate(text(9), use_cache=False, **options).shape == (1, 12)
 
@@ -190,48 +188,46 @@ def test_a_model_that_was_not_swapped_refuses_a_cache_at_once(family):
 STREAM = text(200)[0]
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"stream": STREAM.tolist()}, "stream: got list"),
-    ({"stream": STREAM + 60}, "stream: got token ids"),
-    ({"stream": STREAM.double()}, "stream: got torch.float64"),
-    ({"length": 129}, "length: got 129 tokens"),
-    ({"length": 2.0}, "length: got 2.0"), ({"windows": "4"}, "windows: got '4'"),
-    ({"batch": 0}, "batch: got 0"),
-])
+@pytest.mark.parametrize(("changes", "message"),
+                         [({"stream": STREAM.tolist()}, "stream: got list"),
+                          ({"stream": STREAM + 60}, "stream: got token ids"),
+                          ({"stream": STREAM.double()}, "stream: got torch.float64"),
+                          ({"length": 129}, "length: got 129 tokens"),
+                          ({"length": 2.0}, "length: got 2.0"),
+                          ({"windows": "4"}, "windows: got '4'"), ({"batch": 0}, "batch: got 0")])
 def test_perplexity_names_what_it_cannot_take(changes, message):
     with pytest.raises(ValueError, match=message):
         perplexity(tiny("gpt2"), **{"stream": STREAM, "length": 16, **changes})
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"length": 129}, "length: got 129 tokens"), ({"questions": 0}, "questions: got 0"),
-    ({"batch": 2.5}, "batch: got 2.5"), ({"positions": (0.5, 2)}, "positions: got 2"),
-    ({"positions": ("end",)}, "positions: got 'end'"), ({"text": [1, 2]}, "text: got list"),
-    ({"text": STREAM + 60}, "text: got token ids"), ({"seed": -1}, "seed: got -1"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"length": 129}, "length: got 129 tokens"), ({"questions": 0}, "questions: got 0"),
+     ({"batch": 2.5}, "batch: got 2.5"), ({"positions": (0.5, 2)}, "positions: got 2"),
+     ({"positions": ("end",)}, "positions: got 'end'"), ({"text": [1, 2]}, "text: got list"),
+     ({"text": STREAM + 60}, "text: got token ids"), ({"seed": -1}, "seed: got -1")])
 def test_exact_match_names_what_it_cannot_take(changes, message):
     task = SimpleNamespace(document_length=8, question_length=4)
     with pytest.raises(ValueError, match=message):
         exact_match(tiny("gpt2"), task, **{"length": 64, "text": STREAM, **changes})
 
 
-@pytest.mark.parametrize(("kind", "name", "value"), [
-    *((FinetuneConfig, name, value) for name in ("steps", "warmup", "save_every", "accumulation")
-      for value in (-1, 2.5, "3", None, True, 2**63)),
-    *((FinetuneConfig, name, value) for name in ("learning_rate", "weight_decay", "clip", "grow")
-      for value in (-1, float("nan"), float("inf"), "1", None)),
-    *((Reading, name, value) for name in ("length", "rows", "seed", "shift")
-      for value in (-1, 2.5, "3", True)),
-    *((Reading, "text_share", value) for value in (-0.1, 1.1, float("nan"), "half", None)),
-    *((Mixture, name, value) for name in ("length", "rows", "seed", "shift")
-      for value in (-1, 2.5, "3", None, True)),
-    *((Mixture, "stream", value)
-      for value in (STREAM.tolist(), None, "text", STREAM[None], STREAM[:5])),
-    (Mixture, "text_share", "half"),
-])
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [*((FinetuneConfig, name, value) for name in ("steps", "warmup", "save_every", "accumulation")
+       for value in (-1, 2.5, "3", None, True, 2**63)),
+     *((FinetuneConfig, name, value) for name in ("learning_rate", "weight_decay", "clip", "grow")
+       for value in (-1, float("nan"), float("inf"), "1", None)),
+     *((Reading, name, value) for name in ("length", "rows", "seed", "shift")
+       for value in (-1, 2.5, "3", True)),
+     *((Reading, "text_share", value) for value in (-0.1, 1.1, float("nan"), "half", None)),
+     *((Mixture, name, value) for name in ("length", "rows", "seed", "shift")
+       for value in (-1, 2.5, "3", None, True)),
+     *((Mixture, "stream", value) for value in (STREAM.tolist(), None, "text", STREAM[None],
+                                                STREAM[:5])), (Mixture, "text_share", "half")])
 def test_settings_of_training_are_named(kind, name, value):
-    settings = {"stream": STREAM, "tasks": (), "length": 16, "rows": 2, "text_share": 1.0
-                } if kind is Mixture else {}
+    settings = {"stream": STREAM, "tasks": (), "length": 16, "rows": 2,
+                "text_share": 1.0} if kind is Mixture else {}
     with pytest.raises(ValueError, match=f"{name}.*: got"):
         kind(**settings | {name: value})
 

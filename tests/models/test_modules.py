@@ -68,10 +68,8 @@ def test_each_layer_gets_its_own_module(family):
     assert torch.equal(weights(swapped(family))[0],
                        weights(model)[0]), "the same seed, the same weights"
     assert not torch.equal(weights(swapped(family, seed=1))[0], weights(model)[0])
-    assert {name
-            for name, _ in model.named_parameters()
-            } > {name
-                 for name, _ in tiny(family).named_parameters()}
+    assert {name for name, _ in model.named_parameters()} > {
+        name for name, _ in tiny(family).named_parameters()}
 
 
 def test_dtype_and_mode_are_the_layers():
@@ -206,8 +204,8 @@ def test_what_was_learnt_comes_back(family, tmp_path):
     assert attention_of(plain) == Full()
     assert_equal(logits(plain, ids), logits(tiny(family).float(), ids), 1e-5)
     half, _ = load_pretrained(tmp_path / "model", dtype=torch.float64)
-    assert weights(half)[0].dtype is torch.float64 and torch.equal(
-        weights(half)[0].float(), weights(model)[0])
+    assert weights(half)[0].dtype is torch.float64 and torch.equal(weights(half)[0].float(),
+                                                                   weights(model)[0])
 
 
 def test_the_files_of_a_checkpoint(tmp_path):
@@ -217,8 +215,8 @@ def test_the_files_of_a_checkpoint(tmp_path):
     assert set(learnt) == {f"{layer}.conv.{kind}" for layer in (0, 1)
                            for kind in ("weight", "bias")}
     assert not any(MODULE in name for name in load_file(tmp_path / "model" / "model.safetensors"))
-    assert json.loads(
-        (tmp_path / "model" / "config.json").read_text())["cca_lab_attention"]["slots"] == 4
+    assert json.loads((tmp_path / "model"
+                       / "config.json").read_text())["cca_lab_attention"]["slots"] == 4
     save_pretrained(swap_attention(model, "cca", group=4, window=6), tmp_path / "model")
     assert not (tmp_path / "model" / MODULES_FILE).exists()
 

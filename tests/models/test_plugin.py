@@ -213,10 +213,10 @@ def test_compiled_model_gives_the_same_logits_and_gradients():
     torch.compiler.reset()
     model = swap_attention(tiny("llama", num_hidden_layers=1), "cca", group=4, window=6)
     compiled, ids = torch.compile(model, backend="aot_eager"), text(24)
-    wanted = torch.autograd.grad(
-        model(ids, labels=ids, use_cache=False).loss, model.lm_head.weight)[0]
-    got = torch.autograd.grad(
-        compiled(ids, labels=ids, use_cache=False).loss, model.lm_head.weight)[0]
+    wanted = torch.autograd.grad(model(ids, labels=ids, use_cache=False).loss,
+                                 model.lm_head.weight)[0]
+    got = torch.autograd.grad(compiled(ids, labels=ids, use_cache=False).loss,
+                              model.lm_head.weight)[0]
     assert_equal(got, wanted)
     padded, mask, positions = left_padded([text(20)[0], text(23)[0]], holes=1)
     padding = dict(attention_mask=mask, position_ids=positions, use_cache=False)
@@ -413,8 +413,8 @@ def test_other_models_are_refused():
     with pytest.raises(ValueError, match="cross-attention"):
         swap_attention(tiny("gpt2", add_cross_attention=True), "cca")
     with pytest.raises(ValueError, match="sliding-window"):
-        swap_attention(
-            tiny("qwen2", use_sliding_window=True, sliding_window=8, max_window_layers=1), "cca")
+        swap_attention(tiny("qwen2", use_sliding_window=True, sliding_window=8,
+                            max_window_layers=1), "cca")
 
 
 def test_setting_the_implementation_by_name_is_refused():
@@ -431,9 +431,6 @@ def test_every_cache_is_exported():
 
 
 def test_importing_the_package_imports_no_training_code():
-    code = (
-        "import sys, cca_lab.models as models; "
-        "assert not {f'{models.__name__}.{name}' for name in ('pretrain', 'finetune')} & "
-        "set(sys.modules)"
-    )
+    code = ("import sys, cca_lab.models as models; assert not {f'{models.__name__}.{name}' for "
+            "name in ('pretrain', 'finetune')} & set(sys.modules)")
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -100,8 +100,8 @@ NAMES = list(PUBLISHED)
 
 def published(name: str, **changes) -> dict:
     """Return a config as the hub has it, cut to two layers and a small vocabulary."""
-    config = deepcopy(PUBLISHED[name]) | OURS | {"vocab_size": VOCABULARY
-                                                 }  # transformers writes into rope_scaling
+    # transformers writes into rope_scaling
+    config = deepcopy(PUBLISHED[name]) | OURS | {"vocab_size": VOCABULARY}
     layers = "n_layer" if "n_layer" in config else "num_hidden_layers"
     ids = {key: value % VOCABULARY for key, value in config.items() if key.endswith("token_id")}
     return config | {layers: LAYERS} | ids | changes
@@ -250,15 +250,12 @@ def test_one_step_of_finetuning_trains_the_projections_alone(folders, tmp_path, 
                             precision="float32")
     (record,) = Finetuner(model, mixture, config).run()
     assert 0 < record["text_loss"] < 20 and record["gradient_norm"] > 0
-    changed = {
-        key
-        for key, value in model.state_dict().items()
-        if not torch.equal(value, before[key])
-    }
+    changed = {key
+               for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
     projections = ("c_attn",) if name == "gpt2" else ("q_proj", "k_proj", "v_proj")
     assert {key.rsplit(".", 2)[1] for key in changed} == set(projections)
-    assert len(changed) == LAYERS * len(projections) and all(
-        key.endswith(".weight") for key in changed)
+    assert len(changed) == LAYERS * len(projections) and all(key.endswith(".weight")
+                                                             for key in changed)
     save_pretrained(model, tmp_path / "tuned")
     again, _ = load_pretrained(tmp_path / "tuned")
     assert attention_of(again).options()["window"] == 8
@@ -294,22 +291,21 @@ def written_tokenizer(folder: Path, kind: str | None) -> None:
     words = ["<|endoftext|>", *alphabet, "ĠĠ", "ĠĠĠ"]
     tokenizer = Tokenizer(models.BPE(vocab={word: place for place, word in enumerate(words)},
                                      merges=[("Ġ", "Ġ"), ("ĠĠ", "Ġ")]))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True),
-        pre_tokenizers.ByteLevel(add_prefix_space=False)
-    ])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True),
+         pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"tokenizer_class": kind, "eos_token": "<|endoftext|>", "add_prefix_space": False}
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(settings if kind else {"model_max_length": 1024}))
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings if kind
+                                                             else {"model_max_length": 1024}))
 
 
-@pytest.mark.parametrize("name, kind", [
-    ("HuggingFaceTB/SmolLM2-135M", "GPT2Tokenizer"),
-    ("meta-llama/Llama-3.2-1B", "PreTrainedTokenizerFast"),
-    ("Qwen/Qwen2.5-0.5B", "Qwen2Tokenizer"), ("Qwen/Qwen2.5-0.5B", "PreTrainedTokenizerFast"),
-    ("gpt2", None)])
+@pytest.mark.parametrize("name, kind",
+                         [("HuggingFaceTB/SmolLM2-135M", "GPT2Tokenizer"),
+                          ("meta-llama/Llama-3.2-1B", "PreTrainedTokenizerFast"),
+                          ("Qwen/Qwen2.5-0.5B", "Qwen2Tokenizer"),
+                          ("Qwen/Qwen2.5-0.5B", "PreTrainedTokenizerFast"), ("gpt2", None)])
 def test_a_tokenizer_splits_as_its_file_says(folders, tmp_path, name, kind):
     folder = tmp_path / "model"
     shutil.copytree(folders[name], folder)

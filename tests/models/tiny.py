@@ -33,10 +33,10 @@ def tiny(family: str, *, dropout: float = 0.0, **changes) -> PreTrainedModel:
                                    embd_pdrop=0.0, attn_pdrop=dropout, **ids) | changes)
         model = GPT2LMHeadModel(config)
     elif family == "opt":
-        config = OPTConfig(
-            **dict(max_position_embeddings=128, hidden_size=32, word_embed_proj_dim=32, ffn_dim=48,
-                   num_hidden_layers=2, num_attention_heads=4, dropout=0.0,
-                   attention_dropout=dropout, **ids) | changes)
+        config = OPTConfig(**dict(max_position_embeddings=128, hidden_size=32,
+                                  word_embed_proj_dim=32, ffn_dim=48, num_hidden_layers=2,
+                                  num_attention_heads=4, dropout=0.0, attention_dropout=dropout,
+                                  **ids) | changes)
         model = OPTForCausalLM(config)
     elif family == "llama":
         model = LlamaForCausalLM(LlamaConfig(**grouped | changes))

@@ -14,7 +14,8 @@ def window_without_the_open_group(right):
     still open."""
     def fill(state, length, heads, draw) -> None:
         right(state, length, heads, draw)
-        state.raw_key, state.raw_value = (x[:, :, -state.window :] for x in (state.raw_key, state.raw_value))
+        state.raw_key, state.raw_value = (x[:, :, -state.window :]
+                                          for x in (state.raw_key, state.raw_value))
 
     return fill
 
@@ -22,12 +23,14 @@ def window_without_the_open_group(right):
 def mask_one_token_early(group: int, window: int, cores: int):
     """Read the last token of the newest core raw as well, as the k that the paper prints does."""
     right = RIGHT_MASK(group, window, cores)
-    return lambda batch, head, row, column: (right(batch, head, row, column) | right(batch, head, row, column - 1))
+    return lambda batch, head, row, column: (right(batch, head, row, column)
+                                             | right(batch, head, row, column - 1))
 
 
 def blocks_of_the_first_row(intervals: Tensor, columns: int, block: int) -> tuple[Tensor, Tensor]:
     """Take what the first row of a block sees for what all of its rows see."""
-    return RIGHT_BLOCKS(intervals[:, :, torch.arange(intervals.shape[2]) // block * block], columns, block)
+    return RIGHT_BLOCKS(intervals[:, :, torch.arange(intervals.shape[2]) // block * block], columns,
+                        block)
 
 
 def forgets_the_last_row(out: Tensor) -> Tensor:

@@ -9,10 +9,12 @@ from cca_lab.attention.kernels.interval_forward import matmul
 
 
 @triton.jit
-def _fold_uncorrected(accumulator, row_sum, row_max, scores, v, MASKED: tl.constexpr, UPCAST: tl.constexpr):
+def _fold_uncorrected(accumulator, row_sum, row_max, scores, v, MASKED: tl.constexpr,
+                      UPCAST: tl.constexpr):
     new_max = tl.maximum(row_max, tl.max(scores, 1))
     weights = tl.exp2(scores - new_max[:, None])
-    return accumulator + matmul(weights.to(v.dtype), v, UPCAST), row_sum + tl.sum(weights, 1), new_max
+    return accumulator + matmul(weights.to(v.dtype), v,
+                                UPCAST), row_sum + tl.sum(weights, 1), new_max
 
 
 def no_correction(patch) -> None:

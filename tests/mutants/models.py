@@ -41,7 +41,8 @@ def padding_ignored(mask: torch.Tensor) -> torch.Tensor:
 def scaling_recomputed(module, query, key, value, attention_mask, scaling=None, **kwargs):
     """attention_forward that scales by D**-0.5 itself, OPT then twice: killed by
     test_wide_window_is_full."""
-    return interface.attention_forward(module, query, key, value, attention_mask, scaling=None, **kwargs)
+    return interface.attention_forward(module, query, key, value, attention_mask, scaling=None,
+                                       **kwargs)
 
 
 def rotation_dropped(module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:

@@ -10,5 +10,6 @@ def aligned_reads(table: Tensor, block_rows: int, block_columns: int) -> list[Re
     def down(column: int) -> int:
         return column // block_columns * block_columns
 
-    return [Read(read.program, read.rows, (down(read.columns[0]), down(read.columns[1] - 1) + block_columns), True)
+    return [Read(read.program, read.rows,
+                 (down(read.columns[0]), down(read.columns[1] - 1) + block_columns), True)
             for read in interval_reads(table, block_rows, block_columns)]
