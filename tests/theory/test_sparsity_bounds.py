@@ -5,6 +5,7 @@ from math import exp, log
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from scipy.stats import binom, norm
 
 from cca_lab.theory.sparsity import bounds
 from cca_lab.theory.sparsity import limit as sparsity_limit
@@ -109,12 +110,20 @@ def test_a_sample_is_the_same_again_and_counts_by_the_definition():
 # Limit and rate
 
 
-def test_two_valued_logits_reach_their_limit_exactly():
-    assert sparsity_limit.two_valued(3, 1, 3, 0.8) == pytest.approx(0.48, abs=1e-12)
+def two_valued(length, rho, large, share):
+    """P_sparse, a binomial sum, for iid X: `large` > 1 with probability `share`, else 1."""
+    count = np.arange(1, length + 1)
+    sparse = large * length * rho > count * large + (length - count)
+    return binom.pmf(count, length, share)[sparse].sum()
+
+
+def test_two_valued_logits_reach_the_limit_of_bounded_ones():
+    assert two_valued(3, 1, 3, 0.8) == pytest.approx(0.48, abs=1e-12)
     for rho, large, share in ((0.6, 3, 0.5), (0.75, 3, 0.5), (0.3, 20, 0.1), (0.1, 20, 0.1)):
-        limit = sparsity_limit.two_valued_limit(rho, large, share)
-        assert sparsity_limit.two_valued(20_000, rho, large,
-                                         share) == pytest.approx(limit, abs=1e-6)
+        law = LogitLaw("two values", None, moments=(1 - share + share * large, np.inf),
+                       bound=log(large))
+        assert two_valued(20_000, rho, large, share) == pytest.approx(
+            sparsity_limit.limit(law, rho), abs=1e-6)
 
 
 def test_the_limit_of_bounded_logits_depends_on_the_rate():
@@ -164,7 +173,7 @@ def test_the_rate_lies_below_its_simple_upper_bound_and_near_its_estimate():
         rate = sparsity_limit.rate(gaussian(tau), rho)
         start = sparsity_limit.mean_reaches(gaussian(tau), rho)
         assert rate <= -gaussian(tau).distribution.logcdf(start) + 1e-15
-        assert rate == pytest.approx(sparsity_limit.gaussian_estimate(tau, rho), rel=0.03)
+        assert rate == pytest.approx(norm.sf(tau / 2 + log(1 / rho) / tau), rel=0.03)
 
 
 @pytest.mark.parametrize("tau, rho, length", [(1.0, 0.05, 12_400), (1.5, 0.02, 7_090),

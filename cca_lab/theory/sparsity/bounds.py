@@ -4,12 +4,12 @@ With n = L - 1, T = L rho - 1 and z_k = X_k / y given X_k <= y, conditioning on 
 
     P_sparse = integral of h(y) dF(y)^L,    h(y) = P(z_1 + .. + z_n < T)
 
-The functions in `FORMS` bound or estimate h, `held` brackets it, and the rest turns that into
-bounds on P_sparse.
+The functions in `FORMS` bound or estimate h, and `held` brackets it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -64,9 +64,8 @@ FORMS: dict[str, Form] = {"markov": markov, "cantelli": cantelli, "chernoff": ch
 def held(given: Conditional, others: int, most: float, cells: int = 4096) -> tuple[float, float]:
     """Bracket h: round each z up, then down, to a grid, and convolve by Fourier transform.
 
-    Rounding up makes the sum larger and h smaller; rounding down does the opposite. Sums that wrap
-    around the transform are damped to at most `DAMPING`, and the bracket is widened for them.
-    Rigorous up to round-off.
+    Rounding up makes the sum larger and h smaller. Sums that wrap around the transform are damped
+    to at most `DAMPING`, and the bracket is widened for them. Rigorous up to round-off.
     """
     chances = given.grid(cells)
     reach = int(np.ceil(most * cells))  # sums 0 .. reach - 1 are below T
@@ -76,9 +75,8 @@ def held(given: Conditional, others: int, most: float, cells: int = 4096) -> tup
     for shift in (1, 0):
         steps = np.zeros(size)
         steps[shift:cells + shift] = chances
-        sums = np.fft.irfft(_power(np.fft.rfft(steps * powers), others),
-                            size)[:reach] / powers[:reach]
-        ends.append(float(np.clip(sums.sum(), 0, 1)))
+        sums = np.fft.irfft(_power(np.fft.rfft(steps * powers), others), size)
+        ends.append(float(np.clip((sums[:reach] / powers[:reach]).sum(), 0, 1)))
     return max(0.0, ends[0] - 2 * DAMPING), min(1.0, ends[1] + 2 * DAMPING)
 
 
@@ -92,20 +90,27 @@ def _power(values: np.ndarray, exponent: int) -> np.ndarray:
     return raised
 
 
-def _checked(law: LogitLaw, length: int, rho: float) -> tuple[int, float]:
-    """Return n = L - 1 and T = L rho - 1, or raise ValueError where the bounds do not apply."""
+def _along(law: LogitLaw, length: int, rho: float, levels: Iterable[float],
+           form: Callable[[Conditional, int, float], Any]) -> list[Any]:
+    """Return a form of h at each level of the largest logit; an empty list where L rho <= 1."""
     if length < 2 or not 0 < rho <= 1:
         raise ValueError(f"length, rho: got {length} and {rho}, wanted at least 2 and a rate over "
                          f"0 and at most 1")
     if not law.log_concave:
         raise ValueError(
             f"law: {law.name} has no log-concave density, so h may fall; draw samples instead")
-    return length - 1, length * rho - 1
+    most = length * rho - 1
+    return [form(Conditional.below(law, law.quantile_of_max(level, length)), length - 1, most)
+            for level in levels] if most > 0 else []
+
+
+def _levels(points: int) -> list[float]:
+    return [k / points for k in range(1, points)]
 
 
 def maxima(law: LogitLaw, length: int, points: int) -> list[float]:
     """Return the t that divide the law of the largest logit into `points` equally likely parts."""
-    return [law.quantile_of_max(k / points, length) for k in range(1, points)]
+    return [law.quantile_of_max(level, length) for level in _levels(points)]
 
 
 def integral(law: LogitLaw, length: int, rho: float, form: Form,
@@ -114,54 +119,35 @@ def integral(law: LogitLaw, length: int, rho: float, form: Form,
 
     h is nondecreasing (log-concave density), so the integral lies between the sums, which differ by
     1 / points. The lower sum of a lower bound on h is a lower bound on P_sparse.
-
-    Raises:
-        ValueError: for a law without a log-concave density, or numbers out of range.
     """
-    others, most = _checked(law, length, rho)
-    if most <= 0:
-        return 0.0, 0.0
-    inner = sum(form(Conditional.below(law, t), others, most)
-                for t in maxima(law, length, points)) / points
-    return inner, inner + 1 / points
+    values = _along(law, length, rho, _levels(points), form)
+    inner = sum(values) / points
+    return inner, inner + 1 / points if values else 0.0
 
 
 def bracket(law: LogitLaw, length: int, rho: float, points: int = 64,
             cells: int = 4096) -> tuple[float, float]:
     """Return a lower and an upper bound on P_sparse: (b) with h from `held`."""
-    others, most = _checked(law, length, rho)
-    if most <= 0:
-        return 0.0, 0.0
-    ends = [held(Conditional.below(law, t), others, most, cells)
-            for t in maxima(law, length, points)]
-    return sum(low for low, _ in ends) / points, sum(high for _, high in ends) / points + 1 / points
+    ends = _along(law, length, rho, _levels(points), partial(held, cells=cells))
+    low, high = (sum(values) / points for values in zip(*ends, strict=True)) if ends else (0.0, 0.0)
+    return low, high + 1 / points if ends else 0.0
 
 
 def predict(law: LogitLaw, length: int, rho: float, points: int = 100) -> float:
     """Estimate P_sparse: (b) with the central limit theorem for h, by the midpoint rule."""
-    others, most = _checked(law, length, rho)
-    if most <= 0:
-        return 0.0
-    middles = (law.quantile_of_max((k + 0.5) / points, length) for k in range(points))
-    return sum(central_limit(Conditional.below(law, t), others, most) for t in middles) / points
+    middles = [(k + 0.5) / points for k in range(points)]
+    return sum(_along(law, length, rho, middles, central_limit)) / points
 
 
 def product(law: LogitLaw, length: int, rho: float, form: Form = best, points: int = 200) -> float:
     """Return (c), the largest [1 - F(y)^L] h(y), head times tail, for log-concave densities."""
-    others, most = _checked(law, length, rho)
-    if most <= 0:
-        return 0.0
-    heads = enumerate(maxima(law, length, points), start=1)
-    return max((1 - k / points) * form(Conditional.below(law, t), others, most) for k, t in heads)
+    values = _along(law, length, rho, _levels(points), form)
+    return max(((1 - k / points) * h for k, h in enumerate(values, start=1)), default=0.0)
 
 
 def two_term(law: LogitLaw, length: int, rho: float, points: int = 200) -> float:
-    """Return (a), the largest P(max X > x) - P(S > L rho x), with Cantelli for the sum, or 0.
-
-    Raises:
-        ValueError: if X has no second moment, or numbers are out of range.
-    """
-    _checked(law, length, rho)
+    """Return (a), the largest P(max X > x) - P(S > L rho x), with Cantelli for the sum, or 0."""
+    _along(law, length, rho, (), best)
     mean, second = law.moments
     if not np.isfinite(second):
         raise ValueError(f"law: E X^2 is infinite for {law.name}, and Cantelli needs it; use "

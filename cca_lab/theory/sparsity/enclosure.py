@@ -1,8 +1,8 @@
 """P_sparse of Gaussian logits between two bounds that are proved, by ball arithmetic.
 
 Every number is an Arb ball, an interval that contains the true value; python-flint carries the
-radius through each operation. What remains are inequalities between probabilities, and each is said
-where it is used. Where a ball becomes a float, the float is moved outward.
+radius through each operation. Where a ball becomes a float, the float is moved outward. The
+functions raise ModuleNotFoundError where python-flint is missing.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,7 @@ CELLS_OF_SUM = 4000  # cells of a logit in the transform of Chernoff's bound
 
 
 def _flint() -> Any:
-    """Return python-flint with its precision set.
-
-    Raises:
-        ModuleNotFoundError: if it is not installed.
-    """
+    """Return python-flint with its precision set."""
     need("flint")
     import flint
 
@@ -67,14 +63,8 @@ def at_most(tau: float, length: int, rho: Fraction, x: float, u: float) -> Any:
         P(S < L rho x) <= e^{u L rho x} (E e^{-uX})^L,
         E e^{-uX} <= sum over cells P(xi in cell) e^{-u e^left}.
 
-    Args:
-        tau: standard deviation of the logits.
-        length, rho: L and the sparse rate.
-        x, u: any positive numbers; they decide how good the bound is, and not whether it holds.
-
-    Raises:
-        ValueError: if a number is out of range.
-        ModuleNotFoundError: if python-flint is not installed.
+    Any positive x and u will do; they decide how good the bound is. ValueError for numbers out of
+    range.
     """
     _need(tau, length, rho)
     if not (x > 0 and u > 0):
@@ -94,28 +84,15 @@ def at_most(tau: float, length: int, rho: Fraction, x: float, u: float) -> Any:
 
 def between(tau: float, length: int, rho: Fraction, points: int = 32,
             cells: int = 32) -> tuple[float, float]:
-    """Enclose P_sparse: the integral of h dF(y)^L, with h(y) as in `bounds`.
+    """Enclose P_sparse, the integral of h dF(y)^L with h(y) as in `bounds`, between two floats.
 
     h never falls in y, as the normal density is log-concave (see T1.product), so values at the ends
-    of a cell of the maximum bound it inside. Rounding each z = X/y up, then down, to a grid of
-    1/cells bounds h at a point.
-
-    Args:
-        tau: standard deviation of the logits.
-        length, rho: L and the sparse rate, L rho > 1.
-        points: cells of the maximum.
-        cells: cells of z.
-
-    Returns:
-        Two floats, the first at most P_sparse and the second at least.
-
-    Raises:
-        ValueError: if a number is out of range.
-        ModuleNotFoundError: if python-flint is not installed.
+    of each of the `points` cells of the maximum bound it inside. Rounding each z = X/y up, then
+    down, to a grid of 1/cells bounds h at a point. ValueError unless L rho > 1.
     """
     _need(tau, length, rho)
     law = gaussian(tau)
-    # any rising numbers would do
+    # Any rising numbers would do.
     ends = sorted({law.quantile_of_max(k / points, length) for k in range(1, points)})
     below = [normal_below(ball(t) / ball(tau)) for t in ends]
     chances = [chance**length for chance in below]
@@ -161,10 +138,6 @@ def pair(tau: float, rho: Fraction) -> tuple[Any, Any]:
 
     Of two weights one is over 1/(2 rho) iff |xi_1 - xi_2| > -ln(2 rho - 1), and the difference is
     N(0, 2 tau^2).
-
-    Raises:
-        ValueError: if a number is out of range.
-        ModuleNotFoundError: if python-flint is not installed.
     """
     _need(tau, 2, rho)
     gap = ball(2 * Fraction(rho) - 1).log()
@@ -179,11 +152,7 @@ MARGIN = 1e-9  # more than a claimed float can be away from the number that it s
 
 
 def refutes_product(claimed: Callable[[LogitLaw, int, float], float]) -> Outcome:
-    """Prove P_sparse below the claim for N(0, 1/4), L = 100, rho = 1/20, and for two logits.
-
-    Args:
-        claimed: a lower bound on P_sparse of (law, L, rho).
-    """
+    """Prove P_sparse below a lower bound for N(0, 1/4), L = 100, rho = 1/20, and two logits."""
     tau, length, rho, *_ = SMALL
     upper, least = _above(at_most(*SMALL)), claimed(gaussian(tau), length, float(rho))
     true, printed = pair(1.0, Fraction(9, 10))

@@ -1,7 +1,7 @@
 """Joint laws of logits with finitely many outcomes, in rationals: every probability is exact.
 
-A row of attention is alpha_j = X_j / S with X_j = e^{xi_j} and S = sum_j X_j. Only the X_j matter,
-so a law lists them directly. `sparsity` judges DGA's statements about sparsity on such laws.
+A row of attention is alpha_j = X_j / S with X_j = e^{xi_j} and S = sum_j X_j, so a law lists the
+X_j directly.
 """
 
 import random
@@ -27,16 +27,11 @@ class FiniteLaw:
     outcomes: tuple[tuple[Fraction, Outcome], ...]
 
     def __post_init__(self) -> None:
-        """Check that the outcomes form a law."""
         total = sum(probability for probability, _ in self.outcomes)
-        if total != 1 or any(min(row) <= 0 for _, row in self.outcomes) or len(self.lengths) != 1:
+        lengths = {len(row) for _, row in self.outcomes}
+        if total != 1 or any(min(row) <= 0 for _, row in self.outcomes) or len(lengths) != 1:
             raise ValueError(f"outcomes of {self.name!r}: probabilities sum to {total}, lengths "
-                             f"{self.lengths}; wanted sum 1, one length, and X_j = e^xi_j > 0")
-
-    @property
-    def lengths(self) -> set[int]:
-        """The lengths of the outcomes; a valid law has one."""
-        return {len(row) for _, row in self.outcomes}
+                             f"{lengths}; wanted sum 1, one length, and X_j = e^xi_j > 0")
 
     @property
     def length(self) -> int:
@@ -56,12 +51,7 @@ def iid(name: str, values: Mapping[Fraction | int, Fraction], length: int) -> Fi
 
 
 def rho_sparse(weights: Sequence[Fraction], rho: Fraction) -> bool:
-    """Return whether a row is rho-sparse: some alpha_j = X_j / S exceeds 1 / (L rho) (Theorem 1).
-
-    Args:
-        weights: X_1 .. X_L or any multiple of them, such as alpha; rationals for an exact answer.
-        rho: the sparse rate; the paper takes it from (1/L, 1].
-    """
+    """Return whether some alpha_j = X_j / S exceeds 1 / (L rho); any multiple of alpha will do."""
     return max(weights) * len(weights) * rho > sum(weights)
 
 
@@ -74,8 +64,7 @@ def points(law: FiniteLaw, rho: Fraction) -> list[Fraction]:
     """Return the x at which to evaluate what is constant between the law's breakpoints.
 
     The breakpoints are the values of X_j, of S / (L rho) and of (S - X_1) / (L rho - 1). One more x
-    lies between any two neighbours, one below the smallest and one above the largest, so no value
-    of the objective is missed.
+    lies between any two neighbours, and one outside on each side.
     """
     most = law.length * rho
     breaks = sorted({value for _, row in law.outcomes

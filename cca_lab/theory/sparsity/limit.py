@@ -1,10 +1,9 @@
 """The limit of P_sparse as the text grows, the rate, and the length at which P_sparse reaches 95 %.
 
-For independent logits xi, with X = e^xi:
+For independent logits xi, with X = e^xi, the limit is 1 if xi has no upper bound, for any moments,
+and depends on rho if it has one. And -(1/L) ln(1 - P_sparse) -> J(rho), which is
 
-* the limit is 1 if xi has no upper bound, for any moments, and depends on rho if it has one;
-* -(1/L) ln(1 - P_sparse) -> J(rho) = inf over y of sup over u >= 0 of { rho u - ln E[e^{uX/y}; X <=
-  y] }.
+    inf over y of sup over u >= 0 of { rho u - ln E[e^{uX/y}; X <= y] }
 """
 
 from collections.abc import Callable
@@ -13,19 +12,10 @@ from math import ceil, exp, floor, inf, log
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import binom, norm
 
 from cca_lab.theory.claim import Outcome, Subjects, chosen
-from cca_lab.theory.sparsity import enclosure
-from cca_lab.theory.sparsity.logits import (
-    Conditional,
-    LogitLaw,
-    gaussian,
-    laplace,
-    nodes,
-    sample,
-    uniform,
-)
+from cca_lab.theory.sparsity import enclosure, logits
+from cca_lab.theory.sparsity.logits import Conditional, LogitLaw, gaussian, laplace, uniform
 
 LIMIT_CASES = ((uniform(1.0), 0.5), (uniform(1.0), 0.75), (uniform(3.0), 0.2), (uniform(3.0), 0.5),
                (gaussian(0.3), 0.05), (gaussian(1.0), 0.05), (gaussian(2.0), 0.05),
@@ -39,8 +29,7 @@ def ends_at(law: LogitLaw, length: float, rho: float) -> tuple[float, float]:
 
     For a fixed y the first bound is P(max X > y) times Markov's bound on the h(y) of `bounds`, for
     log-concave densities, or P(max X > y) - P(S >= L rho y), the latter by Cantelli: both rise with
-    L. The other is P(S < L rho sup X) for bounded logits with rho sup X < E X, again by Cantelli:
-    it falls with L.
+    L. The other is P(S < L rho sup X) for bounded logits with rho sup X < E X, again by Cantelli.
     """
     low, high = 0.0, 1.0
     mean, second = law.moments
@@ -60,11 +49,7 @@ def ends_at(law: LogitLaw, length: float, rho: float) -> tuple[float, float]:
 
 
 def enclosed(law: LogitLaw, rho: float) -> tuple[float, float, float]:
-    """Return `NARROW` bounds on P_sparse and a length from which they hold, so for the limit too.
-
-    Raises:
-        ValueError: if no length does, as at rho = E X / sup X.
-    """
+    """Return `NARROW` bounds on P_sparse and a length from which they hold: for the limit too."""
     for power in range(2, 251):
         low, high = ends_at(law, 10.0**power, rho)
         if high - low <= NARROW:
@@ -93,15 +78,10 @@ SMALLEST_RATE = 1e-8  # with a smaller rate, 95 % would take more than 300 milli
 
 
 def limit(law: LogitLaw, rho: float) -> float | None:
-    """Return the limit of P_sparse as L grows: (d).
+    """Return the limit of P_sparse as L grows, (d): 1 for unbounded logits.
 
-    Args:
-        law: of one logit.
-        rho: the sparse rate.
-
-    Returns:
-        1 for unbounded logits. For bounded ones, with M = ess sup X: 1 if rho > E X / M, 0 if rho <
-        E X / M, and None if they are equal, where the hypotheses leave it open.
+    For bounded ones, with M = ess sup X, it is 1 if rho > E X / M, 0 if rho < E X / M, and None if
+    they are equal, where the hypotheses leave it open.
     """
     if law.bound == inf:
         return 1.0
@@ -109,21 +89,9 @@ def limit(law: LogitLaw, rho: float) -> float | None:
     return None if rho == boundary else float(rho > boundary)
 
 
-def two_valued(length: int, rho: float, large: float, share: float) -> float:
-    """Return P_sparse, a binomial sum, for iid X: `large` > 1 with probability `share`, else 1."""
-    count = np.arange(1, length + 1)  # number of large X; if there is none, all weights are equal
-    sparse = large * length * rho > count * large + (length - count)
-    return float(binom.pmf(count, length, share)[sparse].sum())
-
-
-def two_valued_limit(rho: float, large: float, share: float) -> float:
-    """Return the limit of `two_valued`: whether rho > E X / max X."""
-    return float(rho > (1 - share + share * large) / large)
-
-
 def exponent(law: LogitLaw, rho: float, t: float) -> float:
     """Return sup over u >= 0 of rho u - ln E[e^{uz}; xi <= t], the cost of a maximum near t."""
-    z, weights = nodes(law, t)
+    z, weights = logits.nodes(law, t)
     reached = -float(law.distribution.logcdf(t))
     chances = weights / weights.sum()
 
@@ -141,17 +109,10 @@ def exponent(law: LogitLaw, rho: float, t: float) -> float:
 
 
 def rate(law: LogitLaw, rho: float) -> float:
-    """Return J(rho), the exponential rate at which 1 - P_sparse falls: (e).
+    """Return J(rho), the exponential rate at which 1 - P_sparse falls: (e). Below `SMALLEST_RATE`, 0.
 
-    Args:
-        law: unbounded logits with a log-concave density and finite E X^a for some a > 0.
-        rho: above 0 and at most 0.9; closer to 1 the quadrature is too coarse.
-
-    Returns:
-        J; 0 where it is below `SMALLEST_RATE`.
-
-    Raises:
-        ValueError: for other laws or rates.
+    For unbounded logits with a log-concave density and finite E X^a for some a > 0, and rho at most
+    0.9: closer to 1 the quadrature is too coarse. ValueError otherwise.
     """
     if not law.log_concave or law.bound < inf or not 0 < rho <= 0.9:
         raise ValueError(f"law, rho: got {law.name} and {rho}, wanted unbounded logits with a "
@@ -168,7 +129,7 @@ def rate(law: LogitLaw, rho: float) -> float:
 def mean_reaches(law: LogitLaw, rho: float) -> float:
     """Return the t with E[e^{xi - t} | xi <= t] = rho; the mean falls as t grows."""
     def excess(t: float) -> float:
-        z, weights = nodes(law, t)
+        z, weights = logits.nodes(law, t)
         return float(weights @ z / weights.sum()) - rho
 
     low, high = float(law.distribution.ppf(1e-3)), float(law.distribution.isf(1e-3))
@@ -182,11 +143,8 @@ def mean_reaches(law: LogitLaw, rho: float) -> float:
 def length_for(law: LogitLaw, rho: float, target: float = 0.95) -> float:
     """Predict the least L with P_sparse(L, rho) >= target: ln(1 / (1 - target)) / J, over 1 / rho.
 
-    J does not determine the factor before the exponential; for Gaussian logits with tau = 2 it is
-    1.2 to 1.3, which adds at most about a tenth to the length.
-
-    Returns:
-        A whole number of tokens; infinity if it is above 300 million.
+    J leaves the factor before the exponential open; for Gaussian logits with tau = 2 it is 1.2 to
+    1.3, which adds at most about a tenth. Infinity above 300 million tokens.
     """
     least, fastest = floor(1 / rho) + 1, rate(law, rho)
     return float(max(least, ceil(log(1 / (1 - target)) / fastest))) if fastest else inf
@@ -195,16 +153,6 @@ def length_for(law: LogitLaw, rho: float, target: float = 0.95) -> float:
 def rate_at_median(law: LogitLaw, rho: float) -> float:
     """Return Equation 8's rate with x at the median: P_head P_tail <= 1/2, so at least ln 2."""
     return log(2)
-
-
-def gaussian_estimate(tau: float, rho: float) -> float:
-    """Return Q(tau / 2 + ln(1/rho) / tau): J for Gaussian logits, within 3 % for tau <= 1."""
-    return float(norm.sf(tau / 2 + log(1 / rho) / tau))
-
-
-def unbounded(law: LogitLaw, rho: float) -> bool:
-    """Whether a logit has no upper bound."""
-    return law.bound == inf
 
 
 RATE_CASES = ((gaussian(2.0), 0.05, 150, 350), (gaussian(1.5), 0.05, 200, 400),
@@ -216,7 +164,7 @@ def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
     """Judge a rate by the slope of ln(1 - P_sparse) between two lengths, from random rows."""
     worst, evidence = -1.0, ""
     for law, rho, short, long in RATE_CASES:
-        low, high = (1 - sample(law, length, rho, RATE_DRAWS, seed).value
+        low, high = (1 - logits.sample(law, length, rho, RATE_DRAWS, seed).value
                      for length, seed in ((short, 1), (long, 2)))
         slope = log(low / high) / (long - short)
         error = 3 * (((1 - low) / low + (1 - high) / high) / RATE_DRAWS) ** 0.5 / (long - short)
@@ -232,7 +180,8 @@ def check_rate(predicted: Callable[[LogitLaw, float], float]) -> Outcome:
 
 
 SUBJECTS = {
-    "T1.limit": Subjects(check_limit, lambda law, rho: 1.0, corrected=limit, within=unbounded),
+    "T1.limit": Subjects(check_limit, lambda law, rho: 1.0, corrected=limit,
+                         within=lambda law, rho: law.bound == inf),
     "T1.rate": Subjects(check_rate, rate_at_median, corrected=rate,
                         machine=partial(enclosure.refutes_rate, rate_at_median)),
 }

@@ -1,11 +1,11 @@
 """Laws of independent logits with a density: what the bounds on P_sparse need of them.
 
-The bounds condition on the largest logit. Given xi <= t, z = e^{xi - t} is a weight in units of
-e^t, so 0 < z <= 1. Expectations over z are sums over quadrature nodes.
+The bounds condition on the largest logit: given xi <= t, z = e^{xi - t} is in (0, 1]. Expectations
+over z are sums over quadrature nodes.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import exp
 from typing import Any
 
@@ -48,29 +48,25 @@ class LogitLaw:
 
 
 def gaussian(tau: float) -> LogitLaw:
-    """Return xi ~ N(0, tau^2); the mean does not matter, as a shift changes no weight.
-
-    Raises:
-        ValueError: unless tau is positive.
-    """
+    """Return xi ~ N(0, tau^2); the mean does not matter, as a shift changes no weight."""
     if not tau > 0:
         raise ValueError(f"tau: got {tau}, wanted a positive standard deviation of the logits")
-    first, second = (exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf
-                     for k in (1, 2))  # e^700 still fits a float
+    # e^700 still fits a float
+    first, second = (exp(k**2 * tau**2 / 2) if k * tau < 37 else np.inf for k in (1, 2))
     return LogitLaw(f"Gaussian, tau={tau:g}", stats.norm(scale=tau), moments=(first, second))
 
 
 def laplace(scale: float) -> LogitLaw:
     """Return xi ~ Laplace(scale); E X is infinite from scale 1 on, E X^2 from scale 1/2 on."""
     first, second = (1 / (1 - (k * scale) ** 2) if k * scale < 1 else np.inf for k in (1, 2))
-    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0, ),
+    return LogitLaw(f"Laplace, scale={scale:g}", stats.laplace(scale=scale), kinks=(0.0,),
                     moments=(first, second))
 
 
 def uniform(width: float) -> LogitLaw:
     """Return xi ~ Uniform(0, width), bounded logits."""
     first, second = (float(np.expm1(k * width) / (k * width)) for k in (1, 2))
-    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0, ),
+    return LogitLaw(f"uniform, width={width:g}", stats.uniform(scale=width), kinks=(0.0,),
                     moments=(first, second), bound=width)
 
 
@@ -79,19 +75,14 @@ def cauchy(scale: float) -> LogitLaw:
     return LogitLaw(f"Cauchy, scale={scale:g}", stats.cauchy(scale=scale), log_concave=False)
 
 
-@lru_cache(maxsize=1)
-def _rule() -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.legendre.leggauss(NODES)
+_rule = lru_cache(maxsize=1)(partial(np.polynomial.legendre.leggauss, NODES))
 
 
 def nodes(law: LogitLaw, t: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return quadrature nodes z = e^{xi - t} and their probability, for xi <= t.
+    """Return quadrature nodes z = e^{xi - t}, (n,), and their probability for xi <= t, (n,).
 
     Composite Gauss-Legendre in xi. Weighted sums over the nodes give E[g(z); xi <= t], not divided
-    by F(t).
-
-    Returns:
-        (n,) z in (0, 1] and (n,) weights, which sum to F(t).
+    by F(t), to which the weights sum.
     """
     low, high = float(law.distribution.ppf(FAR)), min(t, law.bound)
     edges = np.linspace(low, high, PANELS + 1)
@@ -134,10 +125,7 @@ class Conditional:
         return float(self.chances @ (self.places - self.mean) ** 2)
 
     def log_mgf(self, u: float) -> tuple[float, float]:
-        """Return ln E[e^{uz} | xi <= t] and its derivative in u.
-
-        Scaled by e^u, so that nothing overflows.
-        """
+        """Return ln E[e^{uz} | xi <= t] and its derivative in u, scaled by e^u against overflow."""
         tilted = self.chances * np.exp(u * (self.places - 1))
         total = tilted.sum()
         return float(u + np.log(total)), float(tilted @ self.places / total)

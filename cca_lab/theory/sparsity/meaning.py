@@ -43,8 +43,7 @@ def jump(weight: Fraction, rho: Fraction) -> int:
 def gaussian_share(tau: float, mass: float = 0.9) -> float:
     """Return the share of tokens that carry `mass` of a long Gaussian row: Q(tau - Phi^-1(mass)).
 
-    Weighted by X = e^xi, the law of xi is N(tau^2, tau^2), so the tokens above tau^2 - q tau carry
-    the mass.
+    Weighted by X = e^xi, xi is N(tau^2, tau^2), so the tokens above tau^2 - q tau carry the mass.
     """
     return float(norm.sf(tau - norm.ppf(mass)))
 
@@ -52,12 +51,7 @@ def gaussian_share(tau: float, mass: float = 0.9) -> float:
 def gaussian_effective_share(tau: float, order: int = 1) -> float:
     """Return the effective number of tokens over L, for a long row of N(0, tau^2) logits.
 
-    Args:
-        tau: standard deviation of the logits.
-        order: 1 for exp(entropy), e^{-tau^2 / 2}; 2 for 1 / sum alpha^2, e^{-tau^2}.
-
-    Raises:
-        ValueError: for another order.
+    Order 1 is exp(entropy), e^{-tau^2 / 2}; order 2 is 1 / sum alpha^2, e^{-tau^2}.
     """
     if order not in (1, 2):
         raise ValueError(
@@ -139,8 +133,7 @@ SINKS = ((Fraction(13, 100), Fraction(13, 100)), (Fraction(2, 5), Fraction(3, 50
 def check_proves(measure: Callable[[Row], float]) -> Outcome:
     """Judge whether a measure of sparsity rises where P_sparse jumps from 0 to 1, rho = 0.02.
 
-    The rows have equal weights on all tokens but the first, whose weight stays in one case and
-    falls in the other.
+    All tokens but the first have equal weights; the first's stays in one case and falls in another.
     """
     told = []
     for first, last in SINKS:

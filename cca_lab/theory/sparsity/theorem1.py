@@ -1,7 +1,6 @@
 """DGA's Theorem 1 in rationals: why Equations 8, 19 and 20 fail, and what holds for any joint law.
 
-The laws are finite (`sparsity.laws`), so both sides of every statement are exact; `sparsity.bounds`
-has the corrected bounds for continuous logits.
+The laws are finite (`sparsity.laws`), so both sides of every statement are exact.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -89,11 +88,6 @@ def wrong_steps(lines: Sequence[Fraction]) -> list[str]:
     return wrong
 
 
-def eq20(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
-    """Return P_head P_tail, Equation 20's upper bound on P(alpha_1 <= 1/(L rho)) as printed."""
-    return eq20_lines(law, rho, x)[-1]
-
-
 def union_bound(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
     """Return P(X_1 <= x) + P(L rho x < S), Equation 20 repaired."""
     most = law.length * rho
@@ -136,7 +130,7 @@ def check_upper_bound(bound: Objective) -> Outcome:
 
 
 def head_times_tail(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
-    """Return P_head P_tail at one x, with j = 1."""
+    """Return P_head P_tail at one x, j = 1: Equation 20's bound on P(alpha_1 <= 1/(L rho))."""
     head = law.probability(lambda row: row[0] <= x)
     return head * law.probability(lambda row: (law.length * rho - 1) * x <= sum(row[1:]))
 
@@ -144,11 +138,6 @@ def head_times_tail(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
 def below_the_largest(law: FiniteLaw, rho: Fraction, x: Fraction) -> bool:
     """Whether x lies below the largest value that X_1 takes, so that P_head < 1."""
     return x < max(row[0] for _, row in law.outcomes)
-
-
-def where_it_is_said(law: FiniteLaw, rho: Fraction, x: Fraction) -> Fraction:
-    """Return P_head P_tail where x lies below the largest value, and 0 elsewhere."""
-    return head_times_tail(law, rho, x) if below_the_largest(law, rho, x) else Fraction(0)
 
 
 def check_bounded(product: Objective, within: Callable[..., bool] | None = None) -> Outcome:
@@ -168,7 +157,9 @@ SUBJECTS = {
     "T1": Subjects(partial(check_lower_bound, cases=CASES), printed_bound,
                    corrected=two_term_bound),
     "T1.eq19": Subjects(partial(check_lower_bound, cases=CASES), eq19, corrected=repaired_eq19),
-    "T1.eq20": Subjects(check_upper_bound, eq20, corrected=union_bound),
-    "T1.bounded": Subjects(check_bounded, head_times_tail, corrected=where_it_is_said,
-                           within=below_the_largest),
+    "T1.eq20": Subjects(check_upper_bound, head_times_tail, corrected=union_bound),
+    # the repair: only where x lies below the largest value
+    "T1.bounded": Subjects(check_bounded, head_times_tail, within=below_the_largest,
+                           corrected=lambda law, rho, x: head_times_tail(law, rho, x)
+                           if below_the_largest(law, rho, x) else Fraction(0)),
 }
