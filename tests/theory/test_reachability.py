@@ -144,10 +144,10 @@ def test_a_softmax_in_float16_has_a_row_that_does_not_reach_its_past():
     assert scores.softmax(0).half()[0] == 0 < scores.double().softmax(0)[0]
 
 
-def test_rope_table():
-    table = reachability_rope.table()
-    assert [round(x, 2) for x in table[5e5, 16]] == [0.52, 0.34]
-    assert [round(x, 2) for x in table[1e4, 4]] == [0.29, 0.15]
+def test_rope_differences():
+    differences = [round(reachability_rope.predicted_difference(base, group, equal), 2)
+                   for base, group in ((5e5, 16), (1e4, 4)) for equal in (False, True)]
+    assert differences == [0.52, 0.34, 0.29, 0.15]
     assert reachability_rope.predicted_difference(1e4, 1, False) == 0
 
 

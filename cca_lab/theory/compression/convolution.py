@@ -1,8 +1,7 @@
 """LoCoCo's compressor: which compressions it can express, and what it keeps of a token.
 
 Cai et al., ICML 2024, Section 3.2. M slots and B new tokens become M slots, each a weighted mean of
-the M + B entries (Eq. 3-4); the weights come from a convolution of width 21 over the entries (Eq.
-6-7).
+the M + B entries (Eq. 3-4); the weights come from a convolution of width 21 (Eq. 6-7).
 """
 
 import random
@@ -20,18 +19,14 @@ KERNEL = 21
 KERNELS = 20  # number of random kernels that a check tries
 Rows = list[list[Fraction]]
 Channels = list[list[Fraction]]
-Keys = Sequence[int]                                # names of the entries, the oldest first
+Keys = Sequence[int]  # names of the entries, the oldest first
 
 
 def one_hot_rows(accumulated: Sequence[Fraction]) -> Rows:
     """Return eviction as weights of Eq. 4: slot i copies the i-th of all but the lowest score.
 
-    Args:
-        accumulated: accumulated attention of each of the M + 1 entries; among ties the oldest is
-            dropped.
-
-    Returns:
-        (M, M + 1), one 1 in each row.
+    From the accumulated attention of M + 1 entries to (M, M + 1), one 1 in each row; among ties the
+    oldest is dropped.
     """
     dropped = min(range(len(accumulated)), key=lambda t: accumulated[t])
     kept = [t for t in range(len(accumulated)) if t != dropped]
@@ -49,8 +44,7 @@ def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> 
     for seed, slots in product(range(15), range(1, 5)):
         numbers = random.Random(100 * slots + seed)
         kept: list[tuple[int, Fraction]] = []  # entries of eviction: (token, score)
-        keys: list[Fraction] = []                                     # entries of Eq. 4
-        scores: list[Fraction] = []
+        keys, scores = list[Fraction](), list[Fraction]()  # entries of Eq. 4
         for token in range(20):
             attention = softmax([numbers.randint(-3, 3) for _ in range(len(kept) + 1)])
             kept = [(t, score + a)
@@ -58,7 +52,7 @@ def keeps_what_eviction_keeps(weights: Callable[[Sequence[Fraction]], Rows]) -> 
             keys = [*keys, Fraction(token)]
             scores = [score + a for score, a in zip([*scores, Fraction(0)], attention, strict=True)]
             if len(kept) > slots:
-                kept.remove(min(kept, key=lambda entry: entry[1]))    # the first of the lowest
+                kept.remove(min(kept, key=lambda entry: entry[1]))  # the first of the lowest
                 rows = weights(scores)
                 keys, scores = mix(rows, keys), mix(rows, scores)
                 steps += 1
@@ -174,30 +168,6 @@ NEGLIGIBLE = 0.1  # of a layer: our limit, not the paper's
 SIZES = ((128, 512), (512, 512), (128, 1))
 
 
-class Counted(int):
-    """An integer that counts the multiplications in which it takes part."""
-
-    multiplications = 0
-
-    def __mul__(self, other: int) -> "Counted":
-        Counted.multiplications += 1
-        return Counted(int(self) * int(other))
-
-
-def count_multiplications(slots: int, block: int, kernel: int, head_dim: int) -> tuple[int, int]:
-    """Return the multiplications of Eq. 6 and of one block of attention, by running them."""
-    entries = [[Counted(1)] * (2 * head_dim) for _ in range(slots + block)]
-    pad = [[Counted(0)] * (2 * head_dim)] * (kernel // 2)
-    padded = [*pad, *entries, *pad]
-    Counted.multiplications = 0
-    for _, position, tap in product(range(slots), range(slots + block), range(kernel)):
-        sum(x * 1 for x in padded[position + tap])
-    convolution, Counted.multiplications = Counted.multiplications, 0
-    for _, entry in product(range(block), entries):
-        sum(x * 1 for x in entry)  # q . k over head_dim, and weight times v over head_dim
-    return convolution, Counted.multiplications
-
-
 def overhead(slots: int, block: int, kernel: int) -> Fraction:
     """Return the multiplications of the convolution over those of the attention: kernel M / B."""
     return Fraction(kernel * slots, block)
@@ -234,13 +204,7 @@ def share_of_layer(convolution: Callable[[int, int], float], slots: int, block: 
 
 
 class Setting(NamedTuple):
-    """How the convolution is computed, and for which sizes.
-
-    Attributes:
-        way: (M, B) -> multiplications, `direct` or `by_fourier`.
-        slots: M.
-        block: B.
-    """
+    """How the convolution is computed, `direct` or `by_fourier`, and M slots and B tokens."""
 
     way: Callable[[int, int], float]
     slots: int

@@ -21,34 +21,23 @@ Count = Callable[[int, int], int]
 FACTOR = 4
 SIZES: list[tuple[int, int]] = [  # (M, B); the paper's stand last
     *product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16)), (512, 512), (128, 512), (128, 1)]
-Weights = tuple[Rows, ...]                         # [A, b] of each step, (M, M + 1); B = 1
+Weights = tuple[Rows, ...]  # [A, b] of each step, (M, M + 1); B = 1
 
 
 class Numbers(NamedTuple):
-    """How many numbers one segment needs.
+    """How many numbers one segment needs."""
 
-    Attributes:
-        scores: of its queries with all entries (Step 3).
-        weights: W of Eq. 6 (Step 4); none as long as the cache is filled.
-        cache: entries that are kept after it.
-    """
-
-    scores: int
-    weights: int
-    cache: int
+    scores: int  # of its queries with all entries (Step 3)
+    weights: int  # W of Eq. 6 (Step 4); none as long as the cache is filled
+    cache: int  # entries that are kept after it
 
 
 def segment(cache: NDArray[np.float64], block: int,
             slots: int | None) -> tuple[NDArray[np.float64], Numbers]:
-    """Run one segment, and count.
+    """Run one segment of B tokens: return the new cache, and the counts.
 
-    Args:
-        cache: keys and values kept so far, (2, entries).
-        block: B.
-        slots: M of Algorithm 2; None for Algorithm 1, which keeps everything.
-
-    Returns:
-        The new cache and the counts.
+    The cache is (2, entries): keys and values. `slots` is M of Algorithm 2, None for Algorithm 1,
+    which keeps everything.
     """
     entries = np.concatenate([cache, np.ones((2, block))], axis=1)
     scores = np.outer(entries[0], np.ones(block))
@@ -109,11 +98,6 @@ def streams() -> Iterator[Weights]:
         yield ([[Fraction(1, slots + 1)] * (slots + 1)] * slots,) * steps
 
 
-def positive(weights: Weights) -> bool:
-    """Whether no weight is 0."""
-    return all(w > 0 for rows in weights for row in rows for w in row)
-
-
 def check_kept(kept: Callable[[Weights], set[int]],
                within: Callable[[Weights], bool] | None = None) -> Outcome:
     """Judge which tokens have weight in the memory: 1 to 3 slots, B = 1, up to 8 more tokens."""
@@ -133,11 +117,10 @@ def check_kept(kept: Callable[[Weights], set[int]],
 
 
 def check_segments(bounds: tuple[Count, Count, Count]) -> Outcome:
-    """Compare bounds with Algorithm 1: B, N <= 8.
+    """Compare bounds with Algorithm 1, for B, N <= 8.
 
-    Args:
-        bounds: (B, r) -> scores of block r, (B, r) -> entries kept after it, (L, B) -> the most
-            scores of all blocks.
+    The bounds: (B, r) -> scores of block r, (B, r) -> entries kept after it, (L, B) -> the most
+    scores of all blocks.
     """
     scores_of, kept_of, peak_of = bounds
     for block, count in product(range(1, 9), repeat=2):
@@ -174,7 +157,9 @@ def check_constant(runs: Callable[[int], Sequence[Numbers]]) -> Outcome:
 
 
 SUBJECTS = {
-    "LC.memory": Subjects(check_kept, everything, corrected=led_to, within=positive),
+    "LC.memory": Subjects(check_kept, everything, corrected=led_to,
+                          within=lambda weights: min(w for rows in weights for row in rows
+                                                     for w in row) > 0),
     "LC.segment-cost": Subjects(check_segments,
                                 (lambda block, r: block * block * r, lambda block, r: block * r,
                                  lambda length, block: length * block)),

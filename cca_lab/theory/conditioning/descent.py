@@ -2,15 +2,13 @@
 
 With the best fixed step 2 / (lambda_max + lambda_min), each step multiplies every mode by a factor
 of at most (kappa - 1) / (kappa + 1) in size, and the two extreme modes by exactly that. The gap f -
-f* falls with its square, so
+f* falls with its square, so from the worst start a gap of tol is reached in
 
-    t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1)))   steps reach a gap of tol; the worst start
-    needs all of them.
+    t = ln(tol) / (2 ln((kappa - 1) / (kappa + 1)))   steps.
 
 Where H is singular (L > d), descent never changes the error along the null space, so kappa is that
 of the nonzero eigenvalues, which 2 V V^T and 2 V^T V share. For Gaussian V with y = L / d it is
-near ((1 + sqrt y) / (1 - sqrt y))^2, grouped the same with y / m, so that for L > d it falls where
-m > y^2.
+near ((1 + sqrt y) / (1 - sqrt y))^2, grouped the same with y / m: for L > d it falls where m > y^2.
 """
 
 import math
@@ -60,14 +58,8 @@ def descend(matrix: Array, error: Array, *, tolerance: float = TOLERANCE,
             most: int = MOST_STEPS) -> Array:
     """Run gradient descent on e^T H e / 2 to `tolerance` times its value; return the path.
 
-    Args:
-        matrix: H, (N, N), symmetric, positive semidefinite.
-        error: the start, alpha - alpha*, (N,).
-        tolerance: of the gap, relative to the start.
-        most: number of steps at which to stop in any case.
-
-    Returns:
-        (steps + 1, N), the start first.
+    H is (N, N), the start `error` = alpha - alpha* is (N,), the path (steps + 1, N). It stops after
+    `most` steps in any case.
     """
     matrix = matrix.astype(float)
     values, _ = nonzero_spectrum(matrix)
@@ -84,26 +76,17 @@ def measured_steps(matrix: Array) -> int:
     return len(descend(matrix, worst_start(matrix))) - 1
 
 
-# ---------------------------------------------------------------- checks
-
 def gaussian(length: int, width: int, seed: int = 0) -> Array:
     """Return Gaussian values, (L, d)."""
     return np.random.default_rng(seed).normal(size=(length, width))
 
 
-CASES = (
-    ("L = 8, d = 16, m = 2", gaussian(8, 16), 2),
-    ("L = 32, d = 64, m = 4", gaussian(32, 64), 4),
-    ("the 4 x 2 example with e = 1/20, m = 2", counterexample(1 / 20).astype(float), 2),
-    ("L = 256, d = 16, m = 8", gaussian(256, 16), 8),
-)
+CASES = (("L = 8, d = 16, m = 2", gaussian(8, 16), 2),
+         ("L = 32, d = 64, m = 4", gaussian(32, 64), 4),
+         ("the 4 x 2 example with e = 1/20, m = 2", counterexample(1 / 20).astype(float), 2),
+         ("L = 256, d = 16, m = 8", gaussian(256, 16), 8))
 # An eighth of L = 1024 and d = 768, the shape of the shorter run of Section 6.3, with its m = 16.
 RUN = ("Gaussian, L = 128, d = 96, m = 16", gaussian(128, 96), 16)
-
-
-def always(values: Array, m: int) -> bool:
-    """Section 4.2: grouping never slows descent down."""
-    return True
 
 
 def full_row_rank(values: Array, m: int) -> bool:
@@ -153,9 +136,6 @@ def check_steps(predict: Callable[[float], int]) -> Outcome:
                    f"{2 * len(CASES)} problems, by kappa of the nonzero spectrum")
 
 
-Gradient = Callable[[Sequence[Fraction], Sequence[int], Fraction], list[Fraction]]
-
-
 def gradient_by_weights(weights: Sequence[Fraction], values: Sequence[int],
                         residual: Fraction) -> list[Fraction]:
     """Return the gradient of |o - y|^2 by the weights, 2 V_j (o - y), for scalar values."""
@@ -170,7 +150,8 @@ def gradient_by_logits(weights: Sequence[Fraction], values: Sequence[int],
             for weight, value in zip(weights, values, strict=True)]
 
 
-def check_gradient(gradient: Gradient) -> Outcome:
+def check_gradient(gradient: Callable[[Sequence[Fraction], Sequence[int], Fraction],
+                                      list[Fraction]]) -> Outcome:
     """Judge small weight, small gradient: |g_j| <= 2 alpha_j |o - y| max |V_i - V_l|."""
     for shares, values in (((99, 1), (1, -1)), ((97, 1, 1, 1), (0, 3, -3, 3)),
                            ((1, 2, 5), (4, 1, -2))):
@@ -189,7 +170,7 @@ def check_gradient(gradient: Gradient) -> Outcome:
 
 
 SUBJECTS = {
-    "T3.descent": Subjects(check_speed, always, corrected=full_row_rank,
+    "T3.descent": Subjects(check_speed, lambda values, m: True, corrected=full_row_rank,
                            models=(full_row_rank, large_groups, long_context)),
     "T3.rate": Subjects(check_steps, predicted_steps),
     "T3.gradient": Subjects(check_gradient, gradient_by_weights, corrected=gradient_by_logits,

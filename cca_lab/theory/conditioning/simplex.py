@@ -1,15 +1,12 @@
 """How far DGA's Theorem 3 reaches: the simplex, unequal groups, the runs of Section 6.3.
 
 The weights sum to 1, so a step stays in the tangent space T = {v : sum v = 0}, and only H
-restricted to T matters.
+restricted to T matters. Where V_1 .. V_L are affinely independent, which allows L = d + 1,
 
-    kappa_T(Hbar) <= kappa_T(H)   whenever V_1 .. V_L are affinely independent, which allows L = d +
-    1
+    kappa_T(Hbar) <= kappa_T(H)
 
 Proof: P = sqrt(m) M^T maps the tangent space of the k groups isometrically into T; apply the
-separation theorem there.
-
-For groups of sizes n_g, with x_g the mass of a group and Hbar = 2 Vbar Vbar^T:
+separation theorem there. For groups of sizes n_g, with x_g the mass of a group,
 
     kappa(Hbar) <= kappa(H) max n_g / min n_g,   attained by H = I
 
@@ -29,8 +26,7 @@ from cca_lab.theory.conditioning.spectrum import ZERO, Array, grouping_matrix, h
 def tangent_hessian(values: Array) -> Array:
     """Return H on the tangent space of the simplex, orthonormal basis: (L, d) -> (L - 1, L - 1)."""
     length = len(values)
-    # (L - 1, L), orthonormal, each row summing to 0
-    basis = np.linalg.svd(np.ones((1, length)))[2][1:]
+    basis = np.linalg.svd(np.ones((1, length)))[2][1:]  # (L - 1, L), each row summing to 0
     return basis @ hessian(values.astype(float)) @ basis.T
 
 
@@ -48,8 +44,6 @@ def grouped_by_sizes(values: Array, sizes: Sequence[int], *, rescaled: bool = Fa
         matrix = np.sqrt(np.array(sizes, dtype=float))[:, None] * matrix
     return hessian(matrix @ values.astype(float))
 
-
-# ---------------------------------------------------------------- checks
 
 # (L, d): GPT2-S and OPT-125M, by Section 6.3 and the models' published widths.
 RUNS = ((1024, 768), (2048, 768))

@@ -2,18 +2,16 @@
 
 k groups of m tokens; alpha is constant within groups, A_g = m alpha_j the mass of group g. Full
 attention gets independent noise N(0, sigma^2) on each logit; its variance is alpha_j^2 sigma^2 U_j
-(Lemma 2). Grouped:
+(Lemma 2). Grouped, with U_g(A) = 1 + sum A_h^2 - 2 A_g:
 
     model     where noise is added                              variance of a token's weight
     shared    every token's logit, the same eta_g / m in g      alpha_j^2 (sigma^2 / m^2) U_g(A)
     mean      every token's logit; a group has their mean       alpha_j^2 (sigma^2 / m)   U_g(A)
-    weights   every token's logit, independently; a group's weight is the mean of its tokens'
-    weights:  as "mean"
+    weights   every token's logit; a group's weight is the mean of its tokens' weights: as "mean"
     pooled    the logit of the group                            alpha_j^2  sigma^2        U_g(A)
 
-with U_g(A) = 1 + sum A_h^2 - 2 A_g. Theorem 2 assumes independent noise on tokens, its proof
-"shared". As U_j(alpha) = U_g(A) / m + 1 - 1/m and U_g(A) < 2, the ratio U_g(A) / U_j(alpha) is
-under 2 m / (m + 1).
+Theorem 2 assumes independent noise on tokens, its proof "shared". As U_j(alpha) = U_g(A) / m + 1 -
+1/m and U_g(A) < 2, the ratio U_g(A) / U_j(alpha) is under 2 m / (m + 1).
 """
 
 import math
@@ -52,23 +50,16 @@ def numerical_factor(logits: Sequence[float], step: float = 1e-5) -> float:
     return sum(((pooled(centre + unit) - pooled(centre - unit)) / (2 * step))**2 for unit in units)
 
 
-# ---------------------------------------------------------------- checks
-
 FLAT = tuple((0.0,) * m for m in (2, 4, 16, 64))
-PEAKED = ((STANDS_OUT, 0.0), (math.log(11), 0.0), *((math.log(m - 1), *(0.0, ) * (m - 1))
-                                                    for m in (64, 1024)))
+PEAKED = ((STANDS_OUT, 0.0), (math.log(11), 0.0),
+          *((math.log(m - 1), *(0.0,) * (m - 1)) for m in (64, 1024)))
 RANDOM = tuple(tuple(float(a) for a in np.random.default_rng(m).normal(size=m) * tau)
                for m in (2, 8, 16) for tau in (1.0, 4.0))
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """The claim that in these groups F is at most a bound.
-
-    Attributes:
-        bound: logits of a group -> the largest F that is claimed.
-        groups: the logits of the tokens of each group.
-    """
+    """The claim that in these groups of logits F is at most `bound(logits of a group)`."""
 
     bound: Callable[[Sequence[float]], float]
     groups: tuple[tuple[float, ...], ...] = PEAKED + FLAT + RANDOM
@@ -125,13 +116,11 @@ def shared_variance(weights: Weights, m: int, j: int) -> Any:
     return weights[j] ** 2 * lemma2(group_masses(weights, m), j // m) / m**2
 
 
-# ------------------------------------------------ exact: derivatives from the power series
-
 def exact_variance(model: str, weights: Weights, m: int, j: int) -> Any:
-    """Return the first-order variance of token j's grouped weight.
+    """Return the first-order variance of token j's grouped weight, with the model taken literally.
 
-    The model is evaluated literally: each noise source moves some logits, and the degree-1 terms of
-    the softmax's power series give the resulting change of the weight.
+    Each noise source moves some logits; the degree-1 terms of the softmax's power series give the
+    resulting change of the weight.
     """
     k, length = len(weights) // m, len(weights)
     total: Any = Fraction(0)
@@ -168,8 +157,6 @@ def _gradient(weights: tuple[Any, ...], j: int) -> tuple[Any, ...]:
     return tuple(linear.get(tuple(int(n == i) for n in tokens), Fraction(0)) for i in tokens)
 
 
-# ---------------------------------------------------------------- checks
-
 CASES = tuple((tuple(Fraction(share, m * sum(shares)) for share in shares for _ in range(m)), m)
               for shares, m in (((1,) * 8, 8), ((1, 1), 2), ((1, 1, 1), 2), ((1, 3), 2),
                                 ((1, 1), 4), ((1, 2, 5), 2), ((1, 9), 4), ((1,), 3)))
@@ -179,12 +166,7 @@ PLACES = tuple((case, m, j) for case, m in CASES for j in range(0, len(case), m)
 
 @dataclass(frozen=True)
 class Reduction:
-    """The claim that in these models the variance of a weight falls by a factor, to `CONSTANT`.
-
-    Attributes:
-        factor: (model, weights, m, j) -> the claimed Var(grouped) / Var(full).
-        models: where the noise is added.
-    """
+    """The claim that grouping leaves at most `CONSTANT` times a factor of a weight's variance."""
 
     factor: Callable[[str, Weights, int, int], Any]
     models: tuple[str, ...] = tuple(POWERS)
@@ -210,12 +192,6 @@ def check_reduction(subject: Reduction) -> Outcome:
                    {"most": float(most)})
 
 
-def two_groups(case: tuple[Weights, int]) -> bool:
-    """Whether there are two groups or more."""
-    weights, m = case
-    return len(weights) > m
-
-
 def check_shared(subject: Callable[[Weights, int, int], Any],
                  within: Callable[[tuple[Weights, int]], bool] | None = None) -> Outcome:
     """Judge the variance of "shared": over 0 where claimed, at most `CONSTANT` times its order."""
@@ -236,5 +212,5 @@ SUBJECTS = {
                    models=tuple(Reduction(factor_printed, (model,))
                                 for model in ("shared", "weights", "mean", "pooled"))),
     "T2.shared": Subjects(check_shared, shared_by_lemma2, corrected=shared_variance,
-                          within=two_groups),
+                          within=lambda case: len(case[0]) > case[1]),
 }

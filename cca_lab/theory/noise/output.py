@@ -1,19 +1,18 @@
 """The effect of grouping on the output under noise (DGA Section 4.2, 1), and Figure 3b).
 
-Output identity. Full attention with independent noise on the logits of tokens; grouped attention
-with the same noise, each group's logit the mean of its tokens'; weights constant in groups of m,
-A_g the mass of group g. To first order in sigma,
+Full attention with independent noise on the logits of tokens; grouped attention with the same
+noise, each group's logit the mean of its tokens'; weights constant in groups of m, A_g the mass of
+group g. To first order in sigma,
 
-    Cov_full(o) = Cov_grouped(o) + sigma^2 sum_g (A_g / m)^2 sum_{j in G_g} (V_j - Vbar_g)(V_j -
-    Vbar_g)^T
+    Cov_full(o) = Cov_grouped(o)
+                  + sigma^2 sum_g (A_g / m)^2 sum_{j in G_g} (V_j - Vbar_g)(V_j - Vbar_g)^T
 
 Proof: d o = sum_j alpha_j eta_j (V_j - o). Split V_j - o = (V_j - Vbar_g) + (Vbar_g - o). The
 second part, summed over a group with alpha_j = A_g / m, is the grouped noise; the cross terms sum_j
 (V_j - Vbar_g) vanish.
 
 Noise of the same size on a group's own logit instead of the mean of m noises makes Cov_grouped(o) m
-times as large. Where o is a distribution p, the mean KL divergence of the noisy from the clean one
-is sum_c Cov_cc / (2 p_c).
+times as large.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,10 +39,9 @@ class GroupProblem:
     mass: Callable[[Any, int], Any]
 
 
-PRINTED = GroupProblem(coefficient=lambda x, size: x / size,
-                       mass=lambda x, size: x * size)  # Eq. 10
-MEAN_WEIGHT = GroupProblem(coefficient=lambda x, size: x, mass=lambda x, size: x * size)     # A
-GROUP_MASS = GroupProblem(coefficient=lambda x, size: x / size, mass=lambda x, size: x)      # B
+PRINTED = GroupProblem(lambda x, size: x / size, lambda x, size: x * size)  # Eq. 10
+MEAN_WEIGHT = GroupProblem(lambda x, size: x, lambda x, size: x * size)  # reading A
+GROUP_MASS = GroupProblem(lambda x, size: x / size, lambda x, size: x)  # reading B
 
 
 def residual(problem: GroupProblem, shares: Sequence[Any], values: Sequence[Sequence[Any]],
@@ -53,8 +51,6 @@ def residual(problem: GroupProblem, shares: Sequence[Any], values: Sequence[Sequ
                 for x, group in zip(shares, values, strict=True))
     return (total - target) ** 2
 
-
-# ---------------------------------------------------------------- checks
 
 GROUPS = (((1,), (1,)), ((1, 1, 1), (1, 1, 1)), ((1, 2), (5, 3)), ((2, 7, 1), (4,)))
 POINTS = ((1, 1), (1, 3))
@@ -87,12 +83,7 @@ def _solve(problem: GroupProblem, mass: Fraction, size: int) -> Fraction:
 
 @dataclass(frozen=True)
 class Passed:
-    """The claim that noise eta on a group's number is eta times a share on each weight in it.
-
-    Attributes:
-        problem: what the group's number is.
-        share: |G_g| -> the claimed share.
-    """
+    """The claim that noise eta on a group's number is eta `share(|G_g|)` on each weight in it."""
 
     problem: GroupProblem
     share: Callable[[int], Fraction]
@@ -127,12 +118,7 @@ def grouped_covariance(values: Sequence[Vector], weights: Weights, m: int,
                        noise: str = "mean") -> Matrix:
     """Return the same covariance for groups of m, in units of sigma^2.
 
-    Args:
-        values: of the tokens.
-        weights: of the tokens, constant in each group.
-        m: tokens per group.
-        noise: "mean", a group's logit is the mean of its tokens' noisy logits; "pooled", it has a
-            noise of its own.
+    "mean": a group's logit is the mean of its tokens' noisy logits; "pooled": it has its own noise.
     """
     output, sources = _mean(values, weights), []
     for g, mass in enumerate(group_masses(weights, m)):
@@ -177,28 +163,20 @@ def _scatter(vectors: Sequence[Vector]) -> Matrix:
     return [[sum(vector[a] * vector[b] for vector in vectors) for b in size] for a in size]
 
 
-# ---------------------------------------------------------------- checks
-
 QUARTERS = (Fraction(1, 4),) * 4
 EQUAL: Case = ([[1, 0], [1, 0], [0, 1], [0, 1]], QUARTERS, 2)  # equal values in each group
-APART: tuple[Case, ...] = (
-    # another value for every token
+APART: tuple[Case, ...] = (  # another value for every token; equal means of the groups; mixed
     ([[int(i == j) for i in range(4)] for j in range(4)], QUARTERS, 2),
-    ([[1, 0], [0, 1], [1, 0], [0, 1]], QUARTERS, 2),  # equal means of the groups
-    ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]],
-     (Fraction(1, 8),) * 2 + (Fraction(3, 8),) * 2, 2),
-)
+    ([[1, 0], [0, 1], [1, 0], [0, 1]], QUARTERS, 2),
+    ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], (Fraction(1, 8),) * 2 + (Fraction(3, 8),) * 2,
+     2))
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The claim that grouping leaves less noise in the output where, and only where, it promises.
+    """The claim that grouping leaves less noise in the output where, and only where, it `promises`.
 
-    Attributes:
-        promises: (values, weights, m, noise) -> whether there is less.
-        noise: where it is added: "mean", on every token; "pooled", as large on the group's own
-            logit.
-        cases: the values and weights.
+    The noise is added on every token ("mean"), or is as large on the group's logit ("pooled").
     """
 
     promises: Callable[[Sequence[Vector], Weights, int, str], bool]
@@ -222,25 +200,23 @@ def only_scatter(values: Sequence[Vector], weights: Weights, m: int, noise: str,
 
 def check_smoothing(subject: Smoothing, size: Callable[[Matrix, Vector], Any] = trace) -> Outcome:
     """Judge where grouping leaves less noise in the output than full attention, in rationals."""
-    for values, weights, m in subject.cases:
+    def sizes(case: Case, noise: str) -> tuple[Any, Any]:
+        values, weights, m = case
         output = _mean(values, weights)
-        full = size(full_covariance(values, weights), output)
+        return (size(full_covariance(values, weights), output),
+                size(grouped_covariance(values, weights, m, noise), output))
+
+    for case in subject.cases:
         for noise in subject.noise:
-            left = size(grouped_covariance(values, weights, m, noise), output)
-            if subject.promises(values, weights, m, noise) != (left < full):
-                return Outcome(False, f"values {values}, m = {m}, noise "
+            full, left = sizes(case, noise)
+            if subject.promises(*case, noise) != (left < full):
+                return Outcome(False, f"values {case[0]}, m = {case[2]}, noise "
                                f"{'on tokens' if noise == 'mean' else 'on groups'}: "
                                f"{size.__name__} {full} sigma^2 in full, {left} sigma^2 grouped",
                                {"full": float(full), "grouped": float(left)})
+    full, left = sizes(APART[0], "mean")
     return Outcome(True, f"in rationals for {len(subject.cases)} sets of values; another value for "
-                   f"every token: {size.__name__} {_example(size)}")
-
-
-def _example(size: Callable[[Matrix, Vector], Any]) -> str:
-    values, weights, m = APART[0]
-    full, left = full_covariance(values, weights), grouped_covariance(values, weights, m)
-    output = _mean(values, weights)
-    return f"{size(full, output)} sigma^2 in full, {size(left, output)} sigma^2 grouped"
+                   f"every token: {size.__name__} {full} sigma^2 in full, {left} sigma^2 grouped")
 
 
 MODELS = (Smoothing(always, ("mean",), APART), Smoothing(always, ("mean",), (EQUAL,)),

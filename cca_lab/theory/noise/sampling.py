@@ -26,14 +26,8 @@ def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: i
              seed: int = 0) -> Array:
     """Draw the noisy weight of each token, (draws, L): "full", one of MODELS, or "softmax".
 
-    Args:
-        model: where the noise is added.
-        logits: (L,), L a multiple of m; the pooled logit of a group is their mean ("softmax": Eq.
-            14).
-        m: tokens per group.
-        sigma: standard deviation of the noise on a logit.
-        draws: number of samples.
-        seed: of the noise.
+    The pooled logit of a group is the mean of its m tokens'; for "softmax", that of Eq. 14. The
+    noise on a logit has the standard deviation sigma.
     """
     generator = np.random.default_rng(seed)
     clean = np.asarray(logits, dtype=float)
@@ -47,8 +41,8 @@ def simulate(model: str, logits: Sequence[float], m: int, sigma: float, draws: i
     else:
         tokens = (clean + sigma * generator.normal(size=(draws, len(clean)))).reshape(*groups, m)
         pool = softmax(tokens) if model == "softmax" else np.full(m, 1 / m)
-        group_logits = (pool * tokens).sum(-1)                        # (draws, k)
-    return np.repeat(softmax(group_logits) / m, m, axis=1)           # (draws, L)
+        group_logits = (pool * tokens).sum(-1)  # (draws, k)
+    return np.repeat(softmax(group_logits) / m, m, axis=1)
 
 
 def softmax(logits: Array) -> Array:

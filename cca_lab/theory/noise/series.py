@@ -7,9 +7,8 @@ Collecting the terms of equal degree, a_j = f_0 + sigma f_1 + sigma^2 f_2 + sigm
     E a_j - w_j = sigma^2 E f_2 + O(sigma^4)
     Var a_j     = sigma^2 E f_1^2 + sigma^4 (Var f_2 + 2 E f_1 f_3) + O(sigma^6)
 
-No derivative formula is used: the closed forms of `noise` are compared with this reference. The
-weights are Fractions,
-or symbols of sympy that sum to 1: what then agrees, agrees for all weights of that length.
+No derivative formula is used. The weights are Fractions, or symbols of sympy that sum to 1: what
+then agrees with a closed form, agrees for all weights of that length.
 """
 
 from collections.abc import Sequence
@@ -18,34 +17,23 @@ from math import factorial, prod
 from typing import Any
 
 ORDER = 3
-Polynomial = dict[tuple[int, ...],
-                  Any]  # exponents of eta_1 ... eta_L -> coefficient, a Fraction or a symbol
+Polynomial = dict[tuple[int, ...], Any]  # exponents of eta_1 .. eta_L -> coefficient
 
 
 def softmax_series(weights: Sequence[Any], j: int, order: int = ORDER) -> list[Polynomial]:
-    """Return f_0 .. f_order of the j-th weight.
-
-    Args:
-        weights: the L weights without noise, positive, summing to 1.
-        j: index of the weight.
-        order: the highest degree.
-
-    Returns:
-        One homogeneous polynomial for each degree 0 to `order`.
-
-    Raises:
-        ValueError: if the weights do not sum to 1.
-    """
+    """Return f_0 .. f_order of the j-th weight, one homogeneous polynomial for each degree."""
     if sum(weights) != 1:
         raise ValueError(f"weights: they sum to {sum(weights)}, wanted 1 exactly; pass Fractions")
     length = len(weights)
-    exponentials = [_exponential(i, length, order) for i in range(length)]
+    exponentials: list[Polynomial] = [
+        {tuple(n if i == at else 0 for i in range(length)): Fraction(1, factorial(n))
+         for n in range(order + 1)} for at in range(length)]
     total: Polynomial = {}
     for weight, series in zip(weights, exponentials, strict=True):
         total = _add(total, series, weight)
     excess = _add(total, {(0,) * length: Fraction(1)}, Fraction(-1))  # the sum is 1 + excess
     reciprocal, power = {(0,) * length: Fraction(1)}, {(0,) * length: Fraction(1)}
-    for n in range(1, order + 1):                                     # 1 - u + u^2 - u^3
+    for n in range(1, order + 1):  # 1 - u + u^2 - u^3
         power = _multiply(power, excess, order)
         reciprocal = _add(reciprocal, power, Fraction((-1) ** n))
     quotient = _multiply(exponentials[j], reciprocal, order)
@@ -68,17 +56,8 @@ def variance_terms(weights: Sequence[Any], j: int) -> tuple[Any, Any]:
 
 def expectation(polynomial: Polynomial) -> Any:
     """Return the mean over independent Gaussians: E eta^(2n) = (2n - 1)!!, odd moments vanish."""
-    return sum((value * prod(_moment(n) for n in exponents)
+    return sum((value * prod(0 if n % 2 else prod(range(1, n, 2)) for n in exponents)
                 for exponents, value in polynomial.items()), start=Fraction(0))
-
-
-def _moment(n: int) -> int:
-    return 0 if n % 2 else prod(range(1, n, 2))
-
-
-def _exponential(i: int, length: int, order: int) -> Polynomial:
-    return {tuple(n if j == i else 0 for j in range(length)): Fraction(1, factorial(n))
-            for n in range(order + 1)}
 
 
 def _add(first: Polynomial, second: Polynomial, factor: Any) -> Polynomial:

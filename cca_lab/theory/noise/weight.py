@@ -24,8 +24,7 @@ from cca_lab.theory.claim import Outcome, Subjects, chosen
 from cca_lab.theory.noise import series as noise_series
 
 Weights = Sequence[Any]  # of L numbers, positive, summing to 1
-Ray = tuple[tuple[int, ...], tuple[int, ...],
-            int]  # weights up to their sum, direction of the noise, j
+Ray = tuple[tuple[int, ...], tuple[int, ...], int]  # weights up to their sum, noise's direction, j
 FIVE_PER_CENT = 0.05
 
 
@@ -68,14 +67,6 @@ def lemma1_remainder(weights: Sequence[Fraction], noise: Sequence[Fraction], j: 
         return moved[j] / sum(moved) / a[j] - 1 - linear
 
 
-def own_noise(ray: Ray) -> bool:
-    """Whether the noise on logit j itself is not 0 along a ray."""
-    _, direction, j = ray
-    return direction[j] != 0
-
-
-# ---------------------------------------------------------------- checks
-
 CASES = tuple(tuple(Fraction(share, sum(shares)) for share in shares)
               for shares in ((1, 1), (1, 3), (1, 1, 1), (1, 2, 5), (1, 1, 1, 1), (1, 2, 3, 10)))
 RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 2), 1),
@@ -84,29 +75,32 @@ RAYS: tuple[Ray, ...] = (((1, 3), (0, 1), 0), ((1, 3), (1, 0), 0), ((1, 1), (1, 
 
 def check_leading(subject: Callable[[Weights, int], Any]) -> Outcome:
     """Judge the coefficient of sigma^2 in Var(alpha_j): exact, and positive."""
-    for weights in CASES:
-        for j in range(len(weights)):
-            wanted, got = noise_series.variance_terms(weights, j)[0], subject(weights, j)
-            if got != wanted or got <= 0:
-                return Outcome(
-                    False, f"weights {_shown(weights)}, j = {j + 1}: got {got}, exact {wanted}")
-    diffuse = [1 / 4096] * 4096
-    return Outcome(True, f"the coefficient of sigma^2 is positive for {len(CASES)} weightings and "
-                   "every j, in rationals; the next term adds 5 % at sigma = "
-                   f"{first_order_range(diffuse, 0):.2f} for diffuse weights",
-                   {"first_order_range": first_order_range(diffuse, 0)})
+    wrong = _first_wrong(subject, lambda weights, j: noise_series.variance_terms(weights, j)[0])
+    reach = first_order_range([1 / 4096] * 4096, 0)
+    return wrong or Outcome(
+        True, f"the coefficient of sigma^2 is positive for {len(CASES)} weightings and every j, in "
+        f"rationals; the next term adds 5 % at sigma = {reach:.2f} for diffuse weights",
+        {"first_order_range": reach})
 
 
 def check_combination(variance: Callable[[Weights, int], Any]) -> Outcome:
     """Judge Var(eta_j - sum alpha_i eta_i) / sigma^2: independent noises add squared factors."""
+    wrong = _first_wrong(variance, lambda weights, j: sum(x * x for x in _combination(weights, j)),
+                         unit=" sigma^2")
+    return wrong or Outcome(True, f"1 + s2 - 2 alpha_j, and positive, in rationals for "
+                            f"{len(CASES)} weightings, every j")
+
+
+def _first_wrong(subject: Callable[[Weights, int], Any], exact: Callable[[Weights, int], Any],
+                 unit: str = "") -> Outcome | None:
+    """Return the first case in which a subject is not the exact number, or not positive."""
     for weights in CASES:
         for j in range(len(weights)):
-            wanted, got = sum(x * x for x in _combination(weights, j)), variance(weights, j)
+            wanted, got = exact(weights, j), subject(weights, j)
             if got != wanted or got <= 0:
-                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: got {got} sigma^2, "
+                return Outcome(False, f"weights {_shown(weights)}, j = {j + 1}: got {got}{unit}, "
                                f"exact {wanted}")
-    return Outcome(True, f"1 + s2 - 2 alpha_j, and positive, in rationals for {len(CASES)} "
-                   f"weightings, every j")
+    return None
 
 
 def check_covariance(covariance: Callable[[int, int], int]) -> Outcome:
@@ -159,7 +153,8 @@ def _shown(numbers: Sequence[Fraction]) -> str:
 
 SUBJECTS = {
     "T2.lemma1": Subjects(check_lemma1, lambda eta, j: abs(eta[j]),
-                          corrected=lambda eta, j: max(map(abs, eta)), within=own_noise),
+                          corrected=lambda eta, j: max(map(abs, eta)),
+                          within=lambda ray: ray[1][ray[2]] != 0),  # noise on logit j itself
     "T2.lemma2": Subjects(check_combination, lemma2),
     "T2.eq29": Subjects(check_covariance, lambda i, j: int(i != j),
                         corrected=lambda i, j: int(i == j)),

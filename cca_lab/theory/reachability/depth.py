@@ -1,8 +1,8 @@
 """Reachability of every mechanism: which tokens a row reads in one layer, and through several.
 
 In a stack of layers token t reaches row i if there is a chain t = i_0 <= i_1 <= ... <= i_n = i in
-which each row reads the one before it. Chains are counted with boolean matrix powers. A layer adds
-its input to its output, so every row reads itself.
+which each row reads the one before it. A layer adds its input to its output, so every row reads
+itself.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,7 @@ from cca_lab.theory.claim import Outcome, Subjects, chosen
 
 NEVER = 0  # the entry of a pair that no number of layers connects
 LAYERS, WINDOW, SINKS = 32, 2000, 4  # of LLaMA2-7B, and of StreamingLLM in Appendix B.2
-Case = tuple[int, int, int, int]     # length L, window w, kept initial tokens a, layers n
-Lost = Callable[[int, int, int, int], bool]
+Case = tuple[int, int, int, int]  # length L, window w, kept initial tokens a, layers n
 CASES: list[Case] = [(length, window, sinks, layers) for length in range(3, 17)
                      for window in range(2, 7) for sinks in range(3) for layers in range(1, 6)
                      if window + sinks < length]
@@ -24,15 +23,9 @@ CASES: list[Case] = [(length, window, sinks, layers) for length in range(3, 17)
 
 def layer_reach(mechanism: Mechanism, length: int, *, heads: int = 2, head_dim: int = 8,
                 seed: int = 0) -> Tensor:
-    """Return which tokens each row of one layer reads, in any head, for random queries and keys.
+    """Return which tokens each row of one layer reads, in any head: bool (L, L).
 
-    Args:
-        mechanism: with its options.
-        length: L.
-        heads, head_dim, seed: of the random q and k, float64.
-
-    Returns:
-        bool (L, L).
+    Queries and keys are random, float64.
     """
     generator = torch.Generator().manual_seed(seed)
     q, k = torch.randn(2, 1, heads, length, head_dim, generator=generator, dtype=torch.float64)
@@ -40,15 +33,7 @@ def layer_reach(mechanism: Mechanism, length: int, *, heads: int = 2, head_dim: 
 
 
 def through(reach: Tensor, layers: int) -> Tensor:
-    """Return which tokens reach each row through `layers` equal layers.
-
-    Args:
-        reach: bool (L, L) of one layer.
-        layers: at least 1.
-
-    Returns:
-        bool (L, L).
-    """
+    """Return which tokens reach each row through `layers` layers of one reach: bool (L, L)."""
     step = (reach | torch.eye(len(reach), dtype=torch.bool)).double()
     state = step
     for _ in range(layers - 1):
@@ -57,14 +42,7 @@ def through(reach: Tensor, layers: int) -> Tensor:
 
 
 def layers_needed(reach: Tensor) -> Tensor:
-    """Return the number of layers after which each token reaches each row.
-
-    Args:
-        reach: bool (L, L) of one layer.
-
-    Returns:
-        int64 (L, L): 1 where one layer is enough, NEVER (0) where no number of layers is.
-    """
+    """Return after how many layers each token reaches each row, or NEVER: int64 (L, L)."""
     needed = torch.full(reach.shape, NEVER, dtype=torch.int64)
     before = torch.zeros_like(reach)
     for layers in range(1, len(reach) + 1):
@@ -87,7 +65,8 @@ def loses_some(length: int, window: int, sinks: int, layers: int) -> bool:
     return layers * (window - 1) < length - 1 - sinks
 
 
-def check_depth(lost: Lost, within: Callable[[Case], bool] | None = None) -> Outcome:
+def check_depth(lost: Callable[[int, int, int, int], bool],
+                within: Callable[[Case], bool] | None = None) -> Outcome:
     """Judge when some row gets nothing of some earlier token: L <= 16, w <= 6, a <= 2, n <= 5."""
     cases = chosen(CASES, within)
     for length, window, sinks, layers in cases:

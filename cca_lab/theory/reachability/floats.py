@@ -1,9 +1,8 @@
 """Strict positivity in floating point: how small a weight can be before it is stored as zero.
 
 CCA's Definition 1 calls a token reachable if its weight is positive. In real numbers every softmax
-weight is positive; a stored weight is a multiple of the smallest subnormal number. The *gap* of a
-score is its distance below
-the largest score, in nats: its weight is exp(-gap) times the largest weight.
+weight is; a stored one is a multiple of the smallest subnormal number. The *gap* of a score is its
+distance below the largest, in nats: its weight is exp(-gap) times the largest weight.
 """
 
 import math
@@ -15,9 +14,9 @@ from cca_lab.theory.claim import Outcome, Subjects, chosen
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 EVENTS = ("zero", "flushed", "absorbed")
-POWERS = {"float16": 25, "bfloat16": 134,
-          "float32": 150}  # half of the smallest subnormal number is 2^-POWER
-Case = tuple[str, float]                                    # name of the dtype, weight
+# half of the smallest subnormal number is 2^-POWER
+POWERS = {"float16": 25, "bfloat16": 134, "float32": 150}
+Case = tuple[str, float]  # name of the dtype, weight
 CASES: list[Case] = [(name, 2.0**-power * (1 + extra)) for name in POWERS for power in range(161)
                      for extra in (0, 1 / 8) if power or not extra]
 
@@ -29,9 +28,6 @@ def predicted_gaps(dtype: torch.dtype) -> dict[str, float]:
     flushed:   it is subnormal, and hardware that flushes subnormal numbers reads it as 0.
     absorbed:  adding it to the largest weight, 1, has no effect: once rounded, it is at most half
                of the last place of 1.
-
-    Args:
-        dtype: float16, bfloat16 or float32.
     """
     info = torch.finfo(dtype)
     smallest = info.smallest_normal * info.eps

@@ -1,14 +1,14 @@
 """Which row reads which token in CCA-Attention: indices as printed, as corrected, and checks.
 
 Rows, tokens and cores count from 1, as in the paper: row i reads cores 1 .. j, of g tokens each,
-and the raw tokens k .. i. The functions of i, g and s also take the symbolic integers of
-`cca_lab.theory.forall`.
+and the raw tokens k .. i. The functions also take the symbolic integers of `theory.forall`.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 from cca_lab.theory.base_two import softmax
 from cca_lab.theory.claim import Outcome, Subjects
@@ -136,10 +136,10 @@ def check_terms(terms: Callable[[int, int, int, int], list[int]]) -> Outcome:
 
 def effective_row(i: int, g: int, s: int, cover: Cover,
                   draw: Callable[[], int]) -> dict[int, Fraction]:
-    """Return row i of E (Eq. 8), the weight of each token; `draw` gives the scores.
+    """Return row i of E (Eq. 8), the weight of each token; `draw` gives integer scores.
 
-    The scores are integers and the softmax has base 2, so E is exact. The scores of the cores are
-    drawn at random as well, so that the result holds for any pooled keys.
+    The softmax has base 2, so E is exact. The scores of the cores are drawn as well, so that the
+    result holds for any pooled keys.
     """
     j, k = cover(i, g, s)
     raw = range(k, i + 1)
@@ -157,7 +157,7 @@ def check_reachable(cover: Cover) -> Outcome:
     """Judge whether E is positive on the past, 0 on the future, its rows 1: scores -40 .. 40."""
     random_scores = random.Random(0)
     least = Fraction(1)
-    for g, s, i in _small_cases():
+    for g, s, i in product(range(1, 6), range(1, 7), range(1, 21)):
         row = effective_row(i, g, s, cover, lambda: random_scores.randint(-40, 40))
         missing = [t for t in range(1, i + 1) if not row.get(t)]
         ahead = [t for t in row if t > i]
@@ -168,10 +168,6 @@ def check_reachable(cover: Cover) -> Outcome:
     exponent = least.numerator.bit_length() - least.denominator.bit_length()
     return Outcome(True, "positive in all rows for g <= 5, s <= 6, i <= 20; smallest weight "
                    f"2^{exponent}, rows sum to exactly 1", {"smallest_weight_log2": exponent})
-
-
-def _small_cases() -> Iterator[tuple[int, int, int]]:
-    return ((g, s, i) for g in range(1, 6) for s in range(1, 7) for i in range(1, 21))
 
 
 def scaled_outside(scores: list[int], root: int) -> list[Fraction]:

@@ -15,7 +15,7 @@ from cca_lab.theory.claim import Outcome, Subjects
 
 BASES, GROUPS, HEAD_DIM = (1e4, 5e5), (4, 16, 64), 128
 BATCHES, DRAWS = 20, 10  # the confidence interval is taken over the batches
-Kernel = Callable[[Tensor, float], Tensor]           # (keys without position, base) -> core keys
+Kernel = Callable[[Tensor, float], Tensor]  # (keys without position, base) -> core keys
 Difference = Callable[[float, int, bool], float]  # (base, g, keys all equal) -> relative difference
 
 
@@ -40,20 +40,12 @@ def predicted_difference(base: float, group: int, equal_keys: bool) -> float:
 
 
 def pooled_first(keys: Tensor, base: float) -> Tensor:
-    """Pool keys without position, then rotate the core key to its group's middle (B.2).
-
-    Args:
-        keys: (B, 1, g, D) without position.
-        base: of RoPE.
-
-    Returns:
-        (B, 1, 1, D).
-    """
+    """Pool keys without position, then rotate the core key to its group's middle (B.2)."""
     return _pooled(keys, base, to_middle=True)
 
 
 def rotated_first(keys: Tensor, base: float) -> Tensor:
-    """Pool keys as they enter attention, already rotated; arguments as in `pooled_first`."""
+    """Pool keys as they enter attention, already rotated; (B, 1, g, D) -> (B, 1, 1, D)."""
     return _pooled(keys, base, to_middle=False)
 
 
@@ -75,13 +67,7 @@ def measured_difference(kernel: Kernel, base: float, group: int, equal_keys: boo
                         seed: int = 0) -> tuple[float, float]:
     """Measure how far a kernel's core keys are from the pooled key at its middle token.
 
-    Args:
-        kernel: (keys, base) -> core keys.
-        base, group, equal_keys: as in `predicted_difference`.
-        seed: of the random keys.
-
-    Returns:
-        The root mean square difference, relative to that key, and its 95 % half-width.
+    Return the root mean square difference, relative to that key, and its 95 % half-width.
     """
     generator = torch.Generator().manual_seed(seed)
     tokens = 1 if equal_keys else group
@@ -91,32 +77,25 @@ def measured_difference(kernel: Kernel, base: float, group: int, equal_keys: boo
     middle = _turned(keys.mean(dim=2, keepdim=True), angles(base, torch.tensor([group // 2])))
     apart, length = (x.square().sum((1, 2, 3)).view(BATCHES, -1).mean(1)
                      for x in (kernel(keys, base) - middle, middle))
-    ratios = (apart / length).sqrt()                                            # (batches,)
+    ratios = (apart / length).sqrt()  # (batches,)
     return (apart.mean() / length.mean()).sqrt().item(), (1.96 * ratios.std() / BATCHES**0.5).item()
 
 
-def table(
-        difference: Difference = predicted_difference
-) -> dict[tuple[float, int], tuple[float, float]]:
-    """Return the relative differences by (base, g): for independent keys and for equal keys."""
-    return {(base, group): (difference(base, group, False), difference(base, group, True))
-            for base in BASES for group in GROUPS}
+def no_difference(base: float, group: int, equal_keys: bool) -> float:
+    """The core key is the pooled key with the middle's position embedding."""
+    return 0.0
 
 
 def check_difference(subject: tuple[Kernel, Difference]) -> Outcome:
-    """Judge how far a kernel's core keys are said to be from the middle's, to twice the interval.
-
-    Args:
-        subject: the kernel, and the claimed difference.
-    """
+    """Judge how far core keys are said to be from the middle's, to twice the interval."""
     kernel, difference = subject
     numbers, widest = {}, 0.0
     for base in BASES:
         for group in GROUPS:
             for equal_keys in (False, True):
                 measured, error = measured_difference(kernel, base, group, equal_keys)
-                predicted, kind = difference(base, group,
-                                             equal_keys), "equal" if equal_keys else "independent"
+                predicted = difference(base, group, equal_keys)
+                kind = "equal" if equal_keys else "independent"
                 numbers[f"base {base:g}, g {group}, {kind}"] = round(measured, 4)
                 widest = max(widest, error)
                 if abs(predicted - measured) > 2 * error + 1e-9:
@@ -127,11 +106,6 @@ def check_difference(subject: tuple[Kernel, Difference]) -> Outcome:
                    f"{numbers['base 500000, g 16, independent']:.2f} (independent keys) and "
                    f"{numbers['base 500000, g 16, equal']:.2f} (equal keys) of their length",
                    numbers, widest if widest > 1e-9 else None)
-
-
-def no_difference(base: float, group: int, equal_keys: bool) -> float:
-    """The core key is the pooled key with the middle's position embedding."""
-    return 0.0
 
 
 SUBJECTS = {

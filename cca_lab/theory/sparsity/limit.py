@@ -109,10 +109,10 @@ def exponent(law: LogitLaw, rho: float, t: float) -> float:
 
 
 def rate(law: LogitLaw, rho: float) -> float:
-    """Return J(rho), the exponential rate at which 1 - P_sparse falls: (e). Below `SMALLEST_RATE`, 0.
+    """Return J(rho), the exponential rate at which 1 - P_sparse falls: (e).
 
     For unbounded logits with a log-concave density and finite E X^a for some a > 0, and rho at most
-    0.9: closer to 1 the quadrature is too coarse. ValueError otherwise.
+    0.9: closer to 1 the quadrature is too coarse. 0 below `SMALLEST_RATE`; ValueError otherwise.
     """
     if not law.log_concave or law.bound < inf or not 0 < rho <= 0.9:
         raise ValueError(f"law, rho: got {law.name} and {rho}, wanted unbounded logits with a "
