@@ -1,14 +1,14 @@
 """Text: the standard library of the installed Python, which all have, or files of one's own.
 
-The corpus is English and code together: docstrings, comments and source. Whole
-modules are assigned to *train* or *validation* by a hash of the module's name,
-so a module stays on the same side from one Python version to the next. A file of one's own is text
-if all of it is UTF-8 without NUL characters, whatever its name ends in.
+The corpus is English and code together. Whole modules are *train* or *validation* by a hash of
+their name, so a module stays on its side from one Python version to the next. A file of one's own
+is text if all of it is UTF-8 without NUL characters, whatever its name ends in.
 """
 
 import hashlib
 import re
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,15 +18,14 @@ SKIPPED_FOLDERS = frozenset({
 })
 SKIPPED_PREFIXES = ("_sysconfigdata", "config-")  # generated for one machine
 VALIDATION_ONE_IN = 20
-SUFFIXES = (".py", ".md", ".rst", ".txt"
-            )  # of the standard library; a user's file is known by its content
+SUFFIXES = (".py", ".md", ".rst", ".txt")  # in the standard library; users' files go by content
 LEAST = 1000  # characters
 LONG_WORD = re.compile(r"\S{20000,}|\s{20000,}")
 SNIFFED = 8192  # bytes, in which most binary files have a NUL
 MARKS = (b"\xff\xfe", b"\xfe\xff")  # at the start of UTF-16, in its two orders of bytes
-PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"%PDF")
-SIGNATURES = (*((mark, "UTF-16") for mark in MARKS),
-              *zip(PACKED, ("a gzip file", "a zip archive, such as .docx", "a PDF"), strict=True))
+PACKED = {b"\x1f\x8b": "a gzip file", b"PK\x03\x04": "a zip archive, such as .docx",
+          b"%PDF": "a PDF"}
+SIGNATURES = {**dict.fromkeys(MARKS, "UTF-16"), **PACKED}
 CONTROLS = bytes({*range(32)} - set(b"\t\n\v\f\r\x1b"))
 
 
@@ -59,27 +58,12 @@ class Corpus:
 
 
 def is_validation(module: str) -> bool:
-    """Return whether a module is held out.
-
-    About one in `VALIDATION_ONE_IN`, by the hash of its name.
-    """
+    """Return whether a module is held out: one in `VALIDATION_ONE_IN`, by the hash of its name."""
     digest = hashlib.sha256(module.encode("utf-8")).digest()
     return int.from_bytes(digest[:4], "big") % VALIDATION_ONE_IN == 0
 
 
-def _readable_files(root: Path) -> list[Path]:
-    def wanted(path: Path) -> bool:
-        parts = path.relative_to(root).parts
-        return (path.suffix in SUFFIXES
-                and not SKIPPED_FOLDERS.intersection(parts[:-1])
-                and not parts[0].startswith(SKIPPED_PREFIXES))
-
-    files = [path for path in root.rglob("*") if path.is_file() and wanted(path)]
-    return sorted(files, key=lambda path: path.relative_to(root).as_posix())
-
-
-def _divide(name: str, documents: list[tuple[str, str]],
-            left_out: list[str] | None = None) -> Corpus:
+def _divide(name: str, documents: list[tuple[str, str]], left_out: Iterable[str] = ()) -> Corpus:
     """Divide (module, text) pairs into the two sides."""
     train = tuple(text for module, text in documents if not is_validation(module))
     validation = tuple(text for module, text in documents if is_validation(module))
@@ -87,15 +71,14 @@ def _divide(name: str, documents: list[tuple[str, str]],
         everything = "\n".join(text for _, text in documents)
         cut = len(everything) * 9 // 10
         train, validation = (everything[:cut],), (everything[cut:],)
-    return Corpus(name, train, validation, tuple(left_out or ()))
+    return Corpus(name, train, validation, tuple(left_out))
 
 
 def _folder_documents(root: Path) -> tuple[list[tuple[str, str]], list[str], int]:
     """Read every file of a user's folder that is text by its content, but no hidden ones.
 
-    Returns:
-        The (name, text) pairs, why files that look like text are left out, and the number of binary
-        files.
+    Return the (name, text) pairs, why files that look like text are left out, and the number of
+    binary files.
     """
     documents: list[tuple[str, str]] = []
     left_out, binary = [], 0
@@ -117,11 +100,15 @@ def _folder_documents(root: Path) -> tuple[list[tuple[str, str]], list[str], int
 def standard_library() -> Corpus:
     """Return the corpus made of the running Python's standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    version = sysconfig.get_python_version()
-    texts = [(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8", errors="replace"))
-             for path in _readable_files(root)]
-    return _divide(f"Python {version} standard library",
-                   [(name, text) for name, text in texts if text.strip()])
+    documents = []
+    for path in sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix()):
+        name = path.relative_to(root)
+        if path.suffix not in SUFFIXES or SKIPPED_FOLDERS.intersection(name.parts[:-1]) \
+                or name.parts[0].startswith(SKIPPED_PREFIXES) or not path.is_file():
+            continue
+        if (text := path.read_text(encoding="utf-8", errors="replace")).strip():
+            documents.append((name.as_posix(), text))
+    return _divide(f"Python {sysconfig.get_python_version()} standard library", documents)
 
 
 def load_corpus(source: str | Path | None = None) -> Corpus:
@@ -129,21 +116,17 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
 
     Args:
         source: None for the standard library; a file, or a folder of which every file that is text
-            by its content is read, whatever its suffix; or `hub:NAME` or `hub:NAME:CONFIG` for a
-            data set of the `datasets` library with a `text` column (needs a network and `pip
-            install datasets`).
+            by its content is read; or `hub:NAME` or `hub:NAME:CONFIG` for a data set of the
+            `datasets` library with a `text` column.
 
     Raises:
-        ValueError: if the source is neither a path nor `hub:NAME`, or holds too little text, or is
-            not UTF-8.
+        ValueError: for another source, one that is not UTF-8, or one with too little text.
     """
     if source is None:
         return standard_library()
     if not isinstance(source, str | Path):
-        raise ValueError(
-            f"text: got {type(source).__name__}, wanted a path, hub:NAME for a data set, or "
-            "nothing for "
-            "the standard library")
+        raise ValueError(f"text: got {type(source).__name__}, wanted a path, hub:NAME for a data "
+                         "set, or nothing for the standard library")
     source = str(source)
     if source.startswith("hub:"):
         return _hub_corpus(source.removeprefix("hub:"))
@@ -158,21 +141,15 @@ def load_corpus(source: str | Path | None = None) -> Corpus:
         raise ValueError(f"text: {source!r} is no file or folder here; give a path, "
                          "hub:NAME for a data set, or nothing for the standard library")
     if sum(len(text) for _, text in documents) < LEAST:
-        raise ValueError(
-            f"text: {source!r} holds fewer than {LEAST} characters of "
-            f"text{_skipped(left_out, binary)}; "
-            "give more")
+        skipped = [f"{binary} binary file(s), with NUL characters or the like"] * bool(binary)
+        if left_out:
+            skipped.append(f"{len(left_out)} file(s) that cannot be used, the first: {left_out[0]}")
+        beside = f" (beside {' and '.join(skipped)})" if skipped else ""
+        raise ValueError(f"text: {source!r} holds fewer than {LEAST} characters of text{beside}; "
+                         "give more")
     if not any(text.strip() for _, text in documents):
         raise ValueError(f"text: {source!r} holds nothing but white space; give another")
     return _divide(path.name, documents, left_out)
-
-
-def _skipped(left_out: list[str], binary: int) -> str:
-    """Return what was left out of a folder, in words for an error message."""
-    found = [f"{binary} binary file(s), with NUL characters or the like"] if binary else []
-    found += [f"{len(left_out)} file(s) that cannot be used, the first: {left_out[0]}"
-              ] if left_out else []
-    return f" (beside {' and '.join(found)})" if found else ""
 
 
 def _hub_corpus(name: str) -> Corpus:
@@ -187,11 +164,7 @@ def _hub_corpus(name: str) -> Corpus:
 
 
 def read_text(path: Path, name: str) -> str:
-    """Return the text of a file.
-
-    Args:
-        path: the file.
-        name: name of the argument, for the error message.
+    """Return the text of a file; `name` is the argument's name in the error message.
 
     Raises:
         ValueError: if the file is not text, or holds a word that a tokenizer takes hours for.
@@ -203,10 +176,7 @@ def read_text(path: Path, name: str) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file.
-
-    Of one that begins with binary content, as a film does, the first ones only.
-    """
+    """Return the bytes of a file; of one that begins with binary content only the first ones."""
     with path.open("rb") as file:
         data = file.read(SNIFFED)
         return data if b"\0" in data and is_binary(data) else data + file.read()
@@ -221,8 +191,7 @@ def problem_of(data: bytes) -> str | None:
     """Return why the bytes of a file cannot be used as text, and what to do; None if they can."""
     if problem := encoding_problem(data):
         return problem
-    longest = max((match.end() - match.start() for match in LONG_WORD.finditer(data.decode())),
-                  default=0)
+    longest = max((len(match.group()) for match in LONG_WORD.finditer(data.decode())), default=0)
     if longest:
         return (f"holds {longest} characters or spaces without a break, which a tokenizer takes "
                 "hours for; give prose or code")
@@ -235,20 +204,20 @@ def encoding_problem(data: bytes) -> str | None:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
         at = error.start
-        todo = "save its text as UTF-8" if data.startswith(PACKED) else "save it as UTF-8"
+        todo = "save its text as UTF-8" if data.startswith(tuple(PACKED)) else "save it as UTF-8"
         return (f"is not UTF-8 (byte {data[at]:#x} at {at}) in line {1 + data[:at].count(10)}; it "
                 f"looks like {looks_like(data)}: {todo}, or give another")
     if b"\0" in data:
         return ("holds NUL characters, as binary files and UTF-16 without its mark do; save it as "
                 "UTF-8, or give another")
-    if data.startswith(PACKED):
+    if data.startswith(tuple(PACKED)):
         return f"is {looks_like(data)}; save its text as UTF-8, or give another"
     return None
 
 
 def looks_like(data: bytes) -> str:
     """Return what bytes that are not UTF-8 look like, in a few words."""
-    for start, kind in SIGNATURES:
+    for start, kind in SIGNATURES.items():
         if data.startswith(start):
             return kind
     if is_binary(data):
@@ -256,16 +225,10 @@ def looks_like(data: bytes) -> str:
     # ISO 8859 has control characters at 0x80 to 0x9f, Windows' code pages have letters and
     # quotation marks there
     eight_bit = any(0x80 <= byte <= 0x9f for byte in data)
-    return "Windows-1252, or another 8-bit encoding" if eight_bit else \
-        "Latin-1 (ISO 8859-1), or another 8-bit encoding"
+    return f"{'Windows-1252' if eight_bit else 'Latin-1 (ISO 8859-1)'}, or another 8-bit encoding"
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether bytes that are no UTF-8 are no text in another encoding either.
-
-    Text in UTF-16 with its mark, or in an 8-bit encoding, is not binary: it only has to be saved
-    again.
-    """
-    if data.startswith(MARKS):
-        return False
-    return data.startswith(PACKED) or data.translate(None, CONTROLS) != data
+    """Return whether bytes that are no UTF-8 are no UTF-16 with its mark or 8-bit text either."""
+    return not data.startswith(MARKS) and (data.startswith(tuple(PACKED))
+                                           or data.translate(None, CONTROLS) != data)

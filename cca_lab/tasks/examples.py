@@ -1,14 +1,15 @@
 """Questions as text: an example, how it becomes tokens, and how a task fills it up to a length.
 
-A task writes prompts that end where the answer begins, so that any language model continues them.
-The tokens of a prompt are those that generation reads, and its answer is tokenized behind it.
+Prompts end where the answer begins, so that any language model continues them. The tokens of a
+prompt are those that generation reads, and its answer is tokenized behind it.
 """
 
 import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from cca_lab.settings import check_integers, check_numbers
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SPARE = 8  # tokens that a model may generate beyond those of the longest answer
-OPEN = re.compile(
-    r"""(^|\s)["'(\[{]?$""")  # the end of a prompt after which an answer takes no space
+OPEN = re.compile(r"""(^|\s)["'(\[{]?$""")  # the end of a prompt that a space must not follow
 TAIL = 24  # characters of the prompt that are tokenized together with an answer
 FIRST_GUESS = 16  # pieces by which the number of tokens per piece is estimated
 
@@ -44,31 +44,29 @@ class Example:
     def continuations(self) -> tuple[str, ...]:
         """The texts that answer the prompt: one per alternative, or one that holds all answers."""
         space = "" if OPEN.search(self.prompt) else " "
-        return tuple(
-            space + answer
-            for answer in (self.answers if self.one_is_enough else [", ".join(self.answers)]))
+        answers = self.answers if self.one_is_enough else [", ".join(self.answers)]
+        return tuple(space + answer for answer in answers)
 
 
 def prompt_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> list[int]:
     """Return the token ids of a prompt as generation reads them, with a tokenizer's first token."""
-    return tokenizer.encode(
-        prompt, verbose=False)  # longer than the tokenizer's limit is the caller's matter
+    return tokenizer.encode(prompt, verbose=False)  # a length over its limit is the caller's matter
 
 
 def answer_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str, continuation: str) -> list[int]:
     """Return the token ids of a continuation behind a prompt whose own tokens are fixed."""
     tail = tokenizer.encode(prompt[-TAIL:], add_special_tokens=False)
     both = tokenizer.encode(prompt[-TAIL:] + continuation, add_special_tokens=False)
-    # some tokenizers put a space before any text that begins anew; others join the last letters
-    # with the first
-    return both[len(tail):] if both[:len(tail)] == tail else tokenizer.encode(
-        continuation, add_special_tokens=False)
+    # some tokenizers put a space before any text that begins anew; others join letters
+    if both[:len(tail)] == tail:
+        return both[len(tail):]
+    return tokenizer.encode(continuation, add_special_tokens=False)
 
 
 def answer_room(tokenizer: "PreTrainedTokenizerBase", example: Example) -> int:
     """Return how many tokens a model may generate: those of the longest answer and `SPARE` more."""
-    return SPARE + max(
-        len(answer_ids(tokenizer, example.prompt, text)) for text in example.continuations)
+    return SPARE + max(len(answer_ids(tokenizer, example.prompt, text))
+                       for text in example.continuations)
 
 
 def tokens_of(tokenizer: "PreTrainedTokenizerBase", example: Example) -> int:
@@ -81,7 +79,7 @@ def fill(build: Callable[[int], Example], tokenizer: "PreTrainedTokenizerBase", 
     """Return the example with the most pieces of filler that has at most `length` tokens.
 
     Args:
-        build: returns the example with a number of pieces; each piece adds tokens.
+        build: returns the example with a number of pieces, at least `least`; each adds tokens.
         tokenizer: counts the tokens.
         length: tokens of the prompt and of the room for its answer, at most.
         name: name of the task, for the error message.
@@ -93,10 +91,8 @@ def fill(build: Callable[[int], Example], tokenizer: "PreTrainedTokenizerBase", 
     low, best = least, build(least)
     fewest = at_low = tokens_of(tokenizer, best)
     if fewest > length:
-        raise ValueError(
-            f"length: got {length}, wanted at least {fewest} tokens for {name} in this tokenizer; "
-            "give a "
-            "longer one, or an easier task")
+        raise ValueError(f"length: got {length}, wanted at least {fewest} tokens for {name} in "
+                         "this tokenizer; give a longer one, or an easier task")
     high, at_high, pieces = None, 0, least + FIRST_GUESS
     while high is None or high - low > 1:
         example = build(pieces)
@@ -131,8 +127,7 @@ class Task(ABC):
     filled: ClassVar[bool] = True
 
     def __str__(self) -> str:
-        return " ".join(
-            [self.name, *(f"{field.name}={getattr(self, field.name)}" for field in fields(self))])
+        return " ".join([self.name, *(f"{name}={value}" for name, value in vars(self).items())])
 
     @property
     def least(self) -> int:
@@ -141,10 +136,7 @@ class Task(ABC):
 
     @abstractmethod
     def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
-        """Return an example with a number of pieces of filler.
-
-        Everything random comes from `draw`.
-        """
+        """Return an example with a number of pieces of filler; everything random is from `draw`."""
 
     def examples(self, tokenizer: "PreTrainedTokenizerBase", count: int, *, length: int, seed: int,
                  place: float | None = None) -> list[Example]:
@@ -158,8 +150,7 @@ class Task(ABC):
             count: number of examples.
             length: tokens of a prompt and of the room for its answer, at most.
             seed: seed of every draw.
-            place: where the answer stands, 0 (beginning) to 1 (end); None draws it for each
-                example.
+            place: where the answer stands, 0 (beginning) to 1 (end); None draws it for each.
 
         Raises:
             ValueError: for a number out of range, a place where the task has none, or a length that
@@ -170,14 +161,11 @@ class Task(ABC):
         if place is not None:
             check_numbers(0, 1, place=place)
             if not self.placed:
-                raise ValueError(
-                    f"place: got {place} for {self.name}, whose answers have no single place; "
-                    "leave it "
-                    "out")
+                raise ValueError(f"place: got {place} for {self.name}, whose answers have no "
+                                 "single place; leave it out")
 
-        def build(number: int) -> Callable[[int], Example]:
-            return lambda pieces: self.build(random.Random(f"{self} {seed} {number}"), place, pieces
-                                             )
+        def build(number: int, pieces: int) -> Example:
+            return self.build(random.Random(f"{self} {seed} {number}"), place, pieces)
 
-        return [fill(build(number), tokenizer, length, name=str(self), least=self.least)
+        return [fill(partial(build, number), tokenizer, length, name=str(self), least=self.least)
                 for number in range(count)]

@@ -1,7 +1,4 @@
-"""The training data of finetuning.
-
-Windows of text and question contexts, drawn at random (seeded by the step).
-"""
+"""The training data of finetuning: windows of text and question contexts, drawn by the step."""
 
 import hashlib
 import random
@@ -78,35 +75,28 @@ class Mixture:
         check_integers(1, rows=self.rows, length=self.length)
         check_integers(0, seed=self.seed, shift=self.shift)
         check_numbers(0, 1, text_share=self.text_share)
-        if not isinstance(self.stream, Tensor) or self.stream.ndim != 1 or len(
-                self.stream) < self.length:
+        if not isinstance(self.stream, Tensor) or self.stream.ndim != 1 \
+                or len(self.stream) < self.length:
             got = tuple(getattr(self.stream, "shape", ())) or type(self.stream).__name__
-            raise ValueError(
-                f"stream: got {got}, wanted a tensor of token ids, (n,), at least the "
-                f"{self.length} of a "
-                "sequence; give more text or a shorter length")
+            raise ValueError(f"stream: got {got}, wanted a tensor of token ids, (n,), at least the "
+                             f"{self.length} of a sequence; give more text or a shorter length")
         if self.tasks and self.rows == 1 and 0 < self.text_share < 1:
-            raise ValueError(
-                f"rows: got 1, wanted 2 or more to hold text and questions in shares of "
-                f"{self.text_share}; give more rows, or text_share 0 or 1")
-        if self.tasks and not 0 <= self.shift < self.length:
-            raise ValueError(
-                f"shift: got {self.shift}, wanted 0 to {self.length - 1}, less than the length")
+            raise ValueError("rows: got 1, wanted 2 or more to hold text and questions in shares "
+                             f"of {self.text_share}; give more rows, or text_share 0 or 1")
+        if self.tasks and self.shift >= self.length:
+            raise ValueError(f"shift: got {self.shift}, wanted 0 to {self.length - 1}, less than "
+                             "the length")
 
     def identity(self) -> dict[str, Any]:
         """Return what two mixtures must share to draw the same batches, as JSON values."""
-        return {
-            "length": self.length, "rows": self.rows, "text_share": self.text_share,
-            "seed": self.seed, "shift": self.shift, "questions": [task.name for task in self.tasks],
-            "text": hashlib.sha256(self.stream.numpy().tobytes()).hexdigest()[:16]
-        }
+        return {"length": self.length, "rows": self.rows, "text_share": self.text_share,
+                "seed": self.seed, "shift": self.shift,
+                "questions": [task.name for task in self.tasks],
+                "text": hashlib.sha256(self.stream.numpy().tobytes()).hexdigest()[:16]}
 
     @property
     def text_rows(self) -> int:
-        """Number of text rows in a batch; the rest are questions.
-
-        Each kind has a row unless its share is 0.
-        """
+        """Rows of text in a batch; text and questions have one or more unless a share is 0."""
         if not self.tasks or self.text_share in (0, 1):
             return self.rows if not self.tasks or self.text_share == 1 else 0
         return min(max(round(self.text_share * self.rows), 1), self.rows - 1)
@@ -119,11 +109,11 @@ class Mixture:
         known = [torch.ones_like(ids[0], dtype=torch.bool)]
         for index, task in enumerate(self.tasks):
             # rows that remain after the division go to the kinds in rotation, step by step
-            rows = (self.rows - self.text_rows +
-                    (index + step) % len(self.tasks)) // len(self.tasks)
+            kinds = len(self.tasks)
+            rows = (self.rows - self.text_rows + (index + step) % kinds) // kinds
             if rows:
-                questions, answers = self._shifted(
-                    *task.interleaved_batch(rows, self.length, generator), generator)
+                drawn = task.interleaved_batch(rows, self.length, generator)
+                questions, answers = self._shifted(*drawn, generator)
                 ids.append(questions)
                 known.append(answers)
         return torch.cat(ids), torch.cat(known)  # (rows, length) both
@@ -136,9 +126,9 @@ class Mixture:
         rows, length = ids.shape
         text = random_windows(self.stream, rows, length, generator)
         before = torch.randint(self.shift + 1, (len(ids), 1), generator=generator)
-        own = torch.arange(self.length) - before  # (rows, length), negative where text stands
-        at = own.clamp(min=0)
-        return torch.where(own < 0, text, ids.gather(1, at)), (own >= 0) & known.gather(1, at)
+        moved = torch.arange(self.length) - before  # (rows, length), negative where text stands
+        at = moved.clamp(min=0)
+        return torch.where(moved < 0, text, ids.gather(1, at)), (moved >= 0) & known.gather(1, at)
 
 
 class PackedExamples:
@@ -180,8 +170,7 @@ class PackedExamples:
         """Draw rows of examples; the last one is cut at the end of its row.
 
         Args:
-            rows: B, number of rows.
-            length: L, tokens of a row.
+            rows, length: B rows of L tokens.
             generator: random generator of all draws.
 
         Returns:
@@ -196,10 +185,10 @@ class PackedExamples:
         seed = int(torch.randint(2**31, (1,), generator=generator))
         while len(ids) < length:
             draw = random.Random(f"{seed} {len(ids)}")
-            fitting = [size for size in self.lengths if size <= length - len(ids)
-                       ] or self.lengths[-1:]
-            (example, ) = self.task.examples(self.tokenizer, 1, length=draw.choice(fitting),
-                                             seed=draw.getrandbits(32))
+            fitting = [size for size in self.lengths if size <= length - len(ids)]
+            (example,) = self.task.examples(
+                self.tokenizer, 1, length=draw.choice(fitting or self.lengths[-1:]),
+                seed=draw.getrandbits(32))
             prompt = prompt_ids(self.tokenizer, example.prompt)
             answer = answer_ids(self.tokenizer, example.prompt, example.continuations[0])
             ids += [*prompt, *answer, *self.separator]

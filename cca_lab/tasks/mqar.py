@@ -35,8 +35,7 @@ class MQAR:
     Attributes:
         length: L, tokens in a text; even.
         pairs: n, keys with a value, 1 or more; 4n tokens fit into a text.
-        vocabulary: V, tokens of the vocabulary; even, and each half has n tokens besides the
-            filler.
+        vocabulary: V, tokens of the vocabulary; even, and each half has n besides the filler.
         power: a, which is 1 for evenly distributed queries and smaller for early ones.
         random_filler: put a random token of the whole vocabulary in the place of each filler token.
     """
@@ -51,15 +50,13 @@ class MQAR:
         check_integers(1, length=self.length, pairs=self.pairs, vocabulary=self.vocabulary)
         check_numbers(0, 10, power=self.power)
         if self.length % 2 or self.length < 4 * self.pairs:
-            raise ValueError(
-                f"length: got {self.length}, wanted an even number; choose {4 * self.pairs} or "
-                "more for "
-                f"{self.pairs} pairs and as many queries with filler between them")
+            raise ValueError(f"length: got {self.length}, wanted an even number; choose "
+                             f"{4 * self.pairs} or more for {self.pairs} pairs and as many queries "
+                             "with filler between them")
         if self.vocabulary % 2 or not 2 * self.pairs + 2 <= self.vocabulary <= LARGEST_WRITTEN:
-            raise ValueError(
-                f"vocabulary: got {self.vocabulary}, wanted an even number; choose "
-                f"{2 * self.pairs + 2} "
-                f"to 2**31 - 2, so that {self.pairs} keys and values differ")
+            raise ValueError(f"vocabulary: got {self.vocabulary}, wanted an even number; choose "
+                             f"{2 * self.pairs + 2} to 2**31 - 2, so that {self.pairs} keys and "
+                             "values differ")
 
     @property
     def gaps(self) -> int:
@@ -72,22 +69,16 @@ class MQAR:
         return odds / odds.sum()
 
     def batch(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw texts.
+        """Draw texts: input_ids and targets, both int64 (rows, L).
 
-        Args:
-            rows: number of texts, 1 or more.
-            generator: source of the draws, on the CPU.
-
-        Returns:
-            input_ids: int64 (rows, L).
-            targets: int64 (rows, L): the value of the key at each query, `UNASKED` elsewhere.
+        A target is the value of the key at a query, and `UNASKED` elsewhere.
         """
         check_integers(1, rows=rows)
         half = self.vocabulary // 2
-        keys = 1 + distinct(rows, self.pairs, half - 1, generator)                      # (rows, n)
-        values = half + distinct(rows, self.pairs, half, generator)                     # (rows, n)
+        keys = 1 + distinct(rows, self.pairs, half - 1, generator)  # (rows, n)
+        values = half + distinct(rows, self.pairs, half, generator)  # (rows, n)
         gaps = torch.multinomial(self.gap_odds().expand(rows, -1), self.pairs, generator=generator)
-        queries = 2 * self.pairs + 2 * gaps  # (rows, n)  their positions
+        queries = 2 * self.pairs + 2 * gaps  # (rows, n), their positions
         input_ids = torch.full((rows, self.length), FILLER)
         if self.random_filler:
             input_ids.random_(self.vocabulary, generator=generator)
@@ -97,10 +88,7 @@ class MQAR:
 
 
 def distinct(rows: int, count: int, limit: int, generator: torch.Generator) -> Tensor:
-    """Draw `count` different integers below `limit` in each row, in random order.
-
-    Int64 (rows, count).
-    """
+    """Draw different integers below `limit` in each row, in random order: int64 (rows, count)."""
     if count**2 > limit:
         return torch.rand(rows, limit, dtype=torch.float64, generator=generator).topk(count).indices
     drawn = torch.randint(limit, (rows, count), generator=generator)

@@ -7,15 +7,16 @@ Many one-line documents, one of which answers the question at the end:
     ...
     A map drawn by Marta            <- the question; the answer is " Keller"
 
-Only the first name identifies a document (first names never repeat within one
-context), so a model must find that name in the context in order to answer. The
-position of the answering document is controlled, and the score is exact match
-of the greedily decoded surname.
+Only the first name identifies a document (it never repeats within one context), so a model must
+find that name in the context. The position of the answering document is controlled, and the score
+is exact match of the greedily decoded surname.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
@@ -49,8 +50,6 @@ Stark Sutton Thorne Vogel Wagner Zeller
 
 WORKS = ("A map drawn by", "A song written by", "A letter signed by", "A house built by",
          "A book read by", "A film made by", "A race won by", "A word said by")
-
-
 FEWEST_NAMES = 16
 OPENINGS = (*WORKS, "In", "The", "File of", "The house of", "A name given by",
             "Note that a test was run by", "The first line of the file was written by",
@@ -77,9 +76,9 @@ class QABatch:
 class MultiDocumentQA:
     """The questions in the tokens of one tokenizer.
 
-    It uses the names that are a single token (with their leading space) and the
-    phrases of the most common length, so that all contexts of a batch have the
-    same length; the lab's own tokenizer is trained to have them all.
+    It uses the names that are a single token (with their leading space) and the phrases of the most
+    common length, so that all contexts of a batch have the same length; the lab's own tokenizer is
+    trained to have them all.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -89,25 +88,23 @@ class MultiDocumentQA:
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
-        def encode(text: str) -> list[int]:
-            return tokenizer.encode(text, add_special_tokens=False)
-
-        def single_tokens(words: tuple[str, ...], kind: str) -> Tensor:
-            encoded = [encode(" " + word) for word in words]
-            ids = [tokens[0] for tokens in encoded if len(tokens) == 1]
-            if len(ids) < FEWEST_NAMES:
-                raise ValueError(
-                    f"tokenizer: {len(ids)} of {len(words)} {kind} are one token, wanted "
-                    f"{FEWEST_NAMES} or more; use a tokenizer trained by `cca-lab pretrain`")
-            return torch.tensor(ids)
-
-        self.first = single_tokens(FIRST_NAMES, "first names")
-        self.last = single_tokens(SURNAMES, "surnames")
-        works = [encode(text) for text in WORKS]
+        self._encode = partial(tokenizer.encode, add_special_tokens=False)
+        self.first = self._single_tokens(FIRST_NAMES, "first names")
+        self.last = self._single_tokens(SURNAMES, "surnames")
+        works = [self._encode(text) for text in WORKS]
         lengths = [len(ids) for ids in works]
         common = max(set(lengths), key=lengths.count)
         self.works = torch.tensor([ids for ids in works if len(ids) == common])  # (n, W)
-        self.end = torch.tensor(encode(".\n"))
+        self.end = torch.tensor(self._encode(".\n"))
+
+    def _single_tokens(self, words: tuple[str, ...], kind: str) -> Tensor:
+        encoded = [self._encode(" " + word) for word in words]
+        ids = [tokens[0] for tokens in encoded if len(tokens) == 1]
+        if len(ids) < FEWEST_NAMES:
+            raise ValueError(
+                f"tokenizer: {len(ids)} of {len(words)} {kind} are one token, wanted "
+                f"{FEWEST_NAMES} or more; use a tokenizer trained by `cca-lab pretrain`")
+        return torch.tensor(ids)
 
     @property
     def name(self) -> str:
@@ -138,22 +135,17 @@ class MultiDocumentQA:
         last = self.last[torch.randint(len(self.last), (rows, count), generator=generator)]
         works = self.works[torch.randint(len(self.works), (rows, count), generator=generator)]
         end = self.end.expand(rows, count, -1)
-        documents = torch.cat([works, first[..., None], last[..., None], end], dim=-1)
-        return documents, last
+        return torch.cat([works, first[..., None], last[..., None], end], dim=-1), last
 
     def batch(self, rows: int, length: int, generator: torch.Generator,
               position: float | None = None) -> QABatch:
         """Draw contexts of at most `length` tokens that end in one question.
 
         Args:
-            rows: B, number of contexts.
-            length: the longest context, in tokens.
+            rows, length: B contexts, all of one length.
             generator: random generator of all draws.
-            position: place of the answering document, 0 (first) to 1 (last);
-                None draws it uniformly for each row.
-
-        Returns:
-            A `QABatch` of contexts of equal length.
+            position: place of the answering document, 0 (first) to 1 (last); None draws it for each
+                row.
         """
         count = self.documents_in(length)
         documents, last = self._documents(count, rows, generator)
@@ -170,8 +162,8 @@ class MultiDocumentQA:
                        questions_share: float = 0.25) -> tuple[Tensor, Tensor]:
         """Draw contexts of exactly `length` tokens: documents, then several questions with answers.
 
-        Several questions per sequence give more training signal for the same computation;
-        the questions are documents of this context, repeated in another order.
+        Several questions per sequence give more training signal for the same computation; they are
+        documents of this context, repeated in another order.
 
         Returns:
             input_ids (B, L) and a mask (B, L), true where the token is an answer.
@@ -191,14 +183,10 @@ class MultiDocumentQA:
                           most_questions: float = 0.5) -> tuple[Tensor, Tensor]:
         """Draw contexts in which questions, with their answers, stand anywhere among the documents.
 
-        Each question asks for a document before it, so that a model must search every part of a
-        context. A small model learns each position separately: trained only on contexts that end
-        in questions (`training_batch`), it answers nothing that stands in the last quarter.
-
-        Args:
-            rows, length, generator: as in `training_batch`.
-            most_questions: the largest share of questions; each row draws its own between 0 and
-                this.
+        Each asks for a document before it, so that a model must search every part of a context. A
+        small model learns each position separately: trained only on contexts that end in questions
+        (`training_batch`), it answers nothing that stands in the last quarter. Each row draws its
+        share of questions between 0 and `most_questions`.
 
         Returns:
             input_ids (B, L) and a mask (B, L), true where the token is an answer.
@@ -212,15 +200,12 @@ class MultiDocumentQA:
         asked[:, count:] = True  # every document has been placed: questions only
         earlier = torch.ones(slots, slots, dtype=torch.bool).tril(-1)
         draws = torch.rand(rows, slots, slots, generator=generator)
-        chosen = draws.masked_fill(asked[:, None] | ~earlier,
-                                   -1.0).argmax(dim=-1)  # an earlier document
-        own = torch.arange(slots).expand(rows, -1)
-        chosen = torch.where(asked, chosen, own)
-        input_ids = torch.take_along_dim(documents, chosen[..., None],
-                                         dim=1).flatten(1)[:, :length]  # (B, L)
+        before = draws.masked_fill(asked[:, None] | ~earlier, -1.0).argmax(dim=-1)
+        chosen = torch.where(asked, before, torch.arange(slots))
+        input_ids = torch.take_along_dim(documents, chosen[..., None], dim=1).flatten(1)
         is_answer = torch.zeros(rows, slots, self.document_length, dtype=torch.bool)
         is_answer[..., self.question_length] = asked
-        return input_ids, is_answer.flatten(1)[:, :length]
+        return input_ids[:, :length], is_answer.flatten(1)[:, :length]
 
 
 def sample_text(documents: int, generator: torch.Generator) -> str:
@@ -228,16 +213,15 @@ def sample_text(documents: int, generator: torch.Generator) -> str:
     def draw(words: Sequence[str]) -> str:
         return words[int(torch.randint(len(words), (1,), generator=generator))]
 
-    return "".join(
-        f"{draw(WORKS)} {draw(FIRST_NAMES)} {draw(SURNAMES)}.\n" for _ in range(documents))
+    return "".join(f"{draw(WORKS)} {draw(FIRST_NAMES)} {draw(SURNAMES)}.\n"
+                   for _ in range(documents))
 
 
 class VariedDocumentQA(MultiDocumentQA):
     """Questions over documents of 5 to 20 tokens that begin anywhere: no group size fits them.
 
-    The question is the same (which surname follows this first name?), with more or fewer words
-    before and after the two names; the lengths are drawn uniformly between the shortest and the
-    longest:
+    The question is the same, with more or fewer words before and after the two names; the lengths
+    are drawn uniformly between the shortest and the longest:
 
         In Marta Keller.
         A song written by Omar Lindt in the list.
@@ -253,29 +237,20 @@ class VariedDocumentQA(MultiDocumentQA):
             no pair of opening and closing words has in this tokenizer are left out.
 
     Raises:
-        ValueError: for a tokenizer without the names, or if no document has such a length in its
-            tokens.
+        ValueError: for a tokenizer without the names, or without such lengths.
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", shortest: int = 5,
                  longest: int = 20) -> None:
         super().__init__(tokenizer)
-
-        def encode(text: str) -> list[int]:
-            return tokenizer.encode(text, add_special_tokens=False)
-
         by_length = defaultdict(list)
-        closings = [encode(text) for text in CLOSINGS]
-        for opening in map(encode, OPENINGS):
-            for closing in closings:
-                by_length[len(opening) + 2 + len(closing) + len(self.end)].append(
-                    (opening, closing))
+        for frame in product(map(self._encode, OPENINGS), map(self._encode, CLOSINGS)):
+            by_length[sum(map(len, frame)) + 2 + len(self.end)].append(frame)
         self.frames = {n: by_length[n] for n in sorted(by_length) if shortest <= n <= longest}
         if not self.frames:
-            raise ValueError(
-                f"shortest, longest: got {shortest} and {longest}, wanted a range that holds one "
-                "of "
-                f"{', '.join(map(str, sorted(by_length)))} tokens")
+            raise ValueError(f"shortest, longest: got {shortest} and {longest}, wanted a range "
+                             "that holds one of "
+                             f"{', '.join(map(str, sorted(by_length)))} tokens")
 
     @property
     def name(self) -> str:
@@ -322,25 +297,19 @@ class VariedDocumentQA(MultiDocumentQA):
               position: float | None = None) -> QABatch:
         """Draw contexts that end in one question; the first document may be cut off at its start.
 
-        Args:
-            rows: B, number of contexts.
-            length: tokens of a context; fewer if the documents of all names have fewer tokens.
-            generator: random generator of all draws.
-            position: place of the answering document among the complete ones, 0 (first) to 1
-                (last); None draws it uniformly for each row.
+        As in `MultiDocumentQA`, with positions among the complete documents. The contexts have
+        `length` tokens, or fewer if the documents of all names have fewer.
 
         Raises:
             ValueError: for a length too short for the longest document and its question.
         """
         if length < self.document_length + self.question_length:
-            raise ValueError(
-                f"length: got {length}, wanted at least "
-                f"{self.document_length + self.question_length} "
-                "tokens: the longest document and the longest question")
+            raise ValueError(f"length: got {length}, wanted at least "
+                             f"{self.document_length + self.question_length} tokens: the longest "
+                             "document and the longest question")
         count = min(len(self.first), -(-length // min(self.frames)))
         drawn = self._draw(rows, count, generator)
-        total = min(sum(len(ids) for ids, _ in documents) for documents in drawn)
-        length = min(length, total)
+        length = min(length, *(sum(len(ids) for ids, _ in documents) for documents in drawn))
         draws = torch.rand(rows, generator=generator).tolist()
         contexts, answers = [], []
         for ((asked, at), *others), draw in zip(drawn, draws, strict=True):
@@ -349,20 +318,16 @@ class VariedDocumentQA(MultiDocumentQA):
                 room -= len(others[fitting][0])
                 fitting += 1
             before = int(draw * (fitting + 1)) if position is None else round(position * fitting)
-            cut = others[fitting][0] if fitting < len(others) else [
-            ]  # stands first, cut to what fits
-            whole = [*others[:before], (asked, at), *others[before:fitting]]
-            text = [*cut, *(token for own, _ in whole for token in own), *asked[:at]]
+            cut = others[fitting:fitting + 1]  # stands first, cut to what fits
+            shown = [*cut, *others[:before], (asked, at), *others[before:fitting]]
+            text = [*(token for ids, _ in shown for token in ids), *asked[:at]]
             contexts.append(text[-length:])
             answers.append(asked[at])
         return QABatch(torch.tensor(contexts), torch.tensor(answers))
 
     def interleaved_batch(self, rows: int, length: int, generator: torch.Generator,
                           most_questions: float = 0.5) -> tuple[Tensor, Tensor]:
-        """Draw contexts in which questions stand anywhere among the documents.
-
-        As in `MultiDocumentQA`.
-        """
+        """Draw contexts in which questions stand anywhere, as in `MultiDocumentQA`."""
         count = -(-length // min(self.frames))
         drawn = self._draw(rows, min(count, len(self.first)), generator)
         share = (most_questions * torch.rand(rows, generator=generator)).tolist()
@@ -371,12 +336,12 @@ class VariedDocumentQA(MultiDocumentQA):
         for documents, limit, (asks, picks) in zip(drawn, share, draws, strict=True):
             ids, answers, placed = [], [], 0
             for ask, pick in zip(asks, picks, strict=True):
-                asked = placed > 0 and (ask < limit or placed == len(documents)
-                                        )  # all placed: questions only
-                own, at = documents[int(pick * placed) if asked else placed]
+                # once every document is placed, questions only
+                asked = placed > 0 and (ask < limit or placed == len(documents))
+                document, at = documents[int(pick * placed) if asked else placed]
                 placed += not asked
-                answers += [asked and place == at for place in range(len(own))]
-                ids += own
+                answers += [asked and index == at for index in range(len(document))]
+                ids += document
                 if len(ids) >= length:
                     break
             contexts.append(ids[:length])

@@ -62,9 +62,8 @@ class KneserNey:
         self.order, self.vocabulary = order, vocabulary
         self.bits = _bits(vocabulary)
         if not self.fits(order, vocabulary):
-            raise ValueError(
-                f"order: {order}-grams over {vocabulary} tokens take {self.bits * order} bits, "
-                "wanted at most 63; lower the order")
+            raise ValueError(f"order: {order}-grams over {vocabulary} tokens take "
+                             f"{self.bits * order} bits, wanted at most 63; lower the order")
         tokens = np.asarray(tokens, dtype=np.int64)
         highest = np.unique(_keys(tokens, order, self.bits), return_counts=True)
         self.orders = {order: self._count(*highest)}
@@ -100,9 +99,8 @@ class KneserNey:
             followers = _lookup(keys >> self.bits, table.contexts, table.context_followers)
             known = total > 0  # for an unseen context the lower order is used unchanged
             scale = np.where(known, total, 1)
-            own = np.maximum(seen - table.discount, 0.0) / scale
             back_off = np.where(known, table.discount * followers / scale, 1.0)
-            probability = own + back_off * probability
+            probability = np.maximum(seen - table.discount, 0.0) / scale + back_off * probability
         return probability
 
     def perplexity(self, tokens: Keys) -> float:

@@ -59,20 +59,17 @@ class OwnQuestions:
         Raises:
             ValueError: if there is none.
         """
-        known = self._sizes.get(
-            id(tokenizer))  # kept beside its tokenizer, so that no other gets the same id
-        if known is None:
-            known = self._sizes[id(tokenizer)] = tokenizer, [
-                tokens_of(tokenizer, example) for example in self.lines]
-        sizes = known[1]
-        found = [example for example, size in zip(self.lines, sizes, strict=True) if size <= length]
-        if not found:
-            raise ValueError(
-                f"length: got {length}, wanted at least {min(sizes)} tokens for the shortest "
-                "question of "
-                f"{self.name}, line {self.numbers[sizes.index(min(sizes))]}; give a longer one, or "
-                "shorter questions")
-        return found
+        if id(tokenizer) not in self._sizes:  # kept with its tokenizer: no other gets the same id
+            self._sizes[id(tokenizer)] = tokenizer, [tokens_of(tokenizer, example)
+                                                     for example in self.lines]
+        sizes = self._sizes[id(tokenizer)][1]
+        fit = [example for example, size in zip(self.lines, sizes, strict=True) if size <= length]
+        if not fit:
+            raise ValueError(f"length: got {length}, wanted at least {min(sizes)} tokens for the "
+                             f"shortest question of {self.name}, line "
+                             f"{self.numbers[sizes.index(min(sizes))]}; give a longer one, or "
+                             "shorter questions")
+        return fit
 
     def examples(self, tokenizer: "PreTrainedTokenizerBase", count: int, *, length: int, seed: int,
                  place: float | None = None) -> list[Example]:
@@ -86,29 +83,25 @@ class OwnQuestions:
             place: None; the answers stand where they stand.
 
         Raises:
-            ValueError: for a number out of range, a place, or a length that is too short for every
-                example.
+            ValueError: for a number out of range, a place, or a length too short for every example.
         """
         check_integers(1, count=count, length=length)
         check_integers(0, seed=seed)
         if place is not None:
-            raise ValueError(
-                f"place: got {place} for {self.name}, whose answers stand where they stand; leave "
-                "it out"
-            )
-        found = self.fitting(tokenizer, length)
-        if count >= len(found):
-            return found
-        chosen = random.Random(f"{self.digest} {seed}").sample(range(len(found)), count)
-        return [found[index] for index in sorted(chosen)]
+            raise ValueError(f"place: got {place} for {self.name}, whose answers stand where they "
+                             "stand; leave it out")
+        fit = self.fitting(tokenizer, length)
+        if count >= len(fit):
+            return fit
+        chosen = random.Random(f"{self.digest} {seed}").sample(range(len(fit)), count)
+        return [fit[index] for index in sorted(chosen)]
 
 
 def own_questions(path: str | Path) -> OwnQuestions:
     """Read a file of questions.
 
     Raises:
-        ValueError: naming the first line that is not in an accepted form, or if there is no
-            question.
+        ValueError: naming the first line in no accepted form, or if there is no question.
     """
     path = Path(path)
     data = path.read_bytes()
@@ -125,33 +118,28 @@ def own_questions(path: str | Path) -> OwnQuestions:
     if not lines:
         raise ValueError(
             f"task: {path} holds no questions, wanted a line of JSON for each; give another file")
-    return OwnQuestions(path.name,
-                        hashlib.sha256(data).hexdigest()[:16], tuple(lines), tuple(numbers))
+    digest = hashlib.sha256(data).hexdigest()[:16]
+    return OwnQuestions(path.name, digest, tuple(lines), tuple(numbers))
 
 
 def example_of(line: str) -> Example:
-    """Return the example that a line of JSON describes.
-
-    Raises:
-        ValueError: if it is no JSON object, or not in an accepted form.
-    """
+    """Return the example that a line of JSON describes, or raise ValueError."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is no JSON ({error}); write one object per line") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(
-            f"got {_kind(found)}, wanted an object, such as {{\"prompt\": ..., \"answer\": ...}}")
+            f"got {_kind(value)}, wanted an object, such as {{\"prompt\": ..., \"answer\": ...}}")
     for keys, form in FORMS.items():
-        if all(key in found for key in keys):
-            example = form(found)
-            "".join((example.prompt,
-                     *example.answers)).encode()  # half of a surrogate pair cannot be tokenized
+        if all(key in value for key in keys):
+            example = form(value)
+            # half of a surrogate pair cannot be tokenized
+            "".join((example.prompt, *example.answers)).encode()
             return example
-    raise ValueError(
-        f"got the keys {', '.join(map(repr, found)) or 'of an empty object'}, wanted one of the "
-        "forms "
-        f"{'; '.join(', '.join(keys) for keys in FORMS)}; add what is missing")
+    raise ValueError(f"got the keys {', '.join(map(repr, value)) or 'of an empty object'}, wanted "
+                     f"one of the forms {'; '.join(', '.join(keys) for keys in FORMS)}; add what "
+                     "is missing")
 
 
 def _prompt(line: Line) -> Example:
@@ -172,14 +160,14 @@ def _ruler(line: Line) -> Example:
 
 def _long_bench(line: Line) -> Example:
     question = _text(line, "input", "")  # empty for summaries
-    prompt = "\n\n".join(part for part in (_text(line, "context"), question, "Answer:") if part)
+    prompt = "\n\n".join(filter(None, (_text(line, "context"), question, "Answer:")))
     return Example(prompt, _answers(line, "answers"), one_is_enough=True)
 
 
 def _key_values(line: Line) -> Example:
     pairs, key, value = line["ordered_kv_records"], _text(line, "key"), _text(line, "value")
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 and all(
-            isinstance(text, str) for text in pair) for pair in pairs):
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2
+                                              and {str} == set(map(type, pair)) for pair in pairs):
         raise ValueError("ordered_kv_records: wanted a list of pairs of texts, [[key, value], ...]")
     if [key, value] not in pairs:
         raise ValueError(f"key, value: the pair {key!r}, {value!r} is not in ordered_kv_records")
@@ -189,12 +177,12 @@ def _key_values(line: Line) -> Example:
 
 def _documents(line: Line) -> Example:
     documents = line["ctxs"]
-    if not isinstance(documents, list) or not documents or not all(
-            isinstance(one, dict) for one in documents):
+    if not isinstance(documents, list) or not documents \
+            or not all(isinstance(document, dict) for document in documents):
         raise ValueError('ctxs: wanted a list of objects, [{"title": ..., "text": ...}, ...]')
-    texts = [f"[{number}] {_text(one, 'title', '')}\n{_text(one, 'text')}"
-             for number, one in enumerate(documents, start=1)]
-    gold = [index for index, one in enumerate(documents) if one.get("isgold") is True]
+    texts = [f"[{number}] {_text(document, 'title', '')}\n{_text(document, 'text')}"
+             for number, document in enumerate(documents, start=1)]
+    gold = [index for index, document in enumerate(documents) if document.get("isgold") is True]
     place = gold[0] / max(1, len(documents) - 1) if gold else None
     question = f"Question: {_text(line, 'question')}\nAnswer:"
     return Example("\n\n".join([*texts, question]), _answers(line, "answers"), place,
@@ -223,14 +211,15 @@ def _answers(line: Line, key: str) -> tuple[str, ...]:
     value = [line[key]] if isinstance(line[key], str) else line[key]
     if not isinstance(value, list):
         raise ValueError(f"{key}: got {_kind(value)}, wanted a list of texts")
-    if others := [one for one in value if not isinstance(one, str)]:
-        raise ValueError(
-            f"{key}: got {_kind(others[0])} in the list, wanted text; put it in quotation marks")
-    found = tuple(one.strip() for one in value)
-    if not found or not all(found):
-        raise ValueError(
-            f"{key}: {'holds an empty answer' if found else 'is empty'}, wanted one answer or more")
-    return found
+    for text in value:
+        if not isinstance(text, str):
+            raise ValueError(
+                f"{key}: got {_kind(text)} in the list, wanted text; put it in quotation marks")
+    answers = tuple(text.strip() for text in value)
+    if not answers or not all(answers):
+        empty = "holds an empty answer" if answers else "is empty"
+        raise ValueError(f"{key}: {empty}, wanted one answer or more")
+    return answers
 
 
 def _kind(value: Any) -> str:

@@ -6,28 +6,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from cca_lab.tasks import ruler
 from cca_lab.tasks.examples import Example, Task
 from cca_lab.tasks.own import OwnQuestions, own_questions
-from cca_lab.tasks.ruler import (
-    CommonWords,
-    FrequentWords,
-    KeyValues,
-    NiahMultikey,
-    NiahMultivalue,
-    NiahSingle,
-    VariableTracking,
-)
 
-__all__ = [
-    "TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_task", "chosen_tasks",
-    "make_task"
-]
-
-TASKS: dict[str, type[Task]] = {
-    task.name: task
-    for task in (NiahSingle, NiahMultikey, NiahMultivalue, VariableTracking, CommonWords,
-                 FrequentWords, KeyValues)
-}
+__all__ = ["TASKS", "AnyTask", "Example", "OwnQuestions", "Task", "chosen_task", "chosen_tasks",
+           "make_task"]
+CLASSES: tuple[type[Task], ...] = (
+    ruler.NiahSingle, ruler.NiahMultikey, ruler.NiahMultivalue, ruler.VariableTracking,
+    ruler.CommonWords, ruler.FrequentWords, ruler.KeyValues)
+TASKS = {task.name: task for task in CLASSES}
 AnyTask = Task | OwnQuestions
 
 
@@ -39,18 +27,15 @@ def make_task(name: str, **difficulty: Any) -> Task:
         difficulty: fields of the task's class; those left out keep their defaults.
 
     Raises:
-        ValueError: for an unknown name, a field that the task does not have, or a value out of
-            range.
+        ValueError: for an unknown name or field, or a value out of range.
     """
     if name not in TASKS:
-        raise ValueError(
-            f"task: got {name!r}, wanted one of {', '.join(TASKS)}, or a file of questions in JSON "
-            "lines"
-        )
-    own = [field.name for field in fields(TASKS[name])]
+        raise ValueError(f"task: got {name!r}, wanted one of {', '.join(TASKS)}, or a file of "
+                         "questions in JSON lines")
     for field in difficulty:
-        if field not in own:
-            raise ValueError(f"difficulty: {field!r} is none of {name}, wanted {' or '.join(own)}")
+        if field not in _difficulties(name):
+            raise ValueError(f"difficulty: {field!r} is none of {name}, wanted "
+                             f"{' or '.join(_difficulties(name))}")
     return TASKS[name](**difficulty)
 
 
@@ -67,31 +52,30 @@ def chosen_task(source: str | Path, difficulty: Sequence[str] = ()) -> AnyTask:
     """
     if str(source) not in TASKS and Path(source).is_file():
         if difficulty:
-            raise ValueError(
-                f"difficulty: got {difficulty[0]!r} for a file of questions, wanted none; leave it "
-                "out"
-            )
+            raise ValueError(f"difficulty: got {difficulty[0]!r} for a file of questions, wanted "
+                             "none; leave it out")
         return own_questions(source)
     name = str(source)
     main = make_task(name).main
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in difficulty:
         field, equals, value = text.partition("=")
         if not equals:
             field, value = main or "", text
         if not field:
-            own = ", ".join(f"{one.name}={json.dumps(one.default)}" for one in fields(TASKS[name]))
+            such = ", ".join(f"{known.name}={json.dumps(known.default)}"
+                             for known in fields(TASKS[name]))
             raise ValueError(
-                f"difficulty: got {text!r} for {name}, wanted NAME=VALUE, such as {own}")
-        if field in found:
+                f"difficulty: got {text!r} for {name}, wanted NAME=VALUE, such as {such}")
+        if field in values:
             raise ValueError(f"difficulty: {field} given twice, wanted once; leave one out")
         try:
-            found[field] = json.loads(value)
+            values[field] = json.loads(value)
         except ValueError as error:
             raise ValueError(
                 f"difficulty: got {text!r}, wanted a number, or NAME=VALUE with a number, true or "
                 "false") from error
-    return make_task(name, **found)
+    return make_task(name, **values)
 
 
 def chosen_tasks(sources: Sequence[str], difficulty: Sequence[str] = ()) -> tuple[AnyTask, ...]:
@@ -108,18 +92,18 @@ def chosen_tasks(sources: Sequence[str], difficulty: Sequence[str] = ()) -> tupl
     """
     if difficulty and not sources:
         raise ValueError(f"difficulty: got {difficulty[0]!r} without --task; name the task too")
-    found: list[AnyTask] = []
+    tasks: list[AnyTask] = []
+    every = {name for source in sources for name in _difficulties(source)}
     for source in sources:
-        own = {field.name for field in fields(TASKS[source])} if source in TASKS else set()
-        others = _names(sources) - own
+        others = every.difference(_difficulties(source))
         task = chosen_task(source,
                            [text for text in difficulty if text.partition("=")[0] not in others])
-        if task in found:
+        if task in tasks:
             raise ValueError(f"task: got {task.name} twice, wanted once; leave one out")
-        found.append(task)
-    return tuple(found)
+        tasks.append(task)
+    return tuple(tasks)
 
 
-def _names(sources: Sequence[str]) -> set[str]:
-    """Return the names of every difficulty that one of the tasks has."""
-    return {field.name for source in sources if source in TASKS for field in fields(TASKS[source])}
+def _difficulties(source: str) -> list[str]:
+    """Return the names of a task's difficulties; a file has none."""
+    return [field.name for field in fields(TASKS[source])] if source in TASKS else []

@@ -4,16 +4,14 @@
     Liu et al., Lost in the Middle: How Language Models Use Long Contexts (2024), for `KeyValues`
 
 Differs from the papers:
-  * All wording is the lab's own, filler sentences and questions included, so scores cannot be
-    compared with published ones. Every prompt ends in the beginning of an answer, as a model
-    without instruction training needs it.
+  * All wording is the lab's own, so scores cannot be compared with published ones. Every prompt
+    ends in the beginning of an answer, as a model without instruction training needs it.
   * Keys and names are made up: three syllables, so that no word is part of another.
   * The needles of one key, and the assignments of the chain that is asked for, stand next to each
     other if a place is given; otherwise each is drawn on its own, as there.
   * The counting tasks have no solved example before the list, and smaller defaults, which fit 512
     tokens of a small tokenizer; `CommonWords(common=10, often=30, rarely=3)` has the paper's
-    numbers. In `FrequentWords`, the most
-    frequent word is wanted as well: it is no noise.
+    numbers. In `FrequentWords`, the most frequent word is wanted as well: it is no noise.
   * A prompt of `KeyValues` ends in the pair that is asked for, up to the opening quotation mark of
     its value; the number of pairs follows from the length.
 """
@@ -44,15 +42,14 @@ def words(draw: random.Random, count: int) -> list[str]:
     Raises:
         ValueError: if there are not enough such words.
     """
-    parts = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
-    if count > len(parts)**SYLLABLES // 2:
-        raise ValueError(
-            f"words: got {count} different ones to make, wanted at most "
-            f"{len(parts)**SYLLABLES // 2}; "
-            "choose an easier task, or a shorter length")
+    syllables = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
+    most = len(syllables)**SYLLABLES // 2
+    if count > most:
+        raise ValueError(f"words: got {count} different ones to make, wanted at most {most}; "
+                         "choose an easier task, or a shorter length")
     made: dict[str, None] = {}
     while len(made) < count:
-        made["".join(draw.choices(parts, k=SYLLABLES))] = None
+        made["".join(draw.choices(syllables, k=SYLLABLES))] = None
     return list(made)
 
 
@@ -64,7 +61,7 @@ def numbers(draw: random.Random, count: int, digits: int) -> list[str]:
 def haystack(sentences: int, inserted: Sequence[tuple[float, str]]) -> str:
     """Return filler sentences with others inserted at their depths, 0 (first) to 1 (last)."""
     filler = [SENTENCES[index % len(SENTENCES)] for index in range(sentences)]
-    ordered = sorted(inserted, key=lambda one: one[0])
+    ordered = sorted(inserted, key=lambda pair: pair[0])
     for depth, sentence in ordered[::-1]:  # so that sentences of one depth keep their order
         filler.insert(round(depth * sentences), sentence)
     return " ".join(filler)
@@ -85,16 +82,14 @@ def needles(draw: random.Random, place: float | None, sentences: int, *, digits:
     key, *others = words(draw, 1 + distractors)
     given = numbers(draw, values + distractors, digits)
     depths = sorted(draw.random() for _ in range(values)) if place is None else [place] * values
-    asked = list(zip(depths, given, strict=False))
-    placed = [(draw.random(), other, value)
-              for other, value in zip(others, given[values:], strict=True)]
-    inserted = [*((depth, key, value) for depth, value in asked), *placed]
+    inserted = [(depth, key, value) for depth, value in zip(depths, given, strict=False)]
+    inserted += [(draw.random(), other, value)
+                 for other, value in zip(others, given[values:], strict=True)]
     text = haystack(sentences, [(depth, f"The code for {name} is {value}.")
                                 for depth, name, value in inserted])
     question = f"The code for {key} is" if values == 1 else f"The {values} codes for {key} are"
-    single = depths[0] if place is not None or values == 1 else None
     return Example(f"Remember the codes in this text.\n{text}\n{question}", tuple(given[:values]),
-                   single)
+                   depths[0] if place is not None or values == 1 else None)
 
 
 def check_counts(least: int, **counts: int) -> None:
@@ -107,14 +102,27 @@ def check_digits(digits: int, needed: int) -> None:
     """Raise ValueError unless enough different numbers exist, with a number of digits in range."""
     check_integers(1, digits=digits)
     if digits > MOST_DIGITS or needed > 9 * 10 ** (digits - 1):
-        raise ValueError(
-            f"digits: got {digits} for {needed} different number(s), wanted at most {MOST_DIGITS}, "
-            "and "
-            "enough for all; choose another number")
+        raise ValueError(f"digits: got {digits} for {needed} different number(s), wanted at most "
+                         f"{MOST_DIGITS}, and enough for all; choose another number")
+
+
+class _Needles(Task):
+    """A task whose fields are the arguments of `needles`."""
+
+    def __post_init__(self) -> None:
+        options = vars(self)
+        values, distractors = options.get("values", 1), options.get("distractors", 0)
+        check_counts(1, values=values)
+        check_counts(0, distractors=distractors)
+        check_digits(options["digits"], values + distractors)
+
+    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
+        """Return an example with `pieces` filler sentences."""
+        return needles(draw, place, pieces, **vars(self))
 
 
 @dataclass(frozen=True)
-class NiahSingle(Task):
+class NiahSingle(_Needles):
     """One needle in a haystack of repeated sentences.
 
     Attributes:
@@ -125,16 +133,9 @@ class NiahSingle(Task):
     main: ClassVar[str] = "digits"
     digits: int = 7
 
-    def __post_init__(self) -> None:
-        check_digits(self.digits, 1)
-
-    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
-        """Return an example with `pieces` filler sentences."""
-        return needles(draw, place, pieces, digits=self.digits)
-
 
 @dataclass(frozen=True)
-class NiahMultikey(Task):
+class NiahMultikey(_Needles):
     """One needle among needles of other keys.
 
     Attributes:
@@ -147,17 +148,9 @@ class NiahMultikey(Task):
     distractors: int = 3
     digits: int = 7
 
-    def __post_init__(self) -> None:
-        check_counts(0, distractors=self.distractors)
-        check_digits(self.digits, 1 + self.distractors)
-
-    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
-        """Return an example with `pieces` filler sentences."""
-        return needles(draw, place, pieces, digits=self.digits, distractors=self.distractors)
-
 
 @dataclass(frozen=True)
-class NiahMultivalue(Task):
+class NiahMultivalue(_Needles):
     """Several needles of one key, all of which are wanted.
 
     Attributes:
@@ -169,14 +162,6 @@ class NiahMultivalue(Task):
     main: ClassVar[str] = "values"
     values: int = 4
     digits: int = 7
-
-    def __post_init__(self) -> None:
-        check_counts(1, values=self.values)
-        check_digits(self.digits, self.values)
-
-    def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
-        """Return an example with `pieces` filler sentences."""
-        return needles(draw, place, pieces, digits=self.digits, values=self.values)
 
 
 @dataclass(frozen=True)
@@ -203,13 +188,14 @@ class VariableTracking(Task):
         names, values = words(draw, self.chains * each), numbers(draw, self.chains, 5)
         inserted = []
         for chain, value in enumerate(values):
-            own = names[chain * each:(chain + 1) * each]
-            depths = sorted(draw.random()
-                            for _ in own)  # an assignment stands after the one that it refers to
+            linked = names[chain * each:(chain + 1) * each]
+            # an assignment stands after the one that it refers to
+            depths = sorted(draw.random() for _ in linked)
             if chain == 0 and place is not None:
                 depths = [place] * each
+            sources = [value, *linked[:-1]]
             inserted += [(depth, f"Set {name} to {source}.")
-                         for depth, name, source in zip(depths, own, [value, *own], strict=False)]
+                         for depth, name, source in zip(depths, linked, sources, strict=True)]
         text = haystack(pieces, inserted)
         return Example(f"Remember what is set in this text.\n{text}\nThe {each} names with the "
                        f"value {values[0]} are", tuple(names[:each]), place)
@@ -235,14 +221,11 @@ class CommonWords(Task):
     def __post_init__(self) -> None:
         check_counts(1, common=self.common, often=self.often, rarely=self.rarely)
         if self.often <= self.rarely:
-            raise ValueError(
-                f"often: got {self.often}, wanted more than {self.rarely}, the times of the other "
-                "words; "
-                "choose a larger number")
+            raise ValueError(f"often: got {self.often}, wanted more than {self.rarely}, the times "
+                             "of the other words; choose a larger number")
         if self.common * self.often > LONGEST:
-            raise ValueError(
-                f"common, often: got {self.common} and {self.often}, wanted a product of at most "
-                f"{LONGEST}; choose smaller ones")
+            raise ValueError(f"common, often: got {self.common} and {self.often}, wanted a product "
+                             f"of at most {LONGEST}; choose smaller ones")
 
     def build(self, draw: random.Random, place: float | None, pieces: int) -> Example:
         """Return an example with `pieces` different words beside the common ones."""
@@ -274,10 +257,9 @@ class FrequentWords(Task):
         check_integers(1, top=self.top)
         check_numbers(0.5, 10, alpha=self.alpha)
         if self.top >= VARIETY or self.least > MOST:
-            raise ValueError(
-                f"top, alpha: got {self.top} and {self.alpha}, wanted at most {VARIETY - 1} words, "
-                "whose "
-                f"numbers differ in a text of {MOST}; choose smaller ones")
+            raise ValueError(f"top, alpha: got {self.top} and {self.alpha}, wanted at most "
+                             f"{VARIETY - 1} words, whose numbers differ in a text of {MOST}; "
+                             "choose smaller ones")
 
     def shares(self) -> list[float]:
         """Return the share of each word in the text, the most frequent first."""
@@ -313,8 +295,7 @@ class KeyValues(Task):
     """Pairs of random UUIDs; the value of one is wanted.
 
     Attributes:
-        short: keys and values of six hexadecimal digits, for tokenizers that need many tokens for a
-            UUID.
+        short: keys and values of six hexadecimal digits, for tokenizers with many tokens a UUID.
     """
 
     name: ClassVar[str] = "key_values"
@@ -329,12 +310,10 @@ class KeyValues(Task):
         place = draw.random() if place is None else place
         texts: dict[str, None] = {}
         while len(texts) < 2 * (1 + pieces):
-            texts[self._text(draw)] = None
+            made = f"{draw.getrandbits(24):06x}" if self.short else str(
+                uuid.UUID(int=draw.getrandbits(128), version=4))
+            texts[made] = None
         key, value, *others = texts
         pairs = list(zip(others[::2], others[1::2], strict=True))
         pairs.insert(round(place * pieces), (key, value))
         return Example(prompt_of(pairs, key), (value,), place)
-
-    def _text(self, draw: random.Random) -> str:
-        return f"{draw.getrandbits(24):06x}" if self.short else str(
-            uuid.UUID(int=draw.getrandbits(128), version=4))

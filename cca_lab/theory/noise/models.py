@@ -166,7 +166,7 @@ PLACES = tuple((case, m, j) for case, m in CASES for j in range(0, len(case), m)
 
 @dataclass(frozen=True)
 class Reduction:
-    """The claim that grouping leaves at most `CONSTANT` times a factor of a weight's variance."""
+    """The claim that grouping leaves at most `CONSTANT` times `factor` of a weight's variance."""
 
     factor: Callable[[str, Weights, int, int], Any]
     models: tuple[str, ...] = tuple(POWERS)
