@@ -11,9 +11,8 @@ def check_tensors(**values: Any) -> None:
     """Raise ValueError naming the first argument that is not a tensor."""
     for name, value in values.items():
         if not isinstance(value, Tensor):
-            raise ValueError(
-                f"{name}: got {type(value).__name__}, wanted a tensor; torch.as_tensor makes one "
-                "of a list or an array")
+            raise ValueError(f"{name}: got {type(value).__name__}, wanted a tensor; "
+                             "torch.as_tensor makes one of a list or an array")
 
 
 def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool = False) -> None:
@@ -38,26 +37,22 @@ def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool =
         if x.dtype != q.dtype:
             raise ValueError(f"{name}: got {x.dtype}, wanted {q.dtype} as q has; cast them to one")
         if x.device != q.device:
-            raise ValueError(
-                f"{name}: got it on {x.device}, wanted {q.device} where q is; move them to "
-                "one device")
+            raise ValueError(f"{name}: got it on {x.device}, wanted {q.device} where q is; move "
+                             "them to one device")
         if 0 in x.shape and not empty:
             raise ValueError(
                 f"{name}: got the empty shape {tuple(x.shape)}, wanted at least 1 everywhere")
     if v.shape != k.shape:
         raise ValueError(f"v: got shape {tuple(v.shape)}, wanted k's, {tuple(k.shape)}")
     if (k.shape[0], k.shape[3]) != (q.shape[0], q.shape[3]):
-        raise ValueError(
-            f"k: got shape {tuple(k.shape)} for q {tuple(q.shape)}, wanted the same batch and "
-            "head_dim; check the order of the axes")
+        raise ValueError(f"k: got shape {tuple(k.shape)} for q {tuple(q.shape)}, wanted the same "
+                         "batch and head_dim; check the order of the axes")
     if q.shape[1] % k.shape[1]:
-        raise ValueError(
-            f"q: got {q.shape[1]} heads for k's {k.shape[1]}, wanted a multiple, so that each "
-            "KV head serves as many query heads")
+        raise ValueError(f"q: got {q.shape[1]} heads for k's {k.shape[1]}, wanted a multiple, so "
+                         "that each KV head serves as many query heads")
     if same_length and q.shape[2] != k.shape[2]:
-        raise ValueError(
-            f"k: got {k.shape[2]} tokens for q's {q.shape[2]}, wanted as many: every token needs "
-            "its query, key and value (to decode, use a cache)")
+        raise ValueError(f"k: got {k.shape[2]} tokens for q's {q.shape[2]}, wanted as many: every "
+                         "token needs its query, key and value (to decode, use a cache)")
 
 
 def scale_of(scale: Any, head_dim: int) -> float:
@@ -82,7 +77,6 @@ def check_rotation(rotation: Any, q: Tensor) -> None:
     shapes = [tuple(getattr(table, "shape", ()))
               for table in rotation] if pair else type(rotation).__name__
     if not pair or head_dim % 2 or not wanted.issuperset(shapes):
-        raise ValueError(
-            f"rotation: got {shapes}, wanted (cos, sin) of shape "
-            f"(L, D) or (B, L, D) = ({batch}, {length}, {head_dim}), D even; pass the tables that "
-            "rotated q and k")
+        raise ValueError(f"rotation: got {shapes}, wanted (cos, sin) of shape (L, D) or (B, L, D) "
+                         f"= ({batch}, {length}, {head_dim}), D even; pass the tables that rotated "
+                         "q and k")

@@ -166,9 +166,8 @@ def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> lis
                 found.append(_WorkItem(of_batch, every, every, queries_per_key, plan))
             else:
                 key_head = head // queries_per_key
-                found.append(
-                    _WorkItem(of_batch, slice(head, head + 1), slice(key_head, key_head + 1), 1,
-                              plan))
+                found.append(_WorkItem(of_batch, slice(head, head + 1),
+                                       slice(key_head, key_head + 1), 1, plan))
     return found
 
 

@@ -85,14 +85,12 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,
     check_tensors(visible=visible)
     wanted = (q.shape[2], k.shape[2])
     if visible.dtype != torch.bool or visible.dim() != 4 or tuple(visible.shape[2:]) != wanted:
-        raise ValueError(
-            f"visible: got {visible.dtype} {tuple(visible.shape)}, wanted bool (b, h, L, N) with "
-            f"(L, N) = {wanted}; True where a row sees a column")
+        raise ValueError(f"visible: got {visible.dtype} {tuple(visible.shape)}, wanted bool (b, h, "
+                         f"L, N) with (L, N) = {wanted}; True where a row sees a column")
     if not visible.any(dim=-1).all():
         row = (~visible.any(dim=-1)).nonzero()[0].tolist()
-        raise ValueError(
-            f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or more; let "
-            "every row see itself")
+        raise ValueError(f"visible: (batch, head, row) {tuple(row)} sees no column, wanted one or "
+                         "more; let every row see itself")
     weights, _ = masked_matrix(q, k, visible, scale_of(scale, q.shape[-1]))
     return weigh(weights, v).to(q.dtype)
 

@@ -87,9 +87,8 @@ def interval_attention(
     batch, heads, rows, head_dim = q.shape
     check_intervals(intervals, batch, heads, rows, k.shape[2])
     if intervals.device not in (q.device, torch.device("cpu")):
-        raise ValueError(
-            f"intervals: got it on {intervals.device}, wanted {q.device}, where q is, or the CPU; "
-            "move it")
+        raise ValueError(f"intervals: got it on {intervals.device}, wanted {q.device}, where q is, "
+                         "or the CPU; move it")
     attend = _backend(backend, q)
     out, lse = attend(q, k, v, intervals, scale_of(scale, head_dim))
     return (out, lse) if return_lse else out

@@ -104,9 +104,8 @@ def causal_intervals(length: int, columns: int | None = None, *,
     columns = length if columns is None else columns
     check_integers(0, length=length, columns=columns)
     if columns < length:
-        raise ValueError(
-            f"columns: got {columns} for {length} rows, wanted at least as many, or the first rows "
-            "would see nothing")
+        raise ValueError(f"columns: got {columns} for {length} rows, wanted at least as many, or "
+                         "the first rows would see nothing")
     row = torch.arange(length, device=device)
     return table_of(row, (0, causal_end(row, length, columns)))[None, None]  # (1, 1, L, 1, 2)
 

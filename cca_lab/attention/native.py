@@ -75,14 +75,12 @@ def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
         ValueError: for another dtype or device, or if the op cannot be built on this machine.
     """
     if q.device.type != "cpu" or q.dtype not in (*DTYPES, torch.bfloat16):
-        raise ValueError(
-            f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or float64 on the '
-            'CPU; use backend="auto", or "blocked", which takes any')
+        raise ValueError(f'backend: got "native" for {q.dtype} on {q.device}, wanted float32 or '
+                         'float64 on the CPU; use backend="auto", or "blocked", which takes any')
     load()
     if q.dtype == torch.bfloat16 and not matrix_units():
-        raise ValueError(
-            'backend: got "native" for torch.bfloat16, which needs a processor with AMX; use '
-            'backend="auto", or "blocked", which takes any')
+        raise ValueError('backend: got "native" for torch.bfloat16, which needs a processor with '
+                         'AMX; use backend="auto", or "blocked", which takes any')
     bounds = intervals.cpu().permute(4, 0, 1, 3, 2).contiguous()  # (2, b, h, n, L)
     return _NativeAttention.apply(q, k, v, bounds, scale)
 
@@ -128,9 +126,8 @@ def load() -> None:
         try:
             torch.ops.load_library(library)
         except OSError as error:
-            raise ValueError(
-                f"native: {library} cannot be loaded here ({error}); delete it, and it is built "
-                "again") from error
+            raise ValueError(f"native: {library} cannot be loaded here ({error}); delete it, and "
+                             "it is built again") from error
 
 
 @torch.compiler.disable

@@ -67,18 +67,16 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
     if target.is_file():
         return target
     if needed := missing():
-        raise ValueError(
-            f'backend: got "native", which cannot be built here: it lacks {needed}; wanted that, '
-            'or backend="blocked" or "auto"')
+        raise ValueError(f'backend: got "native", which cannot be built here: it lacks {needed}; '
+                         'wanted that, or backend="blocked" or "auto"')
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(target.parent)
         with TemporaryDirectory(prefix="building-", dir=target.parent) as folder:
             _compile(sources, Path(folder)).replace(target)
     except OSError as error:
-        raise ValueError(
-            f"native: cannot write to {target.parent} ({error}); set TORCH_EXTENSIONS_DIR to a "
-            "folder that can be written") from error
+        raise ValueError(f"native: cannot write to {target.parent} ({error}); set "
+                         "TORCH_EXTENSIONS_DIR to a folder that can be written") from error
     return target
 
 

@@ -77,9 +77,8 @@ class Shards:
     def piece(self, x: Tensor, rank: int, dim: int) -> Tensor:
         """Return a process's part of a tensor that has the whole text along `dim`."""
         if x.shape[dim] != self.length:
-            raise ValueError(
-                f"x: got {x.shape[dim]} entries along dimension {dim}, wanted {self.length}, one "
-                "for each token of the text")
+            raise ValueError(f"x: got {x.shape[dim]} entries along dimension {dim}, wanted "
+                             f"{self.length}, one for each token of the text")
         return x.index_select(dim, self.positions(rank).to(x.device))
 
     def joined(self, parts: Sequence[Tensor], dim: int) -> Tensor:

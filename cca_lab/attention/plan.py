@@ -235,8 +235,8 @@ def _join(batch: TileBatch, tile: TileBatch) -> TileBatch | None:
     """Return the batch with one more tile of its shape, or None if the tile does not continue its edges and step."""
     step = tile.column - batch.column - (batch.count - 1) * batch.step
     follows = tile.row == batch.row_slice.stop and (batch.count == 1 or step == batch.step)
-    if not follows or batch.rows * (batch.count + 1) > _ROWS_AT_ONCE or not _same(
-            batch.edges, tile.edges):
+    if not follows or batch.rows * (batch.count + 1) > _ROWS_AT_ONCE or not _same(batch.edges,
+                                                                                  tile.edges):
         return None
     return replace(batch, count=batch.count + 1, step=step)
 

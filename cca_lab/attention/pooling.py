@@ -131,9 +131,8 @@ def pooling_matrix(phi: Tensor, length: int) -> Tensor:
     check_tensors(phi=phi)
     groups, group = phi.shape[-2:]
     if groups * group > length:
-        raise ValueError(
-            f"phi: got {groups} groups of {group} tokens, wanted them to fit into {length}; give "
-            "the length of the text")
+        raise ValueError(f"phi: got {groups} groups of {group} tokens, wanted them to fit into "
+                         f"{length}; give the length of the text")
     blocks = torch.diag_embed(phi.transpose(-1, -2), dim1=-3, dim2=-2)  # (..., M, M, g)
     return torch.nn.functional.pad(blocks.flatten(-2), (0, length - groups * group))
 
@@ -241,8 +240,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weigh
     if count is not None:
         check_integers(0, count=count)
     if count is not None and count > complete:
-        raise ValueError(
-            f"count: got {count}, wanted at most {complete}, the complete groups of {group} in "
-            f"{length} tokens")
+        raise ValueError(f"count: got {count}, wanted at most {complete}, the complete groups of "
+                         f"{group} in {length} tokens")
     check_rotation(rotation, q)
     return complete if count is None else count

@@ -39,8 +39,7 @@ def turn(x: Tensor, here: Rotation, there: Rotation) -> Tensor:
         (B, H, T, D) in x's dtype, as if rotated with the tables `there`.
     """
     dtype = accumulation_dtype(x.dtype)
-    (cos, sin), to = ([_of_heads(table.to(x.device, dtype))
-                       for table in tables]
+    (cos, sin), to = ([_of_heads(table.to(x.device, dtype)) for table in tables]
                       for tables in (here, there))
     return rotate(unrotate(x.to(dtype), cos, sin), *to).to(x.dtype)
 

@@ -224,7 +224,6 @@ def check_rows(weights: Tensor) -> None:
 def check_maps(maps: Tensor) -> None:
     """Raise ValueError unless these are square maps of distributions."""
     if maps.ndim < 2 or maps.shape[-1] != maps.shape[-2]:
-        raise ValueError(
-            f"maps: got shape {tuple(maps.shape)}, wanted (..., L, L), a row for each token; "
-            "see cca_lab.models.attention_maps")
+        raise ValueError(f"maps: got shape {tuple(maps.shape)}, wanted (..., L, L), a row for each "
+                         "token; see cca_lab.models.attention_maps")
     check_rows(maps)

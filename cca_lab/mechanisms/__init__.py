@@ -20,9 +20,8 @@ from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
 from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM
 
 __all__ = ["CCA", "DGA", "H2O", "MECHANISMS", "AShape", "BlockSparse", "Full", "LMInfinite",
-           "LoCoCo", "LongLoRA",
-           "MInference", "MeanPooling", "Mechanism", "RandomTokens", "StreamingLLM",
-           "VerticalSlash", "mechanism_of"]
+           "LoCoCo", "LongLoRA", "MInference", "MeanPooling", "Mechanism", "RandomTokens",
+           "StreamingLLM", "VerticalSlash", "mechanism_of"]
 
 MECHANISMS: dict[str, type[Mechanism]] = {cls.name: cls for cls in (
     Full, CCA, DGA, LoCoCo, MInference, AShape, VerticalSlash, BlockSparse, H2O, LongLoRA,

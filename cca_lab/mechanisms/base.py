@@ -93,10 +93,8 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         if self.backend not in ("auto", *self.backends):
-            raise ValueError(
-                f"backend: got {self.backend!r}, wanted 'auto' or one of "
-                f"{', '.join(self.backends)} for "
-                f"{self.name!r} attention")
+            raise ValueError(f"backend: got {self.backend!r}, wanted 'auto' or one of "
+                             f"{', '.join(self.backends)} for {self.name!r} attention")
 
     # ------------------------------------------------------------ implemented by a subclass
 
@@ -218,9 +216,8 @@ class Mechanism:
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a choice that `select` could return for q and k."""
-        raise ValueError(
-            f"selection: got {type(selection).__name__}, wanted None; {self.name!r} attention "
-            "chooses no tokens that could be given")
+        raise ValueError(f"selection: got {type(selection).__name__}, wanted None; {self.name!r} "
+                         "attention chooses no tokens that could be given")
 
     def call(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None,
              **rest: Unpack[Rest]) -> Call:
@@ -231,9 +228,8 @@ class Mechanism:
         if call.selection is not None:
             self.check_choice(call.selection, q, k)
         if call.module is not None and not callable(call.module):
-            raise ValueError(
-                f"module: got {type(call.module).__name__}, wanted what `new_module` makes, or None"
-            )
+            raise ValueError(f"module: got {type(call.module).__name__}, wanted what `new_module` "
+                             "makes, or None")
         return call
 
     @classmethod

@@ -23,10 +23,9 @@ CACHES: dict[str, type[MechanismCache[Any]]] = {cache.mechanism.name: cache for 
     CCACache, DGACache, H2OCache, LoCoCoCache, StreamingLLMCache, LMInfiniteCache,
     MeanPoolingCache, RandomTokensCache)}
 
-__all__ = [
-    "CACHES", "CCACache", "CacheSizes", "DGACache", "H2OCache", "LMInfiniteCache", "LoCoCoCache",
-    "MeanPoolingCache", "MechanismCache", "RandomTokensCache", "StreamingLLMCache"
-]
+__all__ = ["CACHES", "CCACache", "CacheSizes", "DGACache", "H2OCache", "LMInfiniteCache",
+           "LoCoCoCache", "MeanPoolingCache", "MechanismCache", "RandomTokensCache",
+           "StreamingLLMCache"]
 
 
 LEAST = 2
@@ -74,13 +73,12 @@ def fitted(config: PreTrainedConfig, name: str, entries: int, length: int) -> Me
 
     def most(n: int) -> int:
         mechanism = sized(name, n, length)
-        return sizes.entries(mechanism.peak_entries(length)) + cache.extra_bytes(
-            mechanism, length, sizes)
+        return sizes.entries(mechanism.peak_entries(length)) + cache.extra_bytes(mechanism, length,
+                                                                                 sizes)
 
     needed, budget = {n: most(n) for n in range(LEAST, length + 1)}, sizes.entries(entries)
     fitting = [n for n, size in needed.items() if size <= budget]
     if not fitting:
-        raise ValueError(
-            f"entries: got {entries}, which is less than {name} keeps at least ({needed[LEAST]} "
-            f"bytes a layer at {length} tokens); give more")
+        raise ValueError(f"entries: got {entries}, which is less than {name} keeps at least "
+                         f"({needed[LEAST]} bytes a layer at {length} tokens); give more")
     return sized(name, max(fitting), length)

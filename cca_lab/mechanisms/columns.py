@@ -88,9 +88,8 @@ def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
     out, lse = _with_lse(first, scale, backend)
     for columns in others:
         rows = slice(columns.first_row, None)
-        merged, sums = merge(
-            *zip((out[:, :, rows], lse[:, :,
-                                       rows]), _with_lse(columns, scale, backend), strict=True))
+        merged, sums = merge(*zip((out[:, :, rows], lse[:, :, rows]),
+                                  _with_lse(columns, scale, backend), strict=True))
         out = torch.cat([out[:, :, : columns.first_row], merged], dim=2)
         lse = torch.cat([lse[:, :, : columns.first_row], sums], dim=2)
     return out
@@ -119,10 +118,8 @@ def represented(sets: Sequence[Columns]) -> Tensor:
     """
     batch, heads, length = sets[0].q.shape[:3]
     device = sets[0].q.device
-    reach = [
-        columns.on_tokens(columns.mask().to(device).expand(batch, heads, -1, -1).float(), length)
-        > 0 for columns in sets
-    ]
+    reach = [columns.on_tokens(columns.mask().to(device).expand(batch, heads, -1, -1).float(),
+                               length) > 0 for columns in sets]
     return torch.stack(reach).any(dim=0)
 
 

@@ -56,8 +56,7 @@ class LongLoRA(Mechanism):
                             "Language Models, ICLR 2024, Section 3.2")
     sizes: ClassVar[tuple[str, ...]] = ("group",)
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "a quarter of the length (Section 3.2)": {"group": 0.25}
-    }
+        "a quarter of the length (Section 3.2)": {"group": 0.25}}
     needs_training: ClassVar[bool] = True
     training_only: ClassVar[bool] = True
 
@@ -123,7 +122,6 @@ def group_length(group: int | float, length: int) -> int:
         check_integers(1, group=group)
         return group
     if not 0 < group <= 1:
-        raise ValueError(
-            f"group: got {group}, wanted a positive integer of tokens, or a share of the length "
-            "over 0 and at most 1; the paper's is 0.25")
+        raise ValueError(f"group: got {group}, wanted a positive integer of tokens, or a share of "
+                         "the length over 0 and at most 1; the paper's is 0.25")
     return max(1, floor_of_share(group, length))

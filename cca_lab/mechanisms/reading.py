@@ -69,9 +69,8 @@ def columns_of_row(mechanism: Mechanism, q: Tensor, k: Tensor, row: int, head: i
     columns: list[list[int]] = []
     for token in one.nonzero().flatten().tolist():
         factor = one[token] / other[token]
-        own = [
-            members
-            for members in columns if abs(one[members[0]] / other[members[0]] / factor - 1) < 1e-4]
+        own = [members for members in columns
+               if abs(one[members[0]] / other[members[0]] / factor - 1) < 1e-4]
         if own:
             own[0].append(token)
         else:

@@ -72,9 +72,8 @@ def loops(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
             kv = h // (heads // k.shape[1])
             for i in range(rows):
                 seen = [j for start, end in table[b][h][i] for j in range(start, end)]
-                logits = [scale * sum(x * y for x, y in
-                                      zip(queries[b][h][i], keys[b][kv][j], strict=True))
-                          for j in seen]
+                logits = [scale * sum(x * y for x, y in zip(queries[b][h][i], keys[b][kv][j],
+                                                            strict=True)) for j in seen]
                 top = max(logits)
                 total = math.fsum(math.exp(logit - top) for logit in logits)
                 lse[b, h, i] = top + math.log(total)

@@ -65,12 +65,10 @@ def test_mechanisms_take_one_floating_dtype(name):
 
 
 @no_tensor
-@pytest.mark.parametrize("call", [
-    lambda x: visible_mask(x, 6), count_pairs, lambda x: pooling_matrix(x, 6),
-    lambda x: masked_attention(Q, K, V, x),
-    lambda x: interval_attention(Q, K, V, x),
-    lambda x: MECHANISMS["dga"](group=2, gamma=0.3).select(x, K),
-])
+@pytest.mark.parametrize(
+    "call", [lambda x: visible_mask(x, 6), count_pairs, lambda x: pooling_matrix(x, 6),
+             lambda x: masked_attention(Q, K, V, x), lambda x: interval_attention(Q, K, V, x),
+             lambda x: MECHANISMS["dga"](group=2, gamma=0.3).select(x, K)])
 def test_what_stands_beside_takes_tensors_too(call, value):
     with pytest.raises(ValueError, match="wanted a .*tensor"):
         call(value)

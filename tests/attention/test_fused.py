@@ -86,10 +86,10 @@ interval_attention(x, x, x, table)
 
 def test_without_triton_every_door_says_so():
     run = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], cwd=repository(),
-                         capture_output=True, text=True,
-                         check=False)
+                         capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout.count("triton is not installed, which the kernels are written in") == 4, run.stdout
+    assert run.stdout.count(
+        "triton is not installed, which the kernels are written in") == 4, run.stdout
 
 
 def test_a_recorded_backward_is_refused():

@@ -40,8 +40,7 @@ def test_dense_equals_plain_python(case):
 def test_full_causal_intervals_are_pytorchs_causal_attention():
     case = bench.case_of(causal_intervals(9), 9, heads=4, key_heads=2)
     wanted = torch.nn.functional.scaled_dot_product_attention(*case.tensors, is_causal=True,
-                                                              enable_gqa=True,
-                                                              scale=0.5)
+                                                              enable_gqa=True, scale=0.5)
     for backend in (*BACKENDS, "auto"):
         got = interval_attention(*case.tensors, case.intervals, scale=0.5, backend=backend)
         bench.assert_close(got, wanted, f"{backend} against scaled_dot_product_attention")
@@ -58,10 +57,9 @@ def test_scale_is_one_over_the_root_of_the_head_dim_by_default():
 
 @every_backend
 @every_case
-@pytest.mark.parametrize("check", [
-    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits,
-    bench.check_row_layouts,
-], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [bench.check_matrix, bench.check_hidden_columns,
+                                   bench.check_large_logits, bench.check_row_layouts],
+                         ids=lambda check: check.__name__)
 def test_backends_pass_the_bench(attend, case, check):
     check(attend, case)
 
@@ -71,8 +69,7 @@ def test_backends_pass_the_bench(attend, case, check):
 def test_gradients_of_output_and_lse_against_finite_differences(backend, name):
     case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case(4, 5, head_dim=2)
     attend = partial(interval_attention, intervals=case.intervals, scale=case.scale,
-                     backend=backend,
-                     return_lse=True)
+                     backend=backend, return_lse=True)
     assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
 
 
@@ -87,7 +84,8 @@ def test_parts_of_a_row_merge_by_their_lse(attend):
     (one, lse_one), (other, lse_other) = (attend(*case.tensors, piece,
                                                  case.scale) for piece in pieces)
     bench.assert_close(torch.logaddexp(lse_one, lse_other), lse, "merged lse")
-    merged = one * (lse_one - lse).exp().unsqueeze(-1) + other * (lse_other - lse).exp().unsqueeze(-1)
+    merged = one * (lse_one - lse).exp().unsqueeze(-1) + other * (lse_other
+                                                                  - lse).exp().unsqueeze(-1)
     bench.assert_close(merged, whole, "merged output")
 
 

@@ -12,8 +12,7 @@ from cca_lab.attention.fused import installed
 from cca_lab.files import repository
 
 FILES = ("test_interval.py", "test_pooling.py", "test_decode.py", "test_vertical_slash.py",
-         "test_mechanisms.py",
-         "test_caches.py", "test_lessons.py", "test_bounds.py")
+         "test_mechanisms.py", "test_caches.py", "test_lessons.py", "test_bounds.py")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(),

@@ -19,8 +19,7 @@ TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 FORWARD = ("interval_forward", "pooling_forward", "decode_split", "decode_merge",
            "vertical_slash_forward")
 MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backward_columns",
-                   "decode_split",
-                   "vertical_slash_forward")
+                   "decode_split", "vertical_slash_forward")
 
 
 @pytest.mark.parametrize("target", TARGETS)

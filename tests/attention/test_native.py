@@ -92,10 +92,9 @@ def test_every_head_dim(head_dim):
 
 @needs_build
 @every_case
-@pytest.mark.parametrize("check", [
-    bench.check_matrix, bench.check_hidden_columns, bench.check_large_logits,
-    bench.check_row_layouts,
-], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [bench.check_matrix, bench.check_hidden_columns,
+                                   bench.check_large_logits, bench.check_row_layouts],
+                         ids=lambda check: check.__name__)
 def test_native_passes_the_bench(case, check):
     check(native_attention, case)
 
@@ -119,8 +118,7 @@ def test_hidden_columns_stay_hidden_across_blocks_and_tiles():
 def test_gradients_of_output_and_lse_against_finite_differences(name):
     case = bench.window_case(7, 3, 2) if name == "window" else bench.ragged_case(4, 5, head_dim=2)
     attend = partial(interval_attention, intervals=case.intervals, scale=case.scale,
-                     backend="native",
-                     return_lse=True)
+                     backend="native", return_lse=True)
     assert gradcheck(attend, [x.requires_grad_() for x in case.tensors])
 
 
@@ -265,8 +263,8 @@ def test_native_saves_nothing_that_grows_with_the_square_of_the_length():
     with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x,
                                                   lambda x: x):
         native_attention(*leaves, case.intervals, case.scale)
-    wanted = sum(x.numel() for x in leaves) + case.q.numel() + case.q[...,
-                                                                      0].numel() + case.intervals.numel()
+    wanted = sum(x.numel()
+                 for x in leaves) + case.q.numel() + case.q[..., 0].numel() + case.intervals.numel()
     assert sum(saved) == wanted
 
 
@@ -358,9 +356,8 @@ def test_auto_takes_the_native_op_once_it_is_built(monkeypatch):
     monkeypatch.delenv(native_build.SWITCH)
     assert _backend("auto", X) is native_attention and _backend("auto",
                                                                 X.double()) is native_attention
-    assert _backend("auto",
-                    X.bfloat16()) is (native_attention if native.matrix_units()
-                                      else blocked_attention)
+    assert _backend("auto", X.bfloat16()) is (native_attention if native.matrix_units()
+                                              else blocked_attention)
     assert _backend("auto", X.half()) is blocked_attention
     assert _backend("auto", X[:, :, :1]) is dense_attention
 
@@ -389,7 +386,8 @@ def test_auto_tries_one_build_where_a_compiler_is_and_says_so(nothing_built, mon
         native._built_for_auto.cache_clear()
     said = capfd.readouterr().err.splitlines()
     assert len(tried) == 1 and len(said) == 2, said
-    assert "compiles once" in said[0] and "=0 prevents it" in said[0] and "the compiler fails" in said[1]
+    assert "compiles once" in said[0] and "=0 prevents it" in said[
+        0] and "the compiler fails" in said[1]
 
 
 def refuse():
@@ -496,10 +494,9 @@ def test_a_build_where_the_environment_has_a_space_and_a_quote_in_its_path(tmp_p
         "#include <torch/library.h>\nTORCH_LIBRARY(cca_lab_elsewhere, library) { "
         "library.def(\"f(int x) -> int\"); }\n")
     program = ("import torch\nfrom pathlib import Path\nfrom cca_lab.attention import "
-               "native_build\n"
-               f"place = Path({str(place)!r})\nassert Path(torch.__file__).parents[1] == place, "
-               "torch.__file__\n"
-               "assert native_build.build(place / 'sources', place / 'built' / 'op.so').is_file()\n")
+               f"native_build\nplace = Path({str(place)!r})\nassert "
+               "Path(torch.__file__).parents[1] == place, torch.__file__\nassert "
+               "native_build.build(place / 'sources', place / 'built' / 'op.so').is_file()\n")
     search = os.pathsep.join([str(place), str(files.repository()),
                               os.environ.get("PYTHONPATH", "")])
     subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": search},
@@ -516,10 +513,9 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
 
 def test_the_library_changes_its_name_with_what_it_depends_on(monkeypatch, tmp_path):
     names = {native_build.library().name}
-    for owner, name, value in ((torch, "__version__", "0.0"),
-                               (native_build, "_processor", lambda: "another"),
-                               (native_build, "SOURCES", tmp_path),
-                               (native_build, "_flags", lambda: ["-O0"])):
+    for owner, name, value in (
+            (torch, "__version__", "0.0"), (native_build, "_processor", lambda: "another"),
+            (native_build, "SOURCES", tmp_path), (native_build, "_flags", lambda: ["-O0"])):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, value)
             native_build._digest.cache_clear()
@@ -532,10 +528,9 @@ def test_the_library_changes_its_name_with_what_it_depends_on(monkeypatch, tmp_p
 def test_a_new_process_loads_the_library_without_a_compiler():
     """What users meet the second time: no build, and "auto" takes the op."""
     program = ("import torch\nfrom cca_lab.attention import causal_intervals, interval_attention, "
-               "native\n"
-               "x, table = torch.randn(1, 2, 50, 8), causal_intervals(50)\nassert native.ready(x)\n"
-               "one, other = (interval_attention(x, x, x, table, backend=b) for b in ('auto', "
-               "'native'))\nassert torch.equal(one, other)\n")
+               "native\nx, table = torch.randn(1, 2, 50, 8), causal_intervals(50)\nassert "
+               "native.ready(x)\none, other = (interval_attention(x, x, x, table, backend=b) for b "
+               "in ('auto', 'native'))\nassert torch.equal(one, other)\n")
     environment = {**os.environ, native_build.SWITCH: "", "CXX": "no-such-compiler"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 

@@ -113,9 +113,8 @@ def test_pooling_equals_plain_python(weights, per_query_head, group):
     check_loops(weights=weights, per_query_head=per_query_head, group=group)
 
 
-@pytest.mark.parametrize("options", [{"count": 2}, {"scale": 1.7}, {"sizes": {"length": 1},
-                                                                    "group": 1}],
-                         ids=str)
+@pytest.mark.parametrize("options", [{"count": 2}, {"scale": 1.7},
+                                     {"sizes": {"length": 1}, "group": 1}], ids=str)
 def test_options_of_pooling(options):
     check_loops(**options)
 
@@ -125,8 +124,7 @@ def test_options_of_pooling(options):
 def test_no_group_gives_empty_cores(group, count, weights):
     q, k, v = inputs(**GQA)
     core_k, core_v, phi = pool_groups(q, k, v, group, count=count, weights=weights,
-                                      rotation=tables(11, 4),
-                                      return_phi=True)
+                                      rotation=tables(11, 4), return_phi=True)
     assert core_k.shape == core_v.shape == (2, 2, 0, 4)
     assert phi is None if weights == "max" else phi.shape == (2, 2, 0, group)
 

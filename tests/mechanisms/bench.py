@@ -20,8 +20,7 @@ Implementation = Callable[..., Tensor]
 # ---------------------------------------------------------------- inputs and comparisons
 
 def inputs(length: int = 11, *, batch: int = 1, heads: int = 2, kv_heads: int = 1,
-           head_dim: int = 4,
-           seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+           head_dim: int = 4, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Random float64 q (B, H, L, D) and k, v (B, Hk, L, D)."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randn(batch, n, length, head_dim, generator=generator, dtype=torch.float64)
@@ -103,8 +102,7 @@ def check_partition_of_unity(implementation: Implementation, options: dict,
 
 
 def check_represented(implementation: Implementation, options: dict,
-                      represented: Callable[..., Tensor],
-                      **sizes: int) -> None:
+                      represented: Callable[..., Tensor], **sizes: int) -> None:
     """`represented` is where the matrix that V = identity reads is positive, with RoPE's tables
     too."""
     q, k, _ = inputs(**sizes)
@@ -150,10 +148,10 @@ def check_whole_prompt(implementation: Implementation, options: dict, select: Ca
     """
     q, k, _ = inputs(**sizes)
     check_causality(partial(implementation, selection=select(q, k, **options)), options, **sizes)
-    reached = [not torch.equal(after[:, :, : t + 1], before[:, :, : t + 1])
-               for seed in range(1, 6)
+    reached = [not torch.equal(after[:, :, : t + 1], before[:, :, : t + 1]) for seed in range(1, 6)
                for t, before, after in edits_after_each_token(implementation, options, sizes, seed)]
-    assert any(reached), "declared as choosing from the whole prompt, but no edit reaches an earlier row"
+    assert any(
+        reached), "declared as choosing from the whole prompt, but no edit reaches an earlier row"
 
 
 def check_own_block(implementation: Implementation, options: dict, select: Callable[..., object],
@@ -237,8 +235,7 @@ def check_batch(implementation: Implementation, options: dict, **sizes: int) -> 
 
 
 def check_right_padding(implementation: Implementation, options: dict, padding: int = 5,
-                        length: int = 11,
-                        **sizes: int) -> None:
+                        length: int = 11, **sizes: int) -> None:
     """Tokens added at the end leave the rows before them as they were."""
     q, k, v = inputs(length + padding, **sizes)
     alone = implementation(*(x[:, :, :length] for x in (q, k, v)), **options)
@@ -295,8 +292,7 @@ def check_window(implementation: Implementation, options: dict, **sizes: int) ->
 
 
 def check_pooling_weights(implementation: Implementation, options: dict, heads: int = 4,
-                          kv_heads: int = 2,
-                          **sizes: int) -> None:
+                          kv_heads: int = 2, **sizes: int) -> None:
     """The weights inside a core are Eq. 2: softmax of the judge's logits, averaged over its query
     heads."""
     q, k, _ = inputs(heads=heads, kv_heads=kv_heads, **sizes)
@@ -334,9 +330,9 @@ def check_judge(implementation: Implementation, options: dict, **sizes: int) -> 
         is_judge = t % group == group - 1 and group > 1
         wanted = [i == t or (is_judge and i + 1 - window >= t + 1) for i in range(length)]
         changed[t] = True  # the first row is its own only key, whatever its query
-        assert changed.tolist() == wanted, (
-            f"the query of token {t} moves rows {changed.nonzero().flatten().tolist()}, "
-            f"wanted {[i for i, w in enumerate(wanted) if w]}")
+        assert changed.tolist() == wanted, (f"the query of token {t} moves rows "
+                                            f"{changed.nonzero().flatten().tolist()}, wanted "
+                                            f"{[i for i, w in enumerate(wanted) if w]}")
 
 
 def rope_tables(length: int, head_dim: int, offset: int = 0) -> tuple[Tensor, Tensor]:
@@ -405,8 +401,7 @@ def check_rope_tables(implementation: Implementation, options: dict,
 
 
 def check_rope_distances(implementation: Implementation, options: dict,
-                         distance: Callable[[int, int], int],
-                         **sizes: int) -> None:
+                         distance: Callable[[int, int], int], **sizes: int) -> None:
     """Each token that row i sees is at the distance wanted, read from the logits against the row's
     own token."""
     q0, k0, _ = inputs(**sizes)

@@ -56,8 +56,7 @@ def seeded_module(cls: type[Mechanism], heads: int, kv_heads: int, head_dim: int
     """Make the module of one layer with `new_module`, always with the same weights; options as
     JSON."""
     config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads,
-                             head_dim=head_dim,
-                             hidden_size=heads * head_dim, num_hidden_layers=1)
+                             head_dim=head_dim, hidden_size=heads * head_dim, num_hidden_layers=1)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return cls(**json.loads(options)).new_module(config).double()

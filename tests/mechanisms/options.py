@@ -94,29 +94,29 @@ WHOLE_PAST = {"full", "cca", "dga", "mean_pooling"}
 
 COUNT, SIZE, SHARE = st.integers(0, 7), st.integers(1, 8), st.sampled_from([0.2, 0.5, 1.0])
 A_SHAPE = {"sinks": COUNT, "window": SIZE}
-VERTICAL_SLASH = {"vertical": COUNT, "slash": SIZE, "last": SIZE, "forced_vertical": COUNT, "forced_slash": COUNT,
-                  "block": st.integers(1, 4)}
-BLOCK_SPARSE = {"block": st.integers(1, 4), "top_k": st.integers(2, 4), "force_diagonal": st.booleans()}
-PATTERNS = st.one_of(*(st.fixed_dictionaries({"pattern": st.just(name), **options}) for name, options in (
-    ("a_shape", A_SHAPE), ("vertical_slash", VERTICAL_SLASH), ("block_sparse", BLOCK_SPARSE))))
+VERTICAL_SLASH = {"vertical": COUNT, "slash": SIZE, "last": SIZE, "forced_vertical": COUNT,
+                  "forced_slash": COUNT, "block": st.integers(1, 4)}
+BLOCK_SPARSE = {"block": st.integers(1, 4), "top_k": st.integers(2, 4),
+                "force_diagonal": st.booleans()}
+PATTERNS = st.one_of(*(st.fixed_dictionaries({"pattern": st.just(name), **options}) for name,
+                       options in (("a_shape", A_SHAPE), ("vertical_slash", VERTICAL_SLASH),
+                                   ("block_sparse", BLOCK_SPARSE))))
 GROUPS = {"group": st.integers(1, 5), "window": SIZE}
 # What `exact_when` is tried with: strategies for the options of each mechanism.
-DRAWN = {
-    "full": {},
-    "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "mean", "max"]), "per_query_head": st.booleans()},
-    "dga": {"group": st.integers(1, 5), "gamma": st.sampled_from([0.0, 0.3, 1.0]), "floor": COUNT, "recent": COUNT,
-            "choose": st.sampled_from(["prompt", "blocks"]), "block": SIZE, "shared": st.booleans()},
-    "lococo": {"slots": SIZE, "segment": SIZE | st.lists(SIZE, min_size=1, max_size=3), "buffer": COUNT,
-               "kernel": st.sampled_from([1, 3]), "weights": st.sampled_from(["softmax", "relu"])},
-    "minference": {"patterns": st.lists(PATTERNS, min_size=1, max_size=1) | st.lists(PATTERNS, min_size=2, max_size=2)},
-    "a_shape": A_SHAPE,
-    "vertical_slash": VERTICAL_SLASH,
-    "block_sparse": BLOCK_SPARSE,
-    "h2o": {"heavy": SIZE | SHARE, "recent": COUNT | SHARE, "prompt": SIZE},
-    "longlora": {"group": st.integers(1, 20) | SHARE},
-    "streaming_llm": {"sinks": st.integers(1, 5), "recent": COUNT,
-                      "positions": st.sampled_from(["original", "cache"])},
-    "lm_infinite": {"local": SIZE, "global_tokens": COUNT},
-    "mean_pooling": GROUPS,
-    "random_tokens": {**GROUPS, "seed": COUNT},
-}
+DRAWN = {"full": {}, "cca": {**GROUPS, "pooling": st.sampled_from(["softmax", "mean", "max"]),
+                             "per_query_head": st.booleans()},
+         "dga": {"group": st.integers(1, 5), "gamma": st.sampled_from([0.0, 0.3, 1.0]),
+                 "floor": COUNT, "recent": COUNT, "choose": st.sampled_from(["prompt", "blocks"]),
+                 "block": SIZE, "shared": st.booleans()},
+         "lococo": {"slots": SIZE, "segment": SIZE | st.lists(SIZE, min_size=1, max_size=3),
+                    "buffer": COUNT, "kernel": st.sampled_from([1, 3]),
+                    "weights": st.sampled_from(["softmax", "relu"])},
+         "minference": {"patterns": st.lists(PATTERNS, min_size=1, max_size=1)
+                        | st.lists(PATTERNS, min_size=2, max_size=2)}, "a_shape": A_SHAPE,
+         "vertical_slash": VERTICAL_SLASH, "block_sparse": BLOCK_SPARSE,
+         "h2o": {"heavy": SIZE | SHARE, "recent": COUNT | SHARE, "prompt": SIZE},
+         "longlora": {"group": st.integers(1, 20) | SHARE},
+         "streaming_llm": {"sinks": st.integers(1, 5), "recent": COUNT,
+                           "positions": st.sampled_from(["original", "cache"])},
+         "lm_infinite": {"local": SIZE, "global_tokens": COUNT}, "mean_pooling": GROUPS,
+         "random_tokens": {**GROUPS, "seed": COUNT}}

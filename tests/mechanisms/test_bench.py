@@ -19,7 +19,8 @@ def select(q, k, *, block, own_rows):
     last = (token // block * block + block - 1).clamp(max=len(token) - 1)
     judges = last if own_rows else last[-1:]
     scores = torch.einsum("bhid,bgjd->bhij", q[:, :, judges], k)
-    return scores.masked_fill(token > judges[:, None], float("inf")).argmin(-1, keepdim=True)  # (B, H, L or 1, 1)
+    # (B, H, L or 1, 1)
+    return scores.masked_fill(token > judges[:, None], float("inf")).argmin(-1, keepdim=True)
 
 
 def mask(q, dropped):
@@ -88,7 +89,8 @@ def test_represented_is_exactly_what_has_weight(options):
     def future(q, k, **kept):
         return represented(q, k, **kept) | (torch.arange(10) == 9)
 
-    for wrong, reason in ((one_too_many, "a past token has no weight"), (future, "represented: a future token"),
+    for wrong, reason in ((one_too_many, "a past token has no weight"),
+                          (future, "represented: a future token"),
                           (one_too_few, "a token that is dropped has weight")):
         with pytest.raises(AssertionError, match=reason):
             bench.check_partition_of_unity(choosing, options, wrong, **SIZES)
@@ -102,4 +104,5 @@ def test_a_pooled_token_is_not_a_raw_one():
         return torch.ones(*q.shape[:3], q.shape[2], dtype=torch.bool).tril()
 
     with pytest.raises(AssertionError, match="times a token is held"):
-        bench.check_partition_of_unity(lambda q, k, v, **kept: pooled(q, k, v), {"group": 3}, all_past)
+        bench.check_partition_of_unity(lambda q, k, v, **kept: pooled(q, k, v), {"group": 3},
+                                       all_past)

@@ -34,7 +34,8 @@ def pooled_inputs(per_query_head: bool):
         k, v = (x.repeat_interleave(2, dim=1) for x in (k, v))
     identity = torch.eye(LENGTH, dtype=q.dtype).expand(2, k.shape[1], -1, -1)
     pooling = torch.cat([pooling_matrix(phi, LENGTH), identity], dim=2)
-    return q, v, torch.cat([core_k, k], dim=2), torch.cat([core_v, v], dim=2), pooling, table[None, None]
+    return q, v, torch.cat([core_k, k], dim=2), torch.cat([core_v, v], dim=2), pooling, table[None,
+                                                                                              None]
 
 
 @pytest.mark.parametrize("per_query_head", [False, True])
@@ -46,9 +47,11 @@ def test_effective_times_the_raw_values_is_the_output(per_query_head):
     assert torch.equal(columns.represented(parts), effective > 0)
     wanted = interval_attention(q, keys, values, intervals, backend="dense")
     assert effective.shape == (2, 4, LENGTH, LENGTH)
-    assert_close(effective @ v.repeat_interleave(4 // v.shape[1], dim=1), wanted, "E v against the output")
+    assert_close(effective @ v.repeat_interleave(4 // v.shape[1], dim=1), wanted,
+                 "E v against the output")
     assert_close(effective.sum(-1), torch.ones(2, 4, LENGTH, dtype=q.dtype), "row sums of E")
-    assert torch.equal(effective > 0, visible_mask(causal_intervals(LENGTH), LENGTH).expand(effective.shape))
+    assert torch.equal(effective > 0,
+                       visible_mask(causal_intervals(LENGTH), LENGTH).expand(effective.shape))
 
 
 def test_columns_that_are_tokens_give_the_attention_matrix():
@@ -80,10 +83,11 @@ def two_parts(first_row: int) -> tuple[list[Columns], Tensor, Tensor]:
     before it."""
     q, k, v = inputs(9, batch=2, heads=4, kv_heads=2)
     ends = torch.arange(1, 10)
-    own = torch.stack([torch.where(ends > first_row, first_row, 0), ends], dim=-1)[None, None, :, None]
+    own = torch.stack([torch.where(ends > first_row, first_row, 0), ends], dim=-1)[None, None, :,
+                                                                                   None]
     far = torch.tensor([0, first_row]).expand(1, 1, 9 - first_row, 1, 2).contiguous()
-    parts = [Columns(q, k, v, own), Columns(q[:, :, first_row:], k[:, :, :first_row], v[:, :, :first_row], far,
-                                            first_row=first_row)]
+    parts = [Columns(q, k, v, own), Columns(q[:, :, first_row:], k[:, :, :first_row],
+                                            v[:, :, :first_row], far, first_row=first_row)]
     return parts, v, columns.effective([Columns(q, k, v, causal_intervals(9))], 0.5)
 
 
@@ -93,7 +97,8 @@ def test_two_parts_are_one_softmax(first_row):
     assert_close(columns.effective(parts, 0.5), wanted, "effective")
     assert torch.equal(columns.represented(parts), wanted > 0)
     for backend in ("dense", "blocked"):
-        assert_close(columns.attend(parts, 0.5, backend), wanted @ v.repeat_interleave(2, dim=1), backend)
+        assert_close(columns.attend(parts, 0.5, backend), wanted @ v.repeat_interleave(2, dim=1),
+                     backend)
 
 
 def test_parts_that_are_weighed_alike_are_seen():

@@ -24,16 +24,20 @@ EXEMPT: dict[tuple[str, str], dict] = {
     ("lococo", "rope_translation"): {},                           # and from rotated keys, wherever they point
     ("cca", "rope_translation"): {"pooling": "max"},              # a maximum of rotated features is no vector
 }
-SCOPES = {EVERY_ROW: lambda attend, options, select, **sizes: bench.check_causality(attend, options, **sizes),
+SCOPES = {EVERY_ROW: lambda attend, options, select,
+          **sizes: bench.check_causality(attend, options, **sizes),
           WHOLE_PROMPT: bench.check_whole_prompt, OWN_BLOCK: bench.check_own_block}
-SYMMETRIES = {check.__name__.removeprefix("check_"): check for check in (
-    bench.check_large_logits, bench.check_scale, bench.check_heads_interchangeable, bench.check_layouts,
-    bench.check_batch, bench.check_right_padding, bench.check_rope_translation)}
+SYMMETRIES = {check.__name__.removeprefix("check_"): check
+              for check in (bench.check_large_logits, bench.check_scale,
+                            bench.check_heads_interchangeable, bench.check_layouts,
+                            bench.check_batch, bench.check_right_padding,
+                            bench.check_rope_translation)}
 
 
 def implementation(name: str, rung: str):
     cls = MECHANISMS[name]
-    return with_module(cls, "loops") if rung == "loops" else with_module(cls, "attention", backend=rung)
+    return with_module(cls, "loops") if rung == "loops" else with_module(cls, "attention",
+                                                                         backend=rung)
 
 
 def rungs(name: str) -> tuple[str, ...]:
@@ -76,9 +80,9 @@ def applies(check: str, name: str, options: dict) -> bool:
     return True
 
 
-symmetries = pytest.mark.parametrize(
-    ("check", "name", "options", "rung"),
-    [(check, *case) for check in SYMMETRIES for case in ON_RUNGS if applies(check, *case[:2])], ids=label)
+symmetries = pytest.mark.parametrize(("check", "name", "options", "rung"),
+                                     [(check, *case) for check in SYMMETRIES
+                                      for case in ON_RUNGS if applies(check, *case[:2])], ids=label)
 
 
 # ---------------------------------------------------------------- the table
@@ -93,12 +97,13 @@ def test_rows_of_the_table_are_complete(name):
     cls = MECHANISMS[name]
     assert cls.name == name and cls.title and cls.paper
     assert "dense" in cls.backends and set(cls.backends) <= set(ON_INTERVALS)
-    for options in ({}, *cls.paper_presets.values(), *OPTIONS[name], *({"backend": rung} for rung in cls.backends)):
+    for options in ({}, *cls.paper_presets.values(), *OPTIONS[name],
+                    *({"backend": rung} for rung in cls.backends)):
         mechanism = cls(**options)
         assert all(getattr(mechanism, option) == value for option, value in options.items())
         assert isinstance(mechanism.exact_when(64), bool)
         assert mechanism.causal_scope in SCOPES
-        stored = json.loads(json.dumps(mechanism.options()))                  # as config.json holds them
+        stored = json.loads(json.dumps(mechanism.options()))  # as config.json holds them
         assert set(cls.sizes) <= set(stored) <= set(cls.option_names())
         assert mechanism_of(name, stored) == cls(**stored) == mechanism
         for option in cls.option_names():
@@ -112,14 +117,17 @@ def test_every_option_is_explained(name):
     option from."""
     for option in MECHANISMS[name].option_names():
         line = re.compile(rf"^ +(\w+, )*{option}(, \w+)*: \S", re.MULTILINE)
-        declared = [parent for parent in MECHANISMS[name].__mro__ if option in vars(parent).get("__annotations__", {})]
-        assert any(line.search(parent.__doc__.partition("Attributes:")[2]) for parent in declared), option
+        declared = [parent for parent in MECHANISMS[name].__mro__
+                    if option in vars(parent).get("__annotations__", {})]
+        assert any(line.search(parent.__doc__.partition("Attributes:")[2])
+                   for parent in declared), option
 
 
 @every_case
 def test_a_choice_from_later_tokens_can_be_frozen(name, options):
     mechanism, (q, k, _) = MECHANISMS[name](**options), bench.inputs()
-    assert mechanism.causal_scope == EVERY_ROW or (mechanism.chooses and mechanism.select(q, k) is not None)
+    assert mechanism.causal_scope == EVERY_ROW or (mechanism.chooses
+                                                   and mechanism.select(q, k) is not None)
 
 
 @every_case
@@ -133,8 +141,8 @@ def test_the_length_matters_where_it_is_declared(name, options):
 # ---------------------------------------------------------------- rungs and limits
 
 @pytest.mark.parametrize("sizes", [{"length": 1}, {"length": 3}, {"length": 11},
-                                   {"length": 12, "batch": 2, "heads": 4, "kv_heads": 2, "head_dim": 6}],
-                         ids=lambda sizes: f"L{sizes['length']}")
+                                   {"length": 12, "batch": 2, "heads": 4, "kv_heads": 2,
+                                    "head_dim": 6}], ids=lambda sizes: f"L{sizes['length']}")
 @above_the_loops
 def test_rungs_agree(name, options, rung, sizes):
     bench.check_same(implementation(name, rung), options, implementation(name, "loops"), **sizes)
@@ -145,20 +153,23 @@ def test_rungs_agree_under_rotation(name, options, rung):
     tables = bench.rope_tables(12, 4)
     q, k, v = bench.inputs(12, batch=2, heads=4, kv_heads=2)
     inputs = bench.rotate(q, *tables), bench.rotate(k, *tables), v
-    got, wanted = (implementation(name, form)(*inputs, rotation=tables, **options) for form in (rung, "loops"))
+    got, wanted = (implementation(name, form)(*inputs, rotation=tables, **options)
+                   for form in (rung, "loops"))
     bench.assert_close(got, wanted, "output under rotation")
 
 
 @on_every_rung
 def test_exact_when_tells_the_truth(name, options, rung):
-    lengths = [length for length in (1, 2, 4, 5, 6, 9) if MECHANISMS[name](**options).exact_when(length)]
+    lengths = [length
+               for length in (1, 2, 4, 5, 6, 9) if MECHANISMS[name](**options).exact_when(length)]
     assert lengths
     for length in lengths:
         bench.check_full_limit(implementation(name, rung), options, length=length)
 
 
 @pytest.mark.parametrize(("name", "options"), [(name, options) for name, options in CASES
-                                               if not MECHANISMS[name](**options).exact_when(9)], ids=label)
+                                               if not MECHANISMS[name](**options).exact_when(9)],
+                         ids=label)
 def test_not_exact_is_visibly_different(name, options):
     with pytest.raises(AssertionError, match="against full attention"):
         bench.check_full_limit(implementation(name, "loops"), options, length=9)
@@ -171,7 +182,8 @@ def tokens_read(name: str, rung: str):
     the reverse."""
     if name in WHOLE_PAST:
         return None
-    return form(MECHANISMS[name], "represented") if rung == "loops" else bench.read_by(implementation(name, "loops"))
+    return form(MECHANISMS[name],
+                "represented") if rung == "loops" else bench.read_by(implementation(name, "loops"))
 
 
 @on_every_linear_rung
@@ -179,28 +191,33 @@ def test_partition_of_unity(name, options, rung):
     bench.check_partition_of_unity(implementation(name, rung), options, tokens_read(name, rung))
 
 
-@pytest.mark.parametrize("sizes", [{}, {"length": 1}, {"length": 12, "batch": 2, "heads": 4, "kv_heads": 2}],
+@pytest.mark.parametrize("sizes",
+                         [{}, {"length": 1}, {"length": 12, "batch": 2, "heads": 4, "kv_heads": 2}],
                          ids=["L11", "L1", "grouped queries"])
 @every_case
 def test_represented_is_what_the_loops_read(name, options, sizes):
-    bench.check_represented(form(MECHANISMS[name], "loops"), options, form(MECHANISMS[name], "represented"), **sizes)
+    bench.check_represented(form(MECHANISMS[name], "loops"), options,
+                            form(MECHANISMS[name], "represented"), **sizes)
 
 
-@pytest.mark.parametrize(("name", "options"), [case for case in CASES if trains_a_module(MECHANISMS[case[0]])],
-                         ids=label)
+@pytest.mark.parametrize(("name", "options"), [case for case in CASES
+                                               if trains_a_module(MECHANISMS[case[0]])], ids=label)
 def test_represented_is_what_the_loops_read_with_a_module(name, options):
     """One that is blind to the values, so that the output is a matrix times them: its weights of
     values are 0."""
     module = deepcopy(seeded_module(MECHANISMS[name], 4, 2, 4, json.dumps(options)))
     with torch.no_grad():
         module.conv.weight[:, 4:] = 0
-    loops, represented = (partial(form(MECHANISMS[name], method), module=module) for method in ("loops", "represented"))
-    bench.check_represented(loops, options, lambda q, k, **given: represented(q, k, k, **given), heads=4, kv_heads=2)
+    loops, represented = (partial(form(MECHANISMS[name], method), module=module)
+                          for method in ("loops", "represented"))
+    bench.check_represented(loops, options, lambda q, k, **given: represented(q, k, k, **given),
+                            heads=4, kv_heads=2)
 
 
 @pytest.mark.parametrize("mutant", wrong.MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_columns_that_are_not_what_the_loops_read_are_noticed(mutant):
-    check = partial(bench.check_represented, form(mutant, "loops"), wrong.MUTANTS[mutant], heads=4, kv_heads=2)
+    check = partial(bench.check_represented, form(mutant, "loops"), wrong.MUTANTS[mutant], heads=4,
+                    kv_heads=2)
     with pytest.raises(AssertionError, match="represented, .* have no weight, .* are left out"):
         check(form(mutant, "represented"))
     check(form(MECHANISMS[mutant.name], "represented"))
@@ -239,7 +256,8 @@ def test_gradients(name, options, rung):
 
 # ---------------------------------------------------------------- what is given beside q, k and v
 
-@pytest.mark.parametrize("selection", ["x", 3, torch.ones(2), [1, 2], (torch.ones(2), 3), {"columns": 1}],
+@pytest.mark.parametrize("selection",
+                         ["x", 3, torch.ones(2), [1, 2], (torch.ones(2), 3), {"columns": 1}],
                          ids=lambda selection: type(selection).__name__)
 @every_case
 def test_a_selection_that_is_none_is_refused(name, options, selection):

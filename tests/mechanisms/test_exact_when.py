@@ -11,7 +11,8 @@ from tests.mechanisms.forms import with_module
 from tests.mechanisms.options import DRAWN
 from tests.mutants import exact_when as wrong
 
-ONLY_IF = {"vertical_slash", "minference", "dga", "lm_infinite"}  # False there may still mean equality
+# False there may still mean equality
+ONLY_IF = {"vertical_slash", "minference", "dga", "lm_infinite"}
 LENGTHS = st.integers(1, 10)
 
 
@@ -21,7 +22,8 @@ def check_exact_when(cls, length: int, options: dict, rotated: bool, seed: int) 
     q, k, v = bench.inputs(length, seed=seed)
     tables = bench.rope_tables(length, q.shape[-1])
     q, k = (bench.rotate(x, *tables) if rotated else x for x in (q, k))
-    output = with_module(cls, "attention", backend="dense")(q, k, v, rotation=tables if rotated else None, **options)
+    output = with_module(cls, "attention",
+                         backend="dense")(q, k, v, rotation=tables if rotated else None, **options)
     error = (output - full.loops(q, k, v)).abs().max().item()
     if cls(**options).exact_when(length):
         assert error <= 1e-12, f"exact_when is True, the error is {error:.1e}"
@@ -32,9 +34,11 @@ def check_exact_when(cls, length: int, options: dict, rotated: bool, seed: int) 
 def holds(cls, examples: int):
     """Return the property of one mechanism, ready to run."""
     options = st.fixed_dictionaries(DRAWN[cls.name])
-    given_any = given(length=LENGTHS, options=options, rotated=st.booleans(), seed=st.integers(0, 99))
-    return settings(max_examples=examples)(given_any(
-        lambda length, options, rotated, seed: check_exact_when(cls, length, options, rotated, seed)))
+    given_any = given(length=LENGTHS, options=options, rotated=st.booleans(),
+                      seed=st.integers(0, 99))
+    return settings(max_examples=examples)(given_any(lambda length, options, rotated,
+                                                     seed: check_exact_when(cls, length, options,
+                                                                            rotated, seed)))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

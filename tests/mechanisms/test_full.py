@@ -22,18 +22,21 @@ def test_every_form_equals_the_loops(form, sizes):
 
 def test_the_loops_equal_pytorch():
     q, k, v = bench.inputs(heads=4, kv_heads=2, batch=2)
-    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True,
+                                                              enable_gqa=True)
     bench.assert_close(full.loops(q, k, v), wanted, "against scaled_dot_product_attention")
 
 
 @pytest.mark.parametrize("query_tile", [1, 3, 4, 11, 64])
 @pytest.mark.parametrize("key_tile", [1, 3, 4, 11, 64])
 def test_tiles_never_change_the_result(query_tile, key_tile):
-    bench.check_same(full.tiled, {"query_tile": query_tile, "key_tile": key_tile}, ignore_tiles(full.loops))
+    bench.check_same(full.tiled, {"query_tile": query_tile, "key_tile": key_tile},
+                     ignore_tiles(full.loops))
 
 
 def ignore_tiles(implementation):
-    return lambda q, k, v, query_tile=None, key_tile=None, **options: implementation(q, k, v, **options)
+    return lambda q, k, v, query_tile=None, key_tile=None, **options: implementation(q, k, v,
+                                                                                     **options)
 
 
 def test_tiles_of_the_future_are_never_read():
@@ -47,9 +50,9 @@ def test_tiles_of_the_future_are_never_read():
 
 
 @pytest.mark.parametrize("form", FORMS[1:4], ids=name_of)
-@pytest.mark.parametrize("check", [
-    bench.check_partition_of_unity, bench.check_causality, bench.check_large_logits, bench.check_layouts,
-    bench.check_heads_interchangeable], ids=name_of)
+@pytest.mark.parametrize("check", [bench.check_partition_of_unity, bench.check_causality,
+                                   bench.check_large_logits, bench.check_layouts,
+                                   bench.check_heads_interchangeable], ids=name_of)
 def test_the_other_forms_pass_the_bench(form, check):
     check(form, {}, length=7)
 

@@ -21,7 +21,8 @@ FORMS = [form(LongLoRA, "loops"), form(LongLoRA, "attention")]
 def test_a_row_reads_its_block_up_to_itself(length, group, heads):
     """Two tokens share a block if no border lies between them; borders at G/2 + nG in the second
     half."""
-    got = LongLoRA(group=group).represented(torch.zeros(1, heads, length, 2), torch.zeros(1, 1, length, 2))[0].tolist()
+    got = LongLoRA(group=group).represented(torch.zeros(1, heads, length, 2),
+                                            torch.zeros(1, 1, length, 2))[0].tolist()
     for h in range(heads):
         shift = group // 2 if h >= heads / 2 else 0
         borders = [shift + n * group for n in range(-1, length)]
@@ -74,7 +75,8 @@ def test_the_rolled_form_differs_only_where_it_wraps_around():
     """Trap: what it leaks is the whole difference. The wrapped rows are the first G/2 of the
     shifted heads."""
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
-    apart = (wrong.rolled(q, k, v, group=4) - LongLoRA(group=4).loops(q, k, v)).abs().amax((0, 3)) > 1e-9
+    apart = (wrong.rolled(q, k, v, group=4) - LongLoRA(group=4).loops(q, k,
+                                                                      v)).abs().amax((0, 3)) > 1e-9
     assert apart.nonzero().tolist() == [[h, i] for h in (2, 3) for i in (0, 1)]
 
 
@@ -88,7 +90,8 @@ KILLED = [  # (mutant, the check that kills it, options, what the check says)
 ]
 
 
-@pytest.mark.parametrize(("mutant", "check", "options", "reason"), KILLED, ids=[row[0].__name__ for row in KILLED])
+@pytest.mark.parametrize(("mutant", "check", "options", "reason"), KILLED,
+                         ids=[row[0].__name__ for row in KILLED])
 def test_mutant_is_killed(mutant, check, options, reason):
     with pytest.raises(AssertionError, match=reason):
         check(mutant, options)

@@ -56,7 +56,8 @@ FULL_MUTANTS = [
     (wrong_full.first_sequence_for_all, bench.check_batch, "batch against single"),
     (wrong_full.values_read_with_strides_of_keys, bench.check_layouts, "stride 0"),
 ]
-CCA_FORMS = [cca_loops, form(CCA, "attention", backend="dense"), form(CCA, "attention", backend="blocked")]
+CCA_FORMS = [cca_loops, form(CCA, "attention", backend="dense"),
+             form(CCA, "attention", backend="blocked")]
 FULL_FORMS = [full.loops, full.dense, full.online_softmax, full.tiled, form(Full, "attention")]
 
 
@@ -99,8 +100,10 @@ def test_what_the_mutants_change_is_right(options):
 
 
 def test_every_mutant_is_on_the_list():
-    listed = {row[0] for row in CCA_MUTANTS + FULL_MUTANTS} | {wrong_cca.rows, wrong_cca.effective_unrotated}
+    listed = {row[0] for row in CCA_MUTANTS + FULL_MUTANTS} | {wrong_cca.rows,
+                                                               wrong_cca.effective_unrotated}
     for module in (wrong_cca, wrong_full):
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__ and "q" in inspect.signature(function).parameters:
+            if function.__module__ == module.__name__ and "q" in inspect.signature(
+                    function).parameters:
                 assert name.startswith("_") or (function in listed and function.__doc__), name

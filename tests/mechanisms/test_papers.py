@@ -26,7 +26,8 @@ def convolution(slots: int, head_dim: int) -> Compressor:
 @pytest.mark.parametrize(("group", "window"), [(1, 1), (2, 5), (3, 1), (4, 4), (5, 40)])
 def test_cca(length, group, window):
     q, k, v = (x[0, 0] for x in bench.inputs(length, heads=1, head_dim=6))
-    wanted = CCA(group=group, window=window).loops(q[None, None], k[None, None], v[None, None])[0, 0]
+    wanted = CCA(group=group, window=window).loops(q[None, None], k[None, None], v[None, None])[0,
+                                                                                                0]
     bench.assert_close(cca.paper_algorithm(q, k, v, group=group, window=window), wanted, "CCA")
 
 
@@ -44,7 +45,8 @@ def test_lococo(length, slots, segment):
     q, k, v = (x[0, 0].abs() for x in bench.inputs(length, heads=1, head_dim=6))
     module = convolution(slots, 6)
     mechanism = LoCoCo(slots=slots, segment=segment, weights="relu", kernel=5)
-    wanted = mechanism.loops(q[None, None], k[None, None], v[None, None], module=module)[0, 0].detach()
+    wanted = mechanism.loops(q[None, None], k[None, None], v[None, None], module=module)[0,
+                                                                                         0].detach()
     got = lococo.paper_algorithm(q, k, v, module.conv.weight.detach(), segment=segment)
     bench.assert_close(got, wanted, "LoCoCo")
 

@@ -10,7 +10,8 @@ from tests.mechanisms import bench
 from tests.mechanisms.options import WHOLE_PAST
 from tests.mechanisms.test_every_mechanism import CASES, label
 
-CASES = [(name, options) for name, options in CASES if options.get("pooling") != "max"]  # no module: all are linear
+# no module: all are linear
+CASES = [(name, options) for name, options in CASES if options.get("pooling") != "max"]
 POOLING = {"cca", "dga", "lococo", "mean_pooling"}
 
 
@@ -32,10 +33,12 @@ def test_cca_s_columns_are_found(group, window):
     q, k, _ = bench.inputs(11)
     mechanism = CCA(group=group, window=window)
     (part,) = mechanism.columns(q, k, k, mechanism.call(q, k, k))
-    pools, visible = part.pooling()[0, 0], part.mask()[0, 0]                  # P (C + L, L) and (L, C + L) of head 0
+    # P (C + L, L) and (L, C + L) of head 0
+    pools, visible = part.pooling()[0, 0], part.mask()[0, 0]
     bench.assert_close(held(mechanism, q, k)[0], visible.double() @ pools, "held")
     for row in range(11):
-        bench.assert_close(columns_of_row(mechanism, q, k, row), pools[visible[row]], f"columns of row {row}", 1e-9)
+        bench.assert_close(columns_of_row(mechanism, q, k, row), pools[visible[row]],
+                           f"columns of row {row}", 1e-9)
 
 
 @pytest.mark.parametrize("name", ["h2o", "vertical_slash", "block_sparse", "a_shape"])

@@ -113,9 +113,10 @@ def heads_interleaved(table, share, block):
     """Query head h reads KV head h % Hk, where it should read h // (H / Hk)."""
     problems = _real_problems(table, share, block)
     key_heads = max(1, table.shape[1] // share)
-    wrong = (slice(p.heads.start % key_heads, p.heads.start % key_heads + 1) if p.heads.start is not None
-             else p.key_heads for p in problems)
-    return [replace(problem, key_heads=heads) for problem, heads in zip(problems, wrong, strict=True)]
+    wrong = (slice(p.heads.start % key_heads, p.heads.start % key_heads + 1)
+             if p.heads.start is not None else p.key_heads for p in problems)
+    return [replace(problem, key_heads=heads) for problem,
+            heads in zip(problems, wrong, strict=True)]
 
 
 # ---------------------------------------------------------------- planning
@@ -174,7 +175,8 @@ def conjugated(keys, rotation):
     """The turn without its norm: wrong by the square of the factor that some tables carry."""
     cos, sin = rotation
     norm = cos.square() + sin.square()
-    return _real_turn(keys, (cos, sin)) * pooling._position_groups(norm, *keys.shape[2:4]).to(keys.dtype)
+    return _real_turn(keys, (cos, sin)) * pooling._position_groups(norm,
+                                                                   *keys.shape[2:4]).to(keys.dtype)
 
 
 # ---------------------------------------------------------------- what each one replaces

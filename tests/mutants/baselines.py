@@ -25,7 +25,8 @@ def weighted_pooling(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     return form(CCA, "loops")(q, k, v, **options)
 
 
-def keys_averaged_as_they_come(q: Tensor, k: Tensor, v: Tensor, *, rotation=None, **options) -> Tensor:
+def keys_averaged_as_they_come(q: Tensor, k: Tensor, v: Tensor, *, rotation=None,
+                               **options) -> Tensor:
     """Rotated keys averaged at their own angles."""
     return form(CCA, "loops", pooling="mean")(q, k, v, **options)
 
@@ -38,10 +39,12 @@ def drawn_from_the_end(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: i
     lots = [token % group for token in kept_tokens(count, group, seed)][::-1]
     kept = [p * group + lot for p, lot in enumerate(lots)][: core_count(length, group, window)]
     keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
-    return interval_attention(q, keys, values, intervals(length, group, window), scale=scale, backend="dense")
+    return interval_attention(q, keys, values, intervals(length, group, window), scale=scale,
+                              backend="dense")
 
 
-def drawn_again_for_each_call(q: Tensor, k: Tensor, v: Tensor, *, seed: int = 0, **options) -> Tensor:
+def drawn_again_for_each_call(q: Tensor, k: Tensor, v: Tensor, *, seed: int = 0,
+                              **options) -> Tensor:
     """A new draw at each call."""
     seed = int(torch.randint(0, 2**31, ()))
     return form(RandomTokens, "loops", seed=seed)(q, k, v, **options)
@@ -54,14 +57,16 @@ def drawn_one_group_late(q: Tensor, k: Tensor, v: Tensor, *, group: int, window:
     count = core_count(length, group, window)
     kept = [min(token + group, length - 1) for token in kept_tokens(count, group, seed)]
     keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
-    return interval_attention(q, keys, values, intervals(length, group, window), scale=scale, backend="dense")
+    return interval_attention(q, keys, values, intervals(length, group, window), scale=scale,
+                              backend="dense")
 
 
 def lots_begin_again(state, query: Tensor, rotation, change, scale: float) -> None:
     """RandomTokensState._close_groups that draws each chunk's groups with the first lots of the
     seed."""
     begin, end = change.groups
-    kept = [begin * state.group + token for token in kept_tokens(end - begin, state.group, state.seed)]
+    kept = [begin * state.group + token
+            for token in kept_tokens(end - begin, state.group, state.seed)]
     if kept:
         first = begin * state.group - change.members[0]
         entries = [token - first for token in kept]

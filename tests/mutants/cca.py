@@ -77,11 +77,13 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, window: int, scale: flo
                         continue
                     own = slice(members.start, members.stop)
                     logits = q[b, judges, parts.judge(members)] @ keys[own].T  # (heads, g)
-                    phi = parts.phi(logits if pooling == "softmax" else torch.zeros_like(logits), scale)
+                    phi = parts.phi(logits if pooling == "softmax" else torch.zeros_like(logits),
+                                    scale)
                     core_key = phi @ keys[own]
                     if rotation is not None:
                         cos, sin = (table.expand(batch, -1, -1)[b, own] for table in rotation)
-                        core_key = parts.rotate_pooled(phi @ parts.unrotate(keys[own], cos, sin), cos, sin)
+                        core_key = parts.rotate_pooled(phi @ parts.unrotate(keys[own], cos, sin),
+                                                       cos, sin)
                     core_keys.append(core_key[None])
                     core_values.append((phi @ values[own])[None])
                 token = torch.arange(length)
@@ -132,7 +134,8 @@ def c_rounding(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     """
     class Wrong(Parts):
         def groups(self, i, g, s):
-            newest = int((i - (g - 1) - s) / g) if i >= s else -1  # int() truncates towards zero, as C does
+            # int() truncates towards zero, as C does
+            newest = int((i - (g - 1) - s) / g) if i >= s else -1
             return [range(p * g, p * g + g) for p in range(newest + 1)]
     return rows(q, k, v, parts=Wrong(), **options)
 

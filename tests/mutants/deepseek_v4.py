@@ -49,10 +49,12 @@ def entries_in_the_middle(compressor, hidden, series, first, *, overlap):
 
 def the_first_entries(scores, group, count, first=0):
     """The choice does not look at the scores."""
-    return chosen_entries(-torch.arange(scores.shape[2]).expand_as(scores).float(), group, count, first)
+    return chosen_entries(-torch.arange(scores.shape[2]).expand_as(scores).float(), group, count,
+                          first)
 
 
 attend, entries, intervals, pool, chosen_entries = (
     right.attend, right._entries, right.intervals, right.pool, right.chosen_entries)
-MUTANTS = {"intervals": [an_entry_early, window_one_short], "attend": [no_sink], "pool": [own_group_only],
-           "_entries": [entries_in_the_middle], "chosen_entries": [the_first_entries]}
+MUTANTS = {"intervals": [an_entry_early, window_one_short], "attend": [no_sink],
+           "pool": [own_group_only], "_entries": [entries_in_the_middle],
+           "chosen_entries": [the_first_entries]}

@@ -62,9 +62,10 @@ class Parts(Pooling):
         return members is not None and members[0] <= i <= members[-1] and token <= i
 
 
-def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: int = 0, choose: str = "prompt",
-         block: int = 71, scale: float | None = None, rotation: tuple[Tensor, Tensor] | None = None,
-         selection: Tensor | None = None, parts: Parts | None = None) -> Tensor:
+def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: int = 0,
+         choose: str = "prompt", block: int = 71, scale: float | None = None,
+         rotation: tuple[Tensor, Tensor] | None = None, selection: Tensor | None = None,
+         parts: Parts | None = None) -> Tensor:
     """DGA from `parts`: each row attends over all columns under a mask. No sampled rows, no shared
     choice."""
     parts = parts or Parts()
@@ -82,13 +83,17 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: in
                 if selection is None:
                     judges = list(parts.score_heads(own))
                     with torch.no_grad():
-                        scores = parts.scores(q[b, judges], keys.expand(len(judges), -1, -1), first, span, scale)
-                    here = [first + t for t in parts.focal(scores, parts.count(span, group, gamma, floor))]
+                        scores = parts.scores(q[b, judges], keys.expand(len(judges), -1, -1), first,
+                                              span, scale)
+                    here = [first + t
+                            for t in parts.focal(scores, parts.count(span, group, gamma, floor))]
                 else:
                     here = [t for t in range(first, first + span) if selection[b, kv, t]]
                 focal += here
-                groups += parts.group([t for t in range(first, first + span) if t not in here], group)
-            pooled_keys, pooled_values = _pooled(parts, q[b, own], keys, values, groups, scale, rotation, b)
+                groups += parts.group([t for t in range(first, first + span) if t not in here],
+                                      group)
+            pooled_keys, pooled_values = _pooled(parts, q[b, own], keys, values, groups, scale,
+                                                 rotation, b)
             group_of = {t: members for members in groups for t in members}
             columns = torch.cat([keys[focal], *pooled_keys, keys])
             column_values = torch.cat([values[focal], *pooled_values, values])
@@ -102,15 +107,16 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, group: int, gamma: float, floor: in
     return out
 
 
-def _pooled(parts, q, keys, values, groups, scale, rotation, b) -> tuple[list[Tensor], list[Tensor]]:
+def _pooled(parts, q, keys, values, groups, scale, rotation, b) -> tuple[list[Tensor],
+                                                                         list[Tensor]]:
     pooled_keys, pooled_values = [], []
     for members in groups:
         tokens = parts.pooled(members)
         phi = parts.phi(q[:, parts.judge(members)] @ keys[tokens].T, scale)
         key = phi @ keys[tokens]
         if rotation is not None:
-            cos, sin = (t.expand(b + 1, -1, -1)[b, tokens] if t.dim() == 2 or len(t) == 1 else t[b, tokens]
-                        for t in rotation)
+            cos, sin = (t.expand(b + 1, -1, -1)[b, tokens] if t.dim() == 2 or len(t) == 1
+                        else t[b, tokens] for t in rotation)
             key = parts.rotate_pooled(phi @ parts.unrotate(keys[tokens], cos, sin), cos, sin)
         pooled_keys.append(key[None])
         pooled_values.append((phi @ values[tokens])[None])

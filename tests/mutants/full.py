@@ -26,7 +26,8 @@ def _masked(q: Tensor, k: Tensor, v: Tensor, scale: float | None, diagonal: int)
     return scores.masked_fill(~visible, float("-inf")).softmax(-1) @ expand_heads(v, q.shape[1])
 
 
-def softmax_after_mask_product(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
+def softmax_after_mask_product(q: Tensor, k: Tensor, v: Tensor, *,
+                               scale: float | None = None) -> Tensor:
     """Softmax over past and future, then the future set to 0: rows sum to less than 1."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     weights = (scale * q @ expand_heads(k, q.shape[1]).mT).softmax(-1).tril()
@@ -40,24 +41,27 @@ def no_running_max(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = Non
     return weights @ expand_heads(v, q.shape[1]) / weights.sum(-1, keepdim=True)
 
 
-def accumulator_not_corrected(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
+def accumulator_not_corrected(q: Tensor, k: Tensor, v: Tensor, *,
+                              scale: float | None = None) -> Tensor:
     """Online softmax that rescales the running sum and forgets the accumulator."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     k, v = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1])
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     for i in range(q.shape[2]):
         scores = scale * (k[:, :, : i + 1] @ q[:, :, i, :, None]).squeeze(-1)  # (B, H, i+1)
-        top = scores.cummax(-1).values                                          # the running max at each key
+        top = scores.cummax(-1).values  # the running max at each key
         running_sum = (scores - top[..., -1:]).exp().sum(-1, keepdim=True)
         out[:, :, i] = ((scores - top).exp()[..., None] * v[:, :, : i + 1]).sum(2) / running_sum
     return out
 
 
-def diagonal_tile_unmasked(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
+def diagonal_tile_unmasked(q: Tensor, k: Tensor, v: Tensor, *,
+                           scale: float | None = None) -> Tensor:
     """Causal by tiles of 4 only: future tiles are skipped, but nothing is masked inside the last
     one."""
     length = q.shape[2]
-    parts = [_unmasked_rows(q, k, v, scale, rows=slice(t, min(t + 4, length))) for t in range(0, length, 4)]
+    parts = [_unmasked_rows(q, k, v, scale, rows=slice(t, min(t + 4, length)))
+             for t in range(0, length, 4)]
     return torch.cat(parts, dim=2)
 
 
@@ -74,7 +78,8 @@ def one_kv_head_for_all(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None 
     return effective(q, k.repeat(1, repeats, 1, 1), scale=scale) @ v.repeat(1, repeats, 1, 1)
 
 
-def first_sequence_for_all(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
+def first_sequence_for_all(q: Tensor, k: Tensor, v: Tensor, *,
+                           scale: float | None = None) -> Tensor:
     """k[0] where k[b] is meant: right for a batch of one."""
     return effective(q, k[:1].expand(k.shape), scale=scale) @ expand_heads(v, q.shape[1])
 

@@ -38,8 +38,8 @@ class Parts:
         return kept
 
 
-def simulate(q: Tensor, k: Tensor, v: Tensor, *, heavy, recent, prompt: int = 1, scale: float | None = None,
-             parts: Parts | None = None) -> Tensor:
+def simulate(q: Tensor, k: Tensor, v: Tensor, *, heavy, recent, prompt: int = 1,
+             scale: float | None = None, parts: Parts | None = None) -> Tensor:
     """H2O row by row, all heads at once, from `parts`."""
     parts = parts or Parts()
     heavy, recent = tokens_kept(heavy, recent, prompt)
@@ -92,14 +92,15 @@ def recent_of_nothing(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     return simulate(q, k, v, parts=Wrong(), **options)
 
 
-def scores_of_full_attention(q: Tensor, k: Tensor, v: Tensor, *, heavy: int, recent: int, prompt: int = 1,
-                             scale: float | None = None) -> Tensor:
+def scores_of_full_attention(q: Tensor, k: Tensor, v: Tensor, *, heavy: int, recent: int,
+                             prompt: int = 1, scale: float | None = None) -> Tensor:
     """Ranks by what full attention would have given, evicted tokens included: a cache cannot know
     that."""
     length, share = q.shape[2], q.shape[1] // k.shape[1]
     past = torch.ones(length, length, dtype=torch.bool).tril()
     logits = q @ expand_heads(k, q.shape[1]).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
-    received = logits.masked_fill(~past, float("-inf")).softmax(-1).unflatten(1, (-1, share)).mean(2).cumsum(-2)
+    received = logits.masked_fill(~past, float("-inf")).softmax(-1).unflatten(1, (-1, share)).mean(
+        2).cumsum(-2)
     visible = torch.eye(length, dtype=torch.bool).expand(*received.shape[:2], -1, -1).clone()
     visible[:, :, 0, 0] = True
     for i in range(1, length):
@@ -127,7 +128,8 @@ def first_head_scores(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     return simulate(q, k, v, parts=Wrong(), **options)
 
 
-def evicts_during_the_prompt(q: Tensor, k: Tensor, v: Tensor, *, prompt: int = 1, **options) -> Tensor:
+def evicts_during_the_prompt(q: Tensor, k: Tensor, v: Tensor, *, prompt: int = 1,
+                             **options) -> Tensor:
     """The prompt is read as if it were decoded."""
     return simulate(q, k, v, prompt=1, **options)
 
@@ -142,7 +144,8 @@ def scores_of_the_whole_text(q: Tensor, k: Tensor, v: Tensor, *, heavy: int, rec
     row = torch.arange(q.shape[2])
     older = past & (row[:, None] - row > recent)
     ranked = scores[:, :, None].masked_fill(~older, float("-inf"))
-    heaviest = torch.zeros_like(ranked, dtype=torch.bool).scatter(-1, ranked.topk(heavy).indices, True)
+    heaviest = torch.zeros_like(ranked, dtype=torch.bool).scatter(-1, ranked.topk(heavy).indices,
+                                                                  True)
     visible = past & (heaviest & older | ~older)
     return logits.masked_fill(~visible, float("-inf")).softmax(-1) @ expand_heads(v, q.shape[1])
 

@@ -55,7 +55,8 @@ def natural_exponent(patch) -> None:
 def no_gradient_of_lse(patch) -> None:
     """delta without the gradient that arrives at the log-sum-exp."""
     right = interval._TritonAttention.backward
-    patch.setattr(interval._TritonAttention, "backward", staticmethod(lambda ctx, grad, _: right(ctx, grad, None)))
+    patch.setattr(interval._TritonAttention, "backward",
+                  staticmethod(lambda ctx, grad, _: right(ctx, grad, None)))
 
 
 def key_heads_exchanged(patch) -> None:
@@ -69,15 +70,15 @@ def _flipped(right):
     return wrong
 
 
-INTERVAL = (future_visible, core_one_row_early, last_rows_forgotten, full_too_soon, natural_exponent,
-            no_gradient_of_lse, key_heads_exchanged)
+INTERVAL = (future_visible, core_one_row_early, last_rows_forgotten, full_too_soon,
+            natural_exponent, no_gradient_of_lse, key_heads_exchanged)
 
 
 def mean_instead_of_softmax(patch) -> None:
     """Weights 1 / g: the scale of the logits is lost."""
     right = pooling.triton_pool_groups
-    patch.setattr(pooling, "triton_pool_groups",
-                  lambda q, k, v, group, count, scale, turn=None: right(q, k, v, group, count, 0.0, turn))
+    patch.setattr(pooling, "triton_pool_groups", lambda q, k, v, group, count, scale,
+                  turn=None: right(q, k, v, group, count, 0.0, turn))
 
 
 def turned_the_other_way(patch) -> None:
@@ -97,7 +98,8 @@ POOLING = (mean_instead_of_softmax, turned_the_other_way)
 def tail_counted_twice(patch) -> None:
     """The last key of a span is in two parts."""
     right = decode.spans_of
-    patch.setattr(decode, "spans_of", lambda table: [*(spans := right(table)), (spans[-1][1] - 1, spans[-1][1])])
+    patch.setattr(decode, "spans_of",
+                  lambda table: [*(spans := right(table)), (spans[-1][1] - 1, spans[-1][1])])
 
 
 def spans_taken_for_one(patch) -> None:
@@ -116,7 +118,8 @@ def merged_with(weigh):
 
 def merged_with_base_two(patch) -> None:
     """exp2 of normalisers that are natural logs."""
-    patch.setattr(decode, "merge", merged_with(lambda lse: torch.softmax(lse * 0.6931471805599453, dim=0)))
+    patch.setattr(decode, "merge",
+                  merged_with(lambda lse: torch.softmax(lse * 0.6931471805599453, dim=0)))
 
 
 def parts_averaged(patch) -> None:
@@ -127,11 +130,12 @@ def parts_averaged(patch) -> None:
 def last_part_forgotten(patch) -> None:
     """The merge leaves out the last part, where there are several."""
     right = decode.merge
-    patch.setattr(decode, "merge", lambda part, lse, q: right(part[:-1], lse[:-1], q) if len(part) > 1 else
-                  right(part, lse, q))
+    patch.setattr(decode, "merge", lambda part, lse,
+                  q: right(part[:-1], lse[:-1], q) if len(part) > 1 else right(part, lse, q))
 
 
-DECODE = (tail_counted_twice, spans_taken_for_one, merged_with_base_two, parts_averaged, last_part_forgotten)
+DECODE = (tail_counted_twice, spans_taken_for_one, merged_with_base_two, parts_averaged,
+          last_part_forgotten)
 
 
 # ---------------------------------------------------------------- vertical-slash
@@ -145,14 +149,15 @@ def columns_counted_twice(patch) -> None:
 def columns_dropped(patch) -> None:
     """Columns are taken for covered one block too far."""
     right = vertical_slash.covered_distances
-    patch.setattr(vertical_slash, "covered_distances",
-                  lambda offsets, width, length: right(offsets, width, length) | right(offsets + width, width, length))
+    patch.setattr(vertical_slash, "covered_distances", lambda offsets, width,
+                  length: right(offsets, width, length) | right(offsets + width, width, length))
 
 
 def ranges_not_merged(patch) -> None:
     """Each diagonal is a range of its own, so that tokens of two diagonals are read twice."""
     def wrong(offsets, width):
-        return torch.stack([-offsets, width - offsets], dim=-1), torch.full(offsets.shape[:2], offsets.shape[-1])
+        return torch.stack([-offsets, width - offsets], dim=-1), torch.full(offsets.shape[:2],
+                                                                            offsets.shape[-1])
     patch.setattr(vertical_slash, "ranges_of", wrong)
 
 
@@ -197,7 +202,8 @@ def printed_window(patch) -> None:
 def one_more_recent(patch) -> None:
     """StreamingLLM whose oldest recent token leaves one step late."""
     right = streaming_llm.intervals
-    patch.setattr(streaming_llm, "intervals", lambda rows, sinks, near: right(rows, sinks, near + 1))
+    patch.setattr(streaming_llm, "intervals", lambda rows, sinks,
+                  near: right(rows, sinks, near + 1))
 
 
 TABLES = ((cores_one_row_late, "cca"), (printed_window, "cca"), (one_more_recent, "streaming_llm"))

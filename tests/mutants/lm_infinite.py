@@ -7,8 +7,9 @@ from cca_lab.attention.dense import expand_heads
 from tests.mechanisms.bench import rope_tables, rotate
 
 
-def rows(q: Tensor, k: Tensor, v: Tensor, *, local: int, global_tokens: int, limit: int | None = None,
-         scale: float | None = None, rotation=None, near=None, far=None, distance=None) -> Tensor:
+def rows(q: Tensor, k: Tensor, v: Tensor, *, local: int, global_tokens: int,
+         limit: int | None = None, scale: float | None = None, rotation=None, near=None, far=None,
+         distance=None) -> Tensor:
     """LM-Infinite with logits from distances: near(i), far(i) are tokens, distance(i, t) of the far
     ones.
 
@@ -26,10 +27,12 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, local: int, global_tokens: int, lim
         for t in away if rotation is not None else ():
             d = distance(i, t) if distance else min(limit, i)
             extra = (i - t) - d  # by which the key moves closer: from position t to i - d
-            keys[:, :, t] = rotate(k[:, :, t], *(table[0] for table in rope_tables(1, head_dim, extra)))
+            keys[:, :, t] = rotate(k[:, :, t],
+                                   *(table[0] for table in rope_tables(1, head_dim, extra)))
         logits = torch.cat([torch.einsum("bhd,bhtd->bht", q[:, :, i], x)
                             for x in (keys[:, :, away], k[:, :, close])], dim=-1)
-        out[:, :, i] = torch.einsum("bht,bhtd->bhd", (scale * logits).softmax(-1), v[:, :, away + close])
+        out[:, :, i] = torch.einsum("bht,bhtd->bhd", (scale * logits).softmax(-1),
+                                    v[:, :, away + close])
     return out
 
 
@@ -60,7 +63,8 @@ def global_keys_stay_rotated(q: Tensor, k: Tensor, v: Tensor, **options) -> Tens
 
 def globals_counted_twice(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     """Global tokens are put in front of the window while they are still in it."""
-    return rows(q, k, v, far=lambda i: [t for t in range(options["global_tokens"]) if t <= i], **options)
+    return rows(q, k, v, far=lambda i: [t for t in range(options["global_tokens"]) if t <= i],
+                **options)
 
 
 def own_token_on_top(q: Tensor, k: Tensor, v: Tensor, *, local: int, **options) -> Tensor:
@@ -90,4 +94,5 @@ def far_with_rotated_keys(state, query, row, rotation) -> tuple[Tensor, Tensor]:
 
 def evict_a_global(state) -> None:
     """LMInfiniteState._evict that keeps the last tokens and forgets the first."""
-    state.key, state.value = (x[:, :, -(state.sinks + state.recent):].clone() for x in (state.key, state.value))
+    state.key, state.value = (x[:, :, -(state.sinks + state.recent):].clone()
+                              for x in (state.key, state.value))

@@ -33,7 +33,8 @@ class Parts:
         if kind == "softmax":
             return positive.softmax(dim=1)
         total = positive.sum(dim=1, keepdim=True)
-        return torch.where(total > 0, positive / total, torch.full_like(positive, 1 / output.shape[1]))
+        return torch.where(total > 0, positive / total,
+                           torch.full_like(positive, 1 / output.shape[1]))
 
     def mixable(self, columns: int, kept: list[int]) -> list[int]:
         """The columns that are mixed."""
@@ -53,8 +54,9 @@ class Parts:
         return slots
 
 
-def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: str = "softmax", sinks: int = 0,
-         heavy: int = 0, scale: float | None = None, module=None, parts: Parts | None = None) -> Tensor:
+def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: str = "softmax",
+         sinks: int = 0, heavy: int = 0, scale: float | None = None, module=None,
+         parts: Parts | None = None) -> Tensor:
     """LoCoCo attention from `parts`, without residual and buffer, scores of the last segment."""
     parts = parts or Parts()
     scale, group = q.shape[-1] ** -0.5 if scale is None else scale, q.shape[1] // k.shape[1]
@@ -66,7 +68,8 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: 
             mixed_queries = memory_k = memory_v = keys[:0]
             received = keys.new_zeros(0)
 
-            def compress(columns: Pair, asked: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            def compress(columns: Pair, asked: Tensor, received: Tensor) -> tuple[Tensor, Tensor,
+                                                                                  Tensor]:
                 matrix = _matrix(*columns, received, slots, sinks, heavy, weights, module, parts)
                 return matrix @ columns[0], parts.values(matrix, columns[1], asked), matrix @ asked
 
@@ -80,7 +83,8 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: 
                 peek = columns if len(columns[0]) <= slots else compress(
                     columns, asked, columns[0].new_ones(len(columns[0])))[:2]
                 seen = parts.memory_for((memory_k, memory_v), peek)
-                read_k, read_v = torch.cat([seen[0], keys[part]]), torch.cat([seen[1], values[part]])
+                read_k, read_v = torch.cat([seen[0], keys[part]]), torch.cat([seen[1],
+                                                                              values[part]])
                 logits = scale * (queries[:, part] @ read_k.T)                  # (G, T, N)
                 place = torch.arange(len(read_k)) - len(seen[0])
                 future = place > torch.arange(len(own))[:, None]                # (T, N)
@@ -91,8 +95,8 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, slots: int, segment: int, weights: 
     return out
 
 
-def _matrix(keys: Tensor, values: Tensor, received: Tensor, slots: int, sinks: int, heavy: int, kind: str,
-            module, parts: Parts) -> Tensor:
+def _matrix(keys: Tensor, values: Tensor, received: Tensor, slots: int, sinks: int, heavy: int,
+            kind: str, module, parts: Parts) -> Tensor:
     """The rows (M, N) by which the slots mix the columns."""
     first = list(range(sinks))
     order = received[sinks:].sort(descending=True, stable=True).indices[:heavy]
@@ -130,7 +134,8 @@ def segments_from_nb(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor:
     tokens from 1."""
     class Wrong(Parts):
         def cut(self, length, size):
-            return [range(start, min(length, start + size)) for start in range(size - 1, length, size)]
+            return [range(start, min(length, start + size))
+                    for start in range(size - 1, length, size)]
     return rows(q, k, v, parts=Wrong(), **options)
 
 

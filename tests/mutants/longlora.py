@@ -20,7 +20,8 @@ def rolled(q: Tensor, k: Tensor, v: Tensor, *, group: int, back: int | None = No
     row = torch.arange(q.shape[2])
     blocks = (row[:, None] // group == row // group) & (row <= row[:, None])
     out = under_mask(*rolled, blocks)
-    return torch.cat([out[:, :half], out[:, half:].roll(shift if back is None else back, dims=2)], dim=1)
+    return torch.cat([out[:, :half], out[:, half:].roll(shift if back is None else back, dims=2)],
+                     dim=1)
 
 
 def rolled_back_one_short(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Tensor:
@@ -29,7 +30,8 @@ def rolled_back_one_short(q: Tensor, k: Tensor, v: Tensor, *, group: int) -> Ten
     k, v = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1])
     row = torch.arange(q.shape[2])
     forth, back = group - group // 2, group // 2
-    start = (row + group - forth) // group * group - (group - forth)  # half blocks at the ends, no wrap
+    # half blocks at the ends, no wrap
+    start = (row + group - forth) // group * group - (group - forth)
     blocks = [(row >= x[:, None]) & (row <= row[:, None]) for x in (row // group * group, start)]
     plain, shifted = (under_mask(q[:, heads], k[:, heads], v[:, heads], mask)
                       for heads, mask in zip((slice(half), slice(half, None)), blocks, strict=True))

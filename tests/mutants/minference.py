@@ -9,7 +9,8 @@ from cca_lab.mechanisms.minference.patterns import Choice, block_means
 from cca_lab.mechanisms.tokens import best, causal_mask
 
 
-def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float | None = None) -> Tensor:
+def under_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor,
+               scale: float | None = None) -> Tensor:
     """Attend under a mask; a row that sees nothing gives 0, so that a mutant fails by its
     values."""
     scores = q @ expand_heads(k, q.shape[1]).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -24,7 +25,8 @@ def _parts(q: Tensor, k: Tensor, selection, options: dict) -> tuple[Tensor, Tens
     length, block = q.shape[2], options["block"]
     token = torch.arange(length)
     on_column = (columns[..., None] == token).any(-2)[:, :, None]
-    start = (token // block * block)[:, None, None] - offsets[:, :, None, None]    # (B, H, L, 1, slash)
+    # (B, H, L, 1, slash)
+    start = (token // block * block)[:, None, None] - offsets[:, :, None, None]
     at = token[:, None]
     near = ((at >= start) & (at < start + block)).any(-1)
     return on_column, near, causal_mask(length)
@@ -32,13 +34,15 @@ def _parts(q: Tensor, k: Tensor, selection, options: dict) -> tuple[Tensor, Tens
 
 # ---------------------------------------------------------------- vertical-slash
 
-def columns_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
+def columns_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=None,
+                                **options) -> Tensor:
     """Gathered columns are not tested, so early rows read later tokens."""
     on_column, near, past = _parts(q, k, selection, options)
     return under_mask(q, k, v, on_column | (near & past))
 
 
-def diagonals_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=None, **options) -> Tensor:
+def diagonals_without_causal_test(q: Tensor, k: Tensor, v: Tensor, *, selection=None,
+                                  **options) -> Tensor:
     """The B wide range of diagonal 0 is read as it stands, the end of a row's own block
     included."""
     on_column, near, past = _parts(q, k, selection, options)
@@ -74,14 +78,16 @@ def first_rows_choose(q: Tensor, k: Tensor, v: Tensor, *, last: int, **options) 
     return under_mask(q, k, v, VerticalSlash(**options).represented(q, k, selection=chosen))
 
 
-def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int, vertical: int, slash: int,
-                                  forced_vertical: int, forced_slash: int, block: int) -> Tensor:
+def choice_without_causal_softmax(q: Tensor, k: Tensor, v: Tensor, *, last: int, vertical: int,
+                                  slash: int, forced_vertical: int, forced_slash: int,
+                                  block: int) -> Tensor:
     """The last rows weigh all tokens, later ones too, so that a column's score holds what no row
     may read."""
     length = q.shape[2]
     weights = (q[:, :, -last:] @ expand_heads(k, q.shape[1]).mT * q.shape[-1] ** -0.5).softmax(-1)
     token, row = torch.arange(length), torch.arange(length)[-last:, None]
-    by_offset = torch.stack([(weights * (row - token == o)).sum((-2, -1)) for o in range(length)], dim=-1)
+    by_offset = torch.stack([(weights * (row - token == o)).sum((-2, -1)) for o in range(length)],
+                            dim=-1)
     columns = best(weights.sum(-2), vertical, (token >= forced_vertical).long())
     offsets = best(by_offset, slash, (token > 0).long() + (token >= forced_slash))
     chosen = Choice(columns, offsets)
@@ -97,26 +103,30 @@ def first_sequence_chooses(q: Tensor, k: Tensor, v: Tensor, **options) -> Tensor
 
 # ---------------------------------------------------------------- block-sparse
 
-def blocks_without_row_test(q: Tensor, k: Tensor, v: Tensor, *, block: int, selection=None, **options) -> Tensor:
+def blocks_without_row_test(q: Tensor, k: Tensor, v: Tensor, *, block: int, selection=None,
+                            **options) -> Tensor:
     """Causal between blocks only: a row reads its whole block."""
     chosen = BlockSparse(block=block, **options).select(q, k) if selection is None else selection
     of = torch.arange(q.shape[2]) // block
     return under_mask(q, k, v, chosen[:, :, of[:, None], of])
 
 
-def short_block_filled_with_zeros(q: Tensor, k: Tensor, v: Tensor, *, block: int, **options) -> Tensor:
+def short_block_filled_with_zeros(q: Tensor, k: Tensor, v: Tensor, *, block: int,
+                                  **options) -> Tensor:
     """The mean of a short last block counts the tokens it lacks as zeros."""
     padded = [torch.nn.functional.pad(x, (0, 0, 0, -x.shape[2] % block)) for x in (q, k)]
     chosen = BlockSparse(block=block, **options).select(*padded)
     return under_mask(q, k, v, BlockSparse(block=block).represented(q, k, selection=chosen))
 
 
-def blocks_ranked_over_all(q: Tensor, k: Tensor, v: Tensor, *, block: int, top_k: int, **_) -> Tensor:
+def blocks_ranked_over_all(q: Tensor, k: Tensor, v: Tensor, *, block: int, top_k: int,
+                           **_) -> Tensor:
     """The best of all blocks, then the causal mask: later blocks take places, and rows are left
     with little."""
     judges, keys = block_means(q, block), expand_heads(block_means(k, block), q.shape[1])
     best = (judges @ keys.mT).topk(min(top_k, judges.shape[2]), dim=-1).indices
-    chosen = torch.zeros(*judges.shape[:3], judges.shape[2], dtype=torch.bool).scatter(-1, best, True)
+    chosen = torch.zeros(*judges.shape[:3], judges.shape[2], dtype=torch.bool).scatter(-1, best,
+                                                                                       True)
     return under_mask(q, k, v, BlockSparse(block=block).represented(q, k, selection=chosen))
 
 

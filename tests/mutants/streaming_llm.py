@@ -21,7 +21,8 @@ def rows(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, positions:
         query, keys = q[:, :, i], k[:, :, tokens]
         if rotation is not None and positions == "cache":
             query, keys = (place or in_cache)(query, keys, i, tokens, rotation)
-        scores = torch.einsum("bhd,bhtd->bht", query, keys) * (head_dim**-0.5 if scale is None else scale)
+        scores = torch.einsum("bhd,bhtd->bht", query,
+                              keys) * (head_dim**-0.5 if scale is None else scale)
         out[:, :, i] = torch.einsum("bht,bhtd->bhd", scores.softmax(-1), v[:, :, tokens])
     return out
 
@@ -36,7 +37,8 @@ def in_cache(query, keys, i, tokens, rotation):
 
 # ---------------------------------------------------------------- which tokens
 
-def own_token_counted_as_recent(q: Tensor, k: Tensor, v: Tensor, *, recent: int, **options) -> Tensor:
+def own_token_counted_as_recent(q: Tensor, k: Tensor, v: Tensor, *, recent: int,
+                                **options) -> Tensor:
     """A window of `recent` tokens with the row's own, as LM-Infinite counts: one too few."""
     return rows(q, k, v, recent=recent - 1, **options)
 
@@ -46,14 +48,16 @@ def one_more_recent(q: Tensor, k: Tensor, v: Tensor, *, recent: int, **options) 
     return rows(q, k, v, recent=recent + 1, **options)
 
 
-def sinks_counted_twice(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, **options) -> Tensor:
+def sinks_counted_twice(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int,
+                        **options) -> Tensor:
     """Sinks put in front of the window, also while they are still in it."""
     def seen(i):
         return [t for t in range(sinks) if t <= i] + list(range(max(0, i - recent), i + 1))
     return rows(q, k, v, sinks=sinks, recent=recent, seen=seen, **options)
 
 
-def sinks_in_the_future(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int, **options) -> Tensor:
+def sinks_in_the_future(q: Tensor, k: Tensor, v: Tensor, *, sinks: int, recent: int,
+                        **options) -> Tensor:
     """Sinks visible to every row, those before them included."""
     def seen(i):
         return sorted({*range(min(sinks, q.shape[2])), *range(max(0, i - recent), i + 1)})
@@ -93,8 +97,8 @@ def evict_first(state, query, row, rotation, scale: float) -> Tensor:
     extra = max(0, key.shape[2] - state.sinks - state.recent)
     kept = [t for t in range(key.shape[2]) if t < state.sinks or t >= state.sinks + extra]
     bias = torch.ones(length, len(kept)).tril(len(kept) - length).log()
-    return scaled_dot_product_attention(query, key[:, :, kept], value[:, :, kept], bias.to(query), scale=scale,
-                                        enable_gqa=True)
+    return scaled_dot_product_attention(query, key[:, :, kept], value[:, :, kept], bias.to(query),
+                                        scale=scale, enable_gqa=True)
 
 
 def aligned_at_the_top_left(state, query, row, rotation, scale: float) -> Tensor:

@@ -50,8 +50,8 @@ def fractional_middle(base, group, equal_keys):
     turn = reachability_rope.angles(base, torch.arange(group) - (group - 1) / 2)
     if not equal_keys:
         return (2 - 2 * turn.cos()).mean().sqrt().item()
-    return (torch.polar(torch.ones_like(turn), turn).mean(0) -
-            1).abs().square().mean().sqrt().item()
+    return (torch.polar(torch.ones_like(turn),
+                        turn).mean(0) - 1).abs().square().mean().sqrt().item()
 
 
 def equal_keys_only(base, group, equal_keys):

@@ -58,10 +58,8 @@ def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Bl
         ValueError: for a head dimension above `LARGEST_HEAD_DIM`.
     """
     if head_dim > LARGEST_HEAD_DIM:
-        raise ValueError(
-            f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last row of the "
-            "table"
-        )
+        raise ValueError(f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last "
+                         "row of the table")
     if itemsize > 2:
         return SINGLE
     table = TABLES[backend, direction]

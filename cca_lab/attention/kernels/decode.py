@@ -97,8 +97,8 @@ def decode_merge(
         weight_sum = weight_sum * correction + tl.sum(weights, 0)
         total = total * correction + tl.sum(weights[:, None] * out, 0)
         largest = new_largest
-    tl.store(OUT + row * D + offset_d, (total / weight_sum).to(OUT.dtype.element_ty), mask=offset_d
-             < D)
+    tl.store(OUT + row * D + offset_d, (total / weight_sum).to(OUT.dtype.element_ty),
+             mask=offset_d < D)
     tl.store(LSE + row, largest + tl.log(weight_sum))
 
 

@@ -13,7 +13,10 @@ from cca_lab.attention.fused import refuse_second_derivative
 from cca_lab.attention.intervals import TensorCache, minimum
 from cca_lab.attention.kernels import launch
 from cca_lab.attention.kernels.configs import Blocks, blocks_for, padded
-from cca_lab.attention.kernels.interval_backward import interval_backward_columns, interval_backward_rows
+from cca_lab.attention.kernels.interval_backward import (
+    interval_backward_columns,
+    interval_backward_rows,
+)
 from cca_lab.attention.kernels.interval_forward import interval_forward
 from cca_lab.attention.kernels.launch import LOG2_E
 

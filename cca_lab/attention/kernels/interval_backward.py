@@ -21,8 +21,7 @@ from cca_lab.attention.kernels.interval_forward import matmul, span_of_rows, spl
 def gradient_of_rows(grad_q, q, do, lse_log2, delta, K, V, stride_kn, stride_kd, stride_vn,
                      stride_vd, starts, ends, begin, end, scale_log2, D: tl.constexpr,
                      BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
-                     UPCAST: tl.constexpr,
-                     ):
+                     UPCAST: tl.constexpr):
     """Add the terms of columns [begin, end) to dQ / scale, (M, D)."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
@@ -103,8 +102,7 @@ def interval_backward_rows(
 def gradient_of_columns(grad_k, grad_v, k, v, columns, Q, DO, LSE, DELTA, BOUNDS, stride_qm,
                         stride_qd, L, begin, end, scale_log2, D: tl.constexpr,
                         BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, MASKED: tl.constexpr,
-                        UPCAST: tl.constexpr,
-                        ):
+                        UPCAST: tl.constexpr):
     """Add the terms of rows [begin, end) of one query head to dK / scale and dV, (N, D) each."""
     offset_m = tl.arange(0, BLOCK_M)
     offset_d = tl.arange(0, BLOCK_D)
@@ -150,12 +148,10 @@ def interval_backward_columns(
     columns = block * BLOCK_N + tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     stored = (columns < N)[:, None] & (offset_d < D)[None, :]
-    k = tl.load(
-        K + batch * stride_kb + key_head * stride_kh + columns[:, None].to(tl.int64) * stride_kn +
-        offset_d[None, :] * stride_kd, mask=stored, other=0.0)
-    v = tl.load(
-        V + batch * stride_vb + key_head * stride_vh + columns[:, None].to(tl.int64) * stride_vn +
-        offset_d[None, :] * stride_vd, mask=stored, other=0.0)
+    k = tl.load(K + batch * stride_kb + key_head * stride_kh + columns[:, None].to(tl.int64)
+                * stride_kn + offset_d[None, :] * stride_kd, mask=stored, other=0.0)
+    v = tl.load(V + batch * stride_vb + key_head * stride_vh + columns[:, None].to(tl.int64)
+                * stride_vn + offset_d[None, :] * stride_vd, mask=stored, other=0.0)
     grad_k = tl.zeros([BLOCK_N, BLOCK_D], dtype=tl.float32)
     grad_v = tl.zeros([BLOCK_N, BLOCK_D], dtype=tl.float32)
     for query in range(QUERIES_PER_KEY):

@@ -134,10 +134,8 @@ def resources(target: str, dtype: torch.dtype, head_dim: int,
     with compile_only(target) as compiled:
         launch(dtype, head_dim)
     name = str(dtype).removeprefix("torch.")
-    return [
-        Resources(kernel, target, name, head_dim, *_registers(code, target), code.metadata.shared,
-                  _matrix(code)) for kernel, code in compiled
-    ]
+    return [Resources(kernel, target, name, head_dim, *_registers(code, target),
+                      code.metadata.shared, _matrix(code)) for kernel, code in compiled]
 
 
 def _registers(code: Any, target: str) -> tuple[int, int]:
@@ -173,8 +171,8 @@ def over_budget(found: Resources) -> list[str]:
 
     Over the target's shared memory, or over the allowed spills.
     """
-    limit, spills = SHARED_LIMIT[found.target], SPILLS.get(
-        (found.kernel, found.target, found.head_dim), 0)
+    limit, spills = SHARED_LIMIT[found.target], SPILLS.get((found.kernel, found.target,
+                                                            found.head_dim), 0)
     where = f"{found.kernel} on {found.target}, head dim {found.head_dim}"
     problems = [f"{where}: {found.shared} bytes of shared memory, the target has {limit}"
                 ] * (found.shared > limit)

@@ -52,10 +52,9 @@ class _TritonPooling(torch.autograd.Function):
         ctx.save_for_backward(q, k, v)
         ctx.turn = None if turn is None else tuple(table.float().contiguous() for table in turn)
         ctx.group, ctx.count, ctx.scale = group, count, scale
-        pooling_forward[(count, batch * key_heads)](q, k, v, *_tables(q, ctx.turn), core_k, core_v,
-                                                    *_arguments(q, k, v, ctx.turn), count, scale,
-                                                    **_constants(head_dim, group, turn),
-                                                    num_warps=WARPS.get(padded(head_dim), 4))
+        pooling_forward[(count, batch * key_heads)](
+            q, k, v, *_tables(q, ctx.turn), core_k, core_v, *_arguments(q, k, v, ctx.turn), count,
+            scale, **_constants(head_dim, group, turn), num_warps=WARPS.get(padded(head_dim), 4))
         return core_k, core_v
 
     @staticmethod
@@ -65,13 +64,10 @@ class _TritonPooling(torch.autograd.Function):
         batch, key_heads, length, head_dim = k.shape
         grads = [launch.new_output(x.shape, x).zero_()
                  for x in (q, k, v)]  # queries that pool nothing, tail
-        pooling_backward[(ctx.count, batch * key_heads)](q, k, v, *_tables(q, ctx.turn),
-                                                         grad_core_k.contiguous(),
-                                                         grad_core_v.contiguous(), *grads,
-                                                         *_arguments(q, k, v, ctx.turn), ctx.count,
-                                                         length, ctx.scale, **_constants(
-                                                             head_dim, ctx.group, ctx.turn),
-                                                         num_warps=WARPS.get(padded(head_dim), 4))
+        pooling_backward[(ctx.count, batch * key_heads)](
+            q, k, v, *_tables(q, ctx.turn), grad_core_k.contiguous(), grad_core_v.contiguous(),
+            *grads, *_arguments(q, k, v, ctx.turn), ctx.count, length, ctx.scale,
+            **_constants(head_dim, ctx.group, ctx.turn), num_warps=WARPS.get(padded(head_dim), 4))
         return *grads, None, None, None, None
 
 

@@ -141,8 +141,8 @@ def pooling_backward(
     tl.store(DV + row, (phi[:, None] * grad_core_v[None, :]).to(DV.dtype.element_ty), mask=inside)
     grad_query = tl.sum(grad_logits[:, None] * k, 0) / QUERIES_PER_KEY
     for head in range(QUERIES_PER_KEY):
-        query_row = ((tl.program_id(1).to(tl.int64) * QUERIES_PER_KEY + head) * L + first + GROUP -
-                     1) * D + offset_d
+        query_row = ((tl.program_id(1).to(tl.int64) * QUERIES_PER_KEY + head) * L + first + GROUP
+                     - 1) * D + offset_d
         tl.store(DQ + query_row, grad_query.to(DQ.dtype.element_ty), mask=present)
 
 

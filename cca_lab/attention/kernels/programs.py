@@ -45,10 +45,8 @@ def pooling_reads(groups: int, group: int) -> list[Read]:
     A group's tokens, padded to a power of two.
     """
     tile = 1 << (group - 1).bit_length()
-    return [
-        Read(program, (program, program + 1), (program * group, program * group + tile), tile
-             > group) for program in range(groups)
-    ]
+    return [Read(program, (program, program + 1), (program * group, program * group + tile),
+                 tile > group) for program in range(groups)]
 
 
 def online_reads(rows: int, columns: int, block_rows: int, block_columns: int) -> list[Read]:
@@ -82,9 +80,8 @@ def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[R
         last = min(first + block_rows, length) - 1
         for (low, inner_high), (inner_low, high) in zip(table[first].tolist(), table[last].tolist(),
                                                         strict=True):
-            found += [
-                Read(program, (first, last + 1), columns, masked)
-                for columns, masked in _phases(low, inner_low, inner_high, high, block_columns)]
+            found += [Read(program, (first, last + 1), columns, masked) for columns,
+                      masked in _phases(low, inner_low, inner_high, high, block_columns)]
     return found
 
 

@@ -25,8 +25,7 @@ from cca_lab.attention.kernels.interval_forward import attend_columns, fold, mat
 def attend_gathered(accumulator, row_sum, row_max, q, K, V, COLUMNS, COVERED, stride_kn, stride_kd,
                     stride_vn, stride_vd, rows, block_first, count, WIDTH, scale_log2,
                     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
-                    UPCAST: tl.constexpr,
-                    ):
+                    UPCAST: tl.constexpr):
     """Update the online softmax with the first `count` chosen columns, without those that lie in a range."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
@@ -95,10 +94,9 @@ def vertical_slash_forward(
             UPCAST)
     accumulator, row_sum, row_max = attend_gathered(
         accumulator, row_sum, row_max, q, K, V, COLUMNS + pair * VERTICAL,
-        COVERED + pair * (L + WIDTH), stride_kn,
-        stride_kd, stride_vn, stride_vd, row_read, block_first,
-        tl.load(COLUMN_COUNT + pair * BLOCKS + block), WIDTH, scale_log2, D, BLOCK_D, BLOCK_N,
-        UPCAST)
+        COVERED + pair * (L + WIDTH), stride_kn, stride_kd, stride_vn, stride_vd, row_read,
+        block_first, tl.load(COLUMN_COUNT + pair * BLOCKS + block), WIDTH, scale_log2, D, BLOCK_D,
+        BLOCK_N, UPCAST)
     own = (pair * L + rows)[:, None] * D + offset_d[None, :]
     tl.store(OUT + own, (accumulator / row_sum[:, None]).to(OUT.dtype.element_ty),
              mask=(rows < row_end)[:, None] & inside)

@@ -91,9 +91,8 @@ class CacheSizes:
         2 B Hk D numbers each.
         """
         if count is None:
-            raise ValueError(
-                "cache_entries: got None, wanted a number of entries; where it depends on more "
-                "than the length, measure the bytes with nbytes()")
+            raise ValueError("cache_entries: got None, wanted a number of entries; where it "
+                             "depends on more than the length, measure the bytes with nbytes()")
         return 2 * self.batch * self.kv_heads * self.head_dim * count * self.itemsize
 
     def tables(self, positions: int) -> int:
@@ -163,9 +162,8 @@ class StateLayer(CacheLayerMixin):
         """
         batch, chunk = key.shape[0], key.shape[2]
         if self.batch not in (None, batch):
-            raise ValueError(
-                f"past_key_values: holds {self.batch} row(s), got {batch}; make a new cache for "
-                "another batch, or reset() this one")
+            raise ValueError(f"past_key_values: holds {self.batch} row(s), got {batch}; make a new "
+                             "cache for another batch, or reset() this one")
         self.batch = batch
         padding = self._padding(mask, batch, chunk)
         self.columns += chunk
@@ -192,9 +190,8 @@ class StateLayer(CacheLayerMixin):
         padding: list[int] = first.tolist()
         seen = [state.seen for state in self.states] * (batch // len(self.states))
         if any(pad and past for pad, past in zip(padding, seen, strict=True)):
-            raise ValueError(
-                "attention_mask: padding after tokens that the cache holds; wanted it only "
-                "before the first token of a row")
+            raise ValueError("attention_mask: padding after tokens that the cache holds; wanted it "
+                             "only before the first token of a row")
         return padding
 
     def select(self, rows: Tensor) -> None:
@@ -275,16 +272,13 @@ class MechanismCache(Cache, Generic[M]):
     def __init__(self, model: PreTrainedModel | PreTrainedConfig) -> None:
         config = getattr(model, "config", model)
         if not isinstance(config, PreTrainedConfig):
-            raise ValueError(
-                f"model: got {type(model).__name__}, wanted a model after swap_attention, or its "
-                "config"
-            )
+            raise ValueError(f"model: got {type(model).__name__}, wanted a model after "
+                             "swap_attention, or its config")
         attention = mechanism_in(config)
         if type(attention) is not self.mechanism:
-            raise ValueError(
-                f"model: got one with {attention.name!r} attention, wanted {self.mechanism.name!r} "
-                "for a "
-                f"{type(self).__name__}; call swap_attention(model, {self.mechanism.name!r}) first")
+            raise ValueError(f"model: got one with {attention.name!r} attention, wanted "
+                             f"{self.mechanism.name!r} for a {type(self).__name__}; call "
+                             f"swap_attention(model, {self.mechanism.name!r}) first")
         self.attention, self.config = attention, config
         new_state = partial(type(self).state, self.attention)
         super().__init__(layers=[StateLayer(new_state) for _ in range(config.num_hidden_layers)])
@@ -317,8 +311,8 @@ class MechanismCache(Cache, Generic[M]):
 
         Entries, and `extra_bytes` for all other tensors.
         """
-        return sizes.layers * (sizes.entries(mechanism.cache_entries(length)) +
-                               cls.extra_bytes(mechanism, length, sizes))
+        return sizes.layers * (sizes.entries(mechanism.cache_entries(length))
+                               + cls.extra_bytes(mechanism, length, sizes))
 
     @staticmethod
     def extra_bytes(mechanism: M, length: int, sizes: CacheSizes) -> int:

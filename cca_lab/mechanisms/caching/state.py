@@ -240,10 +240,9 @@ def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: 
     if backend == "auto" and not fused(query) and not torch.is_grad_enabled():
         found = [_tile(query, *part, scale) for part in parts]
     else:
-        found = [
-            interval_attention(query, key, value, causal_intervals(1, key.shape[2]), scale=scale,
-                               backend=backend, return_lse=True) for key, value in parts
-        ]
+        found = [interval_attention(query, key, value, causal_intervals(1, key.shape[2]),
+                                    scale=scale, backend=backend, return_lse=True) for key,
+                 value in parts]
     return found[0][0] if len(found) == 1 else merge(*zip(*found, strict=True))[0]
 
 

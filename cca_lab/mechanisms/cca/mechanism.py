@@ -139,9 +139,8 @@ class CCA(Grouped):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pooling not in POOLINGS:
-            raise ValueError(
-                f"pooling: got {self.pooling!r}, wanted one of {', '.join(POOLINGS)}; the paper's "
-                "is 'softmax'")
+            raise ValueError(f"pooling: got {self.pooling!r}, wanted one of {', '.join(POOLINGS)}; "
+                             "the paper's is 'softmax'")
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute CCA-Attention line by line (Algorithm 1): the specification."""
@@ -155,9 +154,8 @@ class CCA(Grouped):
                 kv = h // queries_per_key  # the KV head that query head h reads
                 keys, values = k[b, kv], v[b, kv]               # (L, D)
                 first = kv * queries_per_key
-                pooling_q = q[b,
-                              h:h + 1] if self.per_query_head else q[b,
-                                                                     first:first + queries_per_key]
+                pooling_q = q[b, h:h + 1] if self.per_query_head else q[b, first:first
+                                                                        + queries_per_key]
                 tables = None if rotation is None else [t.expand(batch, length, head_dim)[b]
                                                         for t in rotation]
                 core_keys, core_values = cores(pooling_q, keys, values, g, scale, tables,
@@ -194,11 +192,10 @@ class CCA(Grouped):
         Phi of each core (1/g for "max"), then the raw tokens.
         """
         length = q.shape[2]
-        _, _, phi = pool_groups(q, k, k, self.group, scale=scale,
-                                per_query_head=self.per_query_head,
-                                weights="mean" if self.pooling == "max" else self.pooling,
-                                count=core_count(length, self.group,
-                                                 self.window), return_phi=True, backend="torch")
+        _, _, phi = pool_groups(
+            q, k, k, self.group, scale=scale, per_query_head=self.per_query_head,
+            weights="mean" if self.pooling == "max" else self.pooling,
+            count=core_count(length, self.group, self.window), return_phi=True, backend="torch")
         assert phi is not None  # only a maximum has no weights
         raw = torch.eye(length, dtype=phi.dtype,
                         device=phi.device).expand(*phi.shape[:2], length, length)
@@ -211,9 +208,8 @@ class CCA(Grouped):
         ValueError for "max", which is not linear in the values.
         """
         if self.pooling == "max":
-            raise ValueError(
-                "pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values is no "
-                "weighted mean, so no effective matrix exists")
+            raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values "
+                             "is no weighted mean, so no effective matrix exists")
         return super().effective(q, k, v, **keywords)
 
 
@@ -248,8 +244,8 @@ def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,
         if pooling == "max":
             core_keys[p], core_values[p] = group_keys.amax(0), values[members].amax(0)
         else:
-            phi = torch.softmax(logits, dim=0) if pooling == "softmax" else torch.full_like(
-                logits, 1 / g)
+            phi = torch.softmax(logits, dim=0) if pooling == "softmax" else torch.full_like(logits,
+                                                                                            1 / g)
             core_keys[p] = phi @ group_keys                 # lines 4 and 7
             core_values[p] = phi @ values[members]
     return core_keys, core_values

@@ -91,10 +91,9 @@ class Plan:
         What rows read, and the members of groups that begin before their piece.
         """
         pieces = self.shards.pieces
-        return self._route(
-            pieces,
-            tuple([tokens for piece in own for tokens in (self.raw(piece), self.members(piece))]
-                  for own in pieces))
+        return self._route(pieces, tuple([tokens for piece in own
+                                          for tokens in (self.raw(piece), self.members(piece))]
+                                         for own in pieces))
 
     @cached_property
     def tables(self) -> Route:
@@ -227,14 +226,11 @@ def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
     Return this process's rank in the group.
     """
     if not isinstance(mechanism, CCA):
-        raise ValueError(
-            f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores are known to "
-            "be few enough to send to everybody")
+        raise ValueError(f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores "
+                         "are known to be few enough to send to everybody")
     if shards.ranks != group.size():
-        raise ValueError(
-            f"shards: got pieces for {shards.ranks} processes, wanted {group.size()}, as in the "
-            "group"
-        )
+        raise ValueError(f"shards: got pieces for {shards.ranks} processes, wanted {group.size()}, "
+                         "as in the group")
     rank = group.rank()
     if q.shape[2] != shards.tokens(rank):
         raise ValueError(
@@ -305,8 +301,8 @@ def ulysses_bytes(length: int, ranks: int, shape: Shape) -> float:
     """
     per_token = 2 * shape.heads + 2 * max(shape.kv_heads,
                                           ranks)  # q and out; k and v: each process needs a KV head
-    return length * per_token / ranks * (ranks -
-                                         1) / ranks * shape.batch * shape.head_dim * shape.number
+    return length * per_token / ranks * (ranks
+                                         - 1) / ranks * shape.batch * shape.head_dim * shape.number
 
 
 def pairs_of(plan: Plan, rank: int) -> int:

@@ -13,7 +13,14 @@ from cca_lab.mechanisms.dga.mechanism import (
            pool,
            row_reads,
 )
-from cca_lab.mechanisms.dga.selection import FocalRule, focal_loops, highest, importance, importance_loops, select
+from cca_lab.mechanisms.dga.selection import (
+           FocalRule,
+           focal_loops,
+           highest,
+           importance,
+           importance_loops,
+           select,
+)
 from cca_lab.mechanisms.indices import decode_span
 
 __all__ = ["DGA", "FocalRule", "cache_tokens", "columns", "decode_span", "divide", "focal_loops",

@@ -209,8 +209,8 @@ class DGACache(MechanismCache[DGA]):
         of the raw tokens are counted too.
         """
         entries = sum(cache_tokens(length, mechanism, prompt=prompt))
-        return sizes.layers * (sizes.entries(entries) +
-                               cls.extra_bytes(mechanism, length, sizes, prompt=prompt))
+        return sizes.layers * (sizes.entries(entries) + cls.extra_bytes(mechanism, length, sizes,
+                                                                        prompt=prompt))
 
     @staticmethod
     def extra_bytes(mechanism: DGA, length: int, sizes: CacheSizes, *,

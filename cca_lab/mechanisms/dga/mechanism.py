@@ -113,9 +113,9 @@ class DGA(FocalRule, Mechanism):
 
     name: ClassVar[str] = "dga"
     title: ClassVar[str] = "Dynamic Group Attention"
-    paper: ClassVar[str] = (
-        "Zhang et al., Curse of High Dimensionality Issue in Transformer for Long-context "
-        "Modeling, ICML 2025, Sections 5.1-5.2, Algorithms 1 and 2")
+    paper: ClassVar[str] = ("Zhang et al., Curse of High Dimensionality Issue in Transformer for "
+                            "Long-context Modeling, ICML 2025, Sections 5.1-5.2, Algorithms 1 and "
+                            "2")
     sizes: ClassVar[tuple[str, ...]] = ("group", "gamma")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"group": 16, "gamma": 0.1, "floor": 1024}}  # Appendix C.2; 1K read as 1024
@@ -170,10 +170,8 @@ class DGA(FocalRule, Mechanism):
                                backend=self.backend)
         visible = intervals(focal, self)
         visible = visible if visible.shape[1] == 1 else expand_heads(visible, q.shape[1])
-        return [
-            Columns(q, keys, values, visible, partial(pooling_matrix, q, k, focal, self,
-                                                      call.scale))
-        ]
+        return [Columns(q, keys, values, visible,
+                        partial(pooling_matrix, q, k, focal, self, call.scale))]
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
         """Return which tokens are focal, bool (B, Hk, L), see `cca_lab.mechanisms.dga.select`."""
@@ -303,8 +301,8 @@ def pooling_matrix(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
     kept, others = (one_hot(index, length).to(phi)
                     for index in divide(focal, rule))  # (B, Hk, F or K m, L)
     pooled = (phi[..., None, :] @ others.unflatten(2, phi.shape[2:]))[..., 0, :]  # (B, Hk, K, L)
-    raw = others if rule.choose == "prompt" else torch.eye(length).to(phi).expand(
-        *k.shape[:2], -1, -1)
+    raw = others if rule.choose == "prompt" else torch.eye(length).to(phi).expand(*k.shape[:2], -1,
+                                                                                  -1)
     return torch.cat([kept, pooled, raw], dim=2)
 
 

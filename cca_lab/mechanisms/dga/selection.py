@@ -58,15 +58,12 @@ class FocalRule:
     def __post_init__(self) -> None:
         check_integers(1, group=self.group, block=self.block)
         if not isinstance(self.gamma, int | float) or not 0 <= self.gamma <= 1:
-            raise ValueError(
-                f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps every tenth "
-                "token"
-            )
+            raise ValueError(f"gamma: got {self.gamma!r}, wanted a share from 0 to 1; 0.1 keeps "
+                             "every tenth token")
         check_integers(0, floor=self.floor, recent=self.recent, random=self.random, seed=self.seed)
         if self.choose not in CHOICES:
-            raise ValueError(
-                f"choose: got {self.choose!r}, wanted one of {', '.join(CHOICES)}; the paper's is "
-                "'prompt'")
+            raise ValueError(f"choose: got {self.choose!r}, wanted one of {', '.join(CHOICES)}; "
+                             "the paper's is 'prompt'")
 
     def spans(self, length: int) -> tuple[int, int]:
         """Return number and size of the segments to divide.
@@ -166,16 +163,14 @@ def check_selection(selection: Any, k: Tensor, rule: FocalRule) -> None:
     """Raise ValueError unless `selection` is a choice that `select` could return for keys (B, Hk, L, D)."""
     check_tensors(selection=selection)
     if selection.dtype != torch.bool or selection.shape != k.shape[:3]:
-        raise ValueError(
-            f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, Hk, L) = "
-            f"{tuple(k.shape[:3])}; pass what `select` returns")
+        raise ValueError(f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool "
+                         f"(B, Hk, L) = {tuple(k.shape[:3])}; pass what `select` returns")
     count, span = rule.spans(k.shape[2])
     kept = selection[..., : count * span].unflatten(2, (count, span)).sum(-1)  # (B, Hk, count)
     if count and ((kept != kept[0, 0, 0]).any() or int(span - kept[0, 0, 0]) % rule.group):
-        raise ValueError(
-            f"selection: marks {kept.unique().tolist()} of {span} tokens, wanted the same number "
-            "for "
-            f"each row, head and block, and a multiple of group = {rule.group} left; see `select`")
+        raise ValueError(f"selection: marks {kept.unique().tolist()} of {span} tokens, wanted the "
+                         "same number for each row, head and block, and a multiple of group = "
+                         f"{rule.group} left; see `select`")
 
 
 def highest(scores: Tensor, count: int) -> Tensor:

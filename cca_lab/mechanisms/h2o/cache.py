@@ -145,5 +145,5 @@ class H2OCache(MechanismCache[H2O]):
 
         4 per entry, 8 in float64.
         """
-        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(
-            4, sizes.itemsize)
+        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4,
+                                                                                    sizes.itemsize)

@@ -55,9 +55,9 @@ class H2O(Mechanism):
 
     name: ClassVar[str] = "h2o"
     title: ClassVar[str] = "H2O"
-    paper: ClassVar[str] = (
-        "Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large "
-        "Language Models, NeurIPS 2023, Section 4, Algorithm 1")
+    paper: ClassVar[str] = ("Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative "
+                            "Inference of Large Language Models, NeurIPS 2023, Section 4, "
+                            "Algorithm 1")
     sizes: ClassVar[tuple[str, ...]] = ("heavy", "recent")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "a fifth of a prompt of 2048 tokens": {"heavy": 0.1, "recent": 0.1, "prompt": 2048},
@@ -174,9 +174,8 @@ def tokens_kept(heavy: int | float, recent: int | float, prompt: int) -> tuple[i
         if not isinstance(value, float):
             check_integers(0, **{name: value})
         elif not 0 < value <= 1:
-            raise ValueError(
-                f"{name}: got {value}, wanted an integer number of tokens, or a share of the "
-                "prompt over 0 and at most 1, such as 0.1")
+            raise ValueError(f"{name}: got {value}, wanted an integer number of tokens, or a share "
+                             "of the prompt over 0 and at most 1, such as 0.1")
     heavy, recent = (max(1, floor_of_share(x, prompt)) if isinstance(x, float) else x
                      for x in (heavy, recent))
     if heavy + recent == 0:

@@ -9,7 +9,5 @@ from cca_lab.mechanisms.lococo.mechanism import LoCoCo
 from cca_lab.mechanisms.lococo.memory import Compressor, memories
 from cca_lab.mechanisms.lococo.segments import Settings, compressions, intervals
 
-__all__ = [
-    "Compressor", "LoCoCo", "Settings", "cache_tokens", "compressions", "intervals", "memories",
-    "peak_tokens"
-]
+__all__ = ["Compressor", "LoCoCo", "Settings", "cache_tokens", "compressions", "intervals",
+           "memories", "peak_tokens"]

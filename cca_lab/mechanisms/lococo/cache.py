@@ -15,7 +15,15 @@ from transformers import PreTrainedModel
 from cca_lab.attention import causal_intervals, interval_attention
 from cca_lab.attention.rotary import Rotation
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, GrowingBuffers, attend_row, none_of, with_rows
+from cca_lab.mechanisms.caching.state import (
+    NO_TOKENS,
+    Copies,
+    Draw,
+    GrowingBuffers,
+    attend_row,
+    none_of,
+    with_rows,
+)
 from cca_lab.mechanisms.indices import compresses, fill
 from cca_lab.mechanisms.lococo import Compressor, LoCoCo
 from cca_lab.mechanisms.lococo.memory import attention_received, compression_matrix, mix
@@ -46,9 +54,8 @@ class LoCoCoState:
 
     def __init__(self, mechanism: LoCoCo, compressor: Borrowed | None = None) -> None:
         if isinstance(mechanism.segment, list | tuple):
-            raise ValueError(
-                f"segment: got {mechanism.segment}, wanted one number for a cache; with "
-                "borders='calls' each call begins a segment")
+            raise ValueError(f"segment: got {mechanism.segment}, wanted one number for a cache; "
+                             "with borders='calls' each call begins a segment")
         self.mechanism, self.compressor = mechanism, compressor or Borrowed(None)
         self.segment, self.seen, self.open = mechanism.segment, 0, 0
         self.received: Tensor | None = None
@@ -179,5 +186,5 @@ class LoCoCoCache(MechanismCache[LoCoCo]):
         """
         if not mechanism.scored:
             return 0
-        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(
-            4, sizes.itemsize)
+        return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4,
+                                                                                    sizes.itemsize)

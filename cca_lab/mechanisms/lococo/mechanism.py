@@ -99,15 +99,11 @@ class LoCoCo(Settings, Mechanism):
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "post-hoc compression (Section 4.2)": {"slots": 128, "segment": 512, "weights": "relu"},
         "context extension (Section 4.3)": {"slots": 512, "segment": 512, "weights": "relu"},
-        "with sinks (Table 6)": {"slots": 512, "segment": 512, "weights": "relu",
-                                 "sinks": 4}, "with H2O (Table 6)": {
-                                     "slots": 512, "segment": 512, "weights": "relu", "heavy": 256,
-                                     "scores": "sum"
-                                 }, "public code": {
-                                     "slots": 512, "segment": 512, "residual": True, "heavy": 256,
-                                     "buffer": 16, "when": "lazy", "borders": "calls", "horizon": 1
-                                 },
-    }
+        "with sinks (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "sinks": 4},
+        "with H2O (Table 6)": {"slots": 512, "segment": 512, "weights": "relu", "heavy": 256,
+                               "scores": "sum"},
+        "public code": {"slots": 512, "segment": 512, "residual": True, "heavy": 256, "buffer": 16,
+                        "when": "lazy", "borders": "calls", "horizon": 1}}
     needs_training: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -244,8 +240,8 @@ def _slots_after(compressed: list[tuple[Stored, Tensor]], depth: float, nothing:
     And W.
     """
     *earlier, ((raw_keys, raw_values), accumulated) = compressed
-    past = _slots_after(earlier, depth -
-                        1, nothing, settings, compressor)[0] if earlier else nothing
+    past = _slots_after(earlier, depth - 1, nothing, settings,
+                        compressor)[0] if earlier else nothing
     keys, values = torch.cat([past[0], raw_keys]), torch.cat([past[1], raw_values])  # (N, D) each
     weights = _mixing_weights(keys, values, accumulated, settings, compressor)
     slots = weights @ keys, weights @ values                         # Eq. 4, and Eq. 5 with v for q

@@ -65,9 +65,8 @@ class Settings:
     def __post_init__(self) -> None:
         sizes = sizes_of(self.segment)
         if not sizes:
-            raise ValueError(
-                f"segment: got {self.segment!r}, wanted a number of tokens, or a list of them "
-                "of which the last repeats")
+            raise ValueError(f"segment: got {self.segment!r}, wanted a number of tokens, or a list "
+                             "of them of which the last repeats")
         for size in sizes:
             check_integers(1, segment=size)
         if len(sizes) == 1:

@@ -6,7 +6,5 @@ Attention with one pattern per head, the three patterns, and the search that cho
 from cca_lab.mechanisms.minference.mechanism import CANDIDATES, MInference, choose_patterns, recalls
 from cca_lab.mechanisms.minference.patterns import AShape, BlockSparse, VerticalSlash
 
-__all__ = [
-    "CANDIDATES", "AShape", "BlockSparse", "MInference", "VerticalSlash", "choose_patterns",
-    "recalls"
-]
+__all__ = ["CANDIDATES", "AShape", "BlockSparse", "MInference", "VerticalSlash", "choose_patterns",
+           "recalls"]

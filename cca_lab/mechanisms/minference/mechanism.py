@@ -39,8 +39,7 @@ from cca_lab.mechanisms.tokens import causal_mask
 Pattern = Mapping[str, Any]  # {"pattern": name, option: value, ...}
 
 PATTERNS: dict[str,
-               type[Mechanism]] = {cls.name: cls
-                                   for cls in (AShape, VerticalSlash, BlockSparse)}
+               type[Mechanism]] = {cls.name: cls for cls in (AShape, VerticalSlash, BlockSparse)}
 A_PATTERN = '{"pattern": "a_shape", "sinks": 16, "window": 80}'  # an example for error messages
 
 
@@ -53,14 +52,14 @@ class MInference(Mechanism):
             that are not given have the defaults of the pattern's mechanism.
     """
 
-    patterns: list[Pattern] = field(
-        default_factory=lambda: [{"pattern": VerticalSlash.name, **VerticalSlash().options()}])
+    patterns: list[Pattern] = field(default_factory=lambda: [{"pattern": VerticalSlash.name,
+                                                              **VerticalSlash().options()}])
 
     name: ClassVar[str] = "minference"
     title: ClassVar[str] = "MInference, a pattern per head"
-    paper: ClassVar[str] = (
-        "Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
-        "Sparse Attention, NeurIPS 2024, Section 3, Algorithm 1")
+    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
+                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
+                            "3, Algorithm 1")
     sizes: ClassVar[tuple[str, ...]] = ("patterns",)
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         name: {"patterns": [{"pattern": VerticalSlash.name, **options}]}
@@ -69,14 +68,13 @@ class MInference(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.patterns, list | tuple) or not all(
-                isinstance(x, dict) for x in self.patterns):
+        if not isinstance(self.patterns,
+                          list | tuple) or not all(isinstance(x, dict) for x in self.patterns):
             raise ValueError(
                 f"patterns: got {self.patterns!r}, wanted a list of them, such as [{A_PATTERN}]")
         if not self.mechanisms:
-            raise ValueError(
-                "patterns: got 0, wanted one for each query head, or one for all; choose_patterns "
-                "makes such a list")
+            raise ValueError("patterns: got 0, wanted one for each query head, or one for all; "
+                             "choose_patterns makes such a list")
 
     @cached_property
     def mechanisms(self) -> list[Mechanism]:
@@ -107,9 +105,8 @@ class MInference(Mechanism):
         """Return, for each query head, its mechanism and its own q, k, v (B, 1, L, D each) and call."""
         heads, length, count = *q.shape[1:3], len(self.mechanisms)
         if count not in (1, heads) and length > 1:  # one token reads itself under any pattern
-            raise ValueError(
-                f"patterns: got {count} for {heads} query heads, wanted one for each, or one for "
-                "all; choose_patterns makes such a list")
+            raise ValueError(f"patterns: got {count} for {heads} query heads, wanted one for each, "
+                             "or one for all; choose_patterns makes such a list")
         chosen = call.selection or [None] * heads
         return [(own, (*one_head(h, q, k, v), call._replace(selection=chosen[h])))
                 for h, own in enumerate((self.mechanisms * heads)[:heads])]
@@ -117,11 +114,10 @@ class MInference(Mechanism):
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a list with a choice, or None, for each query head."""
         if not isinstance(selection, list) or len(selection) != q.shape[1]:
-            raise ValueError(
-                f"selection: got {type(selection).__name__}, wanted a list of {q.shape[1]}, one "
-                "for each query head; pass what `select` returns")
-        for h, (own, chosen) in enumerate(
-                zip((self.mechanisms * q.shape[1])[:q.shape[1]], selection, strict=True)):
+            raise ValueError(f"selection: got {type(selection).__name__}, wanted a list of "
+                             f"{q.shape[1]}, one for each query head; pass what `select` returns")
+        for h, (own, chosen) in enumerate(zip((self.mechanisms * q.shape[1])[:q.shape[1]],
+                                              selection, strict=True)):
             if chosen is not None:
                 own.check_choice(chosen, *one_head(h, q, k, k)[:2])
 
@@ -144,10 +140,8 @@ def parse(pattern: Pattern) -> Mechanism:
     options = dict(pattern)
     name = options.pop("pattern", None)
     if not isinstance(name, str) or name not in PATTERNS:
-        raise ValueError(
-            f"patterns: got the pattern {name!r}, wanted one of {', '.join(PATTERNS)}, as in "
-            f"{A_PATTERN}"
-        )
+        raise ValueError(f"patterns: got the pattern {name!r}, wanted one of "
+                         f"{', '.join(PATTERNS)}, as in {A_PATTERN}")
     valid = [option for option in PATTERNS[name].option_names() if option != "backend"]
     unknown = [option for option in options if option not in valid]
     if unknown:
@@ -190,9 +184,8 @@ def recalls(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
             those rows.
     """
     if not 0 <= first_row < q.shape[2]:
-        raise ValueError(
-            f"first_row: got {first_row}, wanted 0 to {q.shape[2] - 1}, a row of the sample; take "
-            "longer samples or an earlier row")
+        raise ValueError(f"first_row: got {first_row}, wanted 0 to {q.shape[2] - 1}, a row of the "
+                         "sample; take longer samples or an earlier row")
     weights = full.effective(q, k, scale=scale)[:, :, first_row:]  # (B, H, R, L)
     past = causal_mask(q.shape[2], q.device)[first_row:].sum()
     recall, share = [], []
@@ -225,8 +218,7 @@ def choose_patterns(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDID
     recall, share = recalls(q, k, candidates, first_row=first_row, scale=scale)
     if not (share <= most_read).any(dim=-1).all():
         least = share.min(dim=-1).values.max().item()
-        raise ValueError(
-            f"most_read: got {most_read}, below what every candidate reads in some head; wanted "
-            f"{least:.3f} or more, or smaller candidates")
+        raise ValueError(f"most_read: got {most_read}, below what every candidate reads in some "
+                         f"head; wanted {least:.3f} or more, or smaller candidates")
     best = recall.masked_fill(share > most_read, -1.0).argmax(dim=-1)
     return [dict(candidates[index]) for index in best.tolist()]

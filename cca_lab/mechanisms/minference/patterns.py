@@ -43,9 +43,9 @@ class AShape(Mechanism):
 
     name: ClassVar[str] = "a_shape"
     title: ClassVar[str] = "MInference, A-shape"
-    paper: ClassVar[str] = (
-        "Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
-        "Sparse Attention, NeurIPS 2024, Section 3")
+    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
+                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
+                            "3")
     sizes: ClassVar[tuple[str, ...]] = ("sinks", "window")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default of the public code": {"sinks": 128, "window": 3968},
@@ -110,9 +110,9 @@ class BlockSparse(Mechanism):
 
     name: ClassVar[str] = "block_sparse"
     title: ClassVar[str] = "MInference, block-sparse"
-    paper: ClassVar[str] = (
-        "Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
-        "Sparse Attention, NeurIPS 2024, Section 3, Algorithm 3")
+    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
+                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
+                            "3, Algorithm 3")
     sizes: ClassVar[tuple[str, ...]] = ("block", "top_k")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default of the public code": {"block": 64, "top_k": 100, "force_diagonal": False}}
@@ -141,9 +141,7 @@ class BlockSparse(Mechanism):
                                 key=lambda n: (self.force_diagonal and n < m, -score[n]))
             return best_first[: self.top_k]
 
-        blocks = {(b, h, m): set(chosen(b, h, m))
-                  for b in range(q.shape[0])
-                  for h in range(heads)
+        blocks = {(b, h, m): set(chosen(b, h, m)) for b in range(q.shape[0]) for h in range(heads)
                   for m in range(-(-length // block))}
 
         def seen(b: int, h: int, i: int) -> list[int]:
@@ -175,8 +173,8 @@ class BlockSparse(Mechanism):
         rank = torch.where(m == m[:, None], 0 if self.force_diagonal else 1,
                            1).masked_fill(m > m[:, None], 2)
         chosen = best(queries @ keys.mT, min(self.top_k, count), rank)  # (B, H, M, top_k)
-        return torch.zeros(*q.shape[:2], count, count, dtype=torch.bool, device=q.device).scatter(
-            -1, chosen, True) & (m <= m[:, None])
+        return torch.zeros(*q.shape[:2], count, count, dtype=torch.bool,
+                           device=q.device).scatter(-1, chosen, True) & (m <= m[:, None])
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
         """Raise ValueError unless a selection is a choice of blocks for texts of at least the length of q."""
@@ -184,12 +182,9 @@ class BlockSparse(Mechanism):
         blocks = -(-q.shape[2] // self.block)
         if selection.dtype != torch.bool or selection.dim() != 4 or min(
                 selection.shape[-2:]) < blocks:
-            raise ValueError(
-                f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool (B, H, M, "
-                "M) "
-                f"with M at least {blocks}; pass what `select` returned for this text or a longer "
-                "one"
-            )
+            raise ValueError(f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted "
+                             f"bool (B, H, M, M) with M at least {blocks}; pass what `select` "
+                             "returned for this text or a longer one")
 
     @property
     def causal_scope(self) -> str:
@@ -276,17 +271,15 @@ class VerticalSlash(Mechanism):
 
     name: ClassVar[str] = "vertical_slash"
     title: ClassVar[str] = "MInference, vertical-slash"
-    paper: ClassVar[str] = (
-        "Jiang et al., MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic "
-        "Sparse Attention, NeurIPS 2024, Section 3, Algorithm 2")
+    paper: ClassVar[str] = ("Jiang et al., MInference 1.0: Accelerating Pre-filling for "
+                            "Long-Context LLMs via Dynamic Sparse Attention, NeurIPS 2024, Section "
+                            "3, Algorithm 2")
     sizes: ClassVar[tuple[str, ...]] = ("vertical", "slash", "last", "forced_vertical",
                                         "forced_slash", "block")
     paper_presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "public code where a head has no configuration": {
-            "vertical": 1000, "slash": 6096, "last": 64, "forced_vertical": 30, "forced_slash": 100,
-            "block": 64
-        },
-    }
+        "public code where a head has no configuration": {"vertical": 1000, "slash": 6096,
+                                                          "last": 64, "forced_vertical": 30,
+                                                          "forced_slash": 100, "block": 64}}
     backends: ClassVar[tuple[str, ...]] = ("dense", "triton")
 
     def __post_init__(self) -> None:
@@ -310,8 +303,8 @@ class VerticalSlash(Mechanism):
                     (t >= self.forced_vertical, -score, t) for t, score in enumerate(by_column))
                 offsets = sorted(
                     (o > 0, o >= self.forced_slash, -score, o) for o, score in enumerate(by_offset))
-                chosen[b, h] = [t for *_, t in columns[:self.vertical]
-                                ], [o for *_, o in offsets[:self.slash]]
+                chosen[b, h] = [t for *_, t in columns[:self.vertical]], [o for *_,
+                                                                          o in offsets[:self.slash]]
 
         def seen(b: int, h: int, i: int) -> list[int]:
             return [t for t in range(i + 1) if reads(i, t, *chosen[b, h], self.block)]
@@ -344,9 +337,8 @@ class VerticalSlash(Mechanism):
         if self.backend == "dense" or (self.backend == "auto" and (recorded or not fused(q))):
             return super().attention(q, k, v, **keywords)
         if recorded:
-            raise ValueError(
-                "backend: got 'triton' for a gradient, wanted 'dense' or 'auto'; this kernel has "
-                "no backward")
+            raise ValueError("backend: got 'triton' for a gradient, wanted 'dense' or 'auto'; this "
+                             "kernel has no backward")
         require_triton()
         # triton exists for Linux only
         from cca_lab.attention.kernels.vertical_slash import triton_vertical_slash
@@ -378,12 +370,10 @@ class VerticalSlash(Mechanism):
         tensors = selection if isinstance(selection, tuple) and len(selection) == 2 else ()
         shapes = [tuple(getattr(x, "shape", ())) for x in tensors]
         if len(shapes) != 2 or any(x.dtype != torch.int64 or x.shape[:2] != q.shape[:2]
-                                   for x in tensors
-                                   if isinstance(x, Tensor)) or () in shapes:
-            raise ValueError(
-                f"selection: got {shapes or type(selection).__name__}, wanted a Choice of two "
-                "int64 "
-                f"tensors (B, H, n) with (B, H) = {tuple(q.shape[:2])}; pass what `select` returns")
+                                   for x in tensors if isinstance(x, Tensor)) or () in shapes:
+            raise ValueError(f"selection: got {shapes or type(selection).__name__}, wanted a "
+                             "Choice of two int64 tensors (B, H, n) with (B, H) = "
+                             f"{tuple(q.shape[:2])}; pass what `select` returns")
 
     @property
     def causal_scope(self) -> str:

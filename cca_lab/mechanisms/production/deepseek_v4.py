@@ -138,9 +138,8 @@ def pool_by_loops(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,
         logits = torch.stack([gates[:, t, series] + bias[t % group, series]
                               for t, series in members])  # (tokens, B, D)
         weights = logits.to(accumulation_dtype(gates.dtype)).softmax(dim=0).to(values.dtype)
-        entries.append(
-            sum(weight * values[:, t, series]
-                for weight, (t, series) in zip(weights, members, strict=True)))
+        entries.append(sum(weight * values[:, t, series] for weight,
+                           (t, series) in zip(weights, members, strict=True)))
     return torch.stack(entries, dim=1) if entries else values.new_zeros(batch, 0, dim)
 
 
@@ -164,9 +163,8 @@ def pool(values: Tensor, gates: Tensor, bias: Tensor, group: int, *,
     batch, length, width = values.shape
     if gates.shape != values.shape or tuple(bias.shape) != (group, width) or (overlap
                                                                               and width % 2):
-        raise ValueError(
-            f"gates, bias: got shapes {tuple(gates.shape)} and {tuple(bias.shape)}, wanted "
-            f"{tuple(values.shape)} as the values, and ({group}, {width})")
+        raise ValueError(f"gates, bias: got shapes {tuple(gates.shape)} and {tuple(bias.shape)}, "
+                         f"wanted {tuple(values.shape)} as the values, and ({group}, {width})")
     count = length // group
     values, gates = (x[:, :count * group].unflatten(1, (count, group))
                      for x in (values, gates))  # (B, n, m, width)
@@ -308,8 +306,8 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Others stay.
     """
-    still, pairs = x[..., :x.shape[-1] - 2 * cos.shape[-1]], x[..., x.shape[-1] -
-                                                               2 * cos.shape[-1]:].float()
+    still, pairs = x[..., :x.shape[-1] - 2 * cos.shape[-1]], x[..., x.shape[-1] - 2
+                                                               * cos.shape[-1]:].float()
     cos, sin = cos.unsqueeze(1).float(), sin.unsqueeze(1).float()
     even, odd = pairs[..., 0::2], pairs[..., 1::2]
     moved = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
@@ -330,9 +328,8 @@ def _entries(compressor: Any, hidden: Tensor, series: Series, first: int, *,
     known, begin = before // group if overlap else 0, first - before
     fresh = pool(values, gates, compressor.position_bias, group, overlap=overlap)[:, known:]
     fresh = compressor.kv_norm(fresh)
-    places = (begin +
-              group * torch.arange(known, known + fresh.shape[1], device=hidden.device)).expand(
-                  len(hidden), -1)
+    places = (begin + group * torch.arange(known, known + fresh.shape[1],
+                                           device=hidden.device)).expand(len(hidden), -1)
     cos, sin = compressor.rotary_emb(fresh, position_ids=places,
                                      layer_type=compressor.rope_layer_type)
     fresh = turned(fresh.unsqueeze(1), cos, sin).squeeze(1)

@@ -26,7 +26,14 @@ from cca_lab.attention import interval_attention
 from cca_lab.attention.rotary import Rotation, at, of_rows, turn
 from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.caching.base import CacheSizes, MechanismCache, has_rotary
-from cca_lab.mechanisms.caching.state import NO_TOKENS, Copies, Draw, GrowingBuffers, attend_row, with_rows
+from cca_lab.mechanisms.caching.state import (
+    NO_TOKENS,
+    Copies,
+    Draw,
+    GrowingBuffers,
+    attend_row,
+    with_rows,
+)
 from cca_lab.mechanisms.indices import sink_dropped, sink_entries, sink_eviction
 from cca_lab.mechanisms.streaming.lm_infinite import LMInfinite
 from cca_lab.mechanisms.streaming.streaming_llm import StreamingLLM, far_and_near, intervals
@@ -48,8 +55,8 @@ class StreamingLLMState:
     def __init__(self, mechanism: StreamingLLM, *, prompt: str = "windowed") -> None:
         self.sinks, self.recent, self.backend = mechanism.sinks, mechanism.recent, mechanism.backend
         self.prompt = prompt
-        self.kept_positions = {self.sinks +
-                               self.recent} if mechanism.positions == "cache" else set()
+        self.kept_positions = {self.sinks
+                               + self.recent} if mechanism.positions == "cache" else set()
         self.forget()
 
     def forget(self) -> None:
@@ -184,10 +191,8 @@ class StreamingLLMCache(MechanismCache[StreamingLLM]):
                  prompt: str = "windowed") -> None:
         super().__init__(model)
         if prompt not in PROMPTS:
-            raise ValueError(
-                f"prompt: got {prompt!r}, wanted 'windowed' or 'dense'; the public code's is "
-                "'dense'"
-            )
+            raise ValueError(f"prompt: got {prompt!r}, wanted 'windowed' or 'dense'; the public "
+                             "code's is 'dense'")
         if self.attention.positions == "cache" and not has_rotary(self.config):
             raise ValueError(
                 "positions: got 'cache', wanted 'original', because this model adds its positions "
@@ -244,5 +249,5 @@ def kept_positions(mechanism: LMInfinite) -> set[int]:
 
     None without global tokens.
     """
-    return {*range(mechanism.global_tokens), mechanism.distance
-            } if mechanism.global_tokens else set()
+    return {*range(mechanism.global_tokens),
+            mechanism.distance} if mechanism.global_tokens else set()

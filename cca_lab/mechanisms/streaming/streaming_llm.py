@@ -70,9 +70,8 @@ class StreamingLLM(Mechanism):
         super().__post_init__()
         check_integers(0, sinks=self.sinks, recent=self.recent)
         if self.positions not in POSITIONS:
-            raise ValueError(
-                f"positions: got {self.positions!r}, wanted 'original' or 'cache'; the paper's is "
-                "'cache', which needs rotary positions")
+            raise ValueError(f"positions: got {self.positions!r}, wanted 'original' or 'cache'; "
+                             "the paper's is 'cache', which needs rotary positions")
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
         """Compute StreamingLLM token by token with an explicit cache: the specification."""
@@ -164,7 +163,6 @@ def far_and_near(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, far_q: Tensor
     near_only = int((far[0, 0, :, 0, 1] == 0).sum())  # the rows without a far part come first
     if near_only < q.shape[2]:
         count = int(far.max())
-        parts.append(
-            Columns(far_q[:, :, near_only:], far_k[:, :, :count], v[:, :, :count],
-                    far[:, :, near_only:], first_row=near_only))
+        parts.append(Columns(far_q[:, :, near_only:], far_k[:, :, :count], v[:, :, :count],
+                             far[:, :, near_only:], first_row=near_only))
     return parts

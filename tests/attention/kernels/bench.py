@@ -46,8 +46,8 @@ def guarded(x: Tensor) -> Tensor:
     size = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
     room = torch.full((size + 2 * GUARD,), float("nan"), dtype=x.dtype, device=DEVICE)
     copy = room.as_strided(x.shape, x.stride(), GUARD)
-    copy.copy_(x.to(DEVICE)) if 0 not in x.stride() else copy.copy_(x[:1, :1,
-                                                                      :1].expand(x.shape).to(DEVICE))
+    copy.copy_(x.to(DEVICE)) if 0 not in x.stride() else copy.copy_(
+        x[:1, :1, :1].expand(x.shape).to(DEVICE))
     return copy
 
 
@@ -69,7 +69,9 @@ def guarded_outputs():
         yield rooms
     for room in rooms:
         edges = torch.cat([room[:GUARD], room[-GUARD:]])
-        assert (edges == SENTINEL).all(), f"{int((edges != SENTINEL).sum())} values stored outside a buffer"
+        assert (
+            edges
+            == SENTINEL).all(), f"{int((edges != SENTINEL).sum())} values stored outside a buffer"
 
 
 def check_interval_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,

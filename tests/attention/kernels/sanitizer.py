@@ -82,8 +82,8 @@ def watched(*, stop: bool = False) -> Iterator[Watch]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "_init_args_hst", prepared)
-        patch.setattr(builder, "create_masked_load", lambda self, pointers, mask, *rest: load(
-            self, pointers, checked(pointers, mask, "load"), *rest))
+        patch.setattr(builder, "create_masked_load", lambda self, pointers, mask,
+                      *rest: load(self, pointers, checked(pointers, mask, "load"), *rest))
         patch.setattr(builder, "create_masked_store", lambda self, pointers, value, mask,
         *rest: store(self, pointers, value, checked(pointers, mask, "store"), *rest))
         for name in (name for name in vars(builder) if "atomic" in name or "descriptor" in name):
@@ -122,9 +122,7 @@ def _tree(kernel) -> ast.Module:
 
 def _masked(tree: ast.Module) -> list[ast.Call]:
     """Return the calls of tl.load and tl.store that have a mask, in the order of the source."""
-    calls = [node for node in ast.walk(tree) if isinstance(node,
-                                                           ast.Call) and isinstance(node.func,
-                                                                                    ast.Attribute)
-             and node.func.attr in ("load",
-                                    "store") and any(one.arg == "mask" for one in node.keywords)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)
+             and isinstance(node.func, ast.Attribute) and node.func.attr in ("load", "store")
+             and any(one.arg == "mask" for one in node.keywords)]
     return sorted(calls, key=lambda call: (call.lineno, call.col_offset))

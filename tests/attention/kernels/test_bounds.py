@@ -16,7 +16,13 @@ from cca_lab.attention.kernels import (
     pooling_kernels,
     vertical_slash,
 )
-from tests.attention.kernels import sanitizer, test_decode, test_interval, test_pooling, test_vertical_slash
+from tests.attention.kernels import (
+    sanitizer,
+    test_decode,
+    test_interval,
+    test_pooling,
+    test_vertical_slash,
+)
 from tests.attention.kernels.bench import DEVICE, check_interval_attention, guarded
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(),
@@ -37,9 +43,8 @@ def interval_attention() -> None:
 def pooling() -> None:
     """Pooling and its gradients, with and without rotation, groups that fill no tile, a ragged
     end."""
-    for rotated, (length, group, head_dim) in itertools.product((False, True),
-                                                                ((5, 5, 20), (17, 4, 16),
-                                                                 (33, 7, 16))):
+    for rotated, (length, group, head_dim) in itertools.product(
+            (False, True), ((5, 5, 20), (17, 4, 16), (33, 7, 16))):
         test_pooling.check_pooling(length, group, rotated=rotated, head_dim=head_dim)
 
 

@@ -40,12 +40,10 @@ def check_decoding(name: str, options: dict) -> None:
     with torch.no_grad(), bench.guarded_outputs() as rooms:
         for now in chunks:
             before = len(rooms)
-            got, wanted = (state.step(*(x[:, :, now].to(bench.DEVICE, dtype) for x in (q, k, v)),
-                                      scale=0.4,
-                                      rotation=tuple(table[None, now].to(bench.DEVICE,
-                                                                         dtype)
-                                                                         for table in tables))
-                           for dtype, state in states.items())
+            got, wanted = (
+                state.step(*(x[:, :, now].to(bench.DEVICE, dtype) for x in (q, k, v)), scale=0.4,
+                           rotation=tuple(table[None, now].to(bench.DEVICE, dtype)
+                                          for table in tables)) for dtype, state in states.items())
             bench.assert_close(got, wanted, f"{name}, tokens {now.start} to {now.stop}",
                                torch.float32)
             assert len(rooms) > before, "no kernel ran"
@@ -55,8 +53,7 @@ def check_decoding(name: str, options: dict) -> None:
 def test_decoding_through_the_kernel_equals_dense(monkeypatch, name, options):
     launches, right = [], decode.triton_decode
     monkeypatch.setattr(decode, "triton_decode", lambda *args,
-                        **rest: launches.append(rest["spans"]) or
-                        right(*args, **rest))
+                        **rest: launches.append(rest["spans"]) or right(*args, **rest))
     check_decoding(name, options)
     assert len(launches) >= LENGTH - PROMPT
     # those attend to sinks at other positions, apart

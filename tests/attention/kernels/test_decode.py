@@ -20,8 +20,7 @@ def check_decode(keys, splits, *, heads=(4, 2), head_dim=16, dtype=torch.float32
                                    splits=splits)
     everything = torch.tensor([[[[[0, keys]]]]])
     wanted = interval_attention(q.double(), k.double(), v.double(), everything, scale=0.25,
-                                backend="dense",
-                                return_lse=True)
+                                backend="dense", return_lse=True)
     for name, a, b in zip(("out", "lse"), got, wanted, strict=True):
         bench.assert_close(a, b, name, dtype)
 

@@ -17,8 +17,7 @@ FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 
 
 def inputs(rows, columns, *, batch=1, heads=2, key_heads=1, head_dim=16, dtype=torch.float32,
-           layout="contiguous",
-           seed=0):
+           layout="contiguous", seed=0):
     generator = torch.Generator().manual_seed(seed)
     shapes = (heads, rows), (key_heads, columns), (key_heads, columns)
     return tuple(laid_out((batch, n, length, head_dim), layout, generator).to(dtype) for n,
@@ -79,8 +78,7 @@ def test_the_primitive_takes_the_kernels_by_name():
     q, k, v, table = cca_case(20, 4, 6)
     got = interval_attention(*(x.to(bench.DEVICE) for x in (q, k, v)), table, backend="triton")
     bench.assert_close(got, interval_attention(*(x.double() for x in (q, k, v)), table,
-                                               backend="dense"), "out",
-                       torch.float32)
+                                               backend="dense"), "out", torch.float32)
     with pytest.raises(ValueError, match="float64"):
         interval_attention(q.double(), k.double(), v.double(), table, backend="triton")
 

@@ -56,16 +56,14 @@ def check_online(rows, columns, blocks, dtype=torch.float32):
         out, lse = lessons.online_attention(*map(bench.guarded, (q, k, v)), 0.4, *blocks)
     every = torch.tensor([0, columns]).expand(1, 1, rows, 1, 2)
     wanted = interval_attention(*(x.cpu().double()[None, None] for x in (q, k, v)), every,
-                                scale=0.4,
-                                backend="dense", return_lse=True)
+                                scale=0.4, backend="dense", return_lse=True)
     bench.assert_close(out, wanted[0][0, 0], "out", dtype)
     bench.assert_close(lse, wanted[1][0, 0], "lse", dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("rows", "columns", "blocks"),
-                         [(1, 6, (1, 2)), (20, 40, (16, 16)), (16, 16, (16, 16)),
-                                                         (5, 70, (16, 32))])
+@pytest.mark.parametrize(("rows", "columns", "blocks"), [(1, 6, (1, 2)), (20, 40, (16, 16)),
+                                                         (16, 16, (16, 16)), (5, 70, (16, 32))])
 def test_online_attention_equals_attention_over_all_columns(rows, columns, blocks, dtype):
     check_online(rows, columns, blocks, dtype)
 

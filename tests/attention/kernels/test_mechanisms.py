@@ -68,9 +68,8 @@ def check_mechanism(monkeypatch, name: str, options: dict, spoil=lambda patch: N
         spoil(patch)
         got = attend(name, options, leaves, selection, "triton")
         assert rooms, "no kernel ran"
-        gradients = [] if name in FORWARD_ONLY else torch.autograd.grad((got
-                                                                         * weights.to(got)).sum(),
-                                                                         leaves)
+        gradients = [] if name in FORWARD_ONLY else torch.autograd.grad(
+            (got * weights.to(got)).sum(), leaves)
     bench.assert_close(got, wanted, "out", torch.float32)
     for what, grad, want in zip("qkv", gradients,
                                 torch.autograd.grad((wanted * weights).sum(), exact), strict=False):

@@ -16,8 +16,7 @@ def rotary(batch, length, head_dim, generator):
 
 
 def check_pooling(length, group, *, batch=1, heads=2, key_heads=1, head_dim=16, rotated=False,
-                  dtype=torch.float32,
-                  count=None):
+                  dtype=torch.float32, count=None):
     """Cores and all gradients."""
     generator = torch.Generator().manual_seed(length)
     q, k, v = (torch.randn(batch, n, length, head_dim, generator=generator).to(dtype)

@@ -20,8 +20,7 @@ OPTIONS = {"vertical": 4, "slash": 3, "last": 8, "forced_vertical": 1, "forced_s
 
 
 def check(length, block, *, batch=1, heads=(4, 2), head_dim=16, dtype=torch.float32,
-          layout="contiguous",
-          chosen_at=None, **options):
+          layout="contiguous", chosen_at=None, **options):
     """The output, given a choice that was made in float64; `chosen_at` tokens of it, all by
     default."""
     options, generator = {**OPTIONS, "block": block,

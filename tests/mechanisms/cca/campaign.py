@@ -48,9 +48,8 @@ CASES = [replace(case, balance=balance) for case in SMALL for balance in ("conti
 def text(case):
     """Return q, k, v, the weights of the loss, and rotary tables scaled by a factor or None."""
     generator = torch.Generator().manual_seed(case.length)
-    shapes = [(case.batch, heads, case.length, case.dim) for heads in (case.heads, case.kv_heads,
-                                                                       case.kv_heads,
-                                                                      case.heads)]
+    shapes = [(case.batch, heads, case.length, case.dim)
+              for heads in (case.heads, case.kv_heads, case.kv_heads, case.heads)]
     q, k, v, loss = (torch.randn(shape, generator=generator,
                                  dtype=torch.float64) for shape in shapes)
     angles = torch.arange(case.length, dtype=torch.float64)[:, None] * torch.tensor([1.0, 0.3,

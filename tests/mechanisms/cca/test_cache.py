@@ -87,8 +87,7 @@ def test_chunks_kill_a_judge_in_the_wrong_place(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [dict(per_query_head=True), dict(pooling="mean"),
-                                     dict(pooling="max")],
-                         ids=str)
+                                     dict(pooling="max")], ids=str)
 @pytest.mark.parametrize("family", ("gpt2", "llama"))
 def test_chunks_equal_one_forward_with_every_option(family, options):
     check_chunks(family, [9, 1, 1, 13, 1, 10], group=4, window=6, **options)

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cca_lab.mechanisms.cca.cache import RandomTokensState
-from tests.mechanisms.caching.checks import CHUNKS, check_bytes, check_chunks, check_generation, check_state
+from tests.mechanisms.caching.checks import (
+    CHUNKS,
+    check_bytes,
+    check_chunks,
+    check_generation,
+    check_state,
+)
 from tests.models.tiny import FAMILIES
 from tests.mutants import baselines as wrong
 

@@ -102,8 +102,7 @@ def test_pooling_checks(check, group, window, rung):
 
 @every_rung
 @pytest.mark.parametrize("check", [bench.check_pooling_weights, bench.check_judge,
-                                   bench.check_rope_middle,
-                                   bench.check_rope_translation],
+                                   bench.check_rope_middle, bench.check_rope_translation],
                          ids=lambda check: check.__name__.removeprefix("check_"))
 def test_pooling_checks_with_a_core_per_query_head(check, rung):
     check(rung, {"group": 3, "window": 2, "per_query_head": True})
@@ -118,9 +117,8 @@ def test_rungs_agree_under_rotation(option, shape):
     here, there = bench.rope_tables(10, 4), bench.rope_tables(10, 4, offset=3)
     tables = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
     tables = {"LD": [t[0] for t in tables], "1LD": [t[:1] for t in tables], "BLD": tables}[shape]
-    turned = [bench.rotate(x,
-                           *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q,
-                                                                                               k)]
+    turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables))
+              for x in (q, k)]
     options = {"group": 3, "window": 2, "rotation": tuple(tables), **option}
     for backend in ("dense", "blocked"):
         got = RUNGS[backend](*turned, v, **options)

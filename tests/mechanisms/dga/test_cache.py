@@ -132,16 +132,14 @@ def decoded_by_hand(q, k0, v, prompt: int, tables, *, group: int, gamma: float,
         if len(raw) == math.ceil(round(1.1 * group, 6)):
             received = (scale * q[:, i] @ k[raw].T).softmax(-1).mean(0)
             best = sorted(raw, key=lambda t: -received[t - raw[0]])[: len(raw) - group]
-            kept += [(k[t],
-                      v[t]) for t in raw if t in best] + [pooled([t for t in raw if t not in best],
-                                                                 i)]
+            kept += [(k[t], v[t])
+                     for t in raw if t in best] + [pooled([t for t in raw if t not in best], i)]
             raw = []
     return torch.stack(rows, dim=1)  # (H, L - prompt, D)
 
 
 def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True,
-                        sizes: tuple[int, ...] = (1,),
-                        group: int = 4) -> None:
+                        sizes: tuple[int, ...] = (1,), group: int = 4) -> None:
     torch.manual_seed(prompt)
     q = torch.randn(2, 4, length, 4, dtype=torch.float64)
     k, v = torch.randn(2, 2, 2, length, 4, dtype=torch.float64)
@@ -165,8 +163,7 @@ def check_prompt_decode(prompt: int = 9, length: int = 30, rotary: bool = True,
         for kv in range(2):
             heads = slice(2 * kv, 2 * kv + 2)
             wanted = decoded_by_hand(q[b, heads], k[b, kv], v[b, kv], prompt, tables, group=group,
-                                     gamma=0.25,
-                                     scale=0.5)
+                                     gamma=0.25, scale=0.5)
             assert_equal(got[b, heads, prompt:], wanted, 1e-12)
 
 

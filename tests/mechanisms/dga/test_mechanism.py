@@ -11,7 +11,13 @@ import torch
 
 from cca_lab.mechanisms import DGA, dga, full
 from cca_lab.mechanisms.base import EVERY_ROW, WHOLE_PROMPT
-from cca_lab.mechanisms.dga import FocalRule, cache_tokens, decode_span, focal_loops, importance_loops
+from cca_lab.mechanisms.dga import (
+    FocalRule,
+    cache_tokens,
+    decode_span,
+    focal_loops,
+    importance_loops,
+)
 from tests.mechanisms import bench
 from tests.mechanisms.forms import form as form_of
 from tests.mutants import dga as wrong
@@ -111,7 +117,8 @@ def test_select_marks_the_best_of_each_stretch(options):
     count, span = rule.spans(13)
     assert focal.dtype == torch.bool and not focal[..., count * span :].any()
     per_span = focal[..., : count * span].unflatten(2, (count, span)).sum(-1)
-    assert (per_span == rule.focal_count(span)).all() and (span - rule.focal_count(span)) % rule.group == 0
+    assert (per_span
+            == rule.focal_count(span)).all() and (span - rule.focal_count(span)) % rule.group == 0
     for b in range(2):
         for kv in range(2):
             judges = range(4) if rule.shared else range(2 * kv, 2 * kv + 2)
@@ -142,7 +149,8 @@ def test_how_many_tokens_are_focal(length, options, wanted):
 def test_sampled_rows():
     rule = FocalRule(group=2, gamma=0.1, recent=3, random=4)
     rows = rule.rows(20)
-    assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 7 and rows[-3:].tolist() == [17, 18, 19]
+    assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 7 and rows[
+        -3:].tolist() == [17, 18, 19]
     assert torch.equal(rows, rule.rows(20))
     assert rule.rows(2).tolist() == [0, 1] and len(rule.rows(5)) == 5
     others = [FocalRule(group=2, gamma=0.1, recent=3, random=4,
@@ -276,9 +284,8 @@ def test_rungs_agree_under_rotation(options, shape):
     here, there = bench.rope_tables(10, 4), bench.rope_tables(10, 4, offset=3)
     tables = [torch.stack(pair) for pair in zip(here, there, strict=True)]  # cos and sin, (B, L, D)
     tables = {"LD": [t[0] for t in tables], "1LD": [t[:1] for t in tables], "BLD": tables}[shape]
-    turned = [bench.rotate(x,
-                           *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables)) for x in (q,
-                                                                                               k)]
+    turned = [bench.rotate(x, *(t.unsqueeze(1) if t.dim() == 3 else t for t in tables))
+              for x in (q, k)]
     for backend in ("dense", "blocked"):
         got = FORMS[backend](*turned, v, **options, rotation=tuple(tables))
         bench.assert_close(got, LOOPS(*turned, v, **options, rotation=tuple(tables)), backend)

@@ -71,8 +71,7 @@ def test_each_step_is_the_greedy_choice_of_the_paper():
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(length=st.integers(1, 16), heavy=st.integers(0, 6), recent=st.integers(0, 6),
-       prompt=st.integers(1, 12),
-       kv_heads=st.integers(1, 2), share=st.integers(1, 2))
+       prompt=st.integers(1, 12), kv_heads=st.integers(1, 2), share=st.integers(1, 2))
 def test_caches(length, heavy, recent, prompt, kv_heads, share):
     if heavy + recent == 0:
         heavy = 1
@@ -80,8 +79,8 @@ def test_caches(length, heavy, recent, prompt, kv_heads, share):
     q, k, v = bench.inputs(length, batch=2, heads=kv_heads * share, kv_heads=kv_heads, seed=length)
     visible = represented(q, k, **options)
     heads = visible.unflatten(1, (kv_heads, share))
-    assert torch.equal(heads, heads[:, :,
-                                    :1].expand_as(heads)), "heads that share keys read the same tokens"
+    assert torch.equal(
+        heads, heads[:, :, :1].expand_as(heads)), "heads that share keys read the same tokens"
     for i in range(length):
         read = visible[:, :, i]
         assert not read[..., i + 1 :].any() and read[..., i].all()
@@ -142,9 +141,8 @@ def test_logits_that_half_precision_cannot_hold_choose_as_in_double(dtype):
     float32."""
     q, k, _ = ((60 * x).to(dtype) for x in bench.inputs(30, heads=4, kv_heads=2, head_dim=64))
     assert (q @ k.repeat_interleave(2, dim=1).mT).isinf().any() == (dtype == torch.float16)
-    got, wanted = (H2O(heavy=4, recent=3).represented(*x, scale=1e-4) for x in ((q, k),
-                                                                                (q.double(),
-                                                                                 k.double())))
+    got, wanted = (H2O(heavy=4, recent=3).represented(*x, scale=1e-4)
+                   for x in ((q, k), (q.double(), k.double())))
     assert torch.equal(got, wanted)
 
 

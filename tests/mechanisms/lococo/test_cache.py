@@ -59,8 +59,8 @@ def check_state(sizes: list[int], segment: int | list[int], state: type[LoCoCoSt
     module = Compressor(4, mixed, kernel=3, residual=options.get("residual",
                                                                  False)).double() if mixed else None
     wanted = LoCoCo(segment=segment, **options).loops(q, k, v, scale=0.7, module=module)
-    whole = options["segment"] if "segment" in options else segment if isinstance(segment,
-                                                                                  int) else segment[0]
+    whole = options["segment"] if "segment" in options else segment if isinstance(
+        segment, int) else segment[0]
     reading, start = state(LoCoCo(segment=whole, **options), Borrowed(module)), 0
     for size in sizes:
         part = slice(start, start + size)

@@ -25,8 +25,8 @@ every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 M3B2 = {"slots": 3, "segment": 2}
 
 
-def compressor(slots: int, head_dim: int = 4, *, kernel: int = 3, residual: bool = False, size: float = 4.0,
-               seed: int = 0) -> Compressor:
+def compressor(slots: int, head_dim: int = 4, *, kernel: int = 3, residual: bool = False,
+               size: float = 4.0, seed: int = 0) -> Compressor:
     """A compressor with outputs large enough to matter."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -70,18 +70,21 @@ def test_intervals_by_reading_token_by_token(length, segment, slots, buffer):
             if len(columns) > slots + buffer:
                 columns, made = [("slot", made, i) for i in range(slots)], made + 1
         if token:
-            assert lococo.cache_tokens(token, slots=slots, segment=segment, buffer=buffer) == len(columns)
+            assert lococo.cache_tokens(token, slots=slots, segment=segment,
+                                       buffer=buffer) == len(columns)
         columns.append(("raw", token))
         fullest = max(fullest, len(columns))
         wanted.append(list(columns))
-    names = [("slot", n, i) for n in range(made) for i in range(slots)] + [("raw", t) for t in range(length)]
+    names = [("slot", n, i) for n in range(made) for i in range(slots)] + [("raw", t)
+                                                                           for t in range(length)]
     table = lococo.intervals(length, option)[0, 0]
     got = [[names[j] for start, end in row.tolist() for j in range(start, end)] for row in table]
     assert got == wanted
     assert len(lococo.compressions(length, option)) == made
     assert LoCoCo(slots=slots, segment=segment, buffer=buffer).exact_when(length) == (made == 0)
     peak = lococo.peak_tokens(slots=slots, segment=segment, buffer=buffer)
-    assert fullest <= LoCoCo(slots=slots, segment=segment, buffer=buffer).peak_entries(length) <= peak
+    assert fullest <= LoCoCo(slots=slots, segment=segment,
+                             buffer=buffer).peak_entries(length) <= peak
     assert peak <= slots + buffer + segment
 
 
@@ -102,7 +105,8 @@ def test_the_cache_of_a_mechanism():
         assert max(map(sized.cache_entries, range(500))) == entries - 1
     for options in ({"segment": [4, 1]}, {"borders": "calls"}):
         for entries in (LoCoCo(**options).cache_entries, LoCoCo(**options).peak_entries):
-            with pytest.raises(ValueError, match="borders, segment: got .* else the size depends on the calls"):
+            with pytest.raises(ValueError,
+                               match="borders, segment: got .* else the size depends on the calls"):
                 entries(9)
 
 
@@ -123,7 +127,8 @@ def test_a_row_worked_by_hand(rung):
     module = Fixed([[5.0, 5.0, -1.0], [0.0, -2.0, 0.5]])   # ReLU, then each row by its sum: Eq. 7
     got = rung(q, k, v, slots=2, segment=3, weights="relu", module=module)[0, 0, 3, 0].item()
     powers = [math.exp(2), math.exp(0), math.exp(1)]       # keys (1 + 3) / 2, 0 and its own
-    assert got == pytest.approx((3 * powers[0] + 7 * powers[1] + 1 * powers[2]) / sum(powers), abs=1e-12)
+    assert got == pytest.approx((3 * powers[0] + 7 * powers[1] + 1 * powers[2]) / sum(powers),
+                                abs=1e-12)
 
 
 def test_the_convolution_by_hand():
@@ -134,7 +139,8 @@ def test_the_convolution_by_hand():
     weight, bias = module.conv.weight, module.conv.bias                       # (M, 2D, kernel), (M,)
     for i in range(3):
         for j in range(7):
-            wanted = bias[i] + sum(pairs[:, :, j + t - 2] @ weight[i, :, t] for t in range(5) if 0 <= j + t - 2 < 7)
+            wanted = bias[i] + sum(pairs[:, :, j + t - 2] @ weight[i, :, t]
+                                   for t in range(5) if 0 <= j + t - 2 < 7)
             bench.assert_close(got[:, :, i, j], wanted, f"slot {i}, column {j}")
 
 
@@ -159,15 +165,16 @@ def test_weights_are_means(weights):
 
 
 def test_a_dead_row_is_the_mean_and_passes_no_gradient():
-    output = torch.tensor([[-1.0, -2.0, 0.0], [1.0, -1.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    output = torch.tensor([[-1.0, -2.0, 0.0], [1.0, -1.0, 3.0]], dtype=torch.float64,
+                          requires_grad=True)
     rows = normalise(output, "relu")
     assert rows[0].tolist() == [1 / 3] * 3 and rows[1].tolist() == [0.25, 0, 0.75]
     (gradient,) = torch.autograd.grad(rows[:, 0].sum(), output)
     assert gradient[0].tolist() == [0, 0, 0] and gradient[1].abs().max() > 0
 
 
-@pytest.mark.parametrize("options", [{"sinks": 1}, {"heavy": 2}, {"sinks": 1, "heavy": 1}, {"residual": True}],
-                         ids=str)
+@pytest.mark.parametrize("options", [{"sinks": 1}, {"heavy": 2}, {"sinks": 1, "heavy": 1},
+                                     {"residual": True}], ids=str)
 def test_what_is_kept_and_what_is_mixed(options):
     """Kept columns are one-hot rows, first the sinks, then the most attended others; the rest is
     mixed."""
@@ -176,7 +183,8 @@ def test_what_is_kept_and_what_is_mixed(options):
     k, v = torch.randn(2, 1, 1, 6, 4, dtype=torch.float64)
     module = compressor(option.convolved, residual=option.residual)
     rows = compression_matrix(k, v, received, option, module)[0, 0]                     # (4, 6)
-    kept = {"{'sinks': 1}": [0], "{'heavy': 2}": [3, 4], "{'sinks': 1, 'heavy': 1}": [0, 3]}.get(str(options), [])
+    kept = {"{'sinks': 1}": [0], "{'heavy': 2}": [3, 4],
+            "{'sinks': 1, 'heavy': 1}": [0, 3]}.get(str(options), [])
     assert rows[: len(kept)].tolist() == torch.eye(6, dtype=torch.float64)[kept].tolist()
     assert (rows[len(kept) :, kept] == 0).all()
     if option.residual:
@@ -214,18 +222,22 @@ def test_greedy_eviction_is_one_hot_rows(rung, segment):
     q, k, v = bench.inputs(20, heads=1)
     q = 4 * q  # decided queries; else a new token always has the smallest sum
     got = rung(q, k, v, **options)
-    bench.assert_close(got[0, 0], h2o(q[0, 0], k[0, 0], v[0, 0], 4, segment), "against plain eviction")
+    bench.assert_close(got[0, 0], h2o(q[0, 0], k[0, 0], v[0, 0], 4, segment),
+                       "against plain eviction")
     made = memories(q, k, v, Settings(**options), None, None)
     for memory in made:
-        assert ((memory.weights == 0) | (memory.weights == 1)).all() and (memory.weights.sum(-1) == 1).all()
-    assert len({tuple(memory.weights.argmax(-1).flatten().tolist()) for memory in made}) > 1, "one choice only"
+        assert ((memory.weights == 0) | (memory.weights == 1)).all() and (memory.weights.sum(-1)
+                                                                          == 1).all()
+    assert len({tuple(memory.weights.argmax(-1).flatten().tolist())
+                for memory in made}) > 1, "one choice only"
     dropped = ~LoCoCo(**options).represented(q, k)[0, 0, -1]
     assert dropped.sum() >= 20 - 4 - segment
 
 
 def test_scores_of_the_last_segment_choose_others():
     q, k, v = bench.inputs(20, heads=1)
-    last, total = (LoCoCo(slots=4, segment=3, heavy=4, scores=s).attention(q, k, v) for s in ("last", "sum"))
+    last, total = (LoCoCo(slots=4, segment=3, heavy=4, scores=s).attention(q, k, v)
+                   for s in ("last", "sum"))
     assert (last - total).abs().max() > 1e-3
 
 
@@ -233,9 +245,10 @@ def test_no_convolution_drops_one_of_two_columns_that_look_alike():
     """Why Section 3.2.3's inclusion holds for Eq. 3-4 and not for Eq. 6-7: equal windows, equal
     weights."""
     pairs = torch.randn(1, 1, 16, 8, dtype=torch.float64)
-    pairs[:, :, 8:] = pairs[:, :, :8]                          # columns 3 and 11 have equal windows of 5
+    pairs[:, :, 8:] = pairs[:, :, :8]  # columns 3 and 11 have equal windows of 5
     output = compressor(4, kernel=5)(pairs)
-    assert torch.equal(output[..., 3], output[..., 11]) and not torch.equal(output[..., 3], output[..., 12])
+    assert torch.equal(output[..., 3], output[..., 11]) and not torch.equal(output[..., 3],
+                                                                            output[..., 12])
 
 
 def test_weight_is_shared_out_and_never_made():
@@ -243,7 +256,8 @@ def test_weight_is_shared_out_and_never_made():
     on average."""
     q, k, v = bench.inputs(40)
     made = memories(q, k, v, Settings(slots=5, segment=1), None, compressor(5))
-    pools = pooling(made, Settings(slots=5, segment=1), 40, k)[0, 0, -45:-40]    # the last memory, (M, L)
+    # the last memory, (M, L)
+    pools = pooling(made, Settings(slots=5, segment=1), 40, k)[0, 0, -45:-40]
     bench.assert_close(pools.sum(-1), torch.ones(5, dtype=torch.float64), "each slot")
     assert (pools >= 0).all() and pools[:, -1].sum() == 0
     assert pools.sum(0).mean().item() == pytest.approx(5 / 40)
@@ -257,13 +271,17 @@ def check_the_compressor_learns(implementation) -> None:
     module = compressor(2, head_dim=2)
 
     def output(weight, bias):
-        return implementation(q, k, v, slots=2, segment=2, module=lambda pairs: torch.func.functional_call(
-            module, {"conv.weight": weight, "conv.bias": bias}, (pairs,)))
+        return implementation(
+            q, k, v, slots=2, segment=2,
+            module=lambda pairs: torch.func.functional_call(module, {"conv.weight": weight,
+                                                                     "conv.bias": bias}, (pairs,)))
 
     parameters = [module.conv.weight, module.conv.bias]
-    gradients = torch.autograd.grad(output(*parameters).square().sum(), parameters, allow_unused=True,
-                                    materialize_grads=True) if output(*parameters).requires_grad else [None]
-    assert gradients[0] is not None and gradients[0].abs().max() > 1e-3, "no gradient reaches the convolution"
+    gradients = torch.autograd.grad(output(*parameters).square().sum(), parameters,
+                                    allow_unused=True, materialize_grads=True) if output(
+        *parameters).requires_grad else [None]
+    assert gradients[0] is not None and gradients[
+        0].abs().max() > 1e-3, "no gradient reaches the convolution"
     assert torch.autograd.gradcheck(output, parameters)
 
 
@@ -280,23 +298,29 @@ def test_gradients_pass_as_many_compressions_as_the_horizon_says(rung, horizon):
     q, k, v = bench.inputs(11, heads=1)
     options = {"slots": 2, "segment": 2, "module": compressor(2), "horizon": horizon}
     v.requires_grad_()
-    (gradient,) = torch.autograd.grad(rung(q, k, v, **options)[0, 0, 10].sum(), v)  # after 4 compressions
+    # after 4 compressions
+    (gradient,) = torch.autograd.grad(rung(q, k, v, **options)[0, 0, 10].sum(), v)
     plan = lococo.compressions(11, Settings(slots=2, segment=2))
     assert len(plan) == 4
-    passed = [sum(step.border > t for step in plan) for t in range(11)]             # compressions since token t
+    # compressions since token t
+    passed = [sum(step.border > t for step in plan) for t in range(11)]
     wanted = [count <= (horizon or 99) for count in passed]
     assert (gradient[0, 0].abs().amax(-1) > 0).tolist() == wanted
 
 
 @pytest.mark.parametrize("horizon", [1, 2])
-@pytest.mark.parametrize("options", [M3B2, {"slots": 3, "segment": 1, "residual": True, "heavy": 1}], ids=str)
+@pytest.mark.parametrize("options",
+                         [M3B2, {"slots": 3, "segment": 1, "residual": True, "heavy": 1}], ids=str)
 def test_a_horizon_changes_no_output_and_gradients_agree(options, horizon):
-    options = {**options, "module": compressor(3 - options.get("heavy", 0), residual="residual" in options)}
+    options = {**options,
+               "module": compressor(3 - options.get("heavy", 0), residual="residual" in options)}
     dense = RUNGS["dense"]
     bench.check_same(dense, {**options, "horizon": horizon}, RUNGS["blocked"])
-    bench.check_same_gradients(dense, {**options, "horizon": horizon}, RUNGS["loops"], heads=4, kv_heads=2)
+    bench.check_same_gradients(dense, {**options, "horizon": horizon}, RUNGS["loops"], heads=4,
+                               kv_heads=2)
     q, k, v = bench.inputs()
-    assert torch.equal(dense(q, k, v, **options), dense(q.requires_grad_(), k, v, **options, horizon=horizon).detach())
+    assert torch.equal(dense(q, k, v, **options),
+                       dense(q.requires_grad_(), k, v, **options, horizon=horizon).detach())
 
 
 @pytest.mark.parametrize("horizon", [1, None])
@@ -309,10 +333,12 @@ def test_the_share_of_the_residual_learns(horizon):
 
 # ---------------------------------------------------------------- effective attention with a compressor
 
-@pytest.mark.parametrize("options", [M3B2, {**M3B2, "weights": "relu"}, {**M3B2, "heavy": 1, "residual": True},
-                                     {"slots": 3, "segment": 4, "sinks": 1, "buffer": 2}], ids=str)
+@pytest.mark.parametrize("options",
+                         [M3B2, {**M3B2, "weights": "relu"}, {**M3B2, "heavy": 1, "residual": True},
+                          {"slots": 3, "segment": 4, "sinks": 1, "buffer": 2}], ids=str)
 def test_effective_times_the_values_is_the_output(options):
-    module = compressor(3 - options.get("heavy", 0) - options.get("sinks", 0), residual="residual" in options)
+    module = compressor(3 - options.get("heavy", 0) - options.get("sinks", 0),
+                        residual="residual" in options)
     q, k, v = bench.inputs(13, batch=2, heads=4, kv_heads=2)
     mechanism = LoCoCo(**options)
     matrix = mechanism.effective(q, k, v, module=module)
@@ -331,7 +357,8 @@ def test_what_reaches_a_row_is_no_matter_of_rounding():
     2**200."""
     q, k, _ = (x.float() for x in bench.inputs(402))
     assert LoCoCo(slots=2, segment=2).effective(q, k)[0, 0, -1, 0] == 0
-    assert torch.equal(LoCoCo(slots=2, segment=2).represented(q, k)[0, 0], torch.ones(402, 402).tril() > 0)
+    assert torch.equal(LoCoCo(slots=2, segment=2).represented(q, k)[0, 0],
+                       torch.ones(402, 402).tril() > 0)
 
 
 def test_half_precision_stays_close_to_the_reference():
@@ -339,7 +366,8 @@ def test_half_precision_stays_close_to_the_reference():
     compressions."""
     q, k, v = (x.bfloat16() for x in bench.inputs(11, heads=4, kv_heads=2))
     module = compressor(3, size=1.0).bfloat16()
-    wanted = LoCoCo(**M3B2).loops(q.double(), k.double(), v.double(), module=compressor(3, size=1.0))
+    wanted = LoCoCo(**M3B2).loops(q.double(), k.double(), v.double(),
+                                  module=compressor(3, size=1.0))
     got = LoCoCo(**M3B2).attention(q, k, v, module=module)
     assert got.dtype == torch.bfloat16
     bench.assert_close(got.double(), wanted, "bfloat16", tolerance=16 * 2**-8)
@@ -356,13 +384,15 @@ same_as_loops = partial(bench.check_same, reference=RUNGS["loops"])
 
 def check_finite(implementation, options: dict) -> None:
     q, k, v = bench.inputs()
-    bench.assert_close(implementation(q, k, v, **options), RUNGS["loops"](q, k, v, **options), "with a dead channel")
+    bench.assert_close(implementation(q, k, v, **options), RUNGS["loops"](q, k, v, **options),
+                       "with a dead channel")
 
 
 def check_means(implementation, options: dict) -> None:
     """Every output is a mean of values: where all values are equal, it is that value."""
     q, k, v = bench.inputs()
-    bench.assert_close(implementation(q, k, torch.ones_like(v), **options), torch.ones_like(q), "mean of ones")
+    bench.assert_close(implementation(q, k, torch.ones_like(v), **options), torch.ones_like(q),
+                       "mean of ones")
 
 
 MUTANTS = [  # (mutant, the check that kills it, options, what the check says)
@@ -390,7 +420,8 @@ def test_mutant_is_killed(mutant, check, options, reason):
         check(rung, options)
 
 
-@pytest.mark.parametrize("options", [M3B2, DEAD, TRAINED, HEAVY, {"slots": 4, "segment": 3, "sinks": 1, "heavy": 1}],
+@pytest.mark.parametrize("options", [M3B2, DEAD, TRAINED, HEAVY,
+                                     {"slots": 4, "segment": 3, "sinks": 1, "heavy": 1}],
                          ids=lambda options: "-".join(options))
 def test_what_the_mutants_change_is_right(options):
     bench.check_same(wrong.rows, options, RUNGS["loops"], heads=4, kv_heads=2, batch=2, length=13)
@@ -417,13 +448,14 @@ def test_the_leak_of_the_printed_mask(rows):
 
 # ---------------------------------------------------------------- refusals
 
-@pytest.mark.parametrize(("option", "named"), [
-    ({"slots": 0}, "slots"), ({"segment": 0}, "segment"), ({"segment": []}, "segment"), ({"segment": "2"}, "segment"),
-    ({"segment": [2, 0]}, "segment"), ({"weights": "ratio"}, "weights"), ({"scores": "mean"}, "scores"),
-    ({"when": "never"}, "when"), ({"borders": "page"}, "borders"), ({"sinks": -1}, "sinks"),
-    ({"buffer": 0.5}, "buffer"), ({"sinks": 2, "heavy": 2}, "sinks and heavy"), ({"horizon": 0}, "horizon"),
-    ({"kernel": 4}, "kernel"), ({"heavy": True}, "heavy"),
-])
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [({"slots": 0}, "slots"), ({"segment": 0}, "segment"), ({"segment": []}, "segment"),
+     ({"segment": "2"}, "segment"), ({"segment": [2, 0]}, "segment"),
+     ({"weights": "ratio"}, "weights"), ({"scores": "mean"}, "scores"), ({"when": "never"}, "when"),
+     ({"borders": "page"}, "borders"), ({"sinks": -1}, "sinks"), ({"buffer": 0.5}, "buffer"),
+     ({"sinks": 2, "heavy": 2}, "sinks and heavy"), ({"horizon": 0}, "horizon"),
+     ({"kernel": 4}, "kernel"), ({"heavy": True}, "heavy")])
 def test_options_that_do_not_fit_are_refused(option, named):
     for cls in (Settings, LoCoCo):
         with pytest.raises(ValueError, match=named):

@@ -27,7 +27,8 @@ from tests.mechanisms.forms import form
 from tests.models.tiny import logits, text, tiny
 from tests.mutants import minference as wrong
 
-COLUMNS = {"vertical": 3, "slash": 2, "last": 4, "forced_vertical": 0, "forced_slash": 1, "block": 3}
+COLUMNS = {"vertical": 3, "slash": 2, "last": 4, "forced_vertical": 0, "forced_slash": 1,
+           "block": 3}
 BLOCKS = {"block": 3, "top_k": 2}
 SHAPE = {"sinks": 2, "window": 3}
 LEAK = "edits after token"
@@ -35,20 +36,22 @@ LEAK = "edits after token"
 
 # ---------------------------------------------------------------- vertical-slash: mask and index
 
-def brute_force_mask(columns: list[int], offsets: list[int], block: int, length: int) -> torch.Tensor:
+def brute_force_mask(columns: list[int], offsets: list[int], block: int,
+                     length: int) -> torch.Tensor:
     """Row i reads t if t is a chosen column, or on a chosen diagonal for some row of i's block, and
     t <= i."""
     visible = torch.zeros(length, length, dtype=torch.bool)
     for i in range(length):
-        rows_of_block = range(i // block * block, i // block * block + block)  # the last ones may not exist
+        # the last ones may not exist
+        rows_of_block = range(i // block * block, i // block * block + block)
         near = {row - o for row in rows_of_block for o in offsets}
         visible[i] = torch.tensor([t <= i and (t in columns or t in near) for t in range(length)])
     return visible
 
 
-choices = st.integers(1, 24).flatmap(lambda length: st.tuples(
-    st.just(length), st.sets(st.integers(0, length - 1)), st.sets(st.integers(0, length - 1), min_size=1),
-    st.integers(1, 7)))
+choices = st.integers(1, 24).flatmap(
+    lambda length: st.tuples(st.just(length), st.sets(st.integers(0, length - 1)),
+                             st.sets(st.integers(0, length - 1), min_size=1), st.integers(1, 7)))
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
@@ -75,7 +78,8 @@ def test_what_a_kernel_loads_covers_the_mask_and_gathers_no_later_token(choice):
         assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
         assert ranges[-1][1] == m * block + block, "the block reads itself"
         loaded = set(single).union(*(range(*pair) for pair in ranges))
-        assert len(loaded) == len(single) + sum(end - start for start, end in ranges), "a key is loaded twice"
+        assert len(loaded) == len(single) + sum(end - start for start,
+                                                end in ranges), "a key is loaded twice"
         assert all(t < m * block for t in single)
         for i in range(m * block, min(length, m * block + block)):
             assert {t for t in loaded if t <= i} == set(mask[i].nonzero().flatten().tolist())
@@ -100,11 +104,12 @@ def test_a_slash_is_a_block_wide_for_a_block_of_rows():
 
 def test_scores_are_sums_of_attention_along_columns_and_diagonals():
     q, k, _ = bench.inputs(9, heads=4, kv_heads=2)
-    weights = full.effective(q, k).masked_fill(torch.arange(9)[:, None] < 5, 0)       # the last four rows
+    # the last four rows
+    weights = full.effective(q, k).masked_fill(torch.arange(9)[:, None] < 5, 0)
     by_offset = torch.stack([weights.diagonal(-o, -2, -1).sum(-1) for o in range(9)], dim=-1)
     got = VerticalSlash(vertical=3, slash=4, last=4, forced_vertical=0, forced_slash=0).select(q, k)
     assert torch.equal(got.columns, weights.sum(-2).topk(3).indices.sort().values)
-    by_offset[..., 0] = float("inf")                                                   # always chosen
+    by_offset[..., 0] = float("inf")  # always chosen
     assert torch.equal(got.offsets, by_offset.topk(4).indices.sort().values)
 
 
@@ -114,16 +119,18 @@ def test_a_planted_column_and_a_planted_diagonal_are_found():
     one_hot = torch.eye(length, dtype=torch.float64)
     column = torch.zeros(length, length, dtype=torch.float64)
     column[:, 3] = 20.0
-    q = torch.stack([column, 20 * one_hot.roll(-5, dims=1)])[None]                     # (1, 2, L, L)
+    q = torch.stack([column, 20 * one_hot.roll(-5, dims=1)])[None]  # (1, 2, L, L)
     k = one_hot.expand(1, 2, -1, -1)
-    got = VerticalSlash(vertical=1, slash=2, last=8, forced_vertical=0, forced_slash=0).select(q, k, scale=1.0)
+    got = VerticalSlash(vertical=1, slash=2, last=8, forced_vertical=0,
+                        forced_slash=0).select(q, k, scale=1.0)
     assert got.columns[0, 0].tolist() == [3] and got.offsets[0, 1].tolist() == [0, 5]
 
 
 def test_forced_columns_and_diagonals_take_part_of_the_budget():
     q, k, _ = bench.inputs(12)
     got = VerticalSlash(vertical=3, slash=4, last=4, forced_vertical=2, forced_slash=3).select(q, k)
-    assert (got.columns[..., :2] == torch.arange(2)).all() and (got.offsets[..., :3] == torch.arange(3)).all()
+    assert (got.columns[..., :2] == torch.arange(2)).all() and (got.offsets[..., :3]
+                                                                == torch.arange(3)).all()
     few = VerticalSlash(vertical=1, slash=1, last=4, forced_vertical=5, forced_slash=5).select(q, k)
     assert few.columns.max() < 5 and (few.offsets == 0).all()
 
@@ -152,15 +159,18 @@ def test_rows_see_their_past_only_once_the_choice_is_frozen(mechanism, method):
 # ---------------------------------------------------------------- block-sparse
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(length=st.integers(1, 17), block=st.integers(1, 6), top_k=st.integers(1, 4), force=st.booleans())
+@given(length=st.integers(1, 17), block=st.integers(1, 6), top_k=st.integers(1, 4),
+       force=st.booleans())
 def test_blocks_equal_brute_force(length, block, top_k, force):
     q, k, _ = bench.inputs(length, heads=4, kv_heads=2, seed=length)
     got = BlockSparse(block=block, top_k=top_k, force_diagonal=force).select(q, k)
     for h in range(4):
         for m in range(-(-length // block)):
-            judge = torch.stack([q[0, h, i] for i in range(m * block, min(length, m * block + block))]).mean(0)
+            judge = torch.stack([q[0, h, i]
+                                 for i in range(m * block, min(length, m * block + block))]).mean(0)
             means = [k[0, h // 2, n * block : n * block + block].mean(0) for n in range(m + 1)]
-            order = sorted(range(m + 1), key=lambda n, means=means, judge=judge: -float(means[n] @ judge))
+            order = sorted(range(m + 1), key=lambda n, means=means,
+                           judge=judge: -float(means[n] @ judge))
             if force:
                 order = [m] + [n for n in order if n != m]
             assert set(got[0, h, m].nonzero().flatten().tolist()) == set(order[:top_k])
@@ -168,7 +178,8 @@ def test_blocks_equal_brute_force(length, block, top_k, force):
 
 def test_without_the_own_block_some_row_does_not_read_itself():
     q, k, _ = bench.inputs(12)
-    own = {force: BlockSparse(block=2, top_k=1, force_diagonal=force).represented(q, k).diagonal(dim1=-2, dim2=-1)
+    own = {force: BlockSparse(block=2, top_k=1,
+                              force_diagonal=force).represented(q, k).diagonal(dim1=-2, dim2=-1)
            for force in (True, False)}
     assert own[True].all() and not own[False].all()
 
@@ -218,8 +229,9 @@ def test_mixed_heads_pass_the_bench():
     bench.check_whole_prompt(mechanism.attention, {}, mechanism.select, **sizes)
 
 
-@pytest.mark.parametrize(("patterns", "scope"), [(MIXED, "whole prompt"), (MIXED[2:], "whole blocks"),
-                                                 (MIXED[:1], "every row")])
+@pytest.mark.parametrize(("patterns", "scope"),
+                         [(MIXED, "whole prompt"), (MIXED[2:], "whole blocks"),
+                          (MIXED[:1], "every row")])
 def test_scope_is_that_of_the_widest_pattern(patterns, scope):
     assert scope in MInference(patterns=patterns).causal_scope
 
@@ -234,18 +246,19 @@ def planted(length: int = 48) -> tuple[torch.Tensor, torch.Tensor]:
     columns += 8.0 * (token[:, None] - token == 17)
     of = torch.arange(length) // 8
     blocks = 8.0 * ((of[:, None] - of) % 2 == 0)
-    q = torch.stack([near, columns, blocks])[None]                                     # logits are q k^T = q
+    q = torch.stack([near, columns, blocks])[None]  # logits are q k^T = q
     return q, torch.eye(length, dtype=torch.float64).expand(1, 3, -1, -1)
 
 
 def test_the_search_finds_the_planted_patterns():
     q, k = planted()
     candidates = [{"pattern": "a_shape", "sinks": 2, "window": 24},
-                  {"pattern": "vertical_slash", "vertical": 4, "slash": 4, "last": 16, "forced_vertical": 0,
-                   "forced_slash": 2, "block": 2},
+                  {"pattern": "vertical_slash", "vertical": 4, "slash": 4, "last": 16,
+                   "forced_vertical": 0, "forced_slash": 2, "block": 2},
                   {"pattern": "block_sparse", "block": 8, "top_k": 3}]
     chosen = choose_patterns(q, k, candidates, first_row=16, scale=1.0)
-    assert [pattern["pattern"] for pattern in chosen] == ["a_shape", "vertical_slash", "block_sparse"]
+    assert [pattern["pattern"] for pattern in chosen] == ["a_shape", "vertical_slash",
+                                                          "block_sparse"]
     assert json.loads(json.dumps(chosen)) == chosen
     recall, share = recalls(q, k, candidates, first_row=16, scale=1.0)
     weights, past = full.effective(q, k, scale=1.0), causal_mask(48)
@@ -254,7 +267,8 @@ def test_the_search_finds_the_planted_patterns():
         for h in range(3):
             rows = [float(weights[0, h, i][read[0, h, i]].sum()) for i in range(16, 48)]
             assert recall[h, c].item() == pytest.approx(sum(rows) / 32, abs=1e-12)
-            assert share[h, c].item() == pytest.approx(int(read[0, h, 16:].sum()) / int(past[16:].sum()))
+            assert share[h, c].item() == pytest.approx(int(read[0, h,
+                                                                16:].sum()) / int(past[16:].sum()))
 
 
 def test_the_search_keeps_to_its_budget():
@@ -275,16 +289,18 @@ def test_chosen_patterns_are_options_of_a_model():
     swap_attention(model, "minference", patterns=MIXED)
     assert attention_of(model) == MInference(patterns=MIXED)
     assert (logits(model, ids) - before).abs().max() > 1e-3
-    swap_attention(model, "minference", patterns=[{"pattern": "block_sparse", "block": 4, "top_k": 5}])
+    swap_attention(model, "minference",
+                   patterns=[{"pattern": "block_sparse", "block": 4, "top_k": 5}])
     bench.assert_close(logits(model, ids), before, "every block is read", 1e-10)
 
 
-@pytest.mark.parametrize(("patterns", "message"), [
-    ([], "patterns: got 0"), ([{"pattern": "b_shape"}], "patterns: got the pattern 'b_shape'"),
-    ([{"sinks": 2}], "pattern None"),
-    ([{"pattern": "a_shape", "slash": 2}], "patterns: slash is no option of a_shape, wanted sinks, window"),
-    ([{"pattern": "a_shape", "window": 0}], "window: got 0"),
-])
+@pytest.mark.parametrize(("patterns", "message"),
+                         [([], "patterns: got 0"),
+                          ([{"pattern": "b_shape"}], "patterns: got the pattern 'b_shape'"),
+                          ([{"sinks": 2}], "pattern None"), ([{"pattern": "a_shape", "slash": 2}],
+                                                             "patterns: slash is no option of "
+                                                             "a_shape, wanted sinks, window"),
+                          ([{"pattern": "a_shape", "window": 0}], "window: got 0")])
 def test_wrong_patterns_are_refused(patterns, message):
     with pytest.raises(ValueError, match=message):
         MInference(patterns=patterns)
@@ -297,13 +313,14 @@ def test_as_many_patterns_as_heads_are_wanted(method):
         getattr(mechanism, method)(*bench.inputs(5))
 
 
-@pytest.mark.parametrize(("cls", "options", "message"), [
-    (VerticalSlash, {**COLUMNS, "vertical": -1}, "vertical: got -1"),
-    (VerticalSlash, {**COLUMNS, "slash": 0}, "slash: got 0"),
-    (VerticalSlash, {**COLUMNS, "backend": "blocked"}, "backend: got 'blocked', wanted 'auto' or one of dense, triton"),
-    (BlockSparse, {**BLOCKS, "top_k": 0}, "top_k: got 0"), (AShape, {"sinks": -1, "window": 2}, "sinks: got -1"),
-    (AShape, {"sinks": True, "window": 2}, "sinks: got True"),
-])
+@pytest.mark.parametrize(("cls", "options", "message"),
+                         [(VerticalSlash, {**COLUMNS, "vertical": -1}, "vertical: got -1"),
+                          (VerticalSlash, {**COLUMNS, "slash": 0}, "slash: got 0"),
+                          (VerticalSlash, {**COLUMNS, "backend": "blocked"},
+                           "backend: got 'blocked', wanted 'auto' or one of dense, triton"),
+                          (BlockSparse, {**BLOCKS, "top_k": 0}, "top_k: got 0"),
+                          (AShape, {"sinks": -1, "window": 2}, "sinks: got -1"),
+                          (AShape, {"sinks": True, "window": 2}, "sinks: got True")])
 def test_wrong_options_are_refused(cls, options, message):
     with pytest.raises(ValueError, match=message):
         cls(**options)
@@ -313,7 +330,8 @@ def test_wrong_options_are_refused(cls, options, message):
 
 def frozen_causality(implementation, options, cls, **sizes):
     q, k, _ = bench.inputs(**sizes)
-    bench.check_causality(partial(implementation, selection=cls(**options).select(q, k)), options, **sizes)
+    bench.check_causality(partial(implementation, selection=cls(**options).select(q, k)), options,
+                          **sizes)
 
 
 def same_as_loops(implementation, options, cls, **sizes):
@@ -350,5 +368,6 @@ def test_mutant_is_killed(mutant, cls, check, options, reason):
 
 def test_every_mutant_is_on_the_list():
     for name, function in inspect.getmembers(wrong, inspect.isfunction):
-        if function.__module__ == wrong.__name__ and not name.startswith("_") and name != "under_mask":
+        if function.__module__ == wrong.__name__ and not name.startswith(
+                "_") and name != "under_mask":
             assert function in {row[0] for row in KILLED} and function.__doc__, name

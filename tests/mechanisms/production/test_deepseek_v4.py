@@ -8,7 +8,10 @@ import pytest
 import torch
 from transformers import DynamicCache
 from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4Config
-from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4Attention, DeepseekV4RotaryEmbedding
+from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
+    DeepseekV4Attention,
+    DeepseekV4RotaryEmbedding,
+)
 
 from cca_lab.attention import visible_mask
 from cca_lab.mechanisms.indices import read_twice, unread
@@ -55,10 +58,12 @@ def trial(seed):
     rope = {name: {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": share}
             for name, theta in (("main", 10000.0), ("compress", 160000.0))}
     config = DeepseekV4Config(
-        vocab_size=32, hidden_size=draw.choice([16, 24]), num_hidden_layers=1, num_attention_heads=heads, head_dim=dim,
-        q_lora_rank=8, o_groups=draw.choice([g for g in (1, 2, 4) if heads % g == 0]), o_lora_rank=4,
-        layer_types=[KINDS[seed % 3]], sliding_window=draw.choice([2, 3, 5, 8, 16]), index_n_heads=2,
-        index_head_dim=dim, compress_rates={KINDS[1]: draw.choice([1, 2, 3, 4]), KINDS[2]: draw.choice([2, 5, 8])},
+        vocab_size=32, hidden_size=draw.choice([16, 24]), num_hidden_layers=1,
+        num_attention_heads=heads, head_dim=dim, q_lora_rank=8,
+        o_groups=draw.choice([g for g in (1, 2, 4) if heads % g == 0]), o_lora_rank=4,
+        layer_types=[KINDS[seed % 3]], sliding_window=draw.choice([2, 3, 5, 8, 16]),
+        index_n_heads=2, index_head_dim=dim,
+        compress_rates={KINDS[1]: draw.choice([1, 2, 3, 4]), KINDS[2]: draw.choice([2, 5, 8])},
         index_topk=draw.choice([1, 2, 4, 100]), rope_parameters=rope)
     config._attn_implementation = "eager"
     torch.manual_seed(seed)
@@ -67,7 +72,8 @@ def trial(seed):
         torch.nn.init.normal_(weight, std=0.5)
     length, batch = draw.choice([1, 2, 3, 7, 16, 33]), draw.choice([1, 2])
     positions = torch.arange(length).expand(batch, -1)
-    rotary, hidden = DeepseekV4RotaryEmbedding(config), torch.randn(batch, length, config.hidden_size)
+    rotary, hidden = DeepseekV4RotaryEmbedding(config), torch.randn(batch, length,
+                                                                    config.hidden_size)
     tables = {name: rotary(hidden, position_ids=positions, layer_type=name) for name in rope}
     return Trial(module, hidden, tables)
 
@@ -78,8 +84,10 @@ def theirs(case, cache=None, start=0, stop=None):
     window = case.module.sliding_window
     first = max(0, start + 1 - window) if cache is not None else 0
     column, row = torch.arange(first, stop), torch.arange(start, stop)[:, None]
-    mask = torch.zeros(stop - start, stop - first).masked_fill((column > row) | (column <= row - window), float("-inf"))
-    tables = {name: tuple(table[:, start:stop] for table in pair) for name, pair in case.tables.items()}
+    mask = torch.zeros(stop - start, stop - first).masked_fill(
+        (column > row) | (column <= row - window), float("-inf"))
+    tables = {name: tuple(table[:, start:stop] for table in pair) for name,
+              pair in case.tables.items()}
     places = torch.arange(start, stop).expand(len(hidden), -1)
     return case.module(hidden[:, start:stop], tables, places, mask.expand(len(hidden), 1, -1, -1),
                        past_key_values=cache)[0]
@@ -105,7 +113,8 @@ def gaps(case):
         cache, state = DynamicCache(config=case.module.config), State()
         for start, stop in zip(cuts, cuts[1:], strict=False):
             other = theirs(case, cache, start, stop)
-            decoded = max(decoded, gap(layer_output(case.module, *case.rows(start, stop), state), other))
+            decoded = max(decoded,
+                          gap(layer_output(case.module, *case.rows(start, stop), state), other))
     size = max(1.0, float(wanted.detach().abs().max()))
     return gap(got, wanted) / size, decoded / size, gradient
 
@@ -123,7 +132,8 @@ def test_the_campaign():
     assert max(worst) < TOLERANCE
 
 
-@pytest.mark.parametrize("name, mutant", [(name, one) for name, several in wrong.MUTANTS.items() for one in several],
+@pytest.mark.parametrize("name, mutant", [(name, one) for name,
+                                          several in wrong.MUTANTS.items() for one in several],
                          ids=lambda value: getattr(value, "__name__", value))
 def test_mutants_die(name, mutant, monkeypatch):
     monkeypatch.setattr(deepseek_v4, name, mutant)
@@ -142,16 +152,19 @@ def test_pooling_equals_the_loops(length, group, overlap):
     bias = torch.randn(group, 6, dtype=torch.float64)
     found = pool(values, gates, bias, group, overlap=overlap)
     assert found.shape == (2, length // group, 3 if overlap else 6)
-    torch.testing.assert_close(found, pool_by_loops(values, gates, bias, group, overlap=overlap), atol=1e-12, rtol=0)
+    torch.testing.assert_close(found, pool_by_loops(values, gates, bias, group, overlap=overlap),
+                               atol=1e-12, rtol=0)
     if not overlap:  # weights of each feature sum to 1
-        torch.testing.assert_close(pool(torch.ones_like(values), gates, bias, group), torch.ones_like(found))
+        torch.testing.assert_close(pool(torch.ones_like(values), gates, bias, group),
+                                   torch.ones_like(found))
 
 
 @pytest.mark.parametrize("backend", ["dense", "blocked"])
 def test_attention_equals_the_loops(backend):
     torch.manual_seed(0)
     length, window, group = 19, 5, 4
-    q, columns = torch.randn(2, 3, length, 8).double(), torch.randn(2, 1, length + length // group, 8).double()
+    q, columns = torch.randn(2, 3, length, 8).double(), torch.randn(2, 1, length + length // group,
+                                                                    8).double()
     sinks, table = torch.randn(3).double(), intervals(length, window, group)
     mask = visible_mask(table, columns.shape[2])
     wanted = attend_by_loops(q, columns, mask, sinks)
@@ -176,8 +189,8 @@ def test_scores_and_choice_by_hand():
     keys, weights = torch.tensor([[[2.0, 0.0], [-1.0, 0.0], [4.0, 5.0]]]), torch.ones(1, 3, 1)
     scores = index_scores(queries, keys, weights) * 2**0.5
     assert scores[0, 0].tolist() == pytest.approx([2.0, 0.0, 4.0])
-    assert chosen_entries(scores, group=1, count=1).tolist() == [[[True, False, False], [True, False, False],
-                                                                 [False, False, True]]]
+    assert chosen_entries(scores, group=1, count=1).tolist() == [
+        [[True, False, False], [True, False, False], [False, False, True]]]
 
 
 @pytest.mark.parametrize("window, group", [(1, 1), (4, 4), (8, 3), (3, 8), (5, 2), (1, 7)])
@@ -191,25 +204,28 @@ def test_what_is_read_twice_and_what_is_not(window, group):
         assert int((past == 0).sum()) == unread(i, window, group)
         if i + 1 >= window + group:
             rest = (i + 1) % group
-            assert (read_twice(i, window, group), unread(i, window, group)) == (max(0, window - rest),
-                                                                               max(0, rest - window))
-    assert int(times_read(length, window, group, overlap=True).max()) == (3 if window > group else 2)
+            assert (read_twice(i, window, group),
+                    unread(i, window, group)) == (max(0, window - rest), max(0, rest - window))
+    assert int(times_read(length, window, group, overlap=True).max()) == (3 if window > group
+                                                                          else 2)
     table = visible_mask(intervals(length, window, group), length + length // group)[0, 0]
     members = torch.zeros(length + length // group, length, dtype=torch.int64)
     members[:length] = torch.eye(length, dtype=torch.int64)
     for p in range(length // group):
         members[length + p, p * group : (p + 1) * group] = 1
-    assert torch.equal(table.long() @ members, counts)  # the intervals that attention uses read as counted
+    # the intervals that attention uses read as counted
+    assert torch.equal(table.long() @ members, counts)
 
 
-@pytest.mark.parametrize("call, words", [
-    (lambda: pool(torch.zeros(1, 4, 6), torch.zeros(1, 4, 5), torch.zeros(2, 6), 2), "gates, bias: got shapes"),
-    (lambda: pool(torch.zeros(1, 4, 5), torch.zeros(1, 4, 5), torch.zeros(2, 5), 2, overlap=True), "gates, bias"),
-    (lambda: pool(torch.zeros(1, 4, 5), torch.zeros(1, 4, 5), torch.zeros(0, 5), 0), "group: got 0"),
-    (lambda: intervals(3, 0, 2), "window: got 0"),
-    (lambda: attend(torch.zeros(1, 2, 3, 4), torch.zeros(1, 1, 3, 4), intervals(3, 2, None), torch.zeros(3)),
-     r"sinks: got shape \(3,\), wanted \(2,\)"),
-])
+@pytest.mark.parametrize(
+    "call, words",
+    [(lambda: pool(torch.zeros(1, 4, 6), torch.zeros(1, 4, 5), torch.zeros(2, 6), 2),
+      "gates, bias: got shapes"), (lambda: pool(torch.zeros(1, 4, 5), torch.zeros(1, 4, 5),
+                                                torch.zeros(2, 5), 2, overlap=True), "gates, bias"),
+     (lambda: pool(torch.zeros(1, 4, 5), torch.zeros(1, 4, 5), torch.zeros(0, 5), 0),
+      "group: got 0"), (lambda: intervals(3, 0, 2), "window: got 0"),
+     (lambda: attend(torch.zeros(1, 2, 3, 4), torch.zeros(1, 1, 3, 4), intervals(3, 2, None),
+                     torch.zeros(3)), r"sinks: got shape \(3,\), wanted \(2,\)")])
 def test_wrong_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()

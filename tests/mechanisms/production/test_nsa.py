@@ -13,8 +13,10 @@ def case(length, block, heads=4, key_heads=2, seed=0):
     def draw(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    q, k, v = draw(2, heads, length, 6), draw(2, key_heads, length, 6), draw(2, key_heads, length, 6)
-    pooled = [x[:, :, : length // block * block].unflatten(2, (-1, block)).mean(dim=3) for x in (k, v)]
+    q, k, v = draw(2, heads, length, 6), draw(2, key_heads, length, 6), draw(2, key_heads, length,
+                                                                             6)
+    pooled = [x[:, :, : length // block * block].unflatten(2, (-1, block)).mean(dim=3)
+              for x in (k, v)]
     return [q, k, v, *pooled, torch.sigmoid(draw(2, heads, length, 3))]
 
 
@@ -22,8 +24,9 @@ def gap(one, other):
     return float((one - other).abs().max())
 
 
-@pytest.mark.parametrize("length, block, count, window", [
-    (1, 1, 1, 1), (3, 4, 2, 2), (13, 4, 2, 3), (20, 4, 3, 5), (20, 4, 1, 5), (17, 1, 5, 4), (24, 3, 100, 100)])
+@pytest.mark.parametrize("length, block, count, window",
+                         [(1, 1, 1, 1), (3, 4, 2, 2), (13, 4, 2, 3), (20, 4, 3, 5), (20, 4, 1, 5),
+                          (17, 1, 5, 4), (24, 3, 100, 100)])
 def test_all_rows_at_once_equal_the_loops(length, block, count, window):
     inputs = case(length, block)
     found = nsa.attend(*inputs, block=block, count=count, window=window)
@@ -60,7 +63,8 @@ def heads_choose_alone(weights, key_heads, block, count):
 
 def without_the_own_block(weights, key_heads, block, count):
     found, row = right(weights, key_heads, block, count), torch.arange(weights.shape[2])
-    return (found & (row // block != row[:, None] // block)) | torch.eye(weights.shape[2], dtype=torch.bool)
+    return (found & (row // block != row[:, None] // block)) | torch.eye(weights.shape[2],
+                                                                         dtype=torch.bool)
 
 
 def one_block_fewer(weights, key_heads, block, count):
@@ -78,12 +82,14 @@ def test_mutants_die(mutant, monkeypatch):
     assert gap(nsa.attend(*inputs, block=4, count=3, window=5), wanted) > 1e-3
 
 
-@pytest.mark.parametrize("change, words", [
-    (dict(block=0), "block: got 0"), (dict(pooled_k=torch.zeros(1)), "pooled_k, pooled_v: got shapes"),
-    (dict(gates=torch.zeros(2)), r"gates: got shape \(2,\), wanted \(2, 4, 8, 3\)"),
-])
+@pytest.mark.parametrize("change, words",
+                         [(dict(block=0), "block: got 0"),
+                          (dict(pooled_k=torch.zeros(1)), "pooled_k, pooled_v: got shapes"),
+                          (dict(gates=torch.zeros(2)),
+                           r"gates: got shape \(2,\), wanted \(2, 4, 8, 3\)")])
 def test_wrong_arguments_are_named(change, words):
     names = ("q", "k", "v", "pooled_k", "pooled_v", "gates")
-    arguments = dict(zip(names, case(8, 4), strict=True)) | dict(block=4, count=2, window=3) | change
+    arguments = dict(zip(names, case(8, 4), strict=True)) | dict(block=4, count=2,
+                                                                 window=3) | change
     with pytest.raises(ValueError, match=words):
         nsa.attend(**arguments)

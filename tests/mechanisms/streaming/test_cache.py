@@ -37,7 +37,8 @@ def test_any_chunks_equal_one_forward(family, positions, sizes):
     check_chunks(family, "streaming_llm", sizes, positions=positions, **S2R5)
 
 
-@given(sinks=st.integers(0, 5), recent=st.integers(0, 6), positions=st.sampled_from(["original", "cache"]),
+@given(sinks=st.integers(0, 5), recent=st.integers(0, 6),
+       positions=st.sampled_from(["original", "cache"]),
        sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6), rotated=st.booleans())
 def test_state_equals_the_mechanism(sinks, recent, positions, sizes, rotated):
     options = dict(sinks=sinks, recent=recent, positions=positions)
@@ -73,7 +74,8 @@ def official(q, k, v, sizes, *, sinks, recent, scale, tables):
         past, chunk = kept_keys.shape[1], key.shape[1]
         kept_keys, kept_values = torch.cat([kept_keys, key], 1), torch.cat([kept_values, value], 1)
         cos, sin = (table[: past + chunk] for table in tables)
-        scores = scale * bench.rotate(query, cos[past:], sin[past:]) @ bench.rotate(kept_keys, cos, sin).mT
+        scores = scale * bench.rotate(query, cos[past:], sin[past:]) @ bench.rotate(kept_keys, cos,
+                                                                                    sin).mT
         future = torch.arange(past + chunk) > past + torch.arange(chunk)[:, None]
         outputs.append(scores.masked_fill(future, float("-inf")).softmax(-1) @ kept_values)
         extra = kept_keys.shape[1] - sinks - recent
@@ -100,7 +102,8 @@ def check_official(sinks: int, recent: int, sizes: list[int], **changes) -> None
         start += size
 
 
-@given(sinks=st.integers(0, 4), recent=st.integers(0, 6), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=7))
+@given(sinks=st.integers(0, 4), recent=st.integers(0, 6),
+       sizes=st.lists(st.integers(1, 9), min_size=1, max_size=7))
 def test_dense_is_the_public_code_for_any_chunks(sinks, recent, sizes):
     check_official(sinks, recent, sizes)
 
@@ -115,14 +118,16 @@ def test_the_public_code_tells_the_other_settings_apart(changes):
 def test_a_dense_prompt_reads_in_full_and_decoding_differs(family, positions):
     """The stated promise: the first chunk is full attention; single tokens are windowed; prefill is
     not decode."""
-    model, ids = swap_attention(tiny(family), "streaming_llm", positions=positions, **S2R5), text(34)
+    model, ids = swap_attention(tiny(family), "streaming_llm", positions=positions,
+                                **S2R5), text(34)
     dense = in_chunks(model, StreamingLLMCache(model, prompt="dense"), ids, [30, 1, 1, 1, 1])
     windowed = logits(model, ids)
     single = in_chunks(model, StreamingLLMCache(model, prompt="dense"), ids, [1] * 34)
     bench.assert_close(single, windowed, "token by token", TOLERANCE)
     bench.assert_close(dense[:, :8], windowed[:, :8], "sinks + recent + 1 tokens", TOLERANCE)
     assert (dense - windowed)[:, 30:].abs().amax(-1).min() > 1e-3
-    bench.assert_close(dense[:, :30], logits(restore_attention(model), ids[:, :30]), "full attention", TOLERANCE)
+    bench.assert_close(dense[:, :30], logits(restore_attention(model), ids[:, :30]),
+                       "full attention", TOLERANCE)
 
 
 # ---- size
@@ -140,11 +145,13 @@ def test_bytes_kill_a_view(monkeypatch):
 
 
 def test_bytes_stop_growing():
-    mechanism, sizes = StreamingLLM(sinks=4, recent=60), CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    mechanism, sizes = StreamingLLM(sinks=4, recent=60), CacheSizes(layers=2, kv_heads=2,
+                                                                    head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
     for length in (1, 63, 64, 65, 10**6):
         wanted = mechanism.cache_entries(length)
-        assert StreamingLLMCache.bytes_of(mechanism, length, sizes) == entry * wanted == entry * min(length, 64)
+        assert StreamingLLMCache.bytes_of(mechanism, length,
+                                          sizes) == entry * wanted == entry * min(length, 64)
 
 
 # ---- refusals and rows
@@ -172,17 +179,20 @@ def test_reset_keeps_the_way_a_prompt_is_read():
 
 
 def test_rows_can_be_repeated_and_chosen():
-    model, ids = swap_attention(tiny("llama"), "streaming_llm", positions="cache", **S2R5), text(25, rows=2)
+    model, ids = swap_attention(tiny("llama"), "streaming_llm", positions="cache",
+                                **S2R5), text(25, rows=2)
     wanted, cache = logits(model, ids)[:, 21:], StreamingLLMCache(model)
     logits(model, ids[:, :21], past_key_values=cache)
     cache.batch_repeat_interleave(3)
     cache.batch_select_indices(torch.tensor([5, 0, 4]))
     rows = torch.tensor([1, 0, 1])
-    bench.assert_close(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows], "rows", TOLERANCE)
+    bench.assert_close(logits(model, ids[rows, 21:], past_key_values=cache), wanted[rows], "rows",
+                       TOLERANCE)
 
 
 def test_a_cache_that_never_fills_is_full_attention():
     q, k, v = bench.inputs(9, heads=4, kv_heads=2)
     for prompt in ("windowed", "dense"):
         state = StreamingLLMState(StreamingLLM(sinks=1, recent=7), prompt=prompt)
-        bench.assert_close(state.step(q, k, v, scale=0.5, rotation=None), full.loops(q, k, v, scale=0.5), prompt)
+        bench.assert_close(state.step(q, k, v, scale=0.5, rotation=None),
+                           full.loops(q, k, v, scale=0.5), prompt)

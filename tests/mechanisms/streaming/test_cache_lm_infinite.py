@@ -9,12 +9,19 @@ from cca_lab.mechanisms import LMInfinite
 from cca_lab.mechanisms.caches import CacheSizes, LMInfiniteCache
 from cca_lab.mechanisms.streaming.cache import LMInfiniteState
 from cca_lab.models import swap_attention
-from tests.mechanisms.caching.checks import CHUNKS, check_bytes, check_chunks, check_generation, check_state
+from tests.mechanisms.caching.checks import (
+    CHUNKS,
+    check_bytes,
+    check_chunks,
+    check_generation,
+    check_state,
+)
 from tests.models.tiny import FAMILIES, logits, text, tiny
 from tests.mutants import lm_infinite as wrong
 
 OPTIONS = [dict(local=6, global_tokens=2), dict(local=4, global_tokens=3, limit=11)]
-every_option = pytest.mark.parametrize("options", OPTIONS, ids=["limit is local", "limit beyond local"])
+every_option = pytest.mark.parametrize("options", OPTIONS,
+                                       ids=["limit is local", "limit beyond local"])
 every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
@@ -38,17 +45,18 @@ def test_generation(family, options):
     check_generation(family, "lm_infinite", **options)
 
 
-@pytest.mark.parametrize(("method", "mutant"), [
-    ("_far", wrong.far_at_true_distances), ("_far", wrong.far_with_rotated_keys), ("_evict", wrong.evict_a_global),
-], ids=lambda value: getattr(value, "__name__", None))
+@pytest.mark.parametrize(("method", "mutant"),
+                         [("_far", wrong.far_at_true_distances),
+                          ("_far", wrong.far_with_rotated_keys), ("_evict", wrong.evict_a_global)],
+                         ids=lambda value: getattr(value, "__name__", None))
 def test_chunks_kill(method, mutant, monkeypatch):
     monkeypatch.setattr(LMInfiniteState, method, mutant)
     with pytest.raises(AssertionError, match="chunks against one forward"):
         check_chunks("llama", "lm_infinite", [20, 1, 1, 12], **OPTIONS[0])
 
 
-@pytest.mark.parametrize("options", [*OPTIONS, dict(local=5, global_tokens=0), dict(local=1, global_tokens=4)],
-                         ids=str)
+@pytest.mark.parametrize("options", [*OPTIONS, dict(local=5, global_tokens=0),
+                                     dict(local=1, global_tokens=4)], ids=str)
 @every_family
 def test_bytes_equal_the_closed_form(family, options):
     check_bytes(family, "lm_infinite", **options)
@@ -62,11 +70,13 @@ def test_bytes_kill_keeping_everything(monkeypatch):
 
 
 def test_bytes_stop_growing():
-    mechanism, sizes = LMInfinite(local=60, global_tokens=5), CacheSizes(layers=2, kv_heads=2, head_dim=8, itemsize=2)
+    mechanism, sizes = LMInfinite(local=60, global_tokens=5), CacheSizes(layers=2, kv_heads=2,
+                                                                         head_dim=8, itemsize=2)
     entry = 2 * 2 * 2 * 8 * 2  # layers, key and value, heads, head_dim, bytes
     for length in (1, 63, 64, 65, 10**6):
         wanted = mechanism.cache_entries(length)
-        assert LMInfiniteCache.bytes_of(mechanism, length, sizes) == entry * wanted == entry * min(length, 64)
+        assert LMInfiniteCache.bytes_of(mechanism, length,
+                                        sizes) == entry * wanted == entry * min(length, 64)
 
 
 def test_cache_wants_its_own_attention():

@@ -12,11 +12,13 @@ from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 from tests.mutants import lm_infinite as wrong
 
-RUNGS = {"loops": form(LMInfinite, "loops"), "dense": form(LMInfinite, "attention", backend="dense"),
+RUNGS = {"loops": form(LMInfinite, "loops"),
+         "dense": form(LMInfinite, "attention", backend="dense"),
          "blocked": form(LMInfinite, "attention", backend="blocked")}
 every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 every_size = pytest.mark.parametrize(("local", "count", "limit"),
-                                     [(3, 2, None), (1, 1, None), (4, 3, 2), (2, 5, 6), (2, 4, 50), (20, 3, None)])
+                                     [(3, 2, None), (1, 1, None), (4, 3, 2), (2, 5, 6), (2, 4, 50),
+                                      (20, 3, None)])
 L3G2 = {"local": 3, "global_tokens": 2}
 LONG = {"local": 2, "global_tokens": 3, "limit": 6}
 
@@ -28,8 +30,10 @@ def test_lambda_mask_and_distances(rung, local, count, limit):
     i)."""
     options = {"local": local, "global_tokens": count, "limit": limit}
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
-    mask = torch.tensor([[t <= i and (i - t < local or t < count) for t in range(12)] for i in range(12)])
-    bench.assert_close(rung(q, k, v, **options), masked_attention(q, k, v, mask[None, None]), "dense mask")
+    mask = torch.tensor([[t <= i and (i - t < local or t < count) for t in range(12)]
+                         for i in range(12)])
+    bench.assert_close(rung(q, k, v, **options), masked_attention(q, k, v, mask[None, None]),
+                       "dense mask")
     assert torch.equal(LMInfinite(**options).represented(q, k)[0, 0], mask)
     bench.check_rope_distances(rung, options, partial(distance, local=local, limit=limit))
     assert LMInfinite(**options).cache_entries(12) == mask[-1].sum().item() - (12 >= local + count)
@@ -46,22 +50,24 @@ def test_tables_of_a_batch(rung):
 
 def test_effective_and_gradients_under_rotation():
     options = {"local": 2, "global_tokens": 2, "limit": 3, "rotation": bench.rope_tables(6, 2)}
-    bench.check_effective(RUNGS["loops"], options, form(LMInfinite, "effective"), length=6, head_dim=2, heads=4,
-                          kv_heads=2)
+    bench.check_effective(RUNGS["loops"], options, form(LMInfinite, "effective"), length=6,
+                          head_dim=2, heads=4, kv_heads=2)
     for rung in ("dense", "blocked"):
         bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
 
 
 def test_a_limit_for_each_key_is_the_same_up_to_the_window():
     """limit <= local: every global token outside the window is beyond the limit anyway."""
-    bench.check_rope_distances(RUNGS["loops"], L3G2, lambda i, t: i - t if i - t < 3 else min(3, i - t))
+    bench.check_rope_distances(RUNGS["loops"], L3G2, lambda i,
+                               t: i - t if i - t < 3 else min(3, i - t))
 
 
 def under_rotation(implementation, options, **sizes):
     """`check_right_padding` with rotary tables: rows do not depend on how long the text becomes."""
     def rotated(q, k, v, **options):
         tables = bench.rope_tables(*q.shape[2:])
-        return implementation(bench.rotate(q, *tables), bench.rotate(k, *tables), v, rotation=tables, **options)
+        return implementation(bench.rotate(q, *tables), bench.rotate(k, *tables), v,
+                              rotation=tables, **options)
 
     bench.check_right_padding(rotated, options, length=6, **sizes)
 

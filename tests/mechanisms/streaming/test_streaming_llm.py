@@ -12,7 +12,8 @@ from tests.mechanisms import bench
 from tests.mechanisms.forms import form
 from tests.mutants import streaming_llm as wrong
 
-RUNGS = {"loops": form(StreamingLLM, "loops"), "dense": form(StreamingLLM, "attention", backend="dense"),
+RUNGS = {"loops": form(StreamingLLM, "loops"),
+         "dense": form(StreamingLLM, "attention", backend="dense"),
          "blocked": form(StreamingLLM, "attention", backend="blocked")}
 every_rung = pytest.mark.parametrize("rung", RUNGS.values(), ids=RUNGS)
 every_size = pytest.mark.parametrize(("sinks", "recent"), [(1, 3), (4, 2), (2, 0), (0, 3), (3, 20)])
@@ -27,7 +28,8 @@ CACHE = {**S2R3, "positions": "cache"}
 def test_steady_state_is_its_dense_mask(rung, sinks, recent):
     """t < sinks or i - t <= recent, written down token by token."""
     q, k, v = bench.inputs(12, heads=4, kv_heads=2)
-    mask = torch.tensor([[t <= i and (t < sinks or i - t <= recent) for t in range(12)] for i in range(12)])
+    mask = torch.tensor([[t <= i and (t < sinks or i - t <= recent) for t in range(12)]
+                         for i in range(12)])
     wanted = masked_attention(q, k, v, mask[None, None])
     bench.assert_close(rung(q, k, v, sinks=sinks, recent=recent), wanted, "against the dense mask")
     m = StreamingLLM(sinks=sinks, recent=recent)
@@ -40,7 +42,8 @@ def test_the_own_token_is_on_top_of_the_recent_ones():
     """recent = n - 1 is the window n of LM-Infinite (without rotation) and of A-shape."""
     q, k, v = bench.inputs(12)
     got = StreamingLLM(sinks=2, recent=3).attention(q, k, v)
-    bench.assert_close(got, LMInfinite(global_tokens=2, local=4).attention(q, k, v), "against LM-Infinite")
+    bench.assert_close(got, LMInfinite(global_tokens=2, local=4).attention(q, k, v),
+                       "against LM-Infinite")
     bench.assert_close(got, AShape(sinks=2, window=4).attention(q, k, v), "against A-shape")
 
 
@@ -69,15 +72,16 @@ def test_tables_of_a_batch(rung):
 
 def test_effective_and_gradients_under_rotation():
     options = {"sinks": 1, "recent": 1, "positions": "cache", "rotation": bench.rope_tables(6, 2)}
-    bench.check_effective(RUNGS["loops"], options, form(StreamingLLM, "effective"), length=6, head_dim=2, heads=4,
-                          kv_heads=2)
+    bench.check_effective(RUNGS["loops"], options, form(StreamingLLM, "effective"), length=6,
+                          head_dim=2, heads=4, kv_heads=2)
     for rung in ("dense", "blocked"):
         bench.check_gradients(RUNGS[rung], options, length=6, head_dim=2)
 
 
 def test_without_rotation_positions_have_no_effect():
     q, k, v = bench.inputs()
-    assert torch.equal(StreamingLLM(**CACHE).attention(q, k, v), StreamingLLM(**S2R3).attention(q, k, v))
+    assert torch.equal(StreamingLLM(**CACHE).attention(q, k, v),
+                       StreamingLLM(**S2R3).attention(q, k, v))
 
 
 def test_half_precision_stays_close_to_the_reference():
