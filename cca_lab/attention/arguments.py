@@ -16,14 +16,11 @@ def check_tensors(**values: Any) -> None:
 
 
 def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool = False) -> None:
-    """Raise ValueError unless q, k and v fit together.
-
-    What every function that attends checks first.
+    """Raise ValueError unless q, k and v fit together, in shape, dtype and device.
 
     Args:
         q: queries, (B, H, L, D).
-        k, v: keys and values, (B, Hk, N, D), of q's floating dtype and device; H is a multiple of
-            Hk.
+        k, v: keys and values, (B, Hk, N, D); H is a multiple of Hk.
         same_length: demand N = L, a query, a key and a value for each token (self-attention).
         empty: allow an axis of length 0.
     """
@@ -56,10 +53,7 @@ def check_qkv(q: Any, k: Any, v: Any, *, same_length: bool = True, empty: bool =
 
 
 def scale_of(scale: Any, head_dim: int) -> float:
-    """Return the factor on the dot products, D**-0.5 for None.
-
-    Raise ValueError unless it is a finite number.
-    """
+    """Return the factor on the dot products, D**-0.5 for None; ValueError unless it is finite."""
     if scale is None:
         return head_dim**-0.5
     if not isinstance(scale, Real) or not math.isfinite(scale):
@@ -68,7 +62,7 @@ def scale_of(scale: Any, head_dim: int) -> float:
 
 
 def check_rotation(rotation: Any, q: Tensor) -> None:
-    """Raise ValueError unless rotation is None or the tables (cos, sin) of the queries (B, H, L, D)."""
+    """Raise ValueError unless rotation is None or the tables (cos, sin) of the queries."""
     if rotation is None:
         return
     batch, _, length, head_dim = q.shape

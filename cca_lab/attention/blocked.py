@@ -1,14 +1,11 @@
-"""The blocked backend: interval attention in a few large tiles, merged exactly.
+"""The blocked backend: interval attention in a few large tiles, in memory linear in L and N.
 
-Memory linear in L and N.
-
-Partial outputs of a row merge by their log-sum-exp: with outputs o_a, o_b and log-normalisers l_a,
-l_b,
+Partial outputs o_a, o_b of a row merge exactly by their log-normalisers l_a, l_b:
 
     lse = log(exp(l_a) + exp(l_b)),   out = o_a + (o_b - o_a) * sigmoid(l_b - l_a).
 
-The backward keeps only q, k, v, out and lse (the FlashAttention-2 recipe): given the lse and output
-of the whole row, each tile returns its terms of the exact gradient, and the terms add up.
+The backward keeps only q, k, v, out and lse (as FlashAttention-2 does): given the lse and output of
+the whole row, each tile returns its terms of the exact gradient, and the terms add up.
 """
 
 from collections.abc import Iterator
@@ -27,18 +24,11 @@ from cca_lab.attention.tiles import tile_for
 @torch.compiler.disable
 def blocked_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float,
                       block: int | None = None) -> tuple[Tensor, Tensor]:
-    """Compute interval attention in linear memory, differentiable once in q, k, v through out and lse.
+    """Compute `dense_attention` in linear memory, differentiable once through out and lse.
 
     Args:
-        q: (B, H, L, D).
-        k, v: (B, Hk, N, D).
-        intervals: int64 (b, h, L, n, 2), already checked.
-        scale: factor on the dot products.
-        block: query rows of a block; None lets the planner choose. Any number gives the same
-            result.
-
-    Returns:
-        out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32.
+        q, k, v, intervals, scale: as in `dense_attention`.
+        block: query rows of a block; None lets the planner choose. The result is always the same.
     """
     return _BlockedAttention.apply(q, k, v, intervals, scale, block)
 
@@ -90,11 +80,11 @@ def _append_lse_gradient(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad_out:
 
 @dataclass(frozen=True)
 class _WorkItem:
-    """The slice of the batch and heads that has the same intervals, and the plan of those intervals.
+    """The slice of batch and heads that has the same intervals, and their plan.
 
-    Inside, batch and KV head form one axis G, and the queries per KV head form another, r: queries
-    (G, r, L, D), keys and values (G, N, D). One call to a tile then takes (G, U, rows, D), where U
-    is the tiles of a batch of several tiles, or the r query heads for a batch of one.
+    Batch and KV head form one axis G, the queries per KV head another, r: queries (G, r, L, D),
+    keys (G, N, D). A tile then takes (G, U, rows, D), where U is the tiles of a batch of several
+    tiles, or the r query heads for a batch of one.
     """
 
     batch: slice
@@ -151,10 +141,7 @@ class _WorkItem:
 
 
 def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> list[_WorkItem]:
-    """Return one work item for each (batch, head) entry of the intervals.
-
-    `queries_per_key` is H / Hk.
-    """
+    """Return one work item for each (batch, head) entry of the intervals."""
     batches, heads = intervals.shape[:2]
     every = slice(None)
     found = []
@@ -172,7 +159,7 @@ def _problems(intervals: Tensor, queries_per_key: int, block: int | None) -> lis
 
 
 def _passes(tiles: TileBatch, queries_per_key: int) -> Iterator[int | None]:
-    """Yield the query heads of a KV head one after another, or None for all in one call, as the tile's second axis."""
+    """Yield the query heads of a KV head one by one, or None for all in one call."""
     return iter([None]) if tiles.count == 1 else iter(range(queries_per_key))
 
 
@@ -208,7 +195,7 @@ def _add_columns(total: Tensor, tiles: TileBatch, terms: Tensor) -> None:
 
 
 def _merge(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:
-    """Merge a partial output into (out, lse) in place, with the weight exp(part_lse) / (exp(lse) + exp(part_lse))."""
+    """Merge a partial output into (out, lse), in place."""
     weight = (part_lse - lse).sigmoid_().masked_fill_(part_lse == float("-inf"), 0.0)
     out.lerp_(part_out.to(out.dtype), weight.unsqueeze(-1))
     lse.copy_(torch.logaddexp(lse, part_lse))

@@ -1,7 +1,4 @@
-"""The dense backend: compute the whole (L, N) attention matrix, mask it and multiply it.
-
-Memory grows as L * N.
-"""
+"""The dense backend: the whole (L, N) attention matrix, in memory that grows as L * N."""
 
 import torch
 from torch import Tensor
@@ -17,7 +14,7 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor,
                      scale: float) -> tuple[Tensor, Tensor]:
-    """Return the softmax weights A of every row over the columns it sees, and the log of their normaliser.
+    """Return the softmax weights A of every row over its columns, and their log-normaliser.
 
     A_ij = exp(scale * q_i . k_j - lse_i) for visible j and 0 elsewhere.
 
@@ -34,7 +31,7 @@ def attention_matrix(q: Tensor, k: Tensor, intervals: Tensor,
 
 
 def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Do the same as `attention_matrix` for a boolean mask (b, h, L, N), True where a row sees a column."""
+    """Do as `attention_matrix`, for a mask (b, h, L, N), True where a row sees a column."""
     dtype = accumulation_dtype(q.dtype)
     queries = _rows_of_key_head(q.to(dtype), k.shape[1])  # (B, Hk, H/Hk * L, D)
     scores = (product(queries, k.to(dtype).mT) * scale).view(*q.shape[:-1], -1)
@@ -45,9 +42,7 @@ def masked_matrix(q: Tensor, k: Tensor, visible: Tensor, scale: float) -> tuple[
 
 def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
                     scale: float) -> tuple[Tensor, Tensor]:
-    """Compute the reference of `interval_attention`, out = A v with the explicit matrix A.
-
-    Any derivative exists.
+    """Compute the reference of `interval_attention`, out = A v; any derivative exists.
 
     Args:
         q: (B, H, L, D).
@@ -64,22 +59,19 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
 
 def masked_attention(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, *,
                      scale: float | None = None) -> Tensor:
-    """Attend to the columns that a boolean mask shows, for rows whose columns are not a few intervals.
-
-    out_i = sum_j A_ij v_j,   A_i = softmax of scale * q_i K^T over the visible columns.
+    """Attend to the columns that a mask shows, where they are not a few intervals.
 
     Args:
         q: (B, H, L, D).
         k, v: (B, Hk, N, D), H a multiple of Hk.
-        visible: bool (b, h, L, N), b in {1, B} and h in {1, H}; every row sees at least one column.
+        visible: bool (b, h, L, N), b in {1, B} and h in {1, H}; every row sees a column.
         scale: factor on the dot products; None means D**-0.5.
 
     Returns:
         (B, H, L, D) in q's dtype. Memory grows as L * N.
 
     Raises:
-        ValueError: if q, k, v or the mask do not fit each other, a row sees nothing, or the scale
-            is not finite.
+        ValueError: if an argument does not fit, or a row sees nothing.
     """
     check_qkv(q, k, v, same_length=False)
     check_tensors(visible=visible)
@@ -113,8 +105,5 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _rows_of_key_head(x: Tensor, key_heads: int) -> Tensor:
-    """(B, H, L, D) -> (B, Hk, H/Hk * L, D): one product for each KV head.
-
-    Broadcasting would copy the keys.
-    """
+    """(B, H, L, D) -> (B, Hk, H/Hk * L, D): broadcasting over query heads would copy keys."""
     return x.reshape(x.shape[0], key_heads, -1, x.shape[-1])

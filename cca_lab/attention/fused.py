@@ -1,7 +1,4 @@
-"""Limits of the fast backends: where the fused kernels run, and that all differentiate only once.
-
-Nothing here imports triton, which exists for Linux only.
-"""
+"""Limits of the fast backends; nothing here imports triton, which exists for Linux only."""
 
 from importlib.util import find_spec
 
@@ -26,7 +23,7 @@ def require_triton() -> None:
 
 
 def fused(x: Tensor) -> bool:
-    """Return whether "auto" uses the kernels: for a GPU tensor of a dtype and head dim they support."""
+    """Return whether "auto" uses the kernels: on a GPU, for dtypes and head dims they support."""
     return (x.device.type == "cuda" and x.dtype in KERNEL_DTYPES and x.shape[-1] <= LARGEST_HEAD_DIM
             and installed())
 
@@ -37,13 +34,6 @@ def needs_gradient(*tensors: Tensor) -> bool:
 
 
 def refuse_second_derivative(form: str) -> None:
-    """Raise in a backward pass that is itself recorded: its derivative would silently be wrong.
-
-    Args:
-        form: the operation whose backward calls this, such as "blocked attention".
-
-    Raises:
-        RuntimeError: if autograd was asked to build a graph of the backward (create_graph=True).
-    """
+    """Raise RuntimeError in a backward pass that is recorded: its derivative would be wrong."""
     if torch.is_grad_enabled():
         raise RuntimeError(f'{form} has no second derivative: use backend="dense" for that')

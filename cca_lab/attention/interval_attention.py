@@ -48,39 +48,33 @@ def interval_attention(
     q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, *,
     scale: float | None = None, backend: str = "auto", return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Compute softmax attention in which each row sees one to four intervals of columns that never move back.
+    """Compute softmax attention in which each row sees one to four intervals of columns.
 
     out_i = sum_j A_ij v_j,  A_i = softmax over the columns j visible to row i of scale * q_i . k_j.
 
-    A column is a raw token or a pooled one; the primitive treats both alike. Almost every mechanism
-    of the lab is a way to pool plus a choice of intervals (CCA-Attention's eq. 5 is one of them).
+    A column is a raw token or a pooled one. Almost every mechanism of the lab is a way to pool plus
+    a choice of intervals (CCA-Attention's Eq. 5 is one of them).
 
     Args:
         q: queries (B, H, L, D).
-        k: keys (B, Hk, N, D), H a multiple of Hk (grouped queries); same floating dtype and device
-            as q.
-        v: values, shaped as k.
-        intervals: int64 (b, h, L, n, 2), b in {1, B}, h in {1, H}, n in 1..4: half-open [start,
-            end) columns of each row, disjoint within the row, never moving back from row to row. An
-            interval may be empty (start == end), but each row needs at least one column. On the CPU
-            or on q's device.
+        k, v: keys and values (B, Hk, N, D), H a multiple of Hk; floating dtype and device as q.
+        intervals: int64 (b, h, L, n, 2), b in {1, B}, h in {1, H}, n in 1..4, on the CPU or on q's
+            device: half-open [start, end) columns of each row, disjoint within the row, never
+            moving back from row to row. An interval may be empty, but each row sees a column.
         scale: factor on the dot products; D ** -0.5 by default.
-        backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N, forward
-            and backward), "native" (the same in C++ on the CPU, built on first use), "triton"
-            (fused kernels on a GPU; for a single row without gradient, the one that splits the
-            keys), or "auto": triton on a GPU for dtypes and head dimensions that the kernels
-            support; elsewhere dense for up to 16 rows, where it is faster, else native where it can
-            be built, else blocked.
-        return_lse: also return the log-sum-exp of each row, with which partial outputs merge
-            exactly.
+        backend: "dense" (the reference, memory L * N), "blocked" (memory linear in L and N),
+            "native" (the same in C++ on the CPU, built on first use), "triton" (fused kernels on a
+            GPU), or "auto": triton on a GPU for dtypes and head dims that the kernels support; else
+            dense for up to 16 rows, where it is faster, else native if it can be built, else
+            blocked.
+        return_lse: also return the log-sum-exp of each row, with which partial outputs merge.
 
     Returns:
         out (B, H, L, D) in q's dtype; with `return_lse` the pair (out, lse), lse (B, H, L), natural
         log, in at least float32. Both carry gradients. Softmax is taken in at least float32.
 
     Raises:
-        ValueError: naming the argument, if one is not a tensor, the intervals are invalid, shapes,
-            dtypes or devices do not fit, the scale is not finite, or the backend is unknown or
+        ValueError: naming an argument that is invalid or does not fit the others, or a backend that
             cannot run here.
     """
     check_qkv(q, k, v, same_length=False)

@@ -1,8 +1,7 @@
 """Column intervals: which keys each query row may see.
 
-For almost every mechanism of the lab, row i sees up to four half-open column intervals [start, end)
-whose starts and ends never decrease as i grows. They are stored in one int64 tensor (b, h, L, n,
-2): batch (or 1), head (or 1), query row, interval, and the pair (start, end).
+Row i sees up to four half-open column intervals [start, end) whose starts and ends never decrease
+as i grows, in one int64 tensor (b, h, L, n, 2): batch (or 1), head (or 1), row, interval, pair.
 """
 
 from collections.abc import Callable, Hashable
@@ -31,30 +30,24 @@ def minimum(value: Any, most: int) -> Any:
 
 
 def table_of(row: Tensor, *intervals: tuple[Any, Any]) -> Tensor:
-    """Return the intervals (start, end) of some rows as int64 (..., L, n, 2), beside each other.
-
-    Args:
-        row: int64 (..., L), of the rows.
-        intervals: n pairs of such tensors, or numbers that are the same for all rows.
-    """
+    """Return n intervals (start, end), numbers or int64 (..., L), as (..., L, n, 2)."""
     bounds = [bound if isinstance(bound, Tensor) else torch.full_like(row, bound)
               for interval in intervals for bound in interval]
     return torch.stack(torch.broadcast_tensors(*bounds), dim=-1).unflatten(-1, (-1, 2))
 
 
 class TensorCache:
-    """Per-tensor cache: results computed from a tensor, kept until the tensor is freed or written into.
+    """Results computed from a tensor, kept until the tensor is freed or written into.
 
-    Every layer of a model attends with the same intervals, so they need to be checked and prepared
-    only once. Writes through NumPy or `.data` do not change torch's version counter and are not
-    noticed.
+    Every layer of a model attends with the same intervals, which are checked and prepared once.
+    Writes through NumPy or `.data` are not noticed.
     """
 
     def __init__(self) -> None:
         self._entries = WeakIdKeyDictionary()
 
     def get(self, tensor: Tensor, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return `compute()`, or its stored result for this key if the tensor has not been written into since."""
+        """Return `compute()`, or its result for this key if the tensor has not changed since."""
         if tensor.is_inference():  # inference tensors have no version counter
             return compute()
         version, results = self._entries.get(tensor, (None, {}))
@@ -67,10 +60,7 @@ class TensorCache:
 
 
 def memoised(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Decorate a function that builds intervals from numbers: the last eight results are reused.
-
-    Do not modify them.
-    """
+    """Reuse the last eight results of a function that builds intervals: do not modify them."""
     @lru_cache(maxsize=8)
     def cached(*args: Any, **kwargs: Any) -> Tensor:
         with torch.inference_mode(
@@ -116,15 +106,7 @@ def causal_end(row: Any, rows: int, columns: int) -> Any:
 
 
 def visible_mask(intervals: Tensor, columns: int) -> Tensor:
-    """Return the boolean mask that the intervals describe.
-
-    Args:
-        intervals: int64 (b, h, L, n, 2).
-        columns: number of columns N.
-
-    Returns:
-        bool tensor (b, h, L, N), True where the row may see the column.
-    """
+    """Return the mask that intervals (b, h, L, n, 2) of N columns describe, bool (b, h, L, N)."""
     check_tensors(intervals=intervals)
     column = torch.arange(columns, device=intervals.device)
     starts, ends = intervals.unsqueeze(-1).unbind(dim=-2)  # each (b, h, L, n, 1)
@@ -139,11 +121,9 @@ def count_pairs(intervals: Tensor) -> int:
 
 @torch.compiler.disable
 def check_intervals(intervals: Tensor, batch: int, heads: int, rows: int, columns: int) -> None:
-    """Raise a ValueError that names the first invalid entry of `intervals`, or return None.
+    """Raise a ValueError that names the first invalid entry of `intervals`, in O(L).
 
-    The cost is O(L): a few passes over the tensor and a copy to the CPU if it is on another device.
-    Valid intervals are not checked again until they are written into (through torch: see
-    `TensorCache`).
+    Valid intervals are not checked again until they are written into (see `TensorCache`).
 
     Args:
         intervals: the tensor to check.
@@ -222,10 +202,7 @@ def _check_shape(intervals: Tensor, batch: int, heads: int, rows: int) -> None:
 
 
 def _refuse(bad: Tensor, intervals: Tensor, what: str, advice: str) -> None:
-    """Raise for the first True of `bad`.
-
-    (b, h, L) marks invalid rows, (b, h, L, n) invalid intervals.
-    """
+    """Raise for the first True of `bad`: (b, h, L) marks invalid rows, (b, h, L, n) intervals."""
     if not bad.any():
         return
     batch, head, row, *index = bad.nonzero()[0].tolist()

@@ -2,8 +2,7 @@
 
 Its sources in cca_lab/attention/cpp, in reading order: gemm.h multiplies matrices that stay in
 cache, runs.h finds the columns a block of rows computes, forward.h and backward.h do one block, and
-interval_attention.cpp all of them. On processors with AMX the same is there for bfloat16: amx.h,
-amx_forward.h, amx_backward.h and amx_attention.h.
+interval_attention.cpp all of them; amx*.h do the same for bfloat16 on processors with AMX.
 """
 
 from functools import cache
@@ -26,11 +25,7 @@ def available() -> bool:
 
 
 def ready(x: Tensor) -> bool:
-    """Return whether "auto" uses the op for a tensor.
-
-    It supports it, is built, and is not switched off. The first call in a process builds it where a
-    compiler is.
-    """
+    """Return whether "auto" uses the op for a tensor; the first call tries to build it."""
     supported = x.dtype in DTYPES or x.dtype == torch.bfloat16
     if x.device.type != "cpu" or not supported or native_build.switched_off():
         return False
@@ -55,21 +50,12 @@ def matrix_units() -> bool:
 @torch.compiler.disable
 def native_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor,
                      scale: float) -> tuple[Tensor, Tensor]:
-    """Compute interval attention in linear memory, differentiable once in q, k, v through out and lse.
+    """Compute `dense_attention` in linear memory, differentiable once through out and lse.
 
-    The first call builds the op, which takes half a minute. Gradients of k and v are sums over
-    blocks of rows, in an order that depends only on the number of threads, so results are
-    reproducible.
-
-    Args:
-        q: (B, H, L, D), float32 or float64, or bfloat16 where `matrix_units`, on the CPU.
-        k, v: (B, Hk, N, D).
-        intervals: int64 (b, h, L, n, 2), already checked.
-        scale: factor on the dot products.
-
-    Returns:
-        out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, in at least float32. In
-        bfloat16 sums and softmax are float32, and weights are rounded before they multiply values.
+    The first call builds the op, which takes half a minute. The dtype is float32 or float64, or
+    bfloat16 where `matrix_units`; in bfloat16 sums and softmax are float32, and weights are rounded
+    before they multiply values. Gradients of k and v are sums over blocks of rows, in an order that
+    depends only on the number of threads, so results are reproducible.
 
     Raises:
         ValueError: for another dtype or device, or if the op cannot be built on this machine.
@@ -112,11 +98,7 @@ def _registered() -> bool:
 
 
 def load() -> None:
-    """Build the op if needed and register it with torch.
-
-    Raises:
-        ValueError: if it cannot be built, or the existing library cannot be loaded.
-    """
+    """Build the op if needed and register it with torch; ValueError if that fails."""
     with _LOADING:
         if _registered():
             return
@@ -138,10 +120,7 @@ def built() -> bool:
 
 @cache
 def _loads() -> bool:
-    """Return whether the existing library can be loaded.
-
-    One that was built on another system may not load.
-    """
+    """Return whether the existing library, which another system may have built, can be loaded."""
     try:
         load()
     except ValueError:

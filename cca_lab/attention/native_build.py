@@ -1,9 +1,8 @@
 """Where the native op is stored on this machine, and how it is compiled: once, on first use.
 
 The library's name contains a digest of the sources, the compiler's options, the torch version and
-the processor. So a library that is found fits, and an outdated one is not found. Each build runs in
-its own temporary folder and ends by moving the library to its final path: no incomplete library is
-ever found, and no lock is needed.
+the processor, so an outdated library is not used. Each build runs in a temporary folder and ends by
+moving the library to its final path: it is never seen incomplete, and no lock is needed.
 """
 
 import hashlib
@@ -83,8 +82,8 @@ def build(sources: Path = SOURCES, target: Path | None = None) -> Path:
 def build_for_auto() -> bool:
     """Build the library for backend "auto", once on a machine, and return whether it is there.
 
-    One line on stderr says that it compiles, and one why it fails. Processes that come meanwhile
-    wait for the one that builds. After a failure none tries again by itself, only `build`.
+    One line on stderr says that it compiles, and one why it fails; after a failure only `build`
+    tries again. Processes that come meanwhile wait.
     """
     target = library()
     failed = target.with_suffix(".failed")
@@ -109,10 +108,7 @@ def build_for_auto() -> bool:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock that one process at a time can have.
-
-    The system releases that of a process that ends.
-    """
+    """Hold a lock that one process at a time can have; the system releases it when that ends."""
     import fcntl
 
     with lock.open("w") as file:
@@ -149,10 +145,7 @@ def _compile(sources: Path, folder: Path) -> Path:
 
 
 def _search_path() -> str:
-    """Return PATH with the folder of this Python, where pip puts ninja.
-
-    The environment may not be activated.
-    """
+    """Return PATH with the folder of this Python, where pip puts ninja."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
@@ -172,10 +165,7 @@ def _searched() -> Iterator[None]:
 
 @contextmanager
 def _quoted(cpp_extension: Any) -> Iterator[None]:
-    """Quote the path of torch's libraries, which torch passes to ninja's shell unquoted.
-
-    It may contain a space.
-    """
+    """Quote the path of torch's libraries, which torch passes unquoted: it may contain a space."""
     before = cpp_extension.TORCH_LIB_PATH
     cpp_extension.TORCH_LIB_PATH = shlex.quote(before).replace("$", "$$")
     try:
@@ -185,7 +175,7 @@ def _quoted(cpp_extension: Any) -> Iterator[None]:
 
 
 def _flags() -> list[str]:
-    """Return compiler options for the processor's instructions, as torch names them, and for threads."""
+    """Return compiler options for threads and for the instructions that torch names."""
     capability = torch.backends.cpu.get_cpu_capability()
     vectors = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
     return [*(vectors if capability in ("AVX2", "AVX512") else []), "-march=native", "-fopenmp"]
@@ -193,7 +183,7 @@ def _flags() -> list[str]:
 
 @cache
 def _digest(sources: Path) -> str:
-    """Return 16 hexadecimal digits that change with the sources, options, torch version, system and processor."""
+    """Return 16 hexadecimal digits of the sources, options, torch version, system and processor."""
     parts = [torch.__version__, *_flags(), platform.system(), *platform.libc_ver(),
              platform.machine(), _processor()]
     parts += [path.name + path.read_text(encoding="utf-8") for path in sorted(sources.iterdir())]
@@ -201,10 +191,7 @@ def _digest(sources: Path) -> str:
 
 
 def _processor() -> str:
-    """Return what identifies the processor (machines may share a home folder).
-
-    Its instruction sets, on Linux.
-    """
+    """Return what identifies the processor (machines may share a home folder)."""
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
         return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
     return platform.processor()

@@ -1,6 +1,4 @@
-"""One text over several processes.
-
-Which tokens each holds, and how rows get to the processes that need them.
+"""One text over several processes: which tokens each holds, and how rows get to who needs them.
 
 A text of L tokens is cut into contiguous pieces, one for each of R processes ("contiguous"), or 2R
 of which process r holds the r-th and the r-th from the end ("zigzag": late rows read more than
@@ -54,10 +52,7 @@ class Shards:
 
     @cached_property
     def pieces(self) -> tuple[Ranges, ...]:
-        """The pieces of each process.
-
-        None for a process that has no token, if there are more processes than tokens.
-        """
+        """The pieces of each process; none for one without a token."""
         count = self.ranks if self.balance == "contiguous" else 2 * self.ranks
         cuts = [self.length * piece // count for piece in range(count + 1)]
         every = list(zip(cuts, cuts[1:], strict=False))
@@ -82,7 +77,7 @@ class Shards:
         return x.index_select(dim, self.positions(rank).to(x.device))
 
     def joined(self, parts: Sequence[Tensor], dim: int) -> Tensor:
-        """Return the tensor of the whole text whose parts the processes hold, in the order of processes."""
+        """Return the tensor of the whole text from those of the processes, in their order."""
         whole = torch.cat(list(parts), dim=dim)
         order = torch.cat([self.positions(rank) for rank in range(self.ranks)])
         return whole.index_select(dim, order.argsort().to(whole.device))
@@ -110,11 +105,7 @@ def common(some: Ranges, others: Ranges) -> Ranges:
 
 
 def place(ranges: Ranges, wanted: Range) -> slice:
-    """Return where a range lies among rows that are stored range after range.
-
-    Raises:
-        ValueError: if the rows do not hold the whole range in one piece.
-    """
+    """Return where a range lies among stored ranges; ValueError if not in one piece."""
     before = 0
     for start, stop in ranges:
         if start <= wanted[0] and wanted[1] <= stop:
@@ -125,7 +116,7 @@ def place(ranges: Ranges, wanted: Range) -> slice:
 
 @dataclass(frozen=True)
 class Route:
-    """Which rows of a tensor that is spread over processes each process holds, and which it wants.
+    """Which rows of a tensor each process of a group holds, and which it wants.
 
     Attributes:
         have: the rows of each process, disjoint between processes.
@@ -151,10 +142,7 @@ class Route:
 
 def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int],
                group: ProcessGroup) -> Tensor:
-    """Send rows to each process and return those that arrive from each.
-
-    The gradient goes the other way.
-    """
+    """Send rows to each process and return those that arrive; the gradient goes the other way."""
     # imported late: it imports Triton, which notebooks set up first
     from torch.distributed._functional_collectives import all_to_all_single_autograd
 
@@ -162,12 +150,9 @@ def all_to_all(sent: Tensor, incoming: list[int], outgoing: list[int],
 
 
 def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
-    """Return the rows that this process wants, its own and those of others.
+    """Return the rows that this process wants; every process of the group has to call it.
 
-    Every process of the group has to call it.
-
-    The gradient goes back the way the rows came, and is added up where a row was sent to several
-    processes.
+    The gradient goes back the way the rows came, summed where a row was sent to several processes.
 
     Args:
         x: the rows that this process has, (rows, ...), range after range.
@@ -200,15 +185,12 @@ def fetch(x: Tensor, route: Route, rank: int, group: ProcessGroup) -> Tensor:
 
 
 def run_in_processes(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Call a function in new processes that form one group, and return what each returned.
+    """Call function(group, *arguments) in new processes of one group; return all results.
 
     Args:
         ranks: how many processes; each computes with one thread.
-        function: called as function(group, *arguments); it has to be importable.
-        arguments: of the function; they are pickled.
-
-    Returns:
-        The results in the order of ranks.
+        function: it has to be importable.
+        arguments: they are pickled.
 
     Raises:
         torch.multiprocessing.ProcessRaisedException: if the function raises in a process.

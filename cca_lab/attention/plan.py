@@ -2,10 +2,10 @@
 
 The columns of one interval that a block of rows sees are of three kinds: an interior that every row
 of the block sees (no mask), a left boundary where the starts differ, and a right boundary where the
-ends differ. Small blocks compute few masked pairs, and large blocks make fast tiles: `_costs`
-estimates both, and the planner takes the cheapest block. Neighbouring blocks of the same pattern
-become one `TileBatch`, whose columns move on by a constant step, so that an overlapping view reads
-them without a copy.
+ends differ. Small blocks compute few masked pairs, and large blocks make fast tiles: the planner
+takes the block whose cost, from `_costs`, is least. Neighbouring blocks of one pattern become a
+`TileBatch`, whose columns move on by a constant step: an overlapping view reads them without a
+copy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,16 +36,10 @@ class TileBatch:
     """`count` tiles of `rows` x `columns`; tile u begins at row + u * rows and column + u * step.
 
     Attributes:
-        row: first query row.
-        rows: rows of one tile.
-        count: number of tiles; their rows follow each other without a gap.
-        column: first column of the first tile.
-        columns: columns of each tile.
-        step: columns by which the first column moves on from tile to tile.
+        row, column: first query row, and first column of the first tile.
         causal: row i of a tile sees its columns 0 .. i (then rows == columns and `edges` is None).
         edges: None if every row sees all columns of its tile (or `causal`), else int64 (rows, 2):
-            for each row of a tile the [start, end) that it sees, counted from the tile's first
-            column.
+            the [start, end) that each row of a tile sees, from the tile's first column.
     """
 
     row: int
@@ -75,7 +69,7 @@ class TileBatch:
         return torch.where(hidden, float("-inf"), torch.zeros((), dtype=dtype, device=device))
 
     def blind_rows(self, device: torch.device) -> Tensor | None:
-        """Return bool (rows,), True for the fully masked rows of each tile, or None if there are none."""
+        """Return the fully masked rows of each tile, bool (rows,), or None if there are none."""
         if self.edges is None:
             return None
         masked = self.edges[:, 0] >= self.edges[:, 1]
@@ -83,16 +77,9 @@ class TileBatch:
 
 
 def plan_of(table: Tensor, block: int | None = None) -> tuple[TileBatch, ...]:
-    """Return the tile batches that compute one head's intervals.
+    """Return the tile batches of one head's intervals (L, n, 2); each visible pair is in one.
 
-    They cover each visible pair exactly once.
-
-    Args:
-        table: int64 (L, n, 2), the intervals of one head, already checked.
-        block: query rows of a block; None takes the cheapest.
-
-    Returns:
-        Tile batches, interval by interval. The latest 32 plans are cached.
+    `block` is the query rows of a block; None takes the cheapest. The latest 32 plans are cached.
     """
     table = table.detach().cpu().contiguous()
     return _cached_plan(table.numpy().tobytes(), table.shape[1], block)
@@ -107,10 +94,7 @@ def _cached_plan(table: bytes, intervals: int, block: int | None) -> tuple[TileB
 
 
 def _plan_interval(interval: Tensor, block: int | None, limit: int) -> Iterator[TileBatch]:
-    """Yield the tiles of one interval (L, 2), not yet joined into batches.
-
-    There are at least `limit` columns.
-    """
+    """Yield the tiles of one interval (L, 2) of at least `limit` columns, not yet joined."""
     for row, bounds in _row_ranges(interval):
         starts, ends = bounds.unbind(dim=-1)
         if block is None and starts[0] == starts[-1] and torch.equal(ends - ends[0],
@@ -121,10 +105,7 @@ def _plan_interval(interval: Tensor, block: int | None, limit: int) -> Iterator[
 
 
 def _row_ranges(interval: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Yield ranges of rows to plan separately.
-
-    Each long run of rows with one start, and the rows between such runs.
-    """
+    """Yield the ranges of rows to plan: long runs with one start, and the rows between."""
     seen = (interval[:, 1] > interval[:, 0]).nonzero().flatten()
     if seen.numel() == 0:
         return
@@ -137,20 +118,14 @@ def _row_ranges(interval: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 def _causal_tiles(row: int, rows: int, start: int, end: int) -> Iterator[TileBatch]:
-    """Plan rows with one start that each see one column more than the row before.
-
-    The first sees [start, end).
-    """
+    """Plan rows with one start that each see one column more; the first sees [start, end)."""
     for first in range(0, rows if end - 1 > start else 0, _ROWS_AT_ONCE):
         yield TileBatch(row + first, min(_ROWS_AT_ONCE, rows - first), 1, start, end - 1 - start)
     yield TileBatch(row, rows, 1, end - 1, rows, causal=True)
 
 
 def _block_tiles(row: int, bounds: Tensor, block: int, limit: int) -> Iterator[TileBatch]:
-    """Plan consecutive blocks.
-
-    One masked tile, or separate interior and boundary tiles, whichever costs less.
-    """
+    """Plan consecutive blocks: one masked tile, or interior and boundaries if that costs less."""
     corners = _corners(bounds, block)
     cheaper = (corners[:, 1] < corners[:, 2]) & (_costs(corners, block).diff(dim=1)[:, 0] < 0)
     for index, (split, corner) in enumerate(zip(cheaper.tolist(), corners.tolist(), strict=True)):
@@ -169,7 +144,7 @@ def _block_tiles(row: int, bounds: Tensor, block: int, limit: int) -> Iterator[T
 
 
 def _widen(left: int, right: int, limit: int) -> tuple[int, int]:
-    """Return first column and number of columns of a masked tile, widened to full vectors if columns allow it."""
+    """Return first column and width of a masked tile, widened to full vectors if possible."""
     columns = -(-(right - left) // _VECTOR) * _VECTOR
     last = min(left + columns, limit)
     column = max(0, last - columns)
@@ -186,7 +161,7 @@ def _cheapest_block(bounds: Tensor) -> int:
 
 
 def _period(ends: Tensor) -> int:
-    """Return the rows after which a staircase repeats its shape, from its first two jumps (1 if it has fewer)."""
+    """Return the rows after which a staircase repeats, from two jumps (1 if it has fewer)."""
     jumps = ends.diff().nonzero().flatten()[:2].tolist()
     return jumps[1] - jumps[0] if len(jumps) == 2 else 1
 
@@ -200,10 +175,7 @@ def _corners(bounds: Tensor, block: int) -> Tensor:
 
 
 def _costs(corners: Tensor, rows: int) -> Tensor:
-    """Estimate the cost of each block as one masked tile and as interior plus boundary.
-
-    (blocks, 4) -> (blocks, 2).
-    """
+    """Return the cost of blocks (n, 4) as one masked tile, and as interior plus boundary."""
     low, inner_low, inner_high, high = corners.unbind(dim=-1)
     width, interior = high - low, inner_high - inner_low
     slides = bool(low[0] < low[-1])  # then small blocks are joined into one call
@@ -217,7 +189,7 @@ def _costs(corners: Tensor, rows: int) -> Tensor:
 
 
 def _gather(tiles: Iterable[TileBatch]) -> list[TileBatch]:
-    """Join each tile with the last batch of its shape if it continues that batch's pattern and step."""
+    """Join each tile with the last batch of its shape if it continues pattern and step."""
     batches: list[TileBatch] = []
     latest: dict[tuple[int, int, bool], int] = {}
     for tile in tiles:
@@ -232,7 +204,7 @@ def _gather(tiles: Iterable[TileBatch]) -> list[TileBatch]:
 
 
 def _join(batch: TileBatch, tile: TileBatch) -> TileBatch | None:
-    """Return the batch with one more tile of its shape, or None if the tile does not continue its edges and step."""
+    """Return the batch with one more tile, or None if it does not continue edges and step."""
     step = tile.column - batch.column - (batch.count - 1) * batch.step
     follows = tile.row == batch.row_slice.stop and (batch.count == 1 or step == batch.step)
     if not follows or batch.rows * (batch.count + 1) > _ROWS_AT_ONCE or not _same(batch.edges,

@@ -33,43 +33,37 @@ def pool_groups(
     weights: str = "softmax", per_query_head: bool = False, scale: float | None = None,
     rotation: Rotation | None = None, return_phi: bool = False, backend: str = "auto",
 ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | None]:
-    """Pool the first `count` complete groups of g tokens, each into one core key and one core value.
+    """Pool the first `count` complete groups of g tokens into a core key and core value each.
 
-    phi_p = softmax over the members t of group p of scale * q_last . k_t,   core_p = sum_t phi_pt
-    x_t
+        phi_p = softmax over the members t of group p of scale * q_last . k_t
+        core_p = sum_t phi_pt x_t
 
-    where q_last is the query of the group's last token (CCA eq. 2) and x is k or v. The weights sum
-    to 1, so pooling projected keys and values equals projecting the pooled inputs of eq. 3, bias
-    included. With grouped queries, the logits are averaged over the query heads of a KV head: one
-    core per KV head.
+    where q_last is the query of the group's last token (CCA, Eq. 2) and x is k or v. The weights
+    sum to 1, so pooling keys and values equals projecting the pooled inputs of Eq. 3. With grouped
+    queries, the logits are averaged over the query heads of a KV head.
 
     Args:
         q: queries (B, H, L, D), as they enter attention (rotated, where positions are rotary).
         k, v: keys and values (B, Hk, L, D), H a multiple of Hk.
         group: tokens per group, g.
-        count: number of groups pooled, M; L // g by default. Tokens after the last complete group
-            are not pooled.
+        count: number of groups pooled, M; L // g by default. Later tokens are not pooled.
         weights: "softmax" as above; "mean" (phi = 1/g) or "max" (the largest member, feature by
             feature), the alternatives of the paper's Table 7.
-        per_query_head: compute weights, and so a core, for each query head (as the authors' code
-            does).
+        per_query_head: make a core for each query head (as the authors' code does).
         scale: factor on the logits; D ** -0.5 by default.
-        rotation: rotary tables (cos, sin), (L, D) or (B, L, D), in the half-rotated layout, with
-            which q and k were rotated. Each key is first re-rotated to the middle position p * g +
-            g // 2 of its group (the paper's B.2), so that the core key is the pooled unrotated key,
-            rotated at that position. The logits use k as it is given.
+        rotation: rotary tables (cos, sin), (L, D) or (B, L, D), half-rotated layout, with which q
+            and k were rotated. Each key is re-rotated to the middle position p * g + g // 2 of its
+            group (Appendix B.2) before it is pooled; the logits use k as it is given.
         return_phi: also return phi.
         backend: "torch", "triton" (one fused kernel; softmax weights, one core per KV head, no
             phi), or "auto": the kernel on a GPU where it supports the call.
 
     Returns:
         core_k, core_v: (B, Hk, M, D), or (B, H, M, D) per query head, in k's and v's dtype. With
-        `return_phi`, also phi (B, Hk or H, M, g), in at least float32, or None for "max", which has
-        no weights.
+        `return_phi`, also phi (B, Hk or H, M, g), in at least float32, or None for "max".
 
     Raises:
-        ValueError: naming the argument whose shape or value does not fit; for "triton" also if the
-            kernel cannot run here.
+        ValueError: naming an argument that does not fit; for "triton" also if it cannot run here.
 
     Differs from the paper: it does not mention heads; one weight vector per KV head is the lab's
     default.
@@ -98,17 +92,10 @@ def pool_groups(
 
 def pooling_backend(attention: str, *, weights: str = "softmax", per_query_head: bool = False,
                     count: int = 1, return_phi: bool = False) -> str:
-    """Return the backend of `pool_groups` to use with a backend of `interval_attention`.
+    """Return the backend of `pool_groups` that goes with one of `interval_attention`.
 
-    One option selects both.
-
-    Args:
-        attention: a backend of `interval_attention`.
-        weights, per_query_head, count, return_phi: as `pool_groups` will be called.
-
-    Returns:
-        "auto" for "auto"; "triton" for "triton" if the pooling kernel supports the call; else
-        "torch".
+    That is "auto" for "auto"; "triton" for "triton" if the kernel supports the call with the given
+    arguments; else "torch".
     """
     if attention == "triton" and _kernel_pools(weights, per_query_head, count, return_phi):
         return "triton"
@@ -143,10 +130,7 @@ def _groups(x: Tensor, group: int, count: int) -> Tensor:
 
 
 def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: float) -> Tensor:
-    """Return phi (B, Hk, M, r, g).
-
-    R is the queries per KV head, or 1 where they share their weights.
-    """
+    """Return phi (B, Hk, M, r, g); r is the queries per KV head, or 1 with shared weights."""
     batch, key_heads, count, group, _ = keys.shape
     dtype = accumulation_dtype(keys.dtype)
     vectors = q.shape[1] // key_heads if per_query_head else 1  # r
@@ -162,10 +146,7 @@ def _phi(q: Tensor, keys: Tensor, weights: str, per_query_head: bool, scale: flo
 
 
 def _pool(phi: Tensor, members: Tensor) -> Tensor:
-    """Return the weighted sums.
-
-    Phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D).
-    """
+    """Return weighted sums: phi (B, Hk, M, r, g), members (B, Hk, M, g, D) -> (B, Hk * r, M, D)."""
     pooled = product(phi, members.to(phi.dtype))  # (B, Hk, M, r, D)
     return pooled.transpose(2, 3).flatten(1, 2).to(members.dtype)
 
@@ -196,11 +177,9 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float
 
 def _turn(rotation: Rotation, count: int, group: int, device: torch.device,
           dtype: torch.dtype) -> Rotation:
-    """Return cos and sin of the angle from each token to the middle of its group, (1 or B, 1, M, g, D).
+    """Return cos and sin of the angle from each token to its group's middle, (1 or B, 1, M, g, D).
 
-    With e = cos + i sin of the tables, the re-rotation multiplies by e_mid / e_t: cos and sin of
-    the difference of the angles. The division by |e_t|^2 keeps it exact for tables scaled by a
-    factor; a conjugate alone would not.
+    With e = cos + i sin, that is e_mid / e_t; dividing keeps it exact for scaled tables.
     """
     cos, sin = (_position_groups(table.to(device, dtype), count, group) for table in rotation)
     mid_cos, mid_sin = (x[..., group // 2 : group // 2 + 1, :] for x in (cos, sin))
@@ -224,10 +203,7 @@ def _position_groups(table: Tensor, count: int, group: int) -> Tensor:
 
 def _check(q: Tensor, k: Tensor, v: Tensor, group: int, count: int | None, weights: str,
            rotation: Rotation | None, backend: str) -> int:
-    """Raise a ValueError that names the first argument that does not fit.
-
-    Return the number of groups.
-    """
+    """Return the number of groups; a ValueError names the first argument that does not fit."""
     check_qkv(q, k, v, empty=True)
     check_integers(1, group=group)
     if backend not in BACKENDS:

@@ -20,10 +20,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def unrotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Undo `rotate`, also for tables scaled by a factor.
-
-    Divide by e_p instead of multiplying by its conjugate.
-    """
+    """Undo `rotate`; dividing by e_p, not multiplying by its conjugate, allows scaled tables."""
     return rotate(x, cos, -sin) / (cos.square() + sin.square())
 
 
@@ -32,8 +29,7 @@ def turn(x: Tensor, here: Rotation, there: Rotation) -> Tensor:
 
     Args:
         x: (B, H, T, D), rotated with the tables `here`.
-        here, there: cos and sin of the old and the new positions, each (T or 1, D) or (B or 1, T or
-            1, D).
+        here, there: cos and sin of the old and new positions, (T or 1, D) or (B or 1, T or 1, D).
 
     Returns:
         (B, H, T, D) in x's dtype, as if rotated with the tables `there`.
@@ -51,10 +47,7 @@ def at(rotation: Rotation, positions: Tensor | slice | list[int]) -> Rotation:
 
 
 def of_rows(rotation: Rotation, rows: slice, tokens: slice = slice(None)) -> Rotation:
-    """Return the tables (1 or B, L, D) of some batch rows and tokens.
-
-    A batch axis of size 1 serves all rows.
-    """
+    """Return the tables (1 or B, L, D) of some batch rows and tokens; a single row serves all."""
     cos, sin = (table[slice(None) if len(table) == 1 else rows, tokens] for table in rotation)
     return cos, sin
 

@@ -2,7 +2,7 @@
 
 A row of attention is a distribution over the tokens it attends to: w_t >= 0 and sum_t w_t = 1. A
 map stacks the rows of a text, (..., L, L) with row i zero after token i; leading axes are layers,
-heads, batch.
+heads, batch. All functions raise ValueError for rows that are not distributions.
 """
 
 import math
@@ -17,12 +17,7 @@ ROW_SUM_TOLERANCE = 1e-3
 
 
 def keys_for_mass_loops(weights: Sequence[float], mass: float) -> int:
-    """Count the largest weights of a row that together reach a given mass. The specification.
-
-    Args:
-        weights: one row, summing to 1.
-        mass: the sum to reach, over 0 and at most 1.
-    """
+    """Count the largest weights of a row that reach a mass in (0, 1]: the specification."""
     total = 0.0
     for count, weight in enumerate(sorted(weights, reverse=True), start=1):
         total += weight
@@ -41,17 +36,7 @@ def entropy_loops(weights: Sequence[float]) -> float:
 
 
 def held_mass(weights: Tensor) -> Tensor:
-    """Return the mass of the k largest weights of each row: c_k = sum of the k largest w_t.
-
-    Args:
-        weights: (..., L), rows summing to 1.
-
-    Returns:
-        (..., L) float64, c_1 to c_L: never decreasing, and 1 at the end.
-
-    Raises:
-        ValueError: if the rows are not distributions.
-    """
+    """Return the mass c_k of the k largest weights of each row, k = 1 to L: (..., L) float64."""
     check_rows(weights)
     return weights.double().sort(dim=-1, descending=True).values.cumsum(dim=-1)
 
@@ -65,9 +50,6 @@ def keys_for_mass(weights: Tensor, mass: float) -> Tensor:
 
     Returns:
         (...) int64, 1 to L.
-
-    Raises:
-        ValueError: if the rows are not distributions, or the mass is out of range.
     """
     if not 0 < mass <= 1:
         raise ValueError(
@@ -82,19 +64,7 @@ def k90(weights: Tensor) -> Tensor:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Return the entropy of each row in nats, H = - sum_t w_t ln w_t with 0 ln 0 = 0.
-
-    It is 0 if one key has weight 1, and ln n if n keys have equal weights.
-
-    Args:
-        weights: (..., L), rows summing to 1.
-
-    Returns:
-        (...) float64.
-
-    Raises:
-        ValueError: if the rows are not distributions.
-    """
+    """Return each row's entropy in nats, - sum_t w_t ln w_t with 0 ln 0 = 0: (...) float64."""
     check_rows(weights)
     return torch.special.entr(weights.double()).sum(dim=-1)
 
@@ -107,16 +77,7 @@ def effective_tokens(weights: Tensor) -> Tensor:
 def overlap(weights: Tensor, other: Tensor) -> Tensor:
     """Return the overlap of two rows, sum_t min(w_t, u_t): 1 if equal, 0 if they share no key.
 
-    This is one minus their total variation distance.
-
-    Args:
-        weights, other: (..., L) of one shape, rows summing to 1.
-
-    Returns:
-        (...) float64.
-
-    Raises:
-        ValueError: if the rows are not distributions.
+    This is one minus their total variation distance: (..., L) twice -> (...) float64.
     """
     check_rows(weights)
     check_rows(other)
@@ -129,12 +90,7 @@ def received(maps: Tensor) -> Tensor:
         r_t = mean over i > t of (i + 1) w_{i,t}
 
     A uniform row i gives 1/(i + 1) to each of its tokens, so r_t = 1 under uniform attention.
-
-    Args:
-        maps: (..., L, L), rows summing to 1.
-
-    Returns:
-        (..., L) float64; NaN for the last token, to which no later row attends.
+    Maps (..., L, L) -> (..., L) float64; NaN for the last token, to which no later row attends.
     """
     check_maps(maps)
     length = maps.shape[-1]
@@ -154,9 +110,6 @@ def mass_beyond(maps: Tensor, window: int, sinks: int = 0) -> Tensor:
 
     Returns:
         (..., L) float64, 0 to 1.
-
-    Raises:
-        ValueError: if the maps are not square, the rows not distributions, window < 1 or sinks < 0.
     """
     check_maps(maps)
     if window < 1 or sinks < 0:
@@ -185,18 +138,7 @@ class HeadSummary:
 
 
 def summarise(maps: Tensor, first_row: int = 0) -> HeadSummary:
-    """Average the statistics of the rows from `first_row` on; earlier rows have few keys.
-
-    Args:
-        maps: (..., L, L), rows summing to 1.
-        first_row: first row to include, 0 to L - 1.
-
-    Returns:
-        Each attribute has shape (...), float64.
-
-    Raises:
-        ValueError: if the maps are not square or the rows not distributions, or no row is left.
-    """
+    """Average statistics of maps (..., L, L) over the rows from `first_row` on: (...) float64."""
     check_maps(maps)
     if not 0 <= first_row < maps.shape[-1]:
         raise ValueError(

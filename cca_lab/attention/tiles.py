@@ -1,7 +1,7 @@
 """One tile of attention, forward and backward: all the attention arithmetic of the blocked backend.
 
 A tile is softmax attention over a rectangle of rows and columns. Its forward also returns the
-log-sum-exp. Its backward receives the log-sum-exp and the output of the *whole* row, so that the
+log-sum-exp; its backward receives the log-sum-exp and the output of the *whole* row, so that the
 gradients of all tiles of a row add up to the exact gradient:
 
     p = exp(s - lse_row),  ds = p * (do . v - do . out_row) * scale.
@@ -28,10 +28,7 @@ class Gradients(NamedTuple):
 
 
 class Tile(Protocol):
-    """Shapes: q, out, grad (A, U, R, D); k, v (A, U, C, D); lse (A, U, R).
-
-    Mask None or (R, C), 0 or -inf.
-    """
+    """q, out, grad (A, U, R, D); k, v (A, U, C, D); lse (A, U, R); mask (R, C), 0 or -inf."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
@@ -43,7 +40,7 @@ class Tile(Protocol):
 
 
 class FlashTile:
-    """PyTorch's CPU flash operator. It reads overlapping and stride-0 views, so windows need no copies.
+    """PyTorch's CPU flash operator; it reads overlapping and stride-0 views without a copy.
 
     Its rules, which it does not check (a violation crashes or gives wrong results): the mask has
     q's dtype; there is at least one column; `causal` is aligned at the top left; a fully masked row
@@ -64,10 +61,7 @@ class FlashTile:
 
 
 class MatmulTile:
-    """Matrix products over chunks of rows, so that memory stays linear.
-
-    For any device and floating dtype.
-    """
+    """Products over chunks of rows, in linear memory, for any device and floating dtype."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
                 scale: float) -> tuple[Tensor, Tensor]:
@@ -115,7 +109,7 @@ class MatmulTile:
 
 
 def tile_for(device: torch.device, dtype: torch.dtype, scale: float) -> Tile:
-    """Return the fastest tile that is correct for tensors of this device and dtype and for this scale."""
+    """Return the fastest tile that is correct for this device, dtype and scale."""
     has_flash = hasattr(_ops, "_scaled_dot_product_flash_attention_for_cpu")
     floats = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
     # The flash operator multiplies the -inf of its causal mask by the scale: NaN for scale 0, +inf

@@ -1,4 +1,1 @@
-"""The Triton backend.
-
-Fused kernels for GPUs, which Triton's interpreter can also run on the CPU.
-"""
+"""The Triton backend: fused kernels for GPUs, which Triton's interpreter runs on the CPU."""

@@ -1,4 +1,4 @@
-"""One kernel compiled for a GPU, in a separate process, because this process may interpret its kernels.
+"""One kernel compiled for a GPU, in its own process: this one may interpret its kernels.
 
 `python -m cca_lab.attention.kernels.compiled KERNEL TARGET` is that process; it prints JSON.
 """
@@ -25,13 +25,10 @@ INSTRUCTION = re.compile(r"\s*((?:@!?%p\d+\s+)?[a-z][\w.:]*(?:\s.*)?;)")
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel compiled for one target.
+    """A kernel compiled for one target, see `offline.Resources`.
 
     Attributes:
-        kernel, target, dtype, registers, spilled, shared, matrix_instructions: as in
-            `offline.Resources`.
-        instructions: the instruction lines of its PTX, in order; long lists of registers are
-            shortened.
+        instructions: the lines of its PTX, in order; long lists of registers are shortened.
     """
 
     kernel: str
@@ -51,10 +48,7 @@ class Compiled:
                 f"matrix instructions: {matrix}")
 
     def excerpt(self, name: str, before: int = 0, after: int = 0) -> str:
-        """Return the first instruction whose name starts with `name`, and some neighbours.
-
-        "" if there is none.
-        """
+        """Return the first instruction that starts with `name`, and neighbours; "" without one."""
         for place, line in enumerate(self.instructions):
             if line.split()[line.startswith("@")].startswith(name):
                 return "\n".join(self.instructions[max(0, place - before) : place + after + 1])
@@ -62,11 +56,7 @@ class Compiled:
 
 
 def compiled(kernel: str, target: str = "sm_90") -> Compiled:
-    """Compile a kernel for a GPU that this machine need not have; takes some seconds.
-
-    Args:
-        kernel: one of `DTYPES`.
-        target: one of `offline.TARGETS` made by NVIDIA, such as "sm_90".
+    """Compile a kernel of `DTYPES` for an NVIDIA target; this machine need not have it.
 
     Raises:
         ValueError: for a kernel that is not in `DTYPES`.
@@ -85,7 +75,7 @@ def compiled(kernel: str, target: str = "sm_90") -> Compiled:
 
 
 def instructions_of(ptx: str) -> list[str]:
-    """Return the instructions of a PTX text, without directives, labels and debug information (it contains paths)."""
+    """Return the instructions of a PTX text, without directives, labels and debug information."""
     lines = [match[1] for match in map(INSTRUCTION.match, ptx.splitlines()) if match]
     lines = [re.sub(r"(%\w+)(?:,\s*%\w+){5,},\s*(%\w+)", r"\1, ..., \2", line) for line in lines]
     return [re.sub(r"\s+", " ", line) for line in lines]

@@ -1,7 +1,4 @@
-"""Block sizes of the kernels by head dimension.
-
-A table, because a search would need a GPU driver.
-"""
+"""Block sizes of the kernels by head dimension: a table, as a search would need a GPU."""
 
 from typing import NamedTuple
 
@@ -44,19 +41,12 @@ DECODE_SINGLE = Blocks(16, 32, 4, 2)  # float32: twice the bytes of a column
 
 
 def padded(head_dim: int) -> int:
-    """Return the padded head dimension of a tile.
-
-    A power of two, at least 16, as `tl.dot` requires.
-    """
+    """Return the padded head dimension: a power of two, at least 16, as `tl.dot` requires."""
     return max(16, triton.next_power_of_2(head_dim))
 
 
 def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Blocks:
-    """Return the block sizes for a direction ("forward" or "backward") on "cuda" or "hip".
-
-    Raises:
-        ValueError: for a head dimension above `LARGEST_HEAD_DIM`.
-    """
+    """Return the block sizes for a direction ("forward" or "backward") on "cuda" or "hip"."""
     if head_dim > LARGEST_HEAD_DIM:
         raise ValueError(f"head_dim: got {head_dim}, wanted at most {LARGEST_HEAD_DIM}, the last "
                          "row of the table")
@@ -67,20 +57,16 @@ def blocks_for(direction: str, head_dim: int, itemsize: int, backend: str) -> Bl
 
 
 def decode_blocks(queries_per_key: int, itemsize: int) -> Blocks:
-    """Return the block sizes for one query position.
-
-    The rows of a tile are the query heads of one KV head.
-    """
+    """Return the block sizes for one query: a tile's rows are the query heads of a KV head."""
     blocks = DECODE if itemsize <= 2 else DECODE_SINGLE
     return blocks._replace(rows=max(blocks.rows, triton.next_power_of_2(queries_per_key)))
 
 
 def vertical_slash_blocks(width: int, head_dim: int, itemsize: int, backend: str) -> Blocks:
-    """Return the forward's block sizes with at most 64 rows (as the public code) and no more than a pattern block.
+    """Return the forward's block sizes with at most 64 rows, within a block of the pattern.
 
     Fewer than 64 rows are not enough work for eight warps; 64 rows with four warps spill at head
-    dim 128 on sm_80. At most two stages, because gathered columns cannot be loaded far ahead, and
-    ranges are short.
+    dim 128 on sm_80. At most two stages, because gathered columns cannot be loaded far ahead.
     """
     blocks = blocks_for("forward", head_dim, itemsize, backend)
     rows = min(64, blocks.rows, max(16, triton.next_power_of_2(width)))

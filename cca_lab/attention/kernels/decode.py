@@ -1,6 +1,4 @@
-"""One new query row against a cache.
-
-A kernel that splits the keys over programs, and one that merges their outputs.
+"""One query row against a cache: a kernel that splits the keys, and one that merges.
 
 A single row leaves most of a GPU idle if one program reads all keys. Here each of S programs reads
 one split of the keys for all query heads of one KV head (so these heads read each key once). The
@@ -103,18 +101,12 @@ def decode_merge(
 
 
 def decodes(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor) -> bool:
-    """Return whether `triton_decode` supports a call.
-
-    One row, the same intervals for all heads, and no gradient.
-    """
+    """Return whether `triton_decode` can: one row, no gradient, the same intervals everywhere."""
     return q.shape[2] == 1 and intervals.shape[:2] == (1, 1) and not needs_gradient(q, k, v)
 
 
 def spans_of(intervals: Tensor) -> list[Span]:
-    """Return the columns of a single row (1, 1, 1, n, 2), without empty intervals and with adjacent ones joined.
-
-    For a cache that keeps its columns in order the row sees all of them: one span, one launch.
-    """
+    """Return a single row's columns (1, 1, 1, n, 2), adjacent intervals joined, no empty ones."""
     spans: list[Span] = []
     for start, end in sorted(tuple(pair) for pair in intervals[0, 0, 0].tolist()):
         if spans and start == spans[-1][1]:
@@ -133,14 +125,10 @@ def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[
         k, v: (B, Hk, N, D), any strides.
         scale: factor on the dot products.
         spans: half-open ranges of columns that the row sees, disjoint and not empty; None for all.
-        splits: number of splits of a span's keys; None gives each multiprocessor of the GPU about
-            two programs.
+        splits: of a span's keys; None gives each multiprocessor of the GPU about two programs.
 
     Returns:
         out (B, H, 1, D) in q's dtype, and lse (B, H, 1), natural log, float32.
-
-    Raises:
-        ValueError: for a dtype, head dimension or device that the kernels do not support.
     """
     launch.check_tensor("q", q)
     batch, heads, _, head_dim = q.shape
@@ -168,10 +156,7 @@ def triton_decode(q: Tensor, k: Tensor, v: Tensor, scale: float, *, spans: list[
 
 
 def merge(part: Tensor, part_lse: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Merge partial outputs (S, B Hk, R, D) by their log-sum-exps (S, B Hk, R).
-
-    Return out and lse, shaped as for q.
-    """
+    """Merge outputs (S, B Hk, R, D) by their lses (S, B Hk, R) into out and lse of q."""
     out, lse = launch.new_output(q.shape, q), launch.new_output(q.shape[:-1], q, torch.float32)
     head_dim = q.shape[-1]
     decode_merge[(q.shape[0] * q.shape[1], )](part, part_lse, out, lse, len(part), D=head_dim,

@@ -1,7 +1,4 @@
-"""Interval attention on the Triton backend.
-
-Launches the kernels and passes their gradients to autograd.
-"""
+"""Interval attention on the Triton backend: the launches, and the gradients for autograd."""
 
 from typing import Any
 
@@ -26,18 +23,11 @@ _BOUNDS = TensorCache()
 def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: float, *,
                      forward: Blocks | None = None,
                      backward: Blocks | None = None) -> tuple[Tensor, Tensor]:
-    """Compute interval attention in one fused kernel, differentiable once in q, k, v through out and lse.
+    """Compute `dense_attention` in one fused kernel, differentiable once through out and lse.
 
     Args:
-        q: (B, H, L, D), fp16, bf16 or fp32, any strides.
-        k, v: (B, Hk, N, D), any strides.
-        intervals: int64 (b, h, L, n, 2), already checked.
-        scale: factor on the dot products.
-        forward, backward: block sizes; None takes them from the table. They do not change the
-            result.
-
-    Returns:
-        out (B, H, L, D) in q's dtype and lse (B, H, L), natural log, float32.
+        q, k, v: fp16, bf16 or fp32, any strides; intervals and scale as in `dense_attention`.
+        forward, backward: block sizes, which do not change the result; None takes the table's.
 
     Raises:
         ValueError: for a dtype, head dimension or device that the kernels do not support.
@@ -50,7 +40,7 @@ def triton_attention(q: Tensor, k: Tensor, v: Tensor, intervals: Tensor, scale: 
 
 
 def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
-    """Return starts and ends as separate rows, int32 (b, h, n, 2, L), so that a block of rows reads them together."""
+    """Return starts and ends as separate rows, int32 (b, h, n, 2, L), to be read together."""
     def build() -> Tensor:
         with torch.inference_mode(False):
             return intervals.to(device=device, dtype=torch.int32).permute(0, 1, 3, 4,
@@ -60,20 +50,11 @@ def bounds_of(intervals: Tensor, device: torch.device) -> Tensor:
 
 
 def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
-    """Return which rows see each block of columns.
+    """Return which rows see each block of columns, int32 (b, h, n, 4, blocks).
 
-    First, first that sees all, last that sees all + 1, last + 1.
-
-    Row i sees column c if start_i <= c < end_i, and both never decrease in i, so the rows that see
-    c are [first with end > c, first with start > c).
-
-    Args:
-        bounds: int32 (b, h, n, 2, L).
-        columns: N.
-        block: columns of a block.
-
-    Returns:
-        int32 (b, h, n, 4, blocks).
+    The four are: first, first that sees all, last that sees all + 1, last + 1. Row i sees c if
+    start_i <= c < end_i, and both never decrease, so the rows that see column c are
+    [first with end > c, first with start > c).
     """
     starts, ends = bounds.unbind(dim=3)  # (b, h, n, L) each
     first = torch.arange(0, columns, block, device=bounds.device, dtype=torch.int32)
@@ -87,8 +68,7 @@ def rows_of_columns(bounds: Tensor, columns: int, block: int) -> Tensor:
 def limits_of_block(first: Any, columns: int, block: int) -> tuple[Any, Any]:
     """Return below which ends, or starts, rows are counted for a block of columns from `first` on.
 
-    Row i sees the first column c if its end is not below c + 1 and its start is; and so the last
-    one.
+    Row i sees the first column c if its end is not below c + 1 and its start is; and so the last.
     """
     return first + 1, minimum(first + block, columns)
 

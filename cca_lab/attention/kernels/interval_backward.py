@@ -5,10 +5,9 @@ With s_ij = scale q_i . k_j, p_ij = exp(s_ij - lse_i) and delta_i = do_i . out_i
     dV_j = sum_i p_ij do_i      dS_ij = p_ij (do_i . v_j - delta_i)
     dQ_i = scale sum_j dS_ij k_j      dK_j = scale sum_i dS_ij q_i
 
-Because starts and ends never move back, the rows that see a block of columns also form an interval:
-the column kernel goes through it in the same three phases as the forward kernel through columns. It
-sums over the query heads of its KV head, so it needs no atomic additions, and results are
-reproducible bit for bit.
+Starts and ends never move back, so the rows that see a block of columns form an interval too: the
+column kernel goes through it in the same three phases as the forward kernel through columns. It
+sums over the query heads of its KV head: no atomic additions, results reproducible bit for bit.
 """
 
 import triton

@@ -1,6 +1,4 @@
-"""Forward kernel of interval attention.
-
-The online softmax over the column blocks that a block of rows sees.
+"""Forward kernel of interval attention: the online softmax over a row block's columns.
 
 A program computes BLOCK_M rows of one query head. It goes through each interval in blocks of
 BLOCK_N columns. Since starts and ends never move back, there are three phases:
@@ -19,10 +17,7 @@ import triton.language as tl
 
 @triton.jit
 def span_of_rows(BOUNDS, row_first, row_last, L):
-    """First and last start, first and last end of an interval in a block of rows.
-
-    All see [inner_low, inner_high).
-    """
+    """First and last start, first and last end of some rows: all see [inner_low, inner_high)."""
     low = tl.load(BOUNDS + row_first)
     inner_low = tl.load(BOUNDS + row_last)
     inner_high = tl.load(BOUNDS + L + row_first)
@@ -32,10 +27,7 @@ def span_of_rows(BOUNDS, row_first, row_last, L):
 
 @triton.jit
 def split_phases(low, inner_low, inner_high, high, BLOCK: tl.constexpr):
-    """Ends of the left boundary and of the interior.
-
-    Without a whole interior block, all is right boundary.
-    """
+    """Ends of left boundary and interior; without a whole block, all is right boundary."""
     blocks = tl.maximum(inner_high - inner_low, 0) // BLOCK
     left_end = tl.where(blocks > 0, inner_low, low)
     inner_end = tl.where(blocks > 0, inner_low + blocks * BLOCK, low)
@@ -44,10 +36,7 @@ def split_phases(low, inner_low, inner_high, high, BLOCK: tl.constexpr):
 
 @triton.jit
 def matmul(a, b, UPCAST: tl.constexpr):
-    """a @ b, accumulated in float32.
-
-    Float32 operands are multiplied as they are, not rounded to TF32.
-    """
+    """a @ b, accumulated in float32; float32 operands are not rounded to TF32."""
     if UPCAST:  # the interpreter would multiply the bit patterns of bfloat16
         a = a.to(tl.float32)
         b = b.to(tl.float32)
@@ -73,10 +62,7 @@ def attend_columns(
     starts, ends, begin, end, scale_log2, D: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_N: tl.constexpr, MASKED: tl.constexpr, UPCAST: tl.constexpr,
 ):
-    """Update the online softmax with columns [begin, end).
-
-    `MASKED` phases test each row's own interval.
-    """
+    """Update the online softmax with columns [begin, end); `MASKED` tests each row's interval."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D

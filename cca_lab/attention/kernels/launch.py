@@ -1,7 +1,4 @@
-"""Common to all launches.
-
-Where kernels run, which tensors they accept, and their output buffers.
-"""
+"""What launches share: where kernels run, which tensors they accept, their output buffers."""
 
 import os
 
@@ -40,10 +37,7 @@ def check_device(x: Tensor) -> None:
 
 
 def backend_name() -> str:
-    """Return "cuda" or "hip", which selects the block sizes.
-
-    The interpreter uses those of "cuda".
-    """
+    """Return "cuda" or "hip", which selects block sizes; the interpreter has those of "cuda"."""
     return "cuda" if INTERPRETED else driver.active.get_current_target().backend
 
 
@@ -53,8 +47,5 @@ def new_output(shape: torch.Size, like: Tensor, dtype: torch.dtype | None = None
 
 
 def upcast(dtype: torch.dtype) -> bool:
-    """Return whether products need float32 operands.
-
-    The interpreter would multiply bit patterns of bfloat16.
-    """
+    """Return whether products need float32: the interpreter would multiply bits of bfloat16."""
     return INTERPRETED and dtype == torch.bfloat16

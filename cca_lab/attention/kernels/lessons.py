@@ -1,6 +1,4 @@
-"""Two small kernels that lead to interval attention, for one head at a time.
-
-Notebooks 01 and 06 explain them.
+"""Two small kernels, for one head, that notebooks 01 and 06 explain.
 
 The first shows a masked load: what a tile contains where it reaches beyond the readable elements.
 The second adds the loop over column tiles with a running maximum and sum; `interval_forward` is the
@@ -22,10 +20,7 @@ def causal_softmax(
     SCORES, WEIGHTS, stride_sm, stride_sn, stride_wm, stride_wn, L, hidden,  # (L, L) both
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):
-    """Softmax of each row over the columns up to its own.
-
-    One tile of BLOCK_M rows, as wide as the matrix.
-    """
+    """Softmax of each row up to its own column; a tile of BLOCK_M rows is as wide as the matrix."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.arange(0, BLOCK_N)
     row_read = tl.minimum(rows, L - 1)  # rows past the end repeat the last one and are not stored
@@ -48,7 +43,7 @@ def online_softmax(
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """out = softmax(scale q K^T) V over all N columns, for one block of rows, one tile of columns after another."""
+    """out = softmax(scale q K^T) V over all N columns, for one block of rows, tile after tile."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
@@ -101,8 +96,7 @@ def online_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, block_rows: 
         q: (M, D), fp16, bf16 or fp32, any strides.
         k, v: (N, D), any strides.
         scale: factor on the dot products.
-        block_rows, block_columns: of a tile, powers of two; `tl.dot` needs at least 16 of each on a
-            GPU.
+        block_rows, block_columns: of a tile, powers of two; at least 16 on a GPU.
 
     Returns:
         out (M, D) in q's dtype and lse (M,), natural log, float32.

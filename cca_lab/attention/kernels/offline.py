@@ -1,8 +1,7 @@
 """Compiling the kernels for GPUs that this machine need not have, exactly as their launchers would.
 
-A substitute for the GPU driver names a target; launches then compile and do not run. The resources
-of each kernel are what the compiler reports (registers, spills, shared memory) and the matrix
-instructions in its code.
+A substitute for the GPU driver names a target; launches then compile and do not run. The compiler
+reports the resources of each kernel: registers, spills, shared memory, matrix instructions.
 """
 
 import re
@@ -41,7 +40,6 @@ class Resources:
     """The resources of one compiled kernel.
 
     Attributes:
-        kernel, target, dtype, head_dim: the kernel and what it was compiled for.
         registers: registers of a thread.
         spilled: bytes that a thread spills to memory (stores).
         shared: bytes of shared memory of a program.
@@ -79,9 +77,7 @@ class _Driver:
 
 @contextmanager
 def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
-    """Make every launch compile for a target instead of running.
-
-    Yield a list of (kernel name, compiled kernel).
+    """Make every launch compile, not run; yield a list of (kernel name, compiled kernel).
 
     Raises:
         ValueError: under TRITON_INTERPRET=1, which does not compile kernels.
@@ -109,7 +105,7 @@ def compile_only(target: str) -> Iterator[list[tuple[str, Any]]]:
 
 
 def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
-    """Launch every kernel once with the head dimension, two intervals as CCA has, and grouped queries."""
+    """Launch every kernel once, with two intervals as CCA has, and grouped queries."""
     def tensor(heads: int, length: int) -> Tensor:
         return torch.zeros(1, heads, length, head_dim, dtype=dtype, requires_grad=True)
 
@@ -130,7 +126,7 @@ def launch_everything(dtype: torch.dtype, head_dim: int) -> None:
 
 def resources(target: str, dtype: torch.dtype, head_dim: int,
               launch: Callable[[torch.dtype, int], None] = launch_everything) -> list[Resources]:
-    """Compile every kernel for a target and return the resources of each, in the order of the launches."""
+    """Compile every kernel for a target; return the resources of each, in order of launches."""
     with compile_only(target) as compiled:
         launch(dtype, head_dim)
     name = str(dtype).removeprefix("torch.")
@@ -167,10 +163,7 @@ def _matrix(code: Any) -> dict[str, int]:
 
 
 def over_budget(found: Resources) -> list[str]:
-    """Return one line for each excess of a kernel.
-
-    Over the target's shared memory, or over the allowed spills.
-    """
+    """Return one line for each excess of a kernel over the shared memory or the allowed spills."""
     limit, spills = SHARED_LIMIT[found.target], SPILLS.get((found.kernel, found.target,
                                                             found.head_dim), 0)
     where = f"{found.kernel} on {found.target}, head dim {found.head_dim}"

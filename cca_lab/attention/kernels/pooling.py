@@ -1,7 +1,4 @@
-"""Group pooling on the Triton backend.
-
-Launches the kernels and passes their gradients to autograd.
-"""
+"""Group pooling on the Triton backend: the launches, and the gradients for autograd."""
 
 from typing import Any
 
@@ -19,24 +16,18 @@ WARPS = {16: 1, 32: 1, 64: 2}  # by padded head dim, else 4: a group is one smal
 
 def triton_pool_groups(q: Tensor, k: Tensor, v: Tensor, group: int, count: int, scale: float,
                        turn: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Pool the first `count` groups with softmax weights from each group's last query.
-
-    Differentiable once.
+    """Pool the first M groups with softmax weights of each group's last query, differentiable once.
 
     Args:
         q: (B, H, L, D), any strides.
         k, v: (B, Hk, L, D), any strides; one core per KV head.
-        group: g.
-        count: M, groups to pool; at least 1.
+        group, count: g, and M, at least 1.
         scale: factor on the dot products.
         turn: cos and sin of the angle from each token to its group's middle, (1 or B, M g, D),
             float32; None does not rotate the keys.
 
     Returns:
         Core keys and core values, (B, Hk, M, D) each, in the dtype of k.
-
-    Raises:
-        ValueError: for a dtype, head dimension or device that the kernels do not support.
     """
     launch.check_tensor("k", k)
     return _TritonPooling.apply(q, k, v, group, count, scale, turn)

@@ -1,13 +1,12 @@
 """Kernels that pool each group of g tokens into one key and one value, and their gradients.
 
-    phi = softmax_t(scale * qbar . k_t)     qbar: the group's last query, averaged over the query heads
+    phi = softmax_t(scale * qbar . k_t)     qbar: the group's last query, mean over the query heads
     core_k = sum_t phi_t R_t k_t            R_t re-rotates a key from its own to the middle position
     core_v = sum_t phi_t v_t
 
 One program computes one group of one KV head; its g tokens are the rows of one tile, padded to a
-power of two.
-R_t combines the two halves of a key: (R k)[d] = cos[d] k[d] + sign[d] sin[d] k[other half], so the
-program loads the keys a second time with their halves exchanged.
+power of two. R_t combines the two halves of a key: (R k)[d] = cos[d] k[d] + sign[d] sin[d] k[other
+half], so the program loads the keys a second time with their halves exchanged.
 """
 
 import triton
@@ -43,10 +42,7 @@ def group_weights(k, query, token, scale, GROUP: tl.constexpr):
 
 @triton.jit
 def turned(k, K, COS, SIN, first, token, inside, offset_d, stride_n, stride_d, D: tl.constexpr):
-    """R_t k_t of each token, (T, D).
-
-    COS and SIN hold the angle from each token to its group's middle, (tokens, D).
-    """
+    """R_t k_t of each token, (T, D), by the angle to its group's middle, COS and SIN."""
     half = D // 2
     other = tl.where(offset_d < half, offset_d + half, offset_d - half)
     sign = tl.where(offset_d < half, -1.0, 1.0)[None, :]
@@ -101,10 +97,7 @@ def pooling_backward(
     D: tl.constexpr, BLOCK_D: tl.constexpr, GROUP: tl.constexpr, BLOCK_T: tl.constexpr,
     ROTATED: tl.constexpr,
 ):
-    """Gradients of one group: dphi_t = dcore_k . R_t k_t + dcore_v .
-
-    v_t, then back through the softmax.
-    """
+    """Gradients of one group: dphi_t = dcore_k . R_t k_t + dcore_v . v_t, then the softmax."""
     group = tl.program_id(0)
     batch = (tl.program_id(1) // HK).to(tl.int64)
     key_head = (tl.program_id(1) % HK).to(tl.int64)
@@ -148,10 +141,7 @@ def pooling_backward(
 
 @triton.jit
 def turned_back(grad, GRAD, COS, SIN, first, token, inside, offset_d, D: tl.constexpr):
-    """R_t^T grad for each token, (T, D).
-
-    The half-exchanged part takes its sine and sign from the other half.
-    """
+    """R_t^T grad of each token, (T, D): the exchanged half has the other half's sine and sign."""
     half = D // 2
     other = tl.where(offset_d < half, offset_d + half, offset_d - half)
     sign = tl.where(offset_d < half, 1.0, -1.0)[None, :]

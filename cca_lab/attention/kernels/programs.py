@@ -1,10 +1,7 @@
-"""Which program of a launch reads which tile.
-
-The geometry of the kernels, in plain Python and without triton.
+"""Which program of a launch reads which tile: the geometry of the kernels, without triton.
 
 A launch starts many *programs*; each computes from its number which tiles it reads. These functions
-list the tiles for one head, so that they can be drawn (`cca_lab.views.figures.tiling`) and
-counted.
+list the tiles for one head, to be drawn (`cca_lab.views.figures.tiling`) and counted.
 """
 
 from collections.abc import Iterator
@@ -30,30 +27,21 @@ class Read:
 
 
 def softmax_reads(length: int, block_rows: int) -> list[Read]:
-    """Return the tiles of `causal_softmax`.
-
-    Each program reads some rows, as wide as the next power of two.
-    """
+    """Return the tiles of `causal_softmax`: some rows each, as wide as the next power of two."""
     width = 1 << (length - 1).bit_length()
     return [Read(program, (row, row + block_rows), (0, width), True)
             for program, row in enumerate(range(0, length, block_rows))]
 
 
 def pooling_reads(groups: int, group: int) -> list[Read]:
-    """Return the tiles of `pooling_forward`, a line for each program.
-
-    A group's tokens, padded to a power of two.
-    """
+    """Return the tiles of `pooling_forward`: a group's tokens each, padded to a power of two."""
     tile = 1 << (group - 1).bit_length()
     return [Read(program, (program, program + 1), (program * group, program * group + tile),
                  tile > group) for program in range(groups)]
 
 
 def online_reads(rows: int, columns: int, block_rows: int, block_columns: int) -> list[Read]:
-    """Return the tiles of `online_softmax`: each program reads all columns.
-
-    Its last tile may reach past the end.
-    """
+    """Return the tiles of `online_softmax`, where each program reads all columns."""
     return [Read(program, (row, row + block_rows), (column, column + block_columns),
                  masked=row + block_rows > rows or column + block_columns > columns)
             for program, row in enumerate(range(0, rows, block_rows))
@@ -61,17 +49,10 @@ def online_reads(rows: int, columns: int, block_rows: int, block_columns: int) -
 
 
 def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[Read]:
-    """Return the tiles of `interval_forward`.
+    """Return the tiles of `interval_forward`, in the order of the programs.
 
-    For each interval the left boundary, interior and right boundary.
-
-    Args:
-        table: int64 (L, n, 2), the intervals of one head, checked.
-        block_rows, block_columns: of a tile.
-
-    Returns:
-        The tiles in the order of the programs; number 0 computes the last rows, which see most. A
-        boundary tile is cut at the end of its boundary.
+    For each interval of one head (L, n, 2): left boundary, interior, right boundary. Program 0
+    computes the last rows, which see most. A boundary tile is cut at the end of its boundary.
     """
     length, blocks = len(table), -(-len(table) // block_rows)
     found = []
@@ -87,7 +68,7 @@ def interval_reads(table: Tensor, block_rows: int, block_columns: int) -> list[R
 
 def _phases(low: int, inner_low: int, inner_high: int, high: int,
             block: int) -> Iterator[tuple[tuple[int, int], bool]]:
-    """Yield the columns of each tile of one interval and whether it is masked, as `split_phases` of the kernel does."""
+    """Yield the columns of an interval's tiles, and whether they are masked: `split_phases`."""
     whole = max(inner_high - inner_low, 0) // block
     left_end = inner_low if whole else low
     inner_end = left_end + whole * block

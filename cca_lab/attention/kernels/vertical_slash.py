@@ -1,6 +1,4 @@
-"""Vertical-slash attention, forward.
-
-Ranges along the chosen diagonals, and gathered columns between them.
+"""Vertical-slash attention, forward: ranges along the chosen diagonals, and gathered columns.
 
 Row i of block m = floor(i / B) reads token t <= i if t is a chosen column, or if mB - o <= t < mB +
 B - o for a chosen diagonal o (Jiang et al., "MInference 1.0", NeurIPS 2024, Section 3). Seen from
@@ -26,7 +24,7 @@ def attend_gathered(accumulator, row_sum, row_max, q, K, V, COLUMNS, COVERED, st
                     stride_vn, stride_vd, rows, block_first, count, WIDTH, scale_log2,
                     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
                     UPCAST: tl.constexpr):
-    """Update the online softmax with the first `count` chosen columns, without those that lie in a range."""
+    """Update the online softmax with the first `count` chosen columns that are in no range."""
     offset_n = tl.arange(0, BLOCK_N)
     offset_d = tl.arange(0, BLOCK_D)
     inside = offset_d < D
@@ -110,15 +108,12 @@ def triton_vertical_slash(q: Tensor, k: Tensor, v: Tensor, columns: Tensor, offs
         q: (B, H, L, D), fp16, bf16 or fp32, any strides.
         k, v: (B, Hk, L, D), any strides.
         columns, offsets: chosen columns and diagonals, int64 (B, H, V) and (B, H, S), ascending;
-            diagonal 0 is chosen.
+            diagonal 0 is chosen, or ValueError.
         width: B, the rows of a block and the width of a diagonal.
         scale: factor on the dot products.
 
     Returns:
         (B, H, L, D) in q's dtype.
-
-    Raises:
-        ValueError: if diagonal 0 is not chosen in some head, or the kernels cannot run here.
     """
     launch.check_tensor("q", q)
     if bool((offsets[..., 0] != 0).any()):
@@ -145,16 +140,10 @@ def triton_vertical_slash(q: Tensor, k: Tensor, v: Tensor, columns: Tensor, offs
 
 
 def ranges_of(offsets: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Merge the diagonals of each head into disjoint ranges of tokens, counted from the first row of a block.
+    """Merge the diagonals of each head into disjoint ranges, from the first row of a block.
 
-    Diagonal o is [-o, width - o); those that touch or overlap become one.
-
-    Args:
-        offsets: int64 (B, H, S), ascending.
-        width: width of a diagonal.
-
-    Returns:
-        [lo, hi) of each range, ascending, (B, H, S, 2), and the number of ranges, (B, H).
+    Diagonal o is [-o, width - o). Offsets (B, H, S), ascending, give ranges [lo, hi), ascending,
+    (B, H, S, 2), and their number, (B, H).
     """
     starts = -offsets.flip(-1)
     apart = torch.diff(starts, dim=-1) > width                                  # (B, H, S - 1)
@@ -166,7 +155,7 @@ def ranges_of(offsets: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 def covered_distances(offsets: Tensor, width: int, length: int) -> Tensor:
-    """Return for each distance d = mB - t >= -(B - 1) whether t lies in a range of block m, bool (B, H, L + B).
+    """Return whether t is in a range of block m, by d = mB - t >= 1 - B: bool (B, H, L + B).
 
     That is the case if a chosen diagonal o satisfies d <= o < d + B.
     """
