@@ -1,7 +1,4 @@
-"""The base class of all mechanisms.
-
-Options, the algorithm row by row, the columns that rows see, the rest derived.
-"""
+"""The base class of all mechanisms: options, loops, the columns that rows see, the rest derived."""
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack
@@ -37,7 +34,7 @@ class Rest(TypedDict, total=False):
 
 
 class Keywords(Rest, total=False):
-    """The keywords of `loops`, `attention`, `effective` and `represented`: those of `call` and scale.
+    """The keywords of `loops`, `attention`, `effective` and `represented`.
 
     Attributes:
         scale: factor on the dot products; None means D**-0.5.
@@ -57,15 +54,14 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """One way for row i to attend to its past. A subclass is a frozen dataclass whose fields are its options.
+    """One way for row i to attend to its past: a frozen dataclass whose fields are its options.
 
     A subclass implements `row_by_row`, the paper's algorithm, `columns`, what the rows see, and
     `exact_when`. `attention`, `effective` and `represented` are derived from the columns. Options
     are JSON values that `__post_init__` checks; the defaults suit contexts of about 512 tokens.
 
     Attributes:
-        backend: how attention is computed: "auto" or one of `backends`. It does not change the
-            result.
+        backend: how attention is computed: "auto" or one of `backends`; the result is the same.
 
     Class attributes:
         name: the key in `MECHANISMS`.
@@ -74,8 +70,7 @@ class Mechanism:
         sizes: the options that set how much is read; `options` always returns them.
         paper_presets: options of the paper or of its code, by the place that reports them.
         needs_training: whether the paper trains the model before using the mechanism.
-        training_only: whether the paper uses full attention once the model is trained: swap back to
-            "full" then.
+        training_only: whether the paper uses full attention once the model is trained.
         backends: those of `interval_attention`; or, where rows see a mask, "dense" and perhaps a
             kernel for it.
     """
@@ -103,10 +98,7 @@ class Mechanism:
         raise NotImplementedError
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return the columns that the rows attend to.
-
-        One item for each set of queries that a row has.
-        """
+        """Return the columns that the rows attend to, an item for each set of queries of a row."""
         raise NotImplementedError
 
     def exact_when(self, length: int) -> bool:
@@ -114,8 +106,7 @@ class Mechanism:
 
         False means that the output differs, for two heads or more and q, k, v in general position.
         Exceptions are "vertical_slash", "minference" with such patterns, "dga" and "lm_infinite":
-        their choice of tokens may happen to leave nothing out, or their change of positions may
-        have no effect.
+        their choice of tokens may leave nothing out, their change of positions may have no effect.
         """
         raise NotImplementedError
 
@@ -126,42 +117,33 @@ class Mechanism:
 
     @property
     def chooses(self) -> bool:
-        """Whether tokens are chosen with the help of later ones, by `select`, so that a choice can be used again."""
+        """Whether `select` chooses tokens with the help of later ones."""
         return type(self).select is not Mechanism.select
 
     @property
     def length_matters(self) -> bool:
-        """Whether what a row reads depends on the length of the text, though not on its later tokens."""
+        """Whether what a row reads depends on the length of the text."""
         return False
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Any:
-        """Return the choice of tokens, to be passed as `selection`.
-
-        None if no choice depends on later tokens.
-        """
+        """Return the choice of tokens, for `selection`; None if none depends on later tokens."""
         return None
 
     def new_module(self, config: Any) -> nn.Module | None:
-        """Return the trainable module of one layer of a model, for `module`.
-
-        None if there is nothing to train.
-        """
+        """Return the trainable module of one layer, for `module`; None if nothing is trained."""
         return None
 
     def cache_entries(self, length: int) -> int | None:
-        """Return how many entries (a key and a value each) a decoder keeps for one KV head after `length` tokens."""
+        """Return the entries (a key and a value) of a KV head's cache after `length` tokens."""
         return None
 
     def peak_entries(self, length: int) -> int | None:
-        """Return the largest number of entries at the end of any chunk while `length` tokens are read."""
+        """Return the most entries at the end of any chunk while `length` tokens are read."""
         return self.cache_entries(length)
 
     @classmethod
     def sized(cls, entries: int, length: int) -> Self | None:
-        """Return a mechanism whose cache grows with `entries`, for texts of `length` tokens.
-
-        None if there is none.
-        """
+        """Return a mechanism whose cache grows with `entries`, for texts of `length`, or None."""
         return None
 
     # ------------------------------------------------------------ derived
@@ -221,7 +203,7 @@ class Mechanism:
 
     def call(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None,
              **rest: Unpack[Rest]) -> Call:
-        """Return scale and keywords after a check; a ValueError names the argument that does not fit."""
+        """Return scale and keywords; a ValueError names the argument that does not fit."""
         check_qkv(q, k, v)
         call = Call(scale_of(scale, q.shape[-1]), **rest)
         check_rotation(call.rotation, q)
@@ -244,10 +226,7 @@ class Mechanism:
             [self.name, *(f"{option} {value}" for option, value in self.options().items())])
 
     def options(self) -> dict[str, Any]:
-        """Return the options to record.
-
-        Those in `sizes`, and all others that differ from their defaults.
-        """
+        """Return the options to record: those in `sizes`, and others that are not defaults."""
         plain = type(self)()
         values = {name: getattr(self, name) for name in self.option_names()}
         return {name: values[name] for name in (*self.sizes, *values)

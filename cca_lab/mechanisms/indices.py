@@ -2,9 +2,8 @@
 
 Rows, tokens, groups and columns count from 0; intervals are half-open. The functions take whole
 numbers of three kinds: Python's, int64 tensors (elementwise, where a docstring says "or tensor"),
-and the symbols of `cca_lab.theory.forall`. Columns, caches, costs and the parallel form call them,
-and a solver proves statements on these very functions (docs/proved.md). The loops of the
-specifications (`row_by_row`, `papers.py`) write the formulas out, as the papers do.
+and the symbols of `cca_lab.theory.forall`: a solver proves statements on these very functions.
+The loops of the specifications write the formulas out, as the papers do.
 """
 
 from collections.abc import Sequence
@@ -43,13 +42,7 @@ def raw_column(start: int, stop: int, group: int, window: int) -> int:
 def cca_columns(row: Any, raw: int, group: int, window: int) -> tuple[Interval, Interval]:
     """Return the columns that a row (or tensor) sees: its cores, and its raw tokens (Eq. 5).
 
-    Args:
-        row: i.
-        raw: the column of raw token 0, from `raw_column`.
-        group, window: g and s.
-
-    Returns:
-        [0, n(i)) and [raw + g n(i), raw + i + 1).
+    These are [0, n(i)) and [raw + g n(i), raw + i + 1); `raw` is that of `raw_column`.
     """
     cores = core_count(row + 1, group, window)
     return (0, cores), (raw + group * cores, raw + row + 1)
@@ -76,8 +69,8 @@ def cca_entries(length: int, group: int, window: int) -> int:
 
     These are floor(L/g) cores, made when their group closes, so that no query has to be stored,
     and the raw tokens [g n(L), L) that row L, the next one, still reads. The paper counts only the
-    cores that are already visible; the other floor(L/g) - n(L), whose tokens are still raw, are at
-    most ceil((s-1)/g). With `per_query_head` there is a core for every query head.
+    cores that are already visible, at most ceil((s-1)/g) fewer. With `per_query_head` there is a
+    core for every query head.
     """
     return length // group + length - first_raw(length, group, window)
 
@@ -124,16 +117,10 @@ def pooled_groups(start: int, stop: int, length: int, group: int, window: int) -
 
 
 def sink_columns(row: Any, sinks: int, near: int, dropped: int = 0) -> tuple[Interval, Interval]:
-    """Return the columns that a row (or tensor) sees, the far tokens first.
+    """Return the columns that a row (or tensor) sees: sinks, then its nearest tokens.
 
-    Args:
-        row: i.
-        sinks: first tokens that stay visible.
-        near: nearest tokens, the row's own included.
-        dropped: tokens after the sinks that are no longer stored; later ones have moved up.
-
-    Returns:
-        [0, min(sinks, a)) and [a, i + 1) with a = max(0, i + 1 - near), the second less `dropped`.
+    These are [0, min(sinks, a)) and [a, i + 1) with a = max(0, i + 1 - near), the second less
+    `dropped`, the tokens after the sinks that are no longer stored.
     """
     start = maximum(row + 1 - near, 0)
     return (0, minimum(start, sinks)), (start - dropped, row + 1 - dropped)
@@ -182,10 +169,7 @@ def focal_count(span: int, share: int, floor: int, group: int) -> int:
 
 
 def decode_span(group: int) -> int:
-    """Return m' = 1.1 m, rounded up (Section 5.1): the generated tokens that are divided together.
-
-    They become one group and m' - m focal tokens.
-    """
+    """Return m' = 1.1 m, rounded up: generated tokens that are divided together (Section 5.1)."""
     return -(-11 * group // 10)
 
 
@@ -223,12 +207,7 @@ def blocks_columns(row: Any, length: int, total: int, group: int,
     """Return the columns of [focal ; groups ; raw] that a row (or tensor) sees, choose="blocks".
 
     Row i sees the focal tokens and groups of the blocks before its own, and its own block up to i.
-
-    Args:
-        row: i.
-        length, total: tokens, and focal tokens, of the text; each divided block has as many.
-        group: m.
-        block: B, tokens in a block.
+    The text has L tokens; each divided block has as many of its `total` focal tokens.
     """
     before, count = row // block, blocks_before(length, block)
     focal = total // max(1, count)
@@ -245,13 +224,7 @@ def dga_entries(length: int, stretch: int, divided: int) -> Range:
 
 
 def fill(filled: int, left: int, size: int) -> tuple[int, bool]:
-    """Return how many tokens of a chunk an open stretch, block or segment takes, and if it is full.
-
-    Args:
-        filled: tokens that it has.
-        left: tokens of the chunk that are left, at least 1.
-        size: tokens that fill it.
-    """
+    """Return how many of the `left` tokens an open block or segment takes, and if it is full."""
     taken = min(left, size - filled)
     return taken, filled + taken == size
 
@@ -273,11 +246,7 @@ def compresses(columns: int, slots: int, buffer: int, *, when: str = "eager",
                closing: bool = False) -> bool:
     """Return whether columns are compressed to M slots: if there are more than M + b.
 
-    Args:
-        columns: of slots and tokens.
-        slots, buffer: M and b.
-        when: "eager", or "lazy": not yet when a segment closes.
-        closing: at the end of a segment, not before the next one.
+    With when="lazy", not yet when a segment is `closing`, but before the next one.
     """
     return (when == "eager" or not closing) and columns > slots + buffer
 
@@ -327,9 +296,8 @@ def lococo_entries(length: int, *, slots: int, segment: int, buffer: int = 0,
                    when: str = "eager") -> int:
     """Return how many entries (a key and a value each) a KV head's cache keeps after L tokens.
 
-    Complete segments are compressed at once ("eager") or when the next token comes ("lazy"). So the
-    number rises from at most M + b and falls back: by up to B - 1 tokens of an open segment, or B
-    if lazy.
+    Complete segments are compressed at once ("eager") or when the next token comes ("lazy"): the
+    number rises from at most M + b, by up to B - 1 tokens of an open segment, or B if lazy.
     """
     count, opened = divmod(length, segment)
     if when == "lazy" and count and not opened:
@@ -340,8 +308,7 @@ def lococo_entries(length: int, *, slots: int, segment: int, buffer: int = 0,
 def lococo_peak(*, slots: int, segment: int, buffer: int = 0) -> int:
     """Return the most columns at any time in a long text: a segment, and the columns before it.
 
-    It is at most M + b + B. A lazy cache stores them until the next token, an eager one compresses
-    at once.
+    It is at most M + b + B. A lazy cache stores them until the next token.
     """
     full = (slots + buffer) // segment * segment
     return segment + max(full, slots + buffer // segment * segment)
@@ -361,8 +328,7 @@ def entry_columns(row: Any, window: int, group: int | None, length: int, first: 
 
     Args:
         row: i.
-        window: w.
-        group: m; None for layers without entries.
+        window, group: w, and m; None for layers without entries.
         length: rows of the text or chunk.
         first: the position of its first row.
         kept: raw tokens before it that stand in front.

@@ -1,7 +1,4 @@
-"""Dynamic Group Attention (DGA) chooses focal tokens and pools all others in groups.
-
-Start with `mechanism`.
-"""
+"""Dynamic Group Attention (DGA): focal tokens, groups of the others; see `mechanism` first."""
 
 from cca_lab.mechanisms.dga.mechanism import (
            DGA,

@@ -1,9 +1,8 @@
 """The decode-time cache of DGA: focal tokens and pooled groups, and the raw tokens not divided yet.
 
-All later rows see all divided tokens, so their order and their intervals need not be stored: a
-chunk attends to all of them and, causally, to the raw tokens. With choose="blocks" tokens are
-divided after every B tokens, by the block's own queries and keys, as in `mechanisms.dga`; with
-choose="prompt" once after the prompt, and then after every m' generated tokens (Section 5.1).
+All later rows see all divided tokens, so a chunk attends to all of them and, causally, to the raw
+tokens. With choose="blocks" tokens are divided after every B tokens, by the block's own queries and
+keys; with choose="prompt" once after the prompt, and then after every m' generated tokens.
 """
 
 from dataclasses import replace
@@ -38,8 +37,7 @@ class DGAState:
         seen: tokens read so far.
         kept_key, kept_value: (B, Hk, focal tokens and groups, D).
         raw_key, raw_value: (B, Hk, R, D), the R tokens that are not divided yet.
-        raw_query: (B, H, R, D) with choose="blocks", where a block's own queries score it; else (B,
-            H, 0, D).
+        raw_query: (B, H, R, D) with choose="blocks", for the scores; else (B, H, 0, D).
         rotation: cos and sin of the raw tokens, (1, R, D) each, or None.
     """
 
@@ -58,10 +56,7 @@ class DGAState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens.
-
-        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
-        """
+        """Process T new tokens, see `State.step`."""
         if self.seen == 0:
             self.kept_key = self.raw_key = none_of(key)
             self.kept_value = self.raw_value = none_of(value)
@@ -140,7 +135,7 @@ class DGAState:
         self.kept_value = self.buffers.append("kept_value", self.kept_value, values[:, :, :kept])
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
-        """Fill the state as after a prompt of `length` tokens, see `State.fill`."""
+        """Fill the state as after a prompt of `length` tokens."""
         kept, raw = cache_tokens(length, self.mechanism)
         self.seen = length
         self.kept_key, self.kept_value = (draw(kept) for _ in range(2))
@@ -155,7 +150,7 @@ class DGAState:
                 *(self.rotation or ())]
 
     def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows, int64; rows may be repeated."""
+        """Return a new state with the given batch rows."""
         # the rotary tables are the same for all rows
         return with_rows(self, rows, "kept_key", "kept_value", "raw_key", "raw_value", "raw_query")
 
@@ -169,18 +164,14 @@ class DGACache(MechanismCache[DGA]):
     * "prompt": the first chunk is the prompt and gives what a forward over the prompt gives. Each
       later token reads the prompt's focal tokens and groups, and the raw tokens after them. After
       every m' = ceil(1.1 m) of those, the query of the last one scores them: the m' - m tokens with
-      the highest scores become focal, and that query pools the others to one group. The chunks in
-      which these tokens come do not matter. One forward over the whole text differs from the first
-      generated token on, because it chooses again; so the logits of `generate` with and without
-      this cache differ.
+      the highest scores become focal, and that query pools the others to one group, whatever the
+      chunks. One forward over the whole text differs from the first generated token on, because it
+      chooses again: so do the logits of `generate` with and without this cache.
 
     Choices that the paper leaves open ("we can use the attention of the last query to re-calculate
     the weight P and update the group keys", Section 5.1): m' is rounded up; the scores are the last
     query's attention among the m' tokens, which stay raw until its row has attended; a pooled key
-    is placed at its middle member.
-
-    Rows of different length must be padded on the left; they are then stored and computed row by
-    row.
+    is placed at its middle member. Rows of different length must be padded on the left.
     """
 
     mechanism = DGA
@@ -188,10 +179,7 @@ class DGACache(MechanismCache[DGA]):
 
     def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4,
                        prompt: int | None = None) -> int:
-        """Return `nbytes()` after `length` tokens, of which `prompt` were the prompt (all by default).
-
-        `prompt` has no effect for choose="blocks"; the other Args are as in the base class.
-        """
+        """Return `nbytes()` after `length` tokens, `prompt` of them the prompt (or all)."""
         check_integers(0, length=length)
         return self.bytes_of(self.attention, length,
                              CacheSizes.of(self.config, batch=batch, itemsize=itemsize),
@@ -200,7 +188,7 @@ class DGACache(MechanismCache[DGA]):
     @classmethod
     def bytes_of(cls, mechanism: DGA, length: int, sizes: CacheSizes, *,
                  prompt: int | None = None) -> int:
-        """Return the bytes of a cache after `length` tokens, of which `prompt` were the prompt (all by default).
+        """Return the bytes of a cache after `length` tokens, `prompt` of them the prompt (or all).
 
             2 B D Hk (kept + raw) + B D H raw [blocks] + 2 D raw [rotary]
 
@@ -215,7 +203,7 @@ class DGACache(MechanismCache[DGA]):
     @staticmethod
     def extra_bytes(mechanism: DGA, length: int, sizes: CacheSizes, *,
                     prompt: int | None = None) -> int:
-        """Return the bytes of a layer for the queries of the open block and the tables of the raw tokens."""
+        """Return a layer's bytes for the open block's queries and the raw tokens' tables."""
         _, raw = cache_tokens(length, mechanism, prompt=prompt)
         queries = sizes.batch * sizes.heads * sizes.head_dim * raw if mechanism.choose == "blocks" else 0
         return queries * sizes.itemsize + sizes.tables(raw)

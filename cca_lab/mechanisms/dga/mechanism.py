@@ -1,35 +1,30 @@
-"""Dynamic Group Attention (DGA): important tokens stay raw.
-
-Each group of the others becomes one pooled token.
+"""Dynamic Group Attention (DGA): important tokens stay raw, groups of the others are pooled.
 
 Zhang et al., "Curse of High Dimensionality Issue in Transformer for Long-context Modeling", ICML
 2025 (Sections 5.1-5.2, Eq. 12-17, Algorithms 1 and 2). Rows and tokens count from 0; m is the group
 size. The tokens with the highest importance scores are *focal*; the others, in order, form groups
 G_z of m:
 
-    P_z   = softmax(scale * q_{max G_z} K_{G_z}^T),  k_z = P_z K_{G_z},  v_z = P_z V_{G_z}          (Eq. 14)
-    out_i = softmax(scale * q_i [focal keys up to i ; k_z, max G_z < i ; open group up to i])        (Eq. 12-15)
-            [same of values],      the open group being the one with min G_z <= i <= max G_z
+    P_z   = softmax(scale * q_{max G_z} K_{G_z}^T),  k_z = P_z K_{G_z},  v_z = P_z V_{G_z}  (Eq. 14)
+    out_i = softmax(scale * q_i [focal keys up to i ; k_z, max G_z < i ; open group up to i])
+            [same of values], the open group with min G_z <= i <= max G_z                (Eq. 12-15)
 
 so each row reads every token of its past exactly once: raw, or inside one group.
 
 Differs from the paper, or decides what it leaves open:
   * In Algorithm 2 as printed a row sees a group as soon as it sees any member, which includes the
-    future. Here a row sees a group once all of it is past, as in the text's example on Figure 1.
-    (Row max G_z itself still reads the members, as Eq. 15 says; to read the pooled token there
-    would be causal too.)
+    future. Here a row sees a group once all of it is past, as in the text's example on Figure 1;
+    row max G_z itself still reads the members, as Eq. 15 says.
   * Eq. 13 masks after the softmax, where hidden keys still count in the sum. Here the softmax runs
     over the columns that a row sees.
   * Eq. 14 has no 1/sqrt(D), and K from min G_z to max G_z, which has more than m rows if focal
     tokens lie in between. Here `scale` applies, and P_z runs over the members of G_z.
-  * The scores use all later rows, so a token can change what earlier rows read: choose="prompt", as
-    in the paper, is causal only for given focal tokens. choose="blocks" is the lab's causal form:
-    the text is cut into blocks of B tokens, and each is divided once by its own queries and keys. A
-    row reads its own block raw and the earlier blocks divided. Reading token by token gives the
-    same as reading at once.
+  * The scores use all later rows: choose="prompt", as in the paper, is causal only for given focal
+    tokens. choose="blocks" is the lab's causal form: the text is cut into blocks of B tokens, each
+    divided once by its own queries and keys. A row reads its own block raw and the earlier blocks
+    divided, and reading token by token gives the same as reading at once.
   * RoPE is not mentioned. Scores and P use q and k as they arrive (rotated). A pooled key is placed
-    at the position of its group's middle member, the m//2-th, as for CCA-Attention (whose paper
-    says so). Members around focal tokens may lie far apart, and keys pooled at different angles
+    at its group's middle member, the m//2-th, as for CCA-Attention: keys pooled at far apart angles
     would cancel in part.
   * Heads are not mentioned. Focal tokens and P are chosen for each KV head, from the mean over its
     query heads (of attention weights for the first, of logits for the second).
@@ -105,7 +100,7 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int
 
 @dataclass(frozen=True, kw_only=True)
 class DGA(FocalRule, Mechanism):
-    """Dynamic Group Attention: focal tokens stay raw, the others are pooled in groups once they are past.
+    """Dynamic Group Attention: focal tokens stay raw, past groups of the others are pooled.
 
     Choosing focal tokens takes O(L^2) time with all rows, or O(L) per sampled row; memory is linear
     in L.
@@ -161,10 +156,7 @@ class DGA(FocalRule, Mechanism):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: [focal ; pooled ; raw], (B, Hk, columns, D).
-
-        Each row sees one interval of each.
-        """
+        """Return one part: [focal ; pooled ; raw], (B, Hk, columns, D), of each an interval."""
         focal = select(q, k, self, scale=call.scale) if call.selection is None else call.selection
         keys, values = columns(q, k, v, focal, self, call.scale, call.rotation,
                                backend=self.backend)
@@ -178,27 +170,21 @@ class DGA(FocalRule, Mechanism):
         return select(q, k, self, scale=scale)
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
-        """Raise ValueError unless a selection is a choice of focal tokens.
-
-        The function `check_selection`.
-        """
+        """Raise ValueError unless a selection is a choice of focal tokens."""
         check_selection(selection, k, self)
 
     @property
     def causal_scope(self) -> str:
-        """WHOLE_PROMPT for choose="prompt".
-
-        EVERY_ROW for "blocks", since rows read only past blocks divided.
-        """
+        """WHOLE_PROMPT for "prompt"; EVERY_ROW for "blocks", which are divided once past."""
         return WHOLE_PROMPT if self.choose == "prompt" else EVERY_ROW
 
     def exact_when(self, length: int) -> bool:
-        """Return True if all divided tokens are focal, if none is divided, or if every group is one token."""
+        """Return True if all divided tokens are focal, none is divided, or groups are one token."""
         count, span = self.spans(length)
         return self.group == 1 or count == 0 or self.focal_count(span) == span
 
     def cache_entries(self, length: int) -> int:
-        """Return the number of focal tokens, groups and raw tokens after a prompt of `length`, see `cache_tokens`."""
+        """Return the focal tokens, groups and raw tokens after a prompt, see `cache_tokens`."""
         return sum(cache_tokens(length, self))
 
     @classmethod
@@ -208,12 +194,7 @@ class DGA(FocalRule, Mechanism):
 
 
 def divide(focal: Tensor, rule: FocalRule) -> tuple[Tensor, Tensor]:
-    """Return the indices of focal tokens, (B, Hk, F), and of grouped tokens, (B, Hk, K m), both ascending.
-
-    Args:
-        focal: bool (B, Hk, L), as `select` returns it.
-        rule: the options.
-    """
+    """Return the indices of focal, (B, Hk, F), and grouped tokens, (B, Hk, K m), ascending."""
     count, span = rule.spans(focal.shape[-1])
     divided = focal[..., : count * span]
     order = divided.int().argsort(dim=-1, descending=True,
@@ -224,16 +205,7 @@ def divide(focal: Tensor, rule: FocalRule) -> tuple[Tensor, Tensor]:
 
 def columns(q: Tensor, k: Tensor, v: Tensor, focal: Tensor, rule: FocalRule, scale: float | None,
             rotation: Rotation | None, *, backend: str = "auto") -> tuple[Tensor, Tensor]:
-    """Put focal tokens and pooled groups in front of the raw tokens.
-
-    Args:
-        q: queries, (B, H, L, D).
-        k, v: keys and values, (B, Hk, L, D).
-        focal: bool (B, Hk, L).
-        rule: the options.
-        scale: factor on the dot products; None means D**-0.5.
-        rotation: the RoPE tables with which q and k were rotated, or None.
-        backend: of `interval_attention`; it sets that of the pooling too.
+    """Put focal tokens (bool (B, Hk, L)) and pooled groups in front of the raw tokens.
 
     Returns:
         [focal ; pooled ; raw] keys and values, (B, Hk, F + K + R, D), R = K m for choose="prompt",
@@ -251,12 +223,7 @@ def pool(q: Tensor, k: Tensor, v: Tensor, others: Tensor, group: int, scale: flo
          rotation: Rotation | None, *, backend: str = "auto") -> list[Tensor]:
     """Pool each m successive tokens of `others` with the query of the last one (Eq. 14).
 
-    Args:
-        others: indices of the grouped tokens, int64 (B, Hk, K m), ascending; `group` is m.
-        The other arguments are those of `columns`.
-
-    Returns:
-        Pooled keys and values, (B, Hk, K, D).
+    Others: int64 (B, Hk, K m), ascending. Returns pooled keys and values, (B, Hk, K, D).
     """
     kv_heads = k.shape[1]
     if rotation is not None:
@@ -270,10 +237,7 @@ def pool(q: Tensor, k: Tensor, v: Tensor, others: Tensor, group: int, scale: flo
 
 
 def as_rows(q: Tensor, k: Tensor, v: Tensor, others: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Take the tokens of each KV head and make it a batch row.
-
-    (B Hk, H / Hk, K m, D), twice (B Hk, 1, K m, D).
-    """
+    """Make tokens of KV heads batch rows: (B Hk, H / Hk, K m, D), twice (B Hk, 1, K m, D)."""
     queries = take(q.unflatten(1, (k.shape[1], -1)), others[:, :, None])
     return queries.flatten(0, 1), take(k, others).flatten(0, 1)[:, None], take(v, others).flatten(
         0, 1)[:, None]
@@ -281,10 +245,7 @@ def as_rows(q: Tensor, k: Tensor, v: Tensor, others: Tensor) -> tuple[Tensor, Te
 
 def group_weights(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
                   scale: float | None) -> Tensor:
-    """Return the weights P_z of the members of each group (Eq. 14), (B, Hk, K, m).
-
-    Args as in `columns`.
-    """
+    """Return the weights P_z of the members of each group (Eq. 14), (B, Hk, K, m)."""
     rows = as_rows(q, k, k, divide(focal, rule)[1])
     _, _, phi = pool_groups(*rows, rule.group, scale=scale, return_phi=True, backend="torch")
     assert phi is not None  # only a maximum has no weights
@@ -293,10 +254,7 @@ def group_weights(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
 
 def pooling_matrix(q: Tensor, k: Tensor, focal: Tensor, rule: FocalRule,
                    scale: float | None) -> Tensor:
-    """Return P, (B, Hk, F + K + R, L): the weight of each token in each column.
-
-    R and Args as in `columns`.
-    """
+    """Return P, (B, Hk, F + K + R, L): the weight of each token in each of the `columns`."""
     length, phi = k.shape[2], group_weights(q, k, focal, rule, scale)
     kept, others = (one_hot(index, length).to(phi)
                     for index in divide(focal, rule))  # (B, Hk, F or K m, L)
@@ -313,10 +271,7 @@ def take(x: Tensor, tokens: Tensor) -> Tensor:
 
 def row_reads(i: int, focal: list[int], groups: list[list[int]],
               rule: FocalRule) -> tuple[list[int], list[int], list[int]]:
-    """Return what row i reads (Algorithm 2, causal).
-
-    Focal tokens, numbers of groups, and raw tokens.
-    """
+    """Return what row i reads (Algorithm 2, causal): focal tokens, groups by number, raw tokens."""
     if rule.choose == "prompt":
         closed = [z for z, members in enumerate(groups) if members[-1] < i]
         raw = [t for members in groups if members[0] <= i <= members[-1] for t in members if t <= i]
@@ -327,12 +282,7 @@ def row_reads(i: int, focal: list[int], groups: list[list[int]],
 
 
 def intervals(focal: Tensor, rule: FocalRule) -> Tensor:
-    """Return the columns of [focal ; pooled ; raw] that each row sees.
-
-    choose="prompt" (raw: the non-focal tokens, in order): row i sees the focal tokens up to i, the
-    groups with max G_z < i, and the members up to i of the group with min G_z <= i <= max G_z (Eq.
-    15). choose="blocks" (raw: all tokens): row i sees the focal tokens and groups of the blocks
-    before its own, and its own block up to i.
+    """Return the columns of [focal ; pooled ; raw] that each row sees, see `indices`.
 
     Args:
         focal: bool (B, Hk, L), as `select` returns it.
@@ -352,7 +302,7 @@ def intervals(focal: Tensor, rule: FocalRule) -> Tensor:
 
 
 def cache_tokens(length: int, rule: FocalRule, *, prompt: int | None = None) -> tuple[int, int]:
-    """Return how many entries (a key and a value each) a decoder keeps for one KV head after L tokens.
+    """Return the entries (a key and a value each) that a KV head keeps after L tokens.
 
     Args:
         length: tokens read, L.
@@ -360,10 +310,9 @@ def cache_tokens(length: int, rule: FocalRule, *, prompt: int | None = None) -> 
         prompt: how many of them were the prompt; all by default. No effect for choose="blocks".
 
     Returns:
-        The number of focal tokens and groups, and the number of raw tokens that are not divided
-        yet. With r focal tokens the first is r + (P - r)/m for a prompt of P tokens (Appendix E)
-        plus m' - m + 1 for each m' generated tokens; or r_b + (B - r_b)/m for each complete block
-        with r_b focal tokens.
+        The number of focal tokens and groups, and of raw tokens that are not divided yet. With r
+        focal tokens the first is r + (P - r)/m for a prompt of P (Appendix E) plus m' - m + 1
+        for each m' generated tokens; or r_b + (B - r_b)/m for each complete block.
     """
     def divided(span: int) -> int:
         return divided_tokens(span, rule.focal_count(span), rule.group)

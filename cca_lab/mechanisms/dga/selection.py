@@ -1,10 +1,9 @@
 """The tokens that DGA keeps raw: importance scores and focal tokens (Section 5.2, Eq. 16-17).
 
-    s_t = sum_j A_jt / (number of rows j that can see token t)          the mean attention on token t
+    s_t = sum_j A_jt / (number of rows j that can see token t)      the mean attention on token t
 
 with A full causal attention, and j all rows (Eq. 16) or a sample of them (Eq. 17). Tokens and rows
-count from 0, so the divisor of Eq. 16 is L - t. The tokens with the highest scores are the focal
-tokens.
+count from 0, so the divisor of Eq. 16 is L - t. The highest scores make the focal tokens.
 """
 
 import math
@@ -26,18 +25,14 @@ ROWS_AT_ONCE = 256  # rows of A in memory at a time
 
 @dataclass(frozen=True, kw_only=True)
 class FocalRule:
-    """How DGA divides the tokens of a text.
-
-    Its options, checked, and the numbers that follow from them.
+    """How DGA divides the tokens of a text: its options, and the numbers that follow.
 
     Attributes:
         group: m, the non-focal tokens in a group.
         gamma: the share of the tokens that are focal, rounded down.
-        floor: the smallest number of focal tokens; 1K in Appendix C.2, which is all tokens of a
-            short text.
+        floor: the smallest number of focal tokens; 1K in Appendix C.2, all of a short text.
         choose: "prompt": focal tokens are chosen once, among all tokens (the paper's); or "blocks":
-            in each block of the text separately, so that no later token can change them (the
-            lab's).
+            in each block separately, so that no later token can change them (the lab's).
         block: B, tokens in a block. No effect for "prompt".
         recent, random: how many of the last rows, and how many of the others at random, Eq. 17
             samples; all rows (Eq. 16) if both are 0. The paper gives no numbers.
@@ -66,25 +61,16 @@ class FocalRule:
                              "the paper's is 'prompt'")
 
     def spans(self, length: int) -> tuple[int, int]:
-        """Return number and size of the segments to divide.
-
-        The whole text, or the blocks before the last row's.
-        """
+        """Return number and size of the segments to divide: the text, or all blocks but the last."""
         return (1, length) if self.choose == "prompt" else (blocks_before(length, self.block),
                                                             self.block)
 
     def focal_count(self, span: int) -> int:
-        """Return the focal tokens of a segment.
-
-        Max(floor(gamma L), floor), plus leftovers of groups (Section 5.1).
-        """
+        """Return max(floor(gamma L), floor), plus leftovers (Section 5.1), for a segment."""
         return focal_count(span, floor_of_share(self.gamma, span), self.floor, self.group)
 
     def rows(self, span: int) -> Tensor | None:
-        """Return the rows that Eq. 17 samples from a segment, int64, ascending.
-
-        None for all rows (Eq. 16).
-        """
+        """Return the rows that Eq. 17 samples from a segment, ascending; None for all (Eq. 16)."""
         if self.recent == self.random == 0:
             return None
         earlier = max(0, span - self.recent)
@@ -99,15 +85,13 @@ def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None,
     """Return the score of each token: the mean attention on it (Eq. 16; with `rows`, Eq. 17).
 
     Args:
-        q: queries, (B, H, L, D).
-        k: keys, (B, Hk, L, D).
+        q, k: queries (B, H, L, D) and keys (B, Hk, L, D).
         rows: int64, ascending, the rows whose attention counts; None for all L.
         scale: factor on the dot products; None means D**-0.5.
 
     Returns:
         (B, H, L), in at least float32, without gradient. A token that no sampled row can see has
-        the score
-        inf: it was not measured, so it is kept.
+        the score inf: it was not measured, so it is kept.
     """
     batch, heads, length, head_dim = q.shape
     scale = head_dim**-0.5 if scale is None else scale
@@ -128,13 +112,10 @@ def importance(q: Tensor, k: Tensor, *, rows: Tensor | None = None,
 
 @torch.no_grad()
 def select(q: Tensor, k: Tensor, rule: FocalRule, *, scale: float | None = None) -> Tensor:
-    """Return which tokens are focal: the highest scores of each segment.
-
-    Among equal scores the earlier token wins.
+    """Return which tokens are focal: the highest scores of each segment, of equal ones the earlier.
 
     Args:
-        q: queries, (B, H, L, D).
-        k: keys, (B, Hk, L, D).
+        q, k: queries (B, H, L, D) and keys (B, Hk, L, D).
         rule: the options.
         scale: factor on the dot products; None means D**-0.5.
 
@@ -160,7 +141,7 @@ def select(q: Tensor, k: Tensor, rule: FocalRule, *, scale: float | None = None)
 
 
 def check_selection(selection: Any, k: Tensor, rule: FocalRule) -> None:
-    """Raise ValueError unless `selection` is a choice that `select` could return for keys (B, Hk, L, D)."""
+    """Raise ValueError unless `selection` is a choice that `select` could return for keys k."""
     check_tensors(selection=selection)
     if selection.dtype != torch.bool or selection.shape != k.shape[:3]:
         raise ValueError(f"selection: got {selection.dtype} {tuple(selection.shape)}, wanted bool "
@@ -174,25 +155,14 @@ def check_selection(selection: Any, k: Tensor, rule: FocalRule) -> None:
 
 
 def highest(scores: Tensor, count: int) -> Tensor:
-    """Return a bool mask of the `count` highest scores of the last axis.
-
-    Of equal scores the earlier wins.
-    """
+    """Return a mask of the `count` highest scores of the last axis; of equal ones the earlier."""
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best(scores, count), True)
 
 
 def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: float) -> list[float]:
-    """Compute Eq. 16-17 token by token, for heads that choose together.
+    """Compute Eq. 16-17 token by token, for heads that choose together: the specification.
 
-    The specification of the scores.
-
-    Args:
-        queries, keys: (heads, L, D).
-        rows: the rows whose attention counts.
-        scale: factor on the dot products.
-
-    Returns:
-        L scores: the mean attention on each token, averaged over the heads.
+    Queries and keys (heads, L, D) -> L scores: the mean attention of `rows` on each token.
     """
     accumulated, seen_by = [0.0] * keys.shape[1], [0] * keys.shape[1]
     for j in rows:
@@ -208,10 +178,7 @@ def importance_loops(queries: Tensor, keys: Tensor, rows: list[int], scale: floa
 
 @torch.no_grad()
 def focal_loops(queries: Tensor, keys: Tensor, rule: FocalRule, scale: float) -> list[int]:
-    """Return the focal tokens, ascending, of heads that choose together.
-
-    Queries and keys (heads, L, D).
-    """
+    """Return the focal tokens of heads that choose together; queries, keys (heads, L, D)."""
     count, span = rule.spans(keys.shape[1])
     sampled = rule.rows(span)
     rows = list(range(span)) if sampled is None else sampled.tolist()

@@ -1,7 +1,4 @@
-"""MInference.
-
-Attention with one pattern per head, the three patterns, and the search that chooses among them.
-"""
+"""MInference: a pattern for each head, the three patterns, and the search among them."""
 
 from cca_lab.mechanisms.minference.mechanism import CANDIDATES, MInference, choose_patterns, recalls
 from cca_lab.mechanisms.minference.patterns import AShape, BlockSparse, VerticalSlash

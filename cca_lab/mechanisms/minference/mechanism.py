@@ -1,17 +1,14 @@
-"""MInference: a pattern for each head, chosen once on a sample.
-
-Each prompt then determines the masks.
+"""MInference: a pattern for each head, chosen once on a sample; each prompt determines the masks.
 
 Jiang et al., "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse
 Attention", NeurIPS 2024 (Section 3, Algorithm 1). A head attends with one of three patterns, each a
-mechanism of its own: `a_shape`, `vertical_slash` or `block_sparse`. `choose_patterns` is the
-offline search. It takes the candidate that keeps most of full attention on a sample,
+mechanism of its own: `a_shape`, `vertical_slash` or `block_sparse`. `choose_patterns`, the offline
+search, takes the candidate that keeps most of full attention A on a sample,
 
     recall = mean over rows i of   sum of A_it over the tokens t that the candidate lets row i read
 
-with A the full causal attention. Positions are the original ones. The mechanism is meant for
-reading a
-prompt: the paper decodes with full attention over an ordinary cache.
+Positions are the original ones. The mechanism is meant for reading a prompt: the paper decodes with
+full attention over an ordinary cache.
 
 Differs from the paper and the public code:
   * The paper compares attention outputs; recall is what the public code measures (on rows from 2500
@@ -93,16 +90,13 @@ class MInference(Mechanism):
         return [Columns(q, k, v, torch.cat(masks, dim=1))]
 
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> list[Any]:
-        """Return the choice of each head, for `selection`.
-
-        A list of H, None for a head that chooses nothing.
-        """
+        """Return the choice of each head, for `selection`: a list of H, or None each."""
         heads = self.heads(q, k, k, self.call(q, k, k, scale=scale))
         return [own.select(*head[:2], scale=scale) for own, head in heads]
 
     def heads(self, q: Tensor, k: Tensor, v: Tensor,
               call: Call) -> list[tuple[Mechanism, tuple[Tensor, Tensor, Tensor, Call]]]:
-        """Return, for each query head, its mechanism and its own q, k, v (B, 1, L, D each) and call."""
+        """Return each query head's mechanism with its q, k, v (B, 1, L, D) and call."""
         heads, length, count = *q.shape[1:3], len(self.mechanisms)
         if count not in (1, heads) and length > 1:  # one token reads itself under any pattern
             raise ValueError(f"patterns: got {count} for {heads} query heads, wanted one for each, "
@@ -112,7 +106,7 @@ class MInference(Mechanism):
                 for h, own in enumerate((self.mechanisms * heads)[:heads])]
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
-        """Raise ValueError unless a selection is a list with a choice, or None, for each query head."""
+        """Raise ValueError unless a selection is a list with a choice, or None, per query head."""
         if not isinstance(selection, list) or len(selection) != q.shape[1]:
             raise ValueError(f"selection: got {type(selection).__name__}, wanted a list of "
                              f"{q.shape[1]}, one for each query head; pass what `select` returns")
@@ -133,10 +127,7 @@ class MInference(Mechanism):
 
 
 def parse(pattern: Pattern) -> Mechanism:
-    """Return the mechanism of {"pattern": name, **options}.
-
-    A ValueError names what does not fit.
-    """
+    """Return the mechanism of {"pattern": name, **options}; ValueError if something is wrong."""
     options = dict(pattern)
     name = options.pop("pattern", None)
     if not isinstance(name, str) or name not in PATTERNS:
@@ -170,7 +161,7 @@ CANDIDATES: tuple[dict[str, Any], ...] = (  # for about 512 tokens; the first an
 @torch.no_grad()
 def recalls(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *, first_row: int = 0,
             scale: float | None = None) -> tuple[Tensor, Tensor]:
-    """Measure on a sample how much of full attention each candidate keeps, and how many pairs it reads.
+    """Measure how much of full attention each candidate keeps, and how many pairs it reads.
 
     Args:
         q, k: queries (B, H, L, D) and keys (B, Hk, L, D) of B samples.
@@ -179,9 +170,8 @@ def recalls(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
         scale: None means D**-0.5.
 
     Returns:
-        recall, (H, candidates): attention on the tokens that are read, mean over samples and rows.
-        share, (H, candidates): query-key pairs that are read, as a share of all causal pairs in
-            those rows.
+        recall and share, (H, candidates): attention on the tokens that are read, mean over samples
+        and rows; and read query-key pairs as a share of all causal pairs in those rows.
     """
     if not 0 <= first_row < q.shape[2]:
         raise ValueError(f"first_row: got {first_row}, wanted 0 to {q.shape[2] - 1}, a row of the "
@@ -201,9 +191,7 @@ def recalls(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
 def choose_patterns(q: Tensor, k: Tensor, candidates: Sequence[Pattern] = CANDIDATES, *,
                     first_row: int = 0, most_read: float = 1.0,
                     scale: float | None = None) -> list[dict[str, Any]]:
-    """Choose the pattern of each head on a sample (Algorithm 1).
-
-    The best recall, the first among equals.
+    """Choose the pattern of each head on a sample (Algorithm 1): the best recall.
 
     Args:
         q, k, candidates, first_row, scale: as in `recalls`.

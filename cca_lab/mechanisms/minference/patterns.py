@@ -65,10 +65,7 @@ class AShape(Mechanism):
         return attend_loops(q, k, v, seen, call.scale)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part.
-
-        Row i reads [0, min(sinks, w)) and [w, i + 1), w = max(0, i + 1 - window).
-        """
+        """Return one part: [0, min(sinks, w)) and [w, i + 1), w = max(0, i + 1 - window)."""
         row = torch.arange(q.shape[2], device=q.device)
         return [Columns(q, k, v, intervals(row, self.sinks, self.window))]
 
@@ -86,14 +83,12 @@ class BlockSparse(Mechanism):
         score_mn = scale * mean(q in block m) . mean(k in block n),   n <= m
 
     block m of rows reads the `top_k` blocks of keys with the highest scores; inside its own block
-    each row reads only up to itself. The mean query of a block and the mean key of the row's own
-    block include later rows, so rows see only their past once the choice is given (`select`,
-    `selection`).
+    each row reads only up to itself. The means of a row's own block include later rows, so rows
+    see only their past once the choice is given (`select`, `selection`).
 
     Differs from the paper and the public code:
-      * A block always chooses itself as one of its `top_k` blocks (`force_diagonal`). The paper and
-        the code leave that to the score, so a row may not read itself; force_diagonal=False does
-        so.
+      * A block always chooses itself as one of its `top_k` blocks (`force_diagonal`). There the
+        score decides, so a row may not read itself; force_diagonal=False does so.
       * The last block may be short; its mean is over the tokens in it. The code fills it with
         zeros, and adds a whole block of zeros if B divides L.
       * Each query head makes its own choice, as in the code, where KV heads are repeated.
@@ -123,10 +118,7 @@ class BlockSparse(Mechanism):
         check_integers(1, block=self.block, top_k=self.top_k)
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
-        """Compute block-sparse attention block by block and row by row (Algorithm 3).
-
-        The specification.
-        """
+        """Compute block-sparse attention block by block (Algorithm 3): the specification."""
         heads, length, block = *q.shape[1:3], self.block
         queries, keys = q.detach(), expand_heads(
             k, heads).detach()  # no gradient flows through the choice
@@ -177,7 +169,7 @@ class BlockSparse(Mechanism):
                            device=q.device).scatter(-1, chosen, True) & (m <= m[:, None])
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
-        """Raise ValueError unless a selection is a choice of blocks for texts of at least the length of q."""
+        """Raise ValueError unless a selection chooses blocks of a text as long as q or longer."""
         check_tensors(selection=selection)
         blocks = -(-q.shape[2] // self.block)
         if selection.dtype != torch.bool or selection.dim() != 4 or min(
@@ -197,10 +189,7 @@ class BlockSparse(Mechanism):
 
 
 def block_means(x: Tensor, block: int) -> Tensor:
-    """Return the mean of each block, the last one over its own tokens.
-
-    (B, h, L, D) -> (B, h, ceil(L/block), D).
-    """
+    """Return the mean of each block, the last one short, (B, h, ceil(L/block), D)."""
     length = x.shape[2]
     missing = -length % block
     sums = torch.nn.functional.pad(x.to(accumulation_dtype(x.dtype)), (0, 0, 0, missing))
@@ -211,10 +200,7 @@ def block_means(x: Tensor, block: int) -> Tensor:
 
 
 class Choice(NamedTuple):
-    """The choice of a prompt.
-
-    Columns, int64 (B, H, vertical), and diagonals, int64 (B, H, slash), ascending.
-    """
+    """The columns, int64 (B, H, vertical), and diagonals, (B, H, slash), of a prompt, ascending."""
 
     columns: Tensor
     offsets: Tensor
@@ -230,15 +216,12 @@ class VerticalSlash(Mechanism):
         column_t = sum_i A_it        diagonal_o = sum_i A_i,i-o        i in [L - last, L)
 
     All rows read the `vertical` columns and `slash` diagonals with the highest scores. A kernel
-    reads a diagonal in blocks: for the rows [mB, mB + B) diagonal o means the B keys [mB - o, mB +
-    B - o), so that a row reads more than its own token of the diagonal. Row i of block m = floor(i
-    / B) reads token t if
+    reads a diagonal in blocks of B: row i of block m = floor(i / B) reads token t if
 
         t <= i   and   (t is a chosen column   or   mB - o <= t < mB + B - o for a chosen o)
 
     The choice uses queries that are later than most rows, so rows see only their past once the
-    choice is given (`select`, `selection`). With `block` = 1 each diagonal is exactly one token
-    wide.
+    choice is given (`select`, `selection`). With `block` = 1 each diagonal is one token wide.
 
     Differs from the paper and the public code:
       * The public index builder widens further: the range of a diagonal that leaves the text
@@ -328,10 +311,7 @@ class VerticalSlash(Mechanism):
         return [Columns(q, k, v, (near | on_column[:, :, None]) & causal_mask(length, device))]
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, **keywords: Unpack[Keywords]) -> Tensor:
-        """Attend with all rows at once, see `Mechanism.attention`.
-
-        ValueError also if "triton" cannot run.
-        """
+        """Attend with all rows at once; ValueError also if "triton" cannot run."""
         call = self.call(q, k, v, **keywords)
         recorded = needs_gradient(q, k, v)
         if self.backend == "dense" or (self.backend == "auto" and (recorded or not fused(q))):
@@ -348,11 +328,7 @@ class VerticalSlash(Mechanism):
 
     @torch.no_grad()
     def select(self, q: Tensor, k: Tensor, *, scale: float | None = None) -> Choice:
-        """Choose columns and diagonals from the last rows (Algorithm 2, lines 1-3).
-
-        Returns:
-            The choice, for `selection`. It can be used for a text of another length too.
-        """
+        """Choose columns and diagonals by the last rows (Algorithm 2, lines 1-3)."""
         scale = self.call(q, k, k, scale=scale).scale
         length, token = q.shape[2], torch.arange(q.shape[2], device=q.device)
         row = token[-self.last :, None]                                                   # (R, 1)
@@ -381,7 +357,7 @@ class VerticalSlash(Mechanism):
         return WHOLE_PROMPT
 
     def exact_when(self, length: int) -> bool:
-        """Return True if all columns or all diagonals are read, or if forced ones and the block leave no gap."""
+        """Return True if all columns or diagonals are read, or the forced ones leave no gap."""
         last_block = (length - 1) // self.block * self.block
         first_columns = self.forced_vertical if self.vertical >= self.forced_vertical else 0
         near_diagonals = max(1, self.forced_slash) if self.slash >= self.forced_slash else 1
@@ -391,10 +367,7 @@ class VerticalSlash(Mechanism):
 
 def scores_loops(queries: Tensor, keys: Tensor, last: int,
                  scale: float) -> tuple[list[float], list[float]]:
-    """Add up the attention of the last rows on each column and each diagonal.
-
-    Queries and keys are (L, D).
-    """
+    """Add up the attention of the last rows on each column and diagonal; queries, keys (L, D)."""
     length = len(keys)
     by_column, by_offset = [0.0] * length, [0.0] * length
     for i in range(max(0, length - last), length):

@@ -51,18 +51,12 @@ from cca_lab.settings import check_integers
 
 @memoised
 def intervals(length: int, window: int, group: int | None, first: int = 0, kept: int = 0) -> Tensor:
-    """Return the columns of [raw tokens ; entries] that each row sees.
+    """Return the columns of [raw tokens ; entries] that each row sees, see `indices.entry_columns`.
 
-    Args:
-        length: rows.
-        window: w.
-        group: m; None for layers without entries.
-        first: the position of the first row.
-        kept: raw tokens before it that stand in front, first <= w - 1 of them or w - 1.
+    There are kept + length raw tokens, kept = min(first, w - 1) of them from before the chunk.
 
     Returns:
-        int64 (1, 1, rows, n, 2): n = 2 intervals, or 1 without entries, which follow the kept +
-            length raw tokens.
+        int64 (1, 1, rows, n, 2): n = 2 intervals, or 1 without entries (group None).
     """
     check_integers(1, length=length, window=window)
     row = torch.arange(first, first + length)
@@ -70,18 +64,10 @@ def intervals(length: int, window: int, group: int | None, first: int = 0, kept:
 
 
 def chosen_entries(scores: Tensor, group: int, count: int, first: int = 0) -> Tensor:
-    """Return which entries each row sees in a "compressed sparse" layer.
+    """Return the `count` best entries of each row in a "compressed sparse" layer.
 
-    The `count` with the highest scores.
-
-    Args:
-        scores: (B, rows, n), of n entries; those of open groups are not read.
-        group: m.
-        count: k.
-        first: the position of the first row.
-
-    Returns:
-        bool (B, rows, n).
+    Scores (B, rows, n) of n entries, those of open groups not read -> bool (B, rows, n). The first
+    row is at position `first`.
     """
     entry = torch.arange(scores.shape[2], device=scores.device)
     row = torch.arange(first, first + scores.shape[1], device=scores.device)
@@ -94,13 +80,8 @@ def chosen_entries(scores: Tensor, group: int, count: int, first: int = 0) -> Te
 def index_scores(queries: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
     """Return the score of each entry for each row: sum_h w_h relu(q_h . k), all sums in float32.
 
-    Args:
-        queries: (B, rows, Hi, Di).
-        keys: (B, n, Di).
-        weights: (B, rows, Hi), scaled.
-
-    Returns:
-        (B, rows, n), times Di ** -0.5.
+    Queries (B, rows, Hi, Di), keys (B, n, Di), weights (B, rows, Hi) -> (B, rows, n), times
+    Di ** -0.5.
     """
     scores = (queries.float()
               @ keys.float().mT.unsqueeze(1)).relu() * queries.shape[-1]**-0.5  # (B, rows, Hi, n)
@@ -108,11 +89,9 @@ def index_scores(queries: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
 
 
 def times_read(length: int, window: int, group: int | None, *, overlap: bool = False) -> Tensor:
-    """Count how many columns of each row contain each token, raw or pooled.
+    """Count how many columns of each row contain each token, raw or pooled: int64 (L, L).
 
-    Int64 (L, L), zero for later tokens.
-
-    Counted column by column, with every closed entry visible: a choice of entries reads fewer.
+    Every closed entry is visible here: a choice of entries reads fewer.
     """
     found = torch.zeros(length, length, dtype=torch.int64)
     for i in range(length):
@@ -185,10 +164,7 @@ def _before(x: Tensor, nothing: float) -> Tensor:
 
 def attend_by_loops(q: Tensor, columns: Tensor, visible: Tensor, sinks: Tensor, *,
                     scale: float | None = None) -> Tensor:
-    """Attend row by row: the specification of `attend`, with its arguments.
-
-    `visible` as a mask (b, h, L, N).
-    """
+    """Attend row by row: the specification of `attend`, with a mask (b, h, L, N)."""
     scale, out = scale_of(scale, q.shape[-1]), torch.zeros_like(q)
     batch, heads, rows, _ = q.shape
     visible = visible.expand(batch, heads, rows, -1)
@@ -238,10 +214,7 @@ SPARSE = "compressed_sparse_attention"
 
 @dataclass
 class Series:
-    """The state of one pooling.
-
-    Values and gates from the last closed group on (if groups overlap), and entries.
-    """
+    """The state of one pooling: values and gates from the last closed group on, and entries."""
 
     values: Tensor | None = None
     gates: Tensor | None = None
@@ -302,10 +275,7 @@ def layer_output(module: Any, hidden: Tensor, rotation: tuple[Tensor, Tensor],
 
 
 def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the last features of x (B, H, T, D), in neighbouring pairs, by tables (B, T, pairs).
-
-    Others stay.
-    """
+    """Rotate the last features of x (B, H, T, D), neighbouring pairs, by tables (B, T, pairs)."""
     still, pairs = x[..., :x.shape[-1] - 2 * cos.shape[-1]], x[..., x.shape[-1] - 2
                                                                * cos.shape[-1]:].float()
     cos, sin = cos.unsqueeze(1).float(), sin.unsqueeze(1).float()

@@ -1,6 +1,6 @@
-"""Native Sparse Attention: three branches with a softmax each, mixed by learnt gates, on the lab's columns.
+"""Native Sparse Attention: three branches with a softmax each, mixed by learnt gates.
 
-    out_i = g^cmp_i out^cmp_i + g^slc_i out^slc_i + g^win_i out^win_i                                      (Eq. 5)
+    out_i = g^cmp_i out^cmp_i + g^slc_i out^slc_i + g^win_i out^win_i                       (Eq. 5)
 
 * compressed: the pooled key and value of every closed block of b tokens;
 * selected: the raw tokens of the n blocks with the highest scores, a row's own block always among
@@ -107,13 +107,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, pooled_k: Tensor, pooled_v: Tensor, 
 def selected(weights: Tensor, key_heads: int, block: int, count: int) -> Tensor:
     """Return the raw tokens that each row selects by the weights of the compressed branch.
 
-    Args:
-        weights: (B, H, L, closed blocks), 0 where a row does not see a block.
-        key_heads: Hk; the query heads of a KV head select together.
-        block, count: b and n.
-
-    Returns:
-        bool (B, H, L, L), the row's own block included, up to the row.
+    Weights (B, H, L, closed blocks), 0 where a row does not see a block -> bool (B, H, L, L), the
+    row's own block included, up to the row. The query heads of a KV head select together.
     """
     batch, heads, length, blocks = weights.shape
     row = torch.arange(length, device=weights.device)
@@ -131,8 +126,5 @@ def selected(weights: Tensor, key_heads: int, block: int, count: int) -> Tensor:
 
 
 def _best(scores: Tensor, count: int) -> list[int]:
-    """Return the blocks with the highest scores, the best first.
-
-    The earlier one of two equal ones.
-    """
+    """Return the blocks with the highest scores, best first; of equal ones the earlier."""
     return sorted(range(len(scores)), key=lambda p: (-float(scores[p]), p))[: count + 1]
