@@ -32,8 +32,7 @@ def mechanism_of(name: str, options: dict[str, Any]) -> Mechanism:
     """Return the mechanism of a name, with the given options and the defaults of all others.
 
     Raises:
-        ValueError: for an unknown name, an option that the mechanism does not have, or a value that
-        is not valid.
+        ValueError: for an unknown name or option, or a value that is not valid.
     """
     cls = class_of(name)
     unknown = [option for option in options if option not in cls.option_names()]
@@ -51,10 +50,7 @@ def mechanism_of(name: str, options: dict[str, Any]) -> Mechanism:
 
 
 def class_of(name: str, what: str = "name") -> type[Mechanism]:
-    """Return the class of the mechanism of a name.
-
-    A ValueError that names `what` if there is none.
-    """
+    """Return the class of the mechanism of a name; a ValueError names `what` if there is none."""
     if not isinstance(name, str) or name not in MECHANISMS:
         raise ValueError(f"{what}: got {name!r}, wanted one of {', '.join(MECHANISMS)}")
     return MECHANISMS[name]

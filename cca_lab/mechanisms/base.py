@@ -11,9 +11,10 @@ from cca_lab.mechanisms import columns
 from cca_lab.mechanisms.columns import Columns
 
 EVERY_ROW = "every row sees its past only"
-WHOLE_PROMPT = "which tokens are kept is chosen from the whole prompt; given the choice, every row sees its past only"
-OWN_BLOCK = "which tokens are kept is chosen from whole blocks of rows, a row's own included; given the choice, " \
-            "every row sees its past only"
+_GIVEN = "given the choice, every row sees its past only"
+WHOLE_PROMPT = f"which tokens are kept is chosen from the whole prompt; {_GIVEN}"
+OWN_BLOCK = ("which tokens are kept is chosen from whole blocks of rows, a row's own included; "
+             f"{_GIVEN}")
 
 ON_INTERVALS = ("dense", "blocked", "native", "triton")  # the backends of `interval_attention`
 
@@ -197,7 +198,7 @@ class Mechanism:
         return columns.represented(self.columns(q, k, v, self.call(q, k, v, **keywords)))
 
     def check_choice(self, selection: Any, q: Tensor, k: Tensor) -> None:
-        """Raise ValueError unless a selection is a choice that `select` could return for q and k."""
+        """Raise ValueError unless a selection is one that `select` could return for q and k."""
         raise ValueError(f"selection: got {type(selection).__name__}, wanted None; {self.name!r} "
                          "attention chooses no tokens that could be given")
 

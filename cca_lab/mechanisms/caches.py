@@ -1,7 +1,6 @@
 """The decode-time caches by mechanism, for `generate(past_key_values=...)`, and caches of one size.
 
-Mechanisms are compared at equal memory: `fitted` returns the one whose cache is as large as a
-budget allows.
+Mechanisms are compared at equal memory: `fitted` returns the largest within a budget.
 """
 
 from typing import Any
@@ -38,7 +37,7 @@ def fits(name: str) -> bool:
 
 def with_sized(options: dict[str, dict[str, Any]], entries: int,
                length: int) -> dict[str, dict[str, Any]]:
-    """Add the options of every other mechanism whose cache can be sized, at `entries` for texts of `length`."""
+    """Add the options of every other mechanism whose cache can be sized, at `entries`."""
     others = [name for name in CACHES if name not in options and fits(name)]
     return options | {name: sized(name, entries, length).options() for name in others}
 
@@ -63,8 +62,7 @@ def fitted(config: PreTrainedConfig, name: str, entries: int, length: int) -> Me
         length: tokens read.
 
     Returns:
-        `MECHANISMS[name].sized(n, length)` with the largest n for which it fits; n + 1 exceeds the
-        budget, or the length.
+        `MECHANISMS[name].sized(n, length)` with the largest n for which it fits.
 
     Raises:
         ValueError: if even the smallest cache is larger.

@@ -1,9 +1,6 @@
-"""The equation that all mechanisms share.
+"""The equation that all mechanisms share: a row attends to columns, tokens or means of tokens.
 
-A row attends to columns, each of which is a token or a mean of tokens.
-
-    out_i = sum_j A_ij (P v)_j,   A_i = softmax over the columns j that row i sees of scale * q_i .
-    k_j
+    out_i = sum_j A_ij (P v)_j,   A_i = softmax of scale * q_i . k_j over the columns j of row i
 
 `Columns` holds keys, values, which rows see them (intervals or a mask) and P; each mechanism
 returns a list of them. The output, the effective matrix E = A P and the represented tokens are
@@ -26,9 +23,7 @@ from cca_lab.attention.interval_attention import merge
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that rows attend to with one set of queries.
-
-    All sets of a mechanism share one softmax.
+    """The columns that rows attend to with one set of queries; all sets share one softmax.
 
     Attributes:
         q: queries of the rows from `first_row` on, (B, H, L - first_row, D).
@@ -48,7 +43,7 @@ class Columns:
     first_row: int = 0
 
     def mask(self) -> Tensor:
-        """Return which columns each row sees as a mask, bool (b, h, L, N), rows before `first_row` included."""
+        """Return which columns each of all L rows sees as a mask, bool (b, h, L, N)."""
         seen = self.visible
         if seen.dtype != torch.bool:
             check_intervals(seen, *self.q.shape[:3], self.keys.shape[2])
@@ -56,10 +51,7 @@ class Columns:
         return pad(seen, (0, 0, self.first_row, 0))
 
     def on_tokens(self, weights: Tensor, length: int) -> Tensor:
-        """Convert weights of columns, (B, H, L, N), to weights of tokens, (B, H, L, L).
-
-        Multiply by P.
-        """
+        """Multiply weights of columns (B, H, L, N) by P: weights of tokens, (B, H, L, L)."""
         if self.pooling is None:
             return pad(weights, (0, length - weights.shape[-1]))
         pooling = self.pooling()
@@ -75,10 +67,7 @@ class Columns:
 
 
 def attend(sets: Sequence[Columns], scale: float, backend: str) -> Tensor:
-    """Return the output (B, H, L, D).
-
-    One softmax over all sets of columns, merged by their log-sum-exp.
-    """
+    """Return the output (B, H, L, D) of one softmax over all sets, merged by their log-sum-exp."""
     first, *others = sets
     if not others:
         if first.visible.dtype == torch.bool:
@@ -101,10 +90,7 @@ def _with_lse(columns: Columns, scale: float, backend: str) -> tuple[Tensor, Ten
 
 
 def effective(sets: Sequence[Columns], scale: float) -> Tensor:
-    """Return E = A P, (B, H, L, L), for which the output is E v.
-
-    Rows sum to 1, later tokens have weight 0.
-    """
+    """Return E = A P, (B, H, L, L), for which the output is E v."""
     length = sets[0].q.shape[2]
     weights = logits(sets, scale).softmax(dim=-1)
     return reduce(add,
@@ -112,10 +98,7 @@ def effective(sets: Sequence[Columns], scale: float) -> Tensor:
 
 
 def represented(sets: Sequence[Columns]) -> Tensor:
-    """Return which tokens a row attends to, raw or pooled with a weight above 0.
-
-    Bool (B, H, L, L).
-    """
+    """Return which tokens a row attends to, raw or pooled, weight above 0: bool (B, H, L, L)."""
     batch, heads, length = sets[0].q.shape[:3]
     device = sets[0].q.device
     reach = [columns.on_tokens(columns.mask().to(device).expand(batch, heads, -1, -1).float(),
@@ -129,7 +112,7 @@ def logits(sets: Sequence[Columns], scale: float) -> Tensor:
 
 
 def weigh(sets: Sequence[Columns], weights: Tensor) -> Tensor:
-    """Return the weighted sum of the values of all columns, (B, H, L, D), for weights (B, H, L, N)."""
+    """Return the values of all columns, weighted by (B, H, L, N): (B, H, L, D)."""
     heads, dtype = weights.shape[1], sets[0].q.dtype
     return reduce(add, (product(share, expand_heads(columns.values, heads).to(share.dtype))
                         for columns, share in _shares(sets, weights))).to(dtype)

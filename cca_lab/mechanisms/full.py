@@ -1,6 +1,6 @@
 """Full causal attention in five forms, from a loop over rows to FlashAttention's tiles.
 
-    out_i = softmax(scale * q_i K_{0..i}^T) V_{0..i}        (Vaswani et al. 2017, Eq. 1, with a causal mask)
+    out_i = softmax(scale * q_i K_{0..i}^T) V_{0..i}    (Vaswani et al. 2017, Eq. 1, with a mask)
 
 All forms compute this equation, and the tests check each against the one before it:
 `loops` -> `dense` -> `online_softmax` -> `tiled` -> `Full().attention`. Rows count from 0.
@@ -50,25 +50,13 @@ def loops(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Ten
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """Compute full causal attention for all rows at once, with an explicit mask.
-
-    Args, Returns, Raises: as in `loops`. The L x L matrix is stored in memory.
-    """
+    """Compute full causal attention for all rows at once, with an L x L mask; see `loops`."""
     check_qkv(q, k, v)
     return effective(q, k, scale=scale) @ expand_heads(v, q.shape[1])
 
 
 def effective(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
-    """Return the attention matrix E, with E[i, t] the weight of token t in row i.
-
-    Args:
-        q: queries, (B, H, L, D).
-        k: keys, (B, Hk, L, D).
-        scale: None means D**-0.5.
-
-    Returns:
-        (B, H, L, L): rows sum to 1, and later tokens have weight exactly 0.
-    """
+    """Return E (B, H, L, L), with E[i, t] the weight of token t in row i; q and k as in `loops`."""
     check_qkv(q, k, k)
     length, head_dim = q.shape[-2:]
     scale = head_dim**-0.5 if scale is None else scale
@@ -78,11 +66,9 @@ def effective(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
 
 
 def online_softmax(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
-    """Compute full causal attention with one pass over the keys of each row.
+    """Compute full causal attention with one pass over the keys of each row; arguments of `loops`.
 
-    A row of scores is never stored.
-
-    Args, Returns, Raises: as in `loops`. See `online_softmax_row` for the recurrence.
+    A row of scores is never stored: `online_softmax_row` has the recurrence.
     """
     check_qkv(q, k, v)
     batch, heads, length, head_dim = q.shape
@@ -98,19 +84,13 @@ def online_softmax(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = Non
 
 
 def online_softmax_row(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Attend with one query in a single pass (Milakov & Gimelshein 2018, Algorithm 3).
+    """Attend with one query (D,) in a single pass (Milakov & Gimelshein 2018, Algorithm 3) -> (D,).
 
-    After n keys, with m the largest score so far,
+    After n of N keys (N, D), with m the largest score so far,
+
         running_sum = sum_t exp(score_t - m),   accumulator = sum_t exp(score_t - m) v_t.
+
     When a new score exceeds m, both are multiplied by exp(old m - new m).
-
-    Args:
-        query: (D,).
-        keys, values: (N, D), N >= 1.
-        scale: factor on the dot products.
-
-    Returns:
-        (D,).
     """
     running_max = query.new_tensor(float("-inf"))
     running_sum = query.new_tensor(0.0)
@@ -128,7 +108,7 @@ def online_softmax_row(query: Tensor, keys: Tensor, values: Tensor, scale: float
 
 def tiled(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
           query_tile: int = 64, key_tile: int = 64) -> Tensor:
-    """Compute full causal attention over tiles of queries and keys (FlashAttention-2, Dao 2024, Algorithm 1).
+    """Compute full causal attention over tiles (FlashAttention-2, Dao 2024, Algorithm 1).
 
     This is the online softmax, with a tile of keys in place of a key and a tile of rows in
     place of a row. Tiles of keys that are later than all rows of a tile are never read.
@@ -137,8 +117,6 @@ def tiled(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
         q, k, v, scale: as in `loops`.
         query_tile, key_tile: rows and keys of a tile, positive integers. They change the memory
             needed (batch x heads x query_tile x key_tile scores), but not the result.
-
-    Returns, Raises: as in `loops`; ValueError also for a tile size that is not a positive integer.
     """
     check_qkv(q, k, v)
     check_integers(1, query_tile=query_tile, key_tile=key_tile)

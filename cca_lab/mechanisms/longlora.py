@@ -1,6 +1,4 @@
-"""Shifted sparse attention (S2-Attn) of LongLoRA: training in blocks.
-
-For half of the heads shifted by half a block.
+"""Shifted sparse attention (S2-Attn) of LongLoRA: blocks, shifted for half of the heads.
 
 Chen et al., "LongLoRA: Efficient Fine-tuning of Long-Context Large Language Models", ICLR 2024
 (Section 3.2, Figure 2). Rows, tokens and heads count from 0, G is the block length. Row i reads the
@@ -15,8 +13,7 @@ full attention.
 Differs from the paper and the public code:
   * The paper shifts by rolling the sequence, so that the last block of the shifted heads holds the
     end of the text and, after it, the beginning, which then sees the future. Here, as in the code's
-    path for FlashAttention, the shifted heads have half a block at either end, and nothing wraps
-    around.
+    path for FlashAttention, the shifted heads have half a block at either end.
   * L can be any length: the last block may be short (the code needs a multiple of G).
   * An odd G is shifted by floor(G / 2); the code rolls forward by one more than back. Of an odd
     number of heads, the first ceil(H / 2) stay unshifted.
@@ -41,8 +38,6 @@ from cca_lab.settings import check_integers
 @dataclass(frozen=True, kw_only=True)
 class LongLoRA(Mechanism):
     """Attention in blocks, shifted by half a block for the second half of the heads.
-
-    Keys keep the positions to which they were rotated.
 
     Attributes:
         group: G, tokens in a block; a float is a share of L.
@@ -77,19 +72,13 @@ class LongLoRA(Mechanism):
         return attend_loops(q, k, v, seen, call.scale)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: the tokens, of which each row sees one interval.
-
-        The halves of the heads differ.
-        """
+        """Return one part: the tokens, of which each row sees one interval; two halves of heads."""
         heads, length = q.shape[1:3]
         group = group_length(self.group, length)
         return [Columns(q, k, v, intervals(length, group, heads, q.device))]
 
     def exact_when(self, length: int) -> bool:
-        """Return True if the text has one block in the shifted heads too.
-
-        The half block at the start.
-        """
+        """Return True if the text has one block in the shifted heads too, the half one."""
         return length == 1 or length <= group_length(self.group, length) // 2
 
     @property
@@ -100,17 +89,7 @@ class LongLoRA(Mechanism):
 
 def intervals(length: int, group: int, heads: int,
               device: torch.device | str | None = None) -> Tensor:
-    """Return the interval that each row of each head reads, from the first token of its block to itself.
-
-    Args:
-        length: L, tokens.
-        group: G, tokens in a block.
-        heads: H, query heads; the second half is shifted.
-        device: where to build the result.
-
-    Returns:
-        int64 (1, H, L, 1, 2), half-open.
-    """
+    """Return the interval that each row of H heads reads, its block: (1, H, L, 1, 2)."""
     row = torch.arange(length, device=device)
     shift = head_shift(torch.arange(heads, device=device)[:, None], heads, group)  # (H, 1)
     return table_of(row, block_columns(row, shift, group))[None]

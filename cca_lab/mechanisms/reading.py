@@ -2,8 +2,7 @@
 
 E = A P, where A holds the weights of the columns that a row sees and P the tokens of each column. A
 query of zeros gives all columns the same weight, so that E shows the sum of their rows of P. The
-tokens of one column keep their proportions for every query, which separates one column from
-another.
+tokens of one column keep their proportions for every query, which tells columns apart.
 """
 
 from typing import Any
@@ -43,9 +42,7 @@ def held(mechanism: Mechanism, q: Tensor, k: Tensor, *, scale: float | None = No
 
 def columns_of_row(mechanism: Mechanism, q: Tensor, k: Tensor, row: int, head: int = 0, *,
                    scale: float | None = None, rotation: Rotation | None = None) -> Tensor:
-    """Return the pooling matrix of the columns that one row sees.
-
-    The weights of the tokens in each.
+    """Return the pooling matrix of the columns that a row sees: the weights of the tokens in each.
 
     The row gets two random queries. Tokens whose weights change by the same factor are in one
     column.
@@ -57,8 +54,7 @@ def columns_of_row(mechanism: Mechanism, q: Tensor, k: Tensor, row: int, head: i
 
     Returns:
         (columns, L): rows sum to 1, in the order of their first tokens. Columns with the same
-        proportions of the same tokens cannot be told apart and count as one, and so do columns that
-        share tokens.
+        proportions of the same tokens count as one, and so do columns that share tokens.
     """
     queries, keys = q.expand(2, -1, -1, -1).clone(), k.expand(2, -1, -1, -1)
     frozen = with_choice(mechanism, queries, keys, scale, rotation)

@@ -1,7 +1,4 @@
-"""Which tokens rows read, for mechanisms whose rows read lists of tokens or a mask.
-
-Loops, choices, shares.
-"""
+"""Loops, choices and shares, for mechanisms whose rows read lists of tokens or a mask."""
 
 import math
 from collections.abc import Callable
@@ -44,18 +41,9 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor
 
 
 def best(scores: Tensor, count: int, rank: Tensor | None = None) -> Tensor:
-    """Return the indices of the highest scores, ascending.
+    """Return the indices of the `count` highest scores, ascending; of equal ones the earlier.
 
-    Among equal scores the earlier index wins.
-
-    Args:
-        scores: (..., N).
-        count: how many indices to take; all N if N is smaller.
-        rank: int64, broadcastable to scores: an index of lower rank comes first, whatever its
-            score; None if all are of one rank.
-
-    Returns:
-        int64 (..., min(count, N)).
+    An index of lower `rank`, int64, broadcastable to scores, comes first, whatever its score.
     """
     order = scores.argsort(dim=-1, descending=True, stable=True)
     if rank is not None:
@@ -65,8 +53,5 @@ def best(scores: Tensor, count: int, rank: Tensor | None = None) -> Tensor:
 
 
 def floor_of_share(share: float, count: int) -> int:
-    """Return floor(share * count) for the decimal share.
-
-    0.29 of 100 is 29, though 0.29 * 100 is 28.99... in floats.
-    """
+    """Return floor(share * count): 0.29 of 100 is 29, though 0.29 * 100 is 28.99... in floats."""
     return math.floor(share * count + 1e-9)

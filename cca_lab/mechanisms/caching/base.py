@@ -35,10 +35,7 @@ def mechanism_in(config: PreTrainedConfig) -> Mechanism:
 
 
 def mechanism_named_in(config: PreTrainedConfig) -> Mechanism:
-    """Return the mechanism that a config names, switched on or not.
-
-    All layers get the same object.
-    """
+    """Return the mechanism that a config names, switched on or not: one object for all layers."""
     return _made(json.dumps(getattr(config, CHOICE, {"name": "full"}), default=operator.index))
 
 
@@ -53,10 +50,7 @@ class CacheSizes:
     """The numbers from which the bytes of a cache are computed.
 
     Attributes:
-        layers: of the model.
-        heads: H, query heads; Hk by default.
-        kv_heads: Hk.
-        head_dim: D.
+        layers, heads, kv_heads, head_dim: of the model; H is Hk by default.
         rotary: whether the model rotates its queries and keys (RoPE).
         batch: rows, B.
         itemsize: bytes of an element of keys and values.
@@ -86,20 +80,14 @@ class CacheSizes:
                    rotary=has_rotary(config), batch=batch, itemsize=itemsize)
 
     def entries(self, count: int | None) -> int:
-        """Return the bytes of `count` keys and as many values per KV head of a layer.
-
-        2 B Hk D numbers each.
-        """
+        """Return the bytes of `count` keys and values per KV head, 2 B Hk D numbers each."""
         if count is None:
             raise ValueError("cache_entries: got None, wanted a number of entries; where it "
                              "depends on more than the length, measure the bytes with nbytes()")
         return 2 * self.batch * self.kv_heads * self.head_dim * count * self.itemsize
 
     def tables(self, positions: int) -> int:
-        """Return the bytes of the rotary tables of `positions` positions, 2 D numbers each.
-
-        0 without RoPE.
-        """
+        """Return the bytes of rotary tables, 2 D numbers a position; 0 without RoPE."""
         return 2 * self.head_dim * positions * self.itemsize if self.rotary else 0
 
 
@@ -109,10 +97,7 @@ def has_rotary(config: PreTrainedConfig) -> bool:
 
 
 class StateLayer(CacheLayerMixin):
-    """One layer of a `MechanismCache`.
-
-    One state for the batch, or one per row if left padding differs.
-    """
+    """One layer of a `MechanismCache`: a state for the batch, or one per row if padding differs."""
 
     is_sliding = False
 
@@ -147,8 +132,7 @@ class StateLayer(CacheLayerMixin):
 
         Args:
             query: (B, H, T, D).
-            key: (B, Hk, T, D), already rotated if the model has rotary positions.
-            value: (B, Hk, T, D).
+            key, value: (B, Hk, T, D), rotated if the model has rotary positions.
             scale: factor on the dot products.
             rotation: the rotary tables with which the chunk was rotated.
             mask: (B, columns seen + T), nonzero at real tokens; None if there is no padding.
@@ -233,7 +217,7 @@ class StateLayer(CacheLayerMixin):
         return self.columns
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return length and first position of the keys that `update` returns to the attention function."""
+        """Return length and first position of the keys that `update` returns."""
         return query_length, self.columns
 
     def get_max_length(self) -> int:
@@ -253,7 +237,7 @@ def _step(state: State, query: Tensor, key: Tensor, value: Tensor, rotation: Rot
 
 
 class MechanismCache(Cache, Generic[M]):
-    """The past of a model that attends with one of the lab's mechanisms, for `generate(past_key_values=...)`.
+    """The past of a model that attends with a mechanism, for `generate(past_key_values=...)`.
 
     One object is for one text (or batch of texts): make a new one, or call `reset()`, for the next.
 
@@ -294,23 +278,14 @@ class MechanismCache(Cache, Generic[M]):
         return sum(storages.values())
 
     def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4) -> int:
-        """Return `nbytes()` after `length` tokens, from the closed form of `bytes_of`.
-
-        Args:
-            length: tokens read.
-            batch: rows.
-            itemsize: bytes per element of keys and values.
-        """
+        """Return `nbytes()` after `length` tokens, from the closed form of `bytes_of`."""
         check_integers(0, length=length)
         return self.bytes_of(self.attention, length,
                              CacheSizes.of(self.config, batch=batch, itemsize=itemsize))
 
     @classmethod
     def bytes_of(cls, mechanism: M, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a cache after `length` tokens.
-
-        Entries, and `extra_bytes` for all other tensors.
-        """
+        """Return the bytes of a cache after `length` tokens: entries, and `extra_bytes`."""
         return sizes.layers * (sizes.entries(mechanism.cache_entries(length))
                                + cls.extra_bytes(mechanism, length, sizes))
 

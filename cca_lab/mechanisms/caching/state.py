@@ -1,12 +1,10 @@
-"""What a layer keeps of the past while it decodes.
+"""What a layer keeps of the past while it decodes: the protocol, and what states share.
 
-The protocol of its state, and what all states share.
-
-A state's tensors grow and shrink by a few tokens at a time. `Copies` says what is meant, and makes
-new tensors for it. `GrowingBuffers` returns the same values without a copy of the others: a view of
-a buffer, behind which the next entries are written. A buffer has room for a sixteenth of what it
-holds, at least 16 entries; when the room is used up, what is still needed moves to a new one, so
-that a token costs about 16 copied entries however many are stored.
+`Copies` says how a state's tensors grow and shrink, and makes new ones for it. `GrowingBuffers`
+returns the same values without a copy of the others: a view of a buffer, behind which the next
+entries are written. A buffer has room for a sixteenth of what it holds, at least 16 entries; when
+that is used up, what is still needed moves to a new one, so that a token costs about 16 copied
+entries however many are stored.
 """
 
 from collections.abc import Sequence
@@ -35,16 +33,10 @@ def room_for(entries: int) -> int:
 
 
 class Copies:
-    """Stored entries (B, H, n, D) that are copied whenever they change.
-
-    The specification of `GrowingBuffers`.
-    """
+    """Stored entries (B, H, n, D), copied at each change: the specification of `GrowingBuffers`."""
 
     def append(self, name: str, past: Tensor, new: Tensor) -> Tensor:
-        """Return the entries of `past`, then those of `new`.
-
-        `name` is that of the state's tensor.
-        """
+        """Return the entries of `past`, then `new`; `name` is that of the state's tensor."""
         return torch.cat([past, new], dim=-2)
 
     def drop(self, name: str, entries: Tensor, begin: int, end: int) -> Tensor:
@@ -58,10 +50,9 @@ class Copies:
 class GrowingBuffers(Copies):
     """Stored entries in buffers with room, one for each tensor of a state.
 
-    What a call returns is valid until the next `drop` of the same name, which may write over
-    entries that it drops: a `GrowingBuffers` belongs to one state. Where gradients are recorded
-    entries are copied, because autograd keeps what attention has read; and so are those of a tensor
-    that is not the one returned last.
+    What a call returns is valid until the next `drop` of the same name, which may write over it: a
+    `GrowingBuffers` belongs to one state. Entries are copied where gradients are recorded, because
+    autograd keeps what attention has read, and for a tensor that is not the one returned last.
     """
 
     def __init__(self) -> None:
@@ -77,7 +68,7 @@ class GrowingBuffers(Copies):
         return buffer.append(new)
 
     def drop(self, name: str, entries: Tensor, begin: int, end: int) -> Tensor:
-        """Return the entries without those from `begin` to before `end`, as a view of a buffer of fitting size."""
+        """Return the entries without those from `begin` to before `end`, as a view of a buffer."""
         if torch.is_grad_enabled():
             return super().drop(name, entries, begin, end)
         buffer, left = self._buffers.get(name), entries.shape[2] - (end - begin)
@@ -89,7 +80,7 @@ class GrowingBuffers(Copies):
         return buffer.drop(begin, end)
 
     def forget(self, *names: str) -> None:
-        """Free the buffers of the named tensors, which are made anew."""
+        """Free the buffers of the named tensors."""
         for name in names:
             self._buffers.pop(name, None)
 
@@ -131,14 +122,7 @@ class _Buffer:
 
 @dataclass(frozen=True)
 class Draw:
-    """A source of random keys, values or queries, (1, heads, entries, D) of `dtype`.
-
-    Attributes:
-        heads: Hk, or H.
-        head_dim: D.
-        generator: of the random numbers.
-        dtype: of the entries.
-    """
+    """A source of random keys, values or queries, (1, heads, entries, D) of `dtype`."""
 
     heads: int
     head_dim: int
@@ -156,20 +140,14 @@ class Draw:
 
 
 class State(Protocol):
-    """What one layer keeps of the past of rows with the same group borders.
-
-    Made from a mechanism.
-    """
+    """What one layer keeps of the past of rows with the same borders; made from a mechanism."""
 
     seen: int  # real tokens read so far
     buffers: Copies  # where its tensors lie
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens.
-
-        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
-        """
+        """Process T tokens: query (B, H, T, D), key and value (B, Hk, T, D) -> (B, H, T, D)."""
         ...
 
     def tensors(self) -> list[Tensor]:
@@ -181,18 +159,12 @@ class State(Protocol):
         ...
 
     def fill(self, length: int, heads: int, draw: "Draw") -> None:
-        """Fill the state with random tensors of the sizes after `length` tokens, without reading any.
-
-        Args:
-            length: tokens that count as read, as one prompt.
-            heads: H, query heads.
-            draw: source of the content, with Hk heads.
-        """
+        """Fill the state as after a prompt of `length` tokens, at random, for H query heads."""
         ...
 
 
 def with_rows(state: S, rows: Tensor, *names: str) -> S:
-    """Return a copy of a state in which the named tensors, unless None, have only the given batch rows."""
+    """Return a copy of a state with only the given batch rows of the named tensors, if not None."""
     new = copy(state)
     new.buffers = type(state.buffers)()
     for name in names if state.seen else ():
@@ -214,10 +186,7 @@ def append_tables(past: Rotation | None, new: Rotation) -> Rotation:
 
 
 def none_of(x: Tensor) -> Tensor:
-    """Return an empty tensor, (B, H, 0, D), for x (B, H, T, D).
-
-    It does not keep the memory of x.
-    """
+    """Return an empty tensor, (B, H, 0, D), that does not keep the memory of x (B, H, T, D)."""
     return x[:, :, :0].clone()
 
 
@@ -230,9 +199,8 @@ def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: 
         parts: pairs of keys and values, (B, Hp, n, D) each; n >= 1 and Hp, a divisor of H, may
             differ by part.
         scale: factor on the dot products.
-        backend: of `interval_attention`; "auto" takes a single tile of the blocked backend where no
-            kernel is used and no gradient is recorded. A row that sees everything needs no table of
-            intervals.
+        backend: of `interval_attention`; "auto" takes a single tile of the blocked backend, without
+            a table of intervals, where no kernel is used and no gradient is recorded.
 
     Returns:
         (B, H, 1, D) in the query's dtype.
@@ -247,10 +215,7 @@ def attend_row(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], *, scale: 
 
 
 def _tile(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Return out (B, H, 1, D) and lse (B, H, 1).
-
-    The query heads of a KV head are the rows of one tile.
-    """
+    """Return out (B, H, 1, D) and lse (B, H, 1): a KV head's query heads are the rows of a tile."""
     rows = query.reshape(len(query), key.shape[1], -1, query.shape[3])  # (B, Hp, H / Hp, D)
     out, lse = tile_for(query.device, query.dtype, scale).forward(rows, key, value, None, False,
                                                                   scale)

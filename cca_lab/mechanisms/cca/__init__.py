@@ -1,4 +1,1 @@
-"""CCA-Attention: core tokens of older groups and a local window.
-
-And baselines with the same groups.
-"""
+"""CCA-Attention: core tokens of older groups and a local window; baselines with the same groups."""

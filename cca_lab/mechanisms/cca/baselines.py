@@ -1,4 +1,4 @@
-"""Two baselines with the groups, the local window and so the entries of CCA-Attention (`mechanism.py`).
+"""Two baselines with the groups, the local window and so the entries of CCA-Attention.
 
 A method that pools with learned or chosen weights should beat both at the same g and s.
 """
@@ -45,17 +45,11 @@ class MeanPooling(CCA):
 class RandomTokens(Grouped):
     """One token of each older group, drawn at random, and raw nearby tokens.
 
-    Row i sees
-
-        one token of each of the n(i) = max(0, floor((i + 1 - s) / g)) oldest groups, and the raw
-        tokens [g n(i), i].
-
-    The draw of a group depends on `seed` alone, not on the text, the batch, the head or the length.
-    So every row sees its past only, and a prompt read at once or token by token gives the same
-    result. One draw from each group, instead of many among all older tokens, keeps the subset fixed
-    as the text grows and evenly spread over it. Keys keep the positions they were rotated to. There
-    is no
-    paper: the comparison is this lab's.
+    Row i sees one token of each of the n(i) = max(0, floor((i + 1 - s) / g)) oldest groups, and the
+    raw tokens [g n(i), i]. The draw of a group depends on `seed` alone, not on the text, the batch,
+    the head or the length: every row sees its past only, and a prompt read at once or token by
+    token gives the same result. One draw from each group keeps the subset fixed as the text grows
+    and evenly spread over it. Keys keep their positions. There is no paper.
 
     Attributes:
         seed: of the random draws, 0 or more.
@@ -73,10 +67,7 @@ class RandomTokens(Grouped):
         check_integers(0, seed=self.seed)
 
     def row_by_row(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> Tensor:
-        """Attend to one token of each older group and to raw nearby tokens, row by row.
-
-        The specification.
-        """
+        """Attend to one token of each older group and to raw nearby tokens: the specification."""
         kept = kept_tokens(q.shape[2] // self.group, self.group, self.seed)
 
         def seen(b: int, h: int, i: int) -> list[int]:
@@ -86,10 +77,7 @@ class RandomTokens(Grouped):
         return attend_loops(q, k, v, seen, call.scale)
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part.
-
-        The C kept tokens, then all raw ones, (B, Hk, C + L, D), with CCA-Attention's intervals.
-        """
+        """Return one part: C kept tokens, then all raw ones, with CCA-Attention's intervals."""
         length = q.shape[2]
         kept = kept_tokens(core_count(length, self.group, self.window), self.group, self.seed)
         keys, values = (torch.cat([x[:, :, kept], x], dim=2) for x in (k, v))
@@ -103,9 +91,6 @@ class RandomTokens(Grouped):
 
 
 def kept_tokens(count: int, group: int, seed: int) -> list[int]:
-    """Return the kept token of each of the first `count` groups.
-
-    A larger count only appends more.
-    """
+    """Return the kept token of each of the first `count` groups; a larger count appends more."""
     draw = Random(int(seed))
     return [p * group + draw.randrange(group) for p in range(count)]

@@ -1,9 +1,8 @@
 """The decode-time cache of CCA-Attention: all core tokens, and the raw tokens still to be read.
 
-Sizes: n(i) = max(0, floor((i + 1 - s) / g)) cores are visible to row i, so after t
-tokens the next row needs raw tokens from g n(t) on, at most s + g - 2 of them.
-A group is pooled when its last token arrives: that token's query, which pools the group
-(Eq. 2), is available then and need not be stored. The core is used once it is visible.
+n(i) = max(0, floor((i + 1 - s) / g)) cores are visible to row i, so after t tokens the next row
+needs raw tokens from g n(t) on, at most s + g - 2 of them. A group is pooled when its last token
+arrives: that token's query, which pools it (Eq. 2), need not be stored.
 """
 
 from functools import lru_cache
@@ -41,10 +40,9 @@ class CCAState:
 
     Attributes:
         seen: tokens read so far.
-        core_key, core_value: (B, Hc, floor(seen / g), D); Hc is Hk, or H with one core per query
-            head.
+        core_key, core_value: (B, Hc, floor(seen / g), D); Hc is Hk, or H with `per_query_head`.
         raw_key, raw_value: (B, Hk, R, D), the raw tokens from g n(seen) on.
-        rotation: cos and sin of the tokens of the open group, (1, seen mod g, D) each, or None.
+        rotation: cos and sin of the open group's tokens, (1, seen mod g, D) each, or None.
     """
 
     core_key = core_value = raw_key = raw_value = NO_TOKENS
@@ -63,10 +61,7 @@ class CCAState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens.
-
-        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
-        """
+        """Process T new tokens, see `State.step`."""
         start, stop = self.seen, self.seen + key.shape[-2]
         if start == 0:
             self.core_key = self.core_value = none_of(query if self.per_query_head else key)
@@ -123,7 +118,7 @@ class CCAState:
             self.raw_value = self.buffers.drop("raw_value", self.raw_value, 0, count)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
-        """Fill the state as after `length` tokens, see `State.fill`."""
+        """Fill the state as after `length` tokens."""
         self.seen = length
         cores = draw.of(heads) if self.per_query_head else draw
         self.core_key, self.core_value = (cores(length // self.group) for _ in range(2))
@@ -138,22 +133,18 @@ class CCAState:
                 *(self.rotation or ())]
 
     def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows, int64; rows may be repeated."""
+        """Return a new state with the given batch rows."""
         # the rotary tables are the same for all rows
         return with_rows(self, rows, "core_key", "core_value", "raw_key", "raw_value")
 
 
 class CCACache(MechanismCache[CCA]):
-    """The cache for generating with CCA-Attention.
-
-    `model.generate(ids, past_key_values=CCACache(model))`.
+    """The cache for CCA-Attention: `model.generate(ids, past_key_values=CCACache(model))`.
 
     It stores floor(t / g) core tokens and at most s + g - 2 raw tokens per layer after t
     tokens, O(L / g + s), where a full cache stores t. Decoding with it gives what a
-    forward over the whole text gives. New entries are written in place (see `GrowingBuffers`).
-
-    Beam search and prefill in chunks of any size work. Rows of different length must
-    be padded on the left; they are then stored and computed row by row, which is slower.
+    forward over the whole text gives. Beam search and prefill in chunks of any size work. Rows of
+    different length must be padded on the left; they are then computed row by row, which is slower.
     """
 
     mechanism: type[CCA] = CCA
@@ -161,14 +152,13 @@ class CCACache(MechanismCache[CCA]):
 
     @staticmethod
     def extra_bytes(mechanism: CCA, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a layer for cores beyond one per KV head and rotary tables of the open group.
+        """Return a layer's bytes for cores beyond one per KV head and the open group's tables.
 
-            2 B D (Hc floor(t/g) + Hk (t - g n(t))) + 2 D (t mod g) [rotary],   n(t) = max(0,
-            floor((t + 1 - s) / g))
+            2 B D (Hc floor(t/g) + Hk (t - g n(t))) + 2 D (t mod g) [rotary]
 
-        numbers in all, Hc being Hk, or H with one core per query head. Differs from the paper,
-        which counts O(L/g + s) (Section 3.6): cores that are not visible yet, and these tables, are
-        counted too.
+        numbers in all, n(t) = max(0, floor((t + 1 - s) / g)), Hc being Hk, or H with one core per
+        query head. Differs from the paper, which counts O(L/g + s) (Section 3.6): cores that are
+        not visible yet, and these tables, are counted too.
         """
         further = sizes.heads / sizes.kv_heads - 1 if mechanism.per_query_head else 0
         return int(further * sizes.entries(length // mechanism.group)) + sizes.tables(
@@ -182,10 +172,7 @@ class MeanPoolingCache(CCACache):
 
 
 class RandomTokensState(CCAState):
-    """As `CCAState`, with the token drawn from each group in place of its core.
-
-    The draw of a group is fixed, so prefill equals decode.
-    """
+    """As `CCAState`, with the token drawn from each group in place of its core."""
 
     per_query_head = False
 
@@ -209,10 +196,7 @@ class RandomTokensState(CCAState):
 
 
 class RandomTokensCache(MechanismCache[RandomTokens]):
-    """The cache for generating with random tokens.
-
-    Sizes and use as in `CCACache`, but without rotary tables.
-    """
+    """The cache for generating with random tokens: as `CCACache`, without rotary tables."""
 
     mechanism = RandomTokens
     state = RandomTokensState

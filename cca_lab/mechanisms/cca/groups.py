@@ -1,8 +1,7 @@
-"""The cores and raw tokens that each row of CCA-Attention sees, as tensors, and how many that are.
+"""The cores and raw tokens that each row of CCA-Attention sees, as tensors; see `indices`.
 
 Rows, tokens and groups count from 0; g is the group size, s the local window. Row i sees the cores
-[0, n(i)) and the raw tokens [g n(i), i], with n(i) = max(0, floor((i + 1 - s) / g)) (Eq. 3). The
-arithmetic is in `mechanisms.indices`.
+[0, n(i)) and the raw tokens [g n(i), i], with n(i) = max(0, floor((i + 1 - s) / g)) (Eq. 3).
 """
 
 import torch
@@ -24,12 +23,6 @@ def visible_cores(length: int, group: int, window: int,
 def intervals(length: int, group: int, window: int, device: torch.device | str = "cpu") -> Tensor:
     """Return the columns of [cores ; raw tokens] that each row sees.
 
-    Args:
-        length: L, tokens.
-        group: g.
-        window: s.
-        device: where to build the result.
-
     Returns:
         int64 (1, 1, L, 2, 2): row i sees the half-open intervals [0, n(i)) and
         [C + g n(i), C + i + 1), where the first C = n(L-1) columns are cores and column C + t is
@@ -42,17 +35,12 @@ def intervals(length: int, group: int, window: int, device: torch.device | str =
 
 @memoised
 def chunk_intervals(start: int, stop: int, group: int, window: int) -> Tensor:
-    """Return the columns of [cores ; raw tokens] that rows see in a cache without unneeded tokens.
-
-    Args:
-        start, stop: rows of the chunk.
-        group, window: g and s.
+    """Return the columns of [cores ; raw tokens] that rows [start, stop) see in a cache.
 
     Returns:
         int64 (1, 1, stop - start, 2, 2) on the CPU: row i sees [0, n(i)) and
         [C + g (n(i) - n(start)), C + i + 1 - g n(start)), where the first C = n(stop - 1) columns
-        are cores and the raw tokens are kept from g n(start) on. Calls with the same arguments, as
-        in all layers of a model, share one tensor.
+        are cores and the raw tokens are kept from g n(start) on. All layers share one tensor.
     """
     return _table(start, stop, group, window, "cpu")
 

@@ -1,16 +1,14 @@
-"""Core Context Aware (CCA) attention.
-
-A distant group becomes one core token, nearby tokens stay raw.
+"""Core Context Aware (CCA) attention: an older group becomes one core token, near tokens stay raw.
 
 Chen et al., "Core Context Aware Transformers for Long Context Language Modeling", ICML 2025
 (Sections 3.2-3.4, Eq. 2-5, Algorithm 1). Rows, tokens and groups count from 0; g is the group
 size, s the local window. Group p holds the tokens [pg, pg + g), and the query of its last token
 pools it:
 
-    core_p = sum_t phi_t x_t,   phi = softmax(scale * q_{pg+g-1} K_group^T)                     (Eq. 2)
-    n(i)   = max(0, floor((i + 1 - s) / g))           groups older than the s nearest tokens     (Eq. 3)
-    out_i  = softmax(scale * q_i [core keys [0, n(i)) ; raw keys [g n(i), i]]^T) [same of values]
-    (Eq. 5)
+    core_p = sum_t phi_t x_t,   phi = softmax(scale * q_{pg+g-1} K_group^T)                 (Eq. 2)
+    n(i)   = max(0, floor((i + 1 - s) / g))        groups older than the s nearest tokens    (Eq. 3)
+    out_i  = softmax(scale * q_i [core keys [0, n(i)) ; raw keys [g n(i), i]]^T)
+             [same of values]                                                               (Eq. 5)
 
 so each row reads every token of its past exactly once: raw, or inside one core.
 
@@ -19,8 +17,7 @@ Differs from the paper:
     token earlier, which would read that token twice. The text (Section 3.3, Appendix A) agrees with
     g n(i).
   * 1/sqrt(D) is inside the softmax, as in Eq. 5 (Algorithm 1 line 12 prints it outside).
-  * phi pools keys and values instead of x. The result is the same because phi sums to 1 (biases
-    included).
+  * phi pools keys and values instead of x: the result is the same because phi sums to 1.
   * With RoPE the paper places a core key "at the middle position" of its group (Appendix B.2). For
     even g that is ambiguous; we take pg + g//2. phi is computed from q and k as they arrive:
     rotated, as in the public code, which, however, pools rotated keys and has no middle position.
@@ -53,8 +50,6 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int
                     window: int) -> Tensor:
     """Compute CCA-Attention of one head (Algorithm 1), in its simplest form: read this first.
 
-    A row attends to the cores of older groups, then to raw tokens.
-
     Args:
         queries, keys, values: (L, D).
         group: g, tokens in a group.
@@ -81,14 +76,11 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, *, group: int
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped(Mechanism):
-    """A mechanism that keeps one entry for each group older than a local window.
-
-    `groups` says what rows see.
+    """A mechanism that keeps one entry for each group older than a local window, see `groups`.
 
     Attributes:
         group: g, tokens in a group.
-        window: s, the local window: at least the s nearest tokens of a row, its own included, stay
-            raw.
+        window: s, the local window: the nearest tokens, a row's own included, that stay raw.
     """
 
     group: int = 16
@@ -114,7 +106,7 @@ class Grouped(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class CCA(Grouped):
-    """CCA-Attention: row i sees the cores of the groups older than its window, then raw tokens up to itself.
+    """CCA-Attention: row i sees the cores of the groups older than its window, then raw tokens.
 
     Attributes:
         per_query_head: make one core per query head instead of one per KV head.
@@ -170,10 +162,7 @@ class CCA(Grouped):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part.
-
-        The C cores that some row sees, then the raw tokens, (B, Hk or H, C + L, D).
-        """
+        """Return one part: C cores that some row sees, then raw tokens, (B, Hk or H, C + L, D)."""
         length, heads = q.shape[2], q.shape[1]
         count = core_count(length, self.group, self.window)
         backend = pooling_backend(self.backend, weights=self.pooling,
@@ -187,10 +176,7 @@ class CCA(Grouped):
                         partial(self.pooling_weights, q, k, call.scale))]
 
     def pooling_weights(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
-        """Return P, (B, Hk or H, C + L, L).
-
-        Phi of each core (1/g for "max"), then the raw tokens.
-        """
+        """Return P, (B, Hk or H, C + L, L): phi of each core (1/g for "max"), then raw tokens."""
         length = q.shape[2]
         _, _, phi = pool_groups(
             q, k, k, self.group, scale=scale, per_query_head=self.per_query_head,
@@ -203,10 +189,7 @@ class CCA(Grouped):
 
     def effective(self, q: Tensor, k: Tensor, v: Tensor | None = None,
                   **keywords: Unpack[Keywords]) -> Tensor:
-        """Return E as in `Mechanism.effective` (Eq. 8).
-
-        ValueError for "max", which is not linear in the values.
-        """
+        """Return E as `Mechanism.effective` (Eq. 8); ValueError for "max", which is not linear."""
         if self.pooling == "max":
             raise ValueError("pooling: got 'max', wanted 'softmax' or 'mean'; a maximum of values "
                              "is no weighted mean, so no effective matrix exists")
@@ -218,8 +201,7 @@ def cores(queries: Tensor, keys: Tensor, values: Tensor, g: int, scale: float,
     """Pool each complete group of one KV head into a core key and a core value (Alg. 1, lines 1-7).
 
     Args:
-        queries: of the heads whose logits are averaged, (heads, L, D); a group's last query pools
-            it.
+        queries: of the heads whose logits are averaged, (heads, L, D).
         keys, values: (L, D).
         g: group size.
         scale: factor on the dot products.

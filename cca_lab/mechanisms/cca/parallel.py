@@ -1,21 +1,20 @@
-"""CCA-Attention of one text spread over processes.
-
-Cores travel to everybody, raw tokens only to a neighbour.
+"""CCA-Attention of one text over processes: cores go to everybody, raw tokens to a neighbour.
 
 Process r holds the tokens [a, b) of a text (or two such pieces, see `shards`). Its rows read the
 cores [0, n(b - 1)) and the raw tokens [g n(a), b). So three things happen, in this order:
 
-    1. halo      the raw keys and values [g n(a), a), fewer than s + g, arrive from the processes before it
-    2. cores     each group is pooled where its last token is, whose query pools it (Eq. 2); the halo holds
-                 the members that are elsewhere. The cores [0, n(b - 1)) that others pooled arrive
+    1. halo      the raw keys and values [g n(a), a), fewer than s + g, arrive from the processes
+                 before it
+    2. cores     each group is pooled where its last token is, whose query pools it (Eq. 2); the
+                 halo holds the members that are elsewhere. The cores [0, n(b - 1)) that others
+                 pooled arrive
     3. attention over [cores ; raw tokens], with the intervals of `groups.chunk_intervals`
 
 A process receives at most (L/g + s + g) keys and values a layer; ring attention passes on all L.
 Everything travels through `fetch`, so that gradients return the same way.
 
 In closed form a process *receives*, in the forward pass, entries (a key and a value of one KV head
-each, 2 D e bytes with e bytes a number). For L tokens in R contiguous pieces, of which it holds [a,
-b):
+each). For L tokens in R contiguous pieces, of which it holds [a, b):
 
     CCA      a - g n(a)  raw tokens, and  min(floor(a / g), n(b - 1))  cores
     ring     L - (b - a): the keys and values of everybody pass by (Liu et al., "Ring Attention with
@@ -23,9 +22,8 @@ b):
     Ulysses  queries, keys and values of H / R heads for all tokens, and the outputs back (Jacobs et
              al., "DeepSpeed Ulysses", 2023); a KV head that R does not divide is sent several times
 
-Backward sends the gradients of CCA's entries the same way back: as much again. Ring attention
-passes on keys and values once more, and their gradients: twice as much again. Ulysses sends as much
-again.
+Backward sends as much again for CCA and Ulysses. Ring attention passes on keys and values once
+more, and their gradients: twice as much again.
 """
 
 from dataclasses import dataclass
@@ -49,13 +47,7 @@ from cca_lab.settings import check_integers
 
 @dataclass(frozen=True)
 class Plan:
-    """What travels for a text, a group size and a local window, in plain integers.
-
-    Attributes:
-        shards: the pieces of the text.
-        group: g.
-        window: s.
-    """
+    """What travels for a text (`shards`), a group size and a local window, in integers."""
 
     shards: Shards
     group: int
@@ -70,10 +62,7 @@ class Plan:
         return first_raw(piece[0], self.group, self.window), piece[1]
 
     def pooled(self, piece: Range) -> Range:
-        """Return the groups that the process of a piece pools.
-
-        Their last token is in it, and some row reads them.
-        """
+        """Return the groups that the process of a piece pools, see `indices.pooled_groups`."""
         return pooled_groups(*piece, self.shards.length, self.group, self.window)
 
     def members(self, piece: Range) -> Range:
@@ -86,10 +75,7 @@ class Plan:
 
     @cached_property
     def halo(self) -> Route:
-        """The raw keys and values.
-
-        What rows read, and the members of groups that begin before their piece.
-        """
+        """The raw keys and values that rows read, and all members of a piece's groups."""
         pieces = self.shards.pieces
         return self._route(pieces, tuple([tokens for piece in own
                                           for tokens in (self.raw(piece), self.members(piece))]
@@ -112,7 +98,7 @@ class Plan:
 
 @lru_cache(maxsize=8)
 def _plan(shards: Shards, group: int, window: int) -> Plan:
-    """Return the plan, the same object in all layers of a model, so that its routes are computed once."""
+    """Return the plan, one object for all layers of a model: its routes are computed once."""
     return Plan(shards, group, window)
 
 
@@ -121,17 +107,15 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
                          rotation: Rotation | None = None) -> Tensor:
     """Attend with CCA-Attention to a text of which each process of a group holds a part.
 
-    All of them have to call it.
-
-    The result is that of `mechanism.attention` on the whole text, and so are the gradients.
+    All of them have to call it. The result is that of `mechanism.attention` on the whole text, and
+    so are the gradients.
 
     Args:
         mechanism: its group size, local window, pooling and backend are used.
         q: queries of this process's tokens, (B, H, T, D), T = `shards.tokens(rank)`; T may be 0.
         k, v: keys and values of these tokens, (B, Hk, T, D).
         shards: which tokens are where; the same in all processes.
-        group: the processes, of any backend of torch.distributed that has an all-to-all (gloo,
-            NCCL).
+        group: the processes, of a torch.distributed backend with an all-to-all (gloo, NCCL).
         scale: factor on the dot products; D ** -0.5 by default.
         rotation: the rotary tables (cos, sin) of these tokens, (T, D) or (B, T, D), with which q
             and k were rotated.
@@ -163,10 +147,7 @@ def context_parallel_cca(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards
 
 def _pool(mechanism: CCA, q: Tensor, tokens: Tensor, tables: Tensor | None, plan: Plan, rank: int,
           piece: Range, scale: float) -> Tensor:
-    """Pool the groups whose last token is in a piece.
-
-    Core keys and values, (groups, B, 2 Hk or 2 H, D).
-    """
+    """Pool the groups that end in a piece: keys and values, (groups, B, 2 Hk or 2 H, D)."""
     members, count = plan.members(piece), plan.pooled(piece)[1] - plan.pooled(piece)[0]
     keys, values = _keys_and_values(
         tokens[place(plan.halo.want[rank], members)] if count else tokens[:0])
@@ -221,10 +202,7 @@ def _tables_of(rows: Tensor) -> Rotation:
 
 def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
            group: ProcessGroup) -> int:
-    """Raise ValueError naming the first argument that does not fit.
-
-    Return this process's rank in the group.
-    """
+    """Return this process's rank; a ValueError names the first argument that does not fit."""
     if not isinstance(mechanism, CCA):
         raise ValueError(f"mechanism: got {type(mechanism).__name__}, wanted CCA; only its cores "
                          "are known to be few enough to send to everybody")
@@ -243,13 +221,7 @@ def _check(mechanism: CCA, q: Tensor, k: Tensor, v: Tensor, shards: Shards,
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of one attention layer.
-
-    Attributes:
-        heads, kv_heads, head_dim: H, Hk and D.
-        batch: texts at a time.
-        number: bytes of one number, 2 for bfloat16.
-    """
+    """The sizes of one attention layer: H, Hk, D, texts at a time, and bytes of one number."""
 
     heads: int = 32
     kv_heads: int = 8
@@ -267,10 +239,7 @@ class Shape:
 
 
 def raw_received(piece: Range, group: int, window: int) -> int:
-    """Return how many raw tokens arrive for a contiguous piece [a, b).
-
-    A - g n(a), fewer than s + g.
-    """
+    """Return how many raw tokens arrive for a piece [a, b): a - g n(a), fewer than s + g."""
     start, stop = piece
     return start - first_raw(start, group, window) if start < stop else 0
 
@@ -282,23 +251,17 @@ def cores_received(piece: Range, group: int, window: int) -> int:
 
 
 def entries_received(plan: Plan, rank: int) -> int:
-    """Return how many entries one process receives with CCA, counted from the plan that `fetch` follows."""
+    """Return how many entries a process receives with CCA, by the plan that `fetch` follows."""
     return plan.halo.received(rank) + plan.cores.received(rank)
 
 
 def ring_received(plan: Plan, rank: int) -> int:
-    """Return how many entries one process receives with ring attention.
-
-    Those of all other processes.
-    """
+    """Return how many entries a process receives with ring attention: those of all others."""
     return plan.shards.length - plan.shards.tokens(rank)
 
 
 def ulysses_bytes(length: int, ranks: int, shape: Shape) -> float:
-    """Return how many bytes one process receives with Ulysses.
-
-    Q, k, v for its heads, and its tokens' outputs.
-    """
+    """Return how many bytes a process receives with Ulysses: its heads' q, k, v, and outputs."""
     per_token = 2 * shape.heads + 2 * max(shape.kv_heads,
                                           ranks)  # q and out; k and v: each process needs a KV head
     return length * per_token / ranks * (ranks
@@ -314,9 +277,6 @@ def pairs_of(plan: Plan, rank: int) -> int:
 
 
 def resident_entries(plan: Plan, rank: int) -> int:
-    """Return how many entries one process holds while it attends.
-
-    Its tokens, the halo, and the cores it reads.
-    """
+    """Return how many entries a process holds as it attends: its tokens, the halo, its cores."""
     cores = sum(stop - start for start, stop in plan.cores.want[rank])
     return plan.shards.tokens(rank) + plan.halo.received(rank) + cores

@@ -205,5 +205,5 @@ class DGACache(MechanismCache[DGA]):
                     prompt: int | None = None) -> int:
         """Return a layer's bytes for the open block's queries and the raw tokens' tables."""
         _, raw = cache_tokens(length, mechanism, prompt=prompt)
-        queries = sizes.batch * sizes.heads * sizes.head_dim * raw if mechanism.choose == "blocks" else 0
+        queries = sizes.batch * sizes.heads * sizes.head_dim * raw * (mechanism.choose == "blocks")
         return queries * sizes.itemsize + sizes.tables(raw)

@@ -61,7 +61,7 @@ class FocalRule:
                              "the paper's is 'prompt'")
 
     def spans(self, length: int) -> tuple[int, int]:
-        """Return number and size of the segments to divide: the text, or all blocks but the last."""
+        """Return number and size of the segments to divide: the text, or earlier blocks."""
         return (1, length) if self.choose == "prompt" else (blocks_before(length, self.block),
                                                             self.block)
 

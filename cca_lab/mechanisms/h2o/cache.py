@@ -1,11 +1,7 @@
-"""The decode-time cache of H2O.
+"""The decode-time cache of H2O: the last tokens, the heavy hitters, their accumulated attention.
 
-The last tokens, the heavy hitters, and their accumulated attention.
-
-A chunk first attends to the stored entries and its own past, and then evicts, once, down to the
-budget:
-
-    min(t, heavy + recent) entries for each KV head after t tokens, and a score for each entry
+A chunk first attends to the stored entries and its own past, and then evicts, once, down to
+min(t, heavy + recent) entries for each KV head after t tokens, with a score for each.
 
 Prefill and decode: a prompt of P tokens read at once and then single tokens give exactly what the
 mechanism gives over the whole text with `prompt=P`; token by token from the first one on, with
@@ -36,8 +32,7 @@ class H2OState:
 
     Attributes:
         seen: tokens read so far.
-        heavy, recent: the budget in tokens; fixed by the first chunk if the options are shares of a
-            prompt.
+        heavy, recent: the budget in tokens; of a share, fixed by the first chunk.
         key, value: (B, Hk, n, D), n = min(seen, heavy + recent) once the prompt is read.
         score: (B, Hk, n), accumulated attention while stored, in at least float32.
     """
@@ -51,10 +46,7 @@ class H2OState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens.
-
-        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
-        """
+        """Process T new tokens, see `State.step`."""
         if self.seen == 0:
             self.heavy, self.recent = self.mechanism.budget(max(self.prompt, key.shape[2]))
             self.key, self.value = none_of(key), none_of(value)
@@ -69,7 +61,7 @@ class H2OState:
         return output
 
     def _attend(self, query: Tensor, scale: float) -> Tensor:
-        """Attend to the stored tokens and the chunk's own past, and update the accumulated attention."""
+        """Attend to the stored tokens and the chunk's own past, and update the scores."""
         entries, kv_heads = self.key.shape[2], self.key.shape[1]
         past, done = entries - query.shape[2], []
         for rows in torch.arange(query.shape[2], device=query.device).split(ROWS_AT_ONCE):
@@ -83,10 +75,7 @@ class H2OState:
         return torch.cat(done, dim=2)
 
     def _evict(self) -> None:
-        """Keep recent entries and the others with the highest scores.
-
-        Of equal ones evict the older first.
-        """
+        """Keep recent entries, and others with high scores; of equal ones evict the older."""
         extra = self.key.shape[2] - self.heavy - self.recent
         if extra <= 0:
             return
@@ -100,7 +89,7 @@ class H2OState:
         self.key, self.value = self.key.gather(2, entries), self.value.gather(2, entries)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
-        """Fill the state as after a prompt of `length` tokens, see `State.fill`."""
+        """Fill the state as after a prompt of `length` tokens."""
         self.seen = length
         self.heavy, self.recent = self.mechanism.budget(max(self.prompt, length))
         entries = length if length < self.prompt else min(length, self.heavy + self.recent)
@@ -112,7 +101,7 @@ class H2OState:
         return [self.key, self.value, self.score] if self.seen else []
 
     def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows, int64; rows may be repeated."""
+        """Return a new state with the given batch rows."""
         return with_rows(self, rows, "key", "value", "score")
 
 
@@ -120,9 +109,9 @@ class H2OCache(MechanismCache[H2O]):
     """The cache for generating with H2O: `model.generate(ids, past_key_values=H2OCache(model))`.
 
     It stores at most heavy + recent entries per KV head and a score for each, however long the
-    text. The prompt is read densely, so the first chunk needs the memory of all its tokens until it
-    is read. Scores need explicit attention weights: there is no fused kernel. Beam search works;
-    rows of different length must be padded on the left, and each row then has its own prompt.
+    text. The prompt is read densely: the first chunk needs the memory of all its tokens. Scores
+    need explicit attention weights: there is no fused kernel. Beam search works; rows of different
+    length must be padded on the left, and each row then has its own prompt.
     """
 
     mechanism = H2O
@@ -130,10 +119,7 @@ class H2OCache(MechanismCache[H2O]):
 
     def expected_bytes(self, length: int, *, batch: int = 1, itemsize: int = 4,
                        first: int = 1) -> int:
-        """Return `nbytes()` after `length` tokens, of which the first chunk had `first`.
-
-        Args as in the base class.
-        """
+        """Return `nbytes()` after `length` tokens, of which the first chunk had `first`."""
         check_integers(0, length=length)
         read = replace(self.attention, prompt=max(first, self.attention.prompt))
         return self.bytes_of(read, length, CacheSizes.of(self.config, batch=batch,
@@ -141,9 +127,6 @@ class H2OCache(MechanismCache[H2O]):
 
     @staticmethod
     def extra_bytes(mechanism: H2O, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a layer for the scores, which the paper does not count.
-
-        4 per entry, 8 in float64.
-        """
+        """Return a layer's bytes for scores, not counted in the paper: 4 an entry, 8 in float64."""
         return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4,
                                                                                     sizes.itemsize)

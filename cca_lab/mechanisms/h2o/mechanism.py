@@ -1,25 +1,23 @@
-"""H2O: a cache of fixed size that keeps the last tokens and those with the highest accumulated attention.
+"""H2O: a cache of fixed size that keeps the last tokens and those with the most attention.
 
 Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language
 Models", NeurIPS 2023 (Section 4, Algorithm 1). Rows and tokens count from 0. S_i are the tokens
 kept after row i:
 
     row i reads R_i = S_{i-1} + {i}, with weights A_it = softmax(scale * q_i K_R^T)
-    score_t += A_it                          for each t in R_i: accumulated attention while it was kept
+    score_t += A_it            for each t in R_i: attention accumulated while it was kept
     S_i = the last `recent` tokens of R_i, and of the others the `heavy` with the highest scores
 
 so a row first attends, to at most heavy + recent + 1 tokens, and then evicts. An evicted token and
-its score never come back (and could not: `heavy` tokens with higher scores, which only grow,
-remain). Later tokens have no influence on what a row reads.
+its score never come back. Later tokens have no influence on what a row reads. A prompt is read
+densely: its rows see all of their past, and the first eviction comes after it. `prompt` is its
+length; the default, 1, means token by token from the first one on.
 
-A prompt is read densely: its rows see all of their past, and the first eviction comes after it.
-`prompt` is its length; the default, 1, means token by token from the first one on.
-
-Choices where the paper and the public code differ or do not say:
+Differs from the paper or the public code, or decides what they leave open:
   * Scores are sums, not means, as in both. That favours old tokens.
-  * Grouped queries: one score for each KV head, the mean over its query heads (a sum would rank
-    alike). In the code each query head has its own score and KV head. Sequences of a batch have
-    separate scores; the code adds scores over the batch and requires a batch of one.
+  * Grouped queries: one score for each KV head, the mean over its query heads. In the code each
+    query head has its own score and KV head. Sequences of a batch have separate scores; the code
+    adds scores over the batch and requires a batch of one.
   * Among equal scores the older token is evicted first.
   * Budgets are tokens (int) or shares of the prompt (float, 0.1 and 0.1 in the code), rounded down,
     at least 1.
@@ -92,18 +90,12 @@ class H2O(Mechanism):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part: the tokens, masked to those in each row's cache.
-
-        No gradient flows through the choice.
-        """
+        """Return one part: the tokens, masked to each row's cache."""
         return [Columns(q, k, v, self.kept(q, k, call.scale))]
 
     @torch.no_grad()
     def kept(self, q: Tensor, k: Tensor, scale: float) -> Tensor:
-        """Return which tokens each row reads, bool (B, H, L, L).
-
-        Simulate the cache for all heads at once.
-        """
+        """Return which tokens each row reads, bool (B, H, L, L): the cache of all heads at once."""
         heavy, recent = self.budget()
         batch, heads, length, _ = q.shape
         dtype = accumulation_dtype(q.dtype)
@@ -125,7 +117,7 @@ class H2O(Mechanism):
         return torch.stack(rows, dim=2).repeat_interleave(heads // k.shape[1], dim=1)
 
     def budget(self, prompt: int | None = None) -> tuple[int, int]:
-        """Return how many heavy and recent tokens are kept for a prompt of that length, see `tokens_kept`."""
+        """Return how many heavy and recent tokens are kept for a prompt of that length."""
         return tokens_kept(self.heavy, self.recent, self.prompt if prompt is None else prompt)
 
     def exact_when(self, length: int) -> bool:
@@ -143,14 +135,14 @@ class H2O(Mechanism):
 
 
 def evict_loops(scores: dict[int, float], heavy: int, recent: int) -> None:
-    """Delete the tokens with the lowest scores, recent ones excepted, until `heavy` of the others are left."""
+    """Delete the tokens with the lowest scores until the recent and `heavy` others are left."""
     older = list(scores)[: max(0, len(scores) - recent)]
     for token in sorted(older, key=lambda t: scores[t])[: max(0, len(older) - heavy)]:
         del scores[token]
 
 
 def evict(kept: Tensor, scores: Tensor, heavy: int, recent: int, row: int) -> Tensor:
-    """Return the tokens kept after a row, bool (B, Hk, L), from those before and their scores, (B, Hk, L)."""
+    """Return the tokens kept after a row, bool (B, Hk, L), from those before and their scores."""
     extra = int(kept[0, 0].sum()) - heavy - recent  # all heads keep equally many tokens
     if extra <= 0:
         return kept.clone()

@@ -1,7 +1,4 @@
-"""LoCoCo: segment-level attention with a memory of M slots, filled by a convolution.
-
-Start with `mechanism`.
-"""
+"""LoCoCo: attention by segments with M slots that a convolution fills; see `mechanism` first."""
 
 from cca_lab.mechanisms.indices import lococo_entries as cache_tokens
 from cca_lab.mechanisms.indices import lococo_peak as peak_tokens

@@ -1,8 +1,8 @@
 """The decode-time cache of LoCoCo: M slots, and the raw tokens since the last compression.
 
-It stores the columns [slots ; raw] of the mechanism in that order. A segment is closed after
-B tokens, or, with borders="calls", also when a call ends. If there are then more than
-M + buffer columns, they are compressed at once ("eager") or before the next token ("lazy").
+It stores the columns [slots ; raw] of the mechanism in that order. A segment is closed after B
+tokens, or, with borders="calls", also when a call ends. More than M + buffer columns are then
+compressed at once ("eager") or before the next token ("lazy").
 """
 
 from functools import partial
@@ -46,8 +46,7 @@ class LoCoCoState:
         seen: tokens read so far.
         open: tokens of the segment that is not closed yet.
         key, value: of the columns [slots ; raw], (B, Hk, N, D) each.
-        received: accumulated attention of the columns, (B, Hk, N), if the mechanism needs it, else
-            None.
+        received: accumulated attention of the columns, (B, Hk, N), or None if not needed.
     """
 
     key = value = NO_TOKENS
@@ -63,10 +62,7 @@ class LoCoCoState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None = None) -> Tensor:
-        """Process T new tokens.
-
-        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
-        """
+        """Process T new tokens, see `State.step`."""
         if self.seen == 0:
             self.key, self.value = none_of(key), none_of(value)
         outputs, start, length = [], 0, key.shape[2]
@@ -126,7 +122,7 @@ class LoCoCoState:
             self.received = (weights.detach() @ self.received[..., None])[..., 0]
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
-        """Fill the state as after `length` tokens, see `State.fill`."""
+        """Fill the state as after `length` tokens."""
         self.seen, self.open, entries = length, length % self.segment, self.mechanism.cache_entries(
             length)
         self.key, self.value = (draw(entries) for _ in range(2))
@@ -138,14 +134,12 @@ class LoCoCoState:
         return stored if self.received is None else [*stored, self.received]
 
     def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows, int64; rows may be repeated."""
+        """Return a new state with the given batch rows."""
         return with_rows(self, rows, "key", "value", "received")
 
 
 class LoCoCoCache(MechanismCache[LoCoCo]):
-    """The cache for generating with LoCoCo.
-
-    `model.generate(ids, past_key_values=LoCoCoCache(model))`.
+    """The cache for LoCoCo: `model.generate(ids, past_key_values=LoCoCoCache(model))`.
 
     It stores at most M + buffer entries between segments, and up to B more of an open segment
     (which the paper does not count), whatever the length of the text. It uses the compressors
@@ -180,10 +174,7 @@ class LoCoCoCache(MechanismCache[LoCoCo]):
 
     @staticmethod
     def extra_bytes(mechanism: LoCoCo, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a layer for accumulated attention, if it is needed.
-
-        4 per entry, 8 in float64.
-        """
+        """Return a layer's bytes for accumulated attention: 4 per entry, 8 in float64."""
         if not mechanism.scored:
             return 0
         return sizes.batch * sizes.kv_heads * mechanism.cache_entries(length) * max(4,

@@ -5,7 +5,7 @@ Eq. 3-7, Algorithm 2). A text is read in segments of B tokens. Row i of a segmen
 slots and to the raw tokens since the last compression, up to itself, in one softmax:
 
     out_i = softmax(scale * q_i [slot keys ; K_{r..i}]^T) [slot values ; V_{r..i}]     (Step 3)
-    slot  = W [slots ; raw],   W = normalised convolution of their keys and values     (Steps 4 and 5)
+    slot  = W [slots ; raw],   W = normalised convolution of their keys and values     (Steps 4, 5)
 
 The memory is compressed only once slots and raw tokens exceed M. Slots hold complete segments only,
 so no row sees the future, although the convolution uses columns on both sides and queries choose
@@ -55,8 +55,6 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tenso
                     segment: int) -> Tensor:
     """Compute LoCoCo of one head (Algorithm 2), in its simplest form: read this first.
 
-    A row attends to slots, filled by a convolution, and to newer raw tokens.
-
     Args:
         queries, keys, values: (L, D).
         kernel: g of Eq. 6, (M, 2D, K), K odd: one channel for each of the M slots.
@@ -83,9 +81,7 @@ def paper_algorithm(queries: Tensor, keys: Tensor, values: Tensor, kernel: Tenso
 
 @dataclass(frozen=True, kw_only=True)
 class LoCoCo(Settings, Mechanism):
-    """LoCoCo attention: slots are made segment by segment, and rows attend to [slots .
-
-    Raw] in one softmax.
+    """LoCoCo: slots are made segment by segment, and rows attend to [slots ; raw] in one softmax.
 
     `module` is the layer's `Compressor`; None for the plain mean. Its weights depend on the values,
     so `effective` and `represented` need v with it.
@@ -122,10 +118,10 @@ class LoCoCo(Settings, Mechanism):
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call, *,
                 reach: bool = False) -> list[Columns]:
-        """Return one part: the slots of all G compressions, then the raw tokens, (B, Hk, G M + L, D).
+        """Return one part: the slots of all G compressions, then raw tokens, (B, Hk, G M + L, D).
 
-        A slot is a mean of slots and tokens, so P, the product of all compressions, gives its
-        tokens. With `reach`, P is 1 where a column contains a token and 0 elsewhere.
+        P is the product of all compressions. With `reach`, P is 1 where a column contains a token
+        and 0 elsewhere.
         """
         length = q.shape[2]
         made = memories(q, k, v, self, call.scale, call.module)
@@ -142,18 +138,18 @@ class LoCoCo(Settings, Mechanism):
 
     def represented(self, q: Tensor, k: Tensor, v: Tensor | None = None,
                     **keywords: Unpack[Keywords]) -> Tensor:
-        """Return which tokens a row attends to, raw or in slots with weights above 0, however small."""
+        """Return which tokens a row attends to, raw or in slots with weights above 0."""
         check_values(v, keywords.get("module"))
         v = k if v is None else v
         return columns.represented(self.columns(q, k, v, self.call(q, k, v, **keywords),
                                                 reach=True))
 
     def exact_when(self, length: int) -> bool:
-        """Return True if no segment begins with more than M + buffer columns, so that nothing is compressed."""
+        """Return True if no segment begins with more than M + buffer columns."""
         return not compressions(length, self)
 
     def new_module(self, config: Any) -> Compressor | None:
-        """Return the compressor of one attention layer, or None if each slot keeps one token and none is mixed."""
+        """Return the compressor of one attention layer, or None if no slot is a mixture."""
         head_dim = getattr(config, "head_dim",
                            None) or config.hidden_size // config.num_attention_heads
         mixed = self.convolved
@@ -161,18 +157,12 @@ class LoCoCo(Settings, Mechanism):
                           residual=self.residual) if mixed else None
 
     def cache_entries(self, length: int) -> int:
-        """Return the number of slots and raw tokens, see `indices`.
-
-        ValueError if it depends on the calls.
-        """
+        """Return the slots and raw tokens, see `indices`; ValueError if it depends on the calls."""
         return lococo_entries(length, slots=self.slots, segment=self.one_segment(),
                               buffer=self.buffer, when=self.when)
 
     def peak_entries(self, length: int) -> int:
-        """Return the most columns before a compression, see `indices`.
-
-        ValueError as `cache_entries`.
-        """
+        """Return the most columns before a compression; ValueError as `cache_entries`."""
         return min(length,
                    lococo_peak(slots=self.slots, segment=self.one_segment(), buffer=self.buffer))
 
@@ -186,7 +176,7 @@ class LoCoCo(Settings, Mechanism):
 
     @classmethod
     def sized(cls, entries: int, length: int) -> Self:
-        """Return LoCoCo with half of the entries as slots, M, and half as tokens of a segment, B."""
+        """Return LoCoCo with half of the entries as slots and half as tokens of a segment."""
         return cls(slots=entries // 2, segment=entries - entries // 2)
 
 
@@ -202,10 +192,7 @@ Stored = tuple[Tensor, Tensor]  # keys and values of the columns, (N, D) each
 
 def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scale: float,
          compressor: nn.Module | None) -> Tensor:
-    """Attend with the G query heads of one KV head.
-
-    Queries (G, L, D), keys and values (L, D) -> (G, L, D).
-    """
+    """Attend with a KV head's G query heads: (G, L, D), keys and values (L, D) -> (G, L, D)."""
     out, first = torch.zeros_like(queries), 0
     slots: Stored = (keys[:0], values[:0])
     accumulated = keys.new_zeros(0)                         # accumulated attention of each column
@@ -235,10 +222,7 @@ def read(queries: Tensor, keys: Tensor, values: Tensor, settings: Settings, scal
 
 def _slots_after(compressed: list[tuple[Stored, Tensor]], depth: float, nothing: Stored,
                  settings: Settings, compressor: nn.Module | None) -> tuple[Stored, Tensor]:
-    """Return slot keys and values after all compressions, with gradients through the last `depth`.
-
-    And W.
-    """
+    """Return slots after all compressions, and W, with gradients through the last `depth`."""
     *earlier, ((raw_keys, raw_values), accumulated) = compressed
     past = _slots_after(earlier, depth - 1, nothing, settings,
                         compressor)[0] if earlier else nothing
@@ -281,8 +265,5 @@ def _mixing_weights(keys: Tensor, values: Tensor, accumulated: Tensor, settings:
 
 
 def _largest(accumulated: Tensor, columns: list[int] | range, count: int) -> list[int]:
-    """Return the `count` columns with the most attention, ascending.
-
-    Of equal columns the earlier wins.
-    """
+    """Return the `count` columns with the most attention, ascending; of equal ones the earlier."""
     return sorted(sorted(columns, key=lambda j: -accumulated[j].item())[:count])

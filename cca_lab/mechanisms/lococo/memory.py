@@ -1,4 +1,4 @@
-"""LoCoCo's compressor: a convolution over keys and values gives the weights with which slots mix columns.
+"""LoCoCo's compressor: a convolution over keys and values gives the weights that mix columns.
 
     W = g * [K ; V]                       one output channel for each slot           (Eq. 6)
     w_ij = ReLU(W_ij) / sum_k ReLU(W_ik)  or  softmax_j ReLU(W_ij)                   (Eq. 7)
@@ -21,9 +21,7 @@ from cca_lab.mechanisms.tokens import best
 
 
 class Compressor(nn.Module):
-    """The trainable part of one layer.
-
-    A Conv1d of 2D -> M channels, shared by all heads (Section 3.2.1).
+    """The trainable part of one layer: a Conv1d of 2D -> M channels for all heads (Section 3.2.1).
 
     Differs from the public code: initial weights have a variance of 1 / (2D kernel). There it is 1,
     so that the convolution's output is tens of times its input and the softmax saturates. With
@@ -53,13 +51,11 @@ class Compressor(nn.Module):
 
 
 def normalise(output: Tensor, weights: str) -> Tensor:
-    """Normalise a convolution's output (..., N) to mixing weights that sum to 1 over the columns (Eq. 7).
+    """Normalise a convolution's output W (..., N) to weights that sum to 1 (Eq. 7).
 
-    Args:
-        output: W of Eq. 6.
-        weights: "relu", the ratio of the paper, in which a row of zeros (0/0 as printed) becomes
-            the plain mean and has no gradient; or "softmax", softmax(ReLU(W)) as in the public
-            code, where no weight is less than e^-max of the largest one.
+    "relu" is the ratio of the paper, in which a row of zeros (0/0 as printed) becomes the mean;
+    "softmax" is softmax(ReLU(W)), as in the public code: no weight is less than e^-max of the
+    largest one.
     """
     positive = output.relu()
     if weights == "softmax":
@@ -71,17 +67,14 @@ def normalise(output: Tensor, weights: str) -> Tensor:
 
 def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None, settings: Settings,
                        compressor: nn.Module | None) -> Tensor:
-    """Return w, by which slots mix columns: [one-hot rows of sinks ; of heavy hitters .
-
-    Convolved rows].
+    """Return w, by which slots mix columns: [rows of sinks ; of heavy hitters ; convolved rows].
 
     Args:
         keys, values: of all columns, (B, Hk, N, D), N > M.
         accumulated: the accumulated attention of each column, (B, Hk, N); None stands for zeros.
         settings: of the mechanism.
         compressor: maps [key ; value] of the R columns that are not kept, (B, Hk, R, 2D), to one
-            row for each of the M' convolved slots, (B, Hk, M', R); None stands for an output of
-            zeros.
+            row for each of the M' convolved slots, (B, Hk, M', R); None gives zeros.
 
     Returns:
         (B, Hk, M, N), rows sum to 1, in at least float32.
@@ -118,27 +111,18 @@ def compression_matrix(keys: Tensor, values: Tensor, accumulated: Tensor | None,
 
 
 def share_of(compressor: nn.Module | None) -> Tensor | float:
-    """Return alpha, the share of the convolution against the residual.
-
-    1/2 if there is none to train.
-    """
+    """Return alpha, the share of the convolution against the residual; 1/2 if it is not trained."""
     share = getattr(compressor, "share", None)
     return 0.5 if share is None else share.sigmoid()
 
 
 def mix(weights: Tensor, columns: Tensor) -> Tensor:
-    """Return slots (B, Hk, M, D).
-
-    Weights (B, Hk, M, N) times columns (B, Hk, N, D), in the columns' dtype.
-    """
+    """Return slots (B, Hk, M, D): weights (B, Hk, M, N) times columns (B, Hk, N, D)."""
     return (weights @ columns.to(weights.dtype)).to(columns.dtype)
 
 
 def _kept_columns(keys: Tensor, accumulated: Tensor, settings: Settings) -> Tensor:
-    """Return the indices of kept columns, (B, Hk, sinks + heavy).
-
-    The first, and the most attended others.
-    """
+    """Return the indices of kept columns, (B, Hk, sinks + heavy): the first, the most attended."""
     shape = (*keys.shape[:2], settings.sinks)
     sinks = torch.arange(settings.sinks, device=keys.device).expand(shape)
     if settings.heavy == 0:
@@ -160,8 +144,7 @@ def memories(q: Tensor, k: Tensor, v: Tensor, settings: Settings, scale: float |
     """Return the memory after each compression; each is made from the one before.
 
     With a `horizon` of h, the memory after compression n is made again from the memory after n - h,
-    which is detached from the graph: the numbers are the same, and gradients flow through h
-    compressions.
+    which is detached: the numbers are the same, and gradients flow through h compressions.
     """
     plan = compressions(q.shape[2], settings)
     horizon = settings.horizon if torch.is_grad_enabled() else None
@@ -192,15 +175,10 @@ def compress(memory: Memory, k: Tensor, v: Tensor, accumulated: Tensor | None, s
 
 @torch.no_grad()
 def attention_received(q: Tensor, keys: Tensor, scale: float | None) -> Tensor:
-    """Return the accumulated attention on columns, summed over T rows and the query heads of a KV head.
+    """Return the attention on columns, summed over T rows and the query heads of a KV head.
 
-    Args:
-        q: queries of the rows at the last T columns, (B, H, T, D).
-        keys: of the columns, (B, Hk, N, D), N >= T.
-        scale: None means D**-0.5.
-
-    Returns:
-        (B, Hk, N), in at least float32, without gradient.
+    Queries of the rows at the last T columns (B, H, T, D), keys (B, Hk, N, D) -> (B, Hk, N), in at
+    least float32, without gradient.
     """
     rows = causal_intervals(q.shape[2], keys.shape[2])
     weights, _ = attention_matrix(q, keys, rows, q.shape[-1] ** -0.5 if scale is None else scale)
@@ -210,10 +188,7 @@ def attention_received(q: Tensor, keys: Tensor, scale: float | None) -> Tensor:
 def _accumulated_before(q: Tensor, k: Tensor, memory: Memory, before: Tensor | None,
                         step: Compression, settings: Settings,
                         scale: float | None) -> Tensor | None:
-    """Return the accumulated attention of columns before a compression, (B, Hk, N).
-
-    None if it is not needed.
-    """
+    """Return the accumulated attention before a compression, (B, Hk, N); None if not needed."""
     if not settings.scored:
         return None
     columns = torch.cat([memory.keys, k[:, :, step.first : step.border]], dim=2)
@@ -229,13 +204,7 @@ def pooling(made: list[Memory], settings: Settings, length: int, k: Tensor, *,
             reach: bool = False) -> Tensor:
     """Return P, (B, Hk, G M + L, L): the weight of each token in each column, slots first.
 
-    Args:
-        made: the memories, whose weights are multiplied.
-        settings: of the mechanism.
-        length: L.
-        k: keys, (B, Hk, L, D), for shape, dtype and device.
-        reach: use 1 for a token in a column, 0 for others: a product of weights may underflow in
-            its dtype.
+    With `reach`, 1 for a token in a column, 0 for others: a product of weights may underflow.
     """
     dtype = made[0].weights.dtype if made else torch.promote_types(k.dtype, torch.float32)
     raw = torch.eye(length, dtype=dtype, device=k.device).expand(*k.shape[:2], length, length)

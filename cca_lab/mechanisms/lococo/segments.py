@@ -1,8 +1,7 @@
 """When LoCoCo compresses and what each row reads: settings and index arithmetic.
 
 A segment begins with the columns [M slots ; tokens since the last compression]. If they are more
-than M + buffer, they are compressed to M slots before the segment begins. Tokens and segments count
-from 0.
+than M + buffer, they are compressed to M slots before the segment begins. All count from 0.
 """
 
 from dataclasses import dataclass
@@ -34,18 +33,13 @@ class Settings:
         segment: B, tokens in a segment; or a list of sizes, of which the last repeats, such as [64,
             64, 1] for a prompt of 128 tokens and a decoder in which each token is a segment.
         weights: "softmax" or "relu" (Eq. 7), how a row of the convolution's output is normalised.
-        residual: mix into each convolved slot one of the columns with the highest accumulated
-            attention.
+        residual: mix into each convolved slot one of the columns with the most attention.
         sinks: slots that keep the first tokens (Table 6, with StreamingLLM).
-        heavy: slots that keep the columns with the highest accumulated attention (Table 6, with
-            H2O).
-        scores: attention accumulated in the "last" segment only, or the "sum" over all segments of
-            a token.
+        heavy: slots that keep the columns with the most attention (Table 6, with H2O).
+        scores: attention accumulated in the "last" segment only, or the "sum" over all.
         buffer: columns beyond M that are allowed before they are compressed.
-        horizon: compressions through which gradients flow, counted back from each row; None for
-            all.
-        when, borders: for the cache only, see `LoCoCoCache`; outputs over whole texts do not depend
-            on them.
+        horizon: compressions through which gradients flow, counted back from each row; None: all.
+        when, borders: for the cache only, see `LoCoCoCache`.
         kernel: width of the convolution that `new_module` makes.
     """
 
@@ -99,10 +93,7 @@ class Settings:
 
 
 class Compression(NamedTuple):
-    """One compression, of the slots and the tokens [first, border).
-
-    [last, border) is the last segment.
-    """
+    """One compression, of slots and tokens [first, border); [last, border) is a segment."""
 
     first: int
     last: int
@@ -115,7 +106,7 @@ def sizes_of(segment: int | list[int]) -> list[int]:
 
 
 def segments(length: int, segment: int | list[int]) -> list[tuple[int, int]]:
-    """Cut tokens into segments [start, stop) of `segment` tokens, or of the listed sizes, the last one repeated."""
+    """Cut tokens into segments [start, stop) of the given sizes, the last one repeated."""
     sizes = sizes_of(segment)
     cuts: list[tuple[int, int]] = []
     start = 0
@@ -141,11 +132,6 @@ def compressions(length: int, settings: Settings) -> list[Compression]:
 
 def intervals(length: int, settings: Settings, device: torch.device | str | None = None) -> Tensor:
     """Return the columns of [slots of each compression ; raw tokens] that each row reads.
-
-    Args:
-        length: L, tokens.
-        settings: of the mechanism.
-        device: where to build the result.
 
     Returns:
         int64 (1, 1, L, 2, 2): after n of G compressions, the last of them at token r, row i reads

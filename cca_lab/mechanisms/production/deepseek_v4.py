@@ -254,7 +254,8 @@ def layer_output(module: Any, hidden: Tensor, rotation: tuple[Tensor, Tensor],
     q = turned(q, *rotation)                                                          # (B, H, T, D)
     raw = turned(module.kv_norm(module.kv_proj(hidden)).unsqueeze(1), *rotation)      # (B, 1, T, D)
     raw = raw if state.raw is None else torch.cat([state.raw, raw], dim=2)
-    compressor, group = module.compressor, None if module.compressor is None else module.compressor.compress_rate
+    compressor = module.compressor
+    group = None if compressor is None else compressor.compress_rate
     columns, kept = raw, raw.shape[2] - rows
     visible = intervals(rows, module.sliding_window, group, first, kept)
     if compressor is not None:

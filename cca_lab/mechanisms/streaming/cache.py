@@ -1,15 +1,10 @@
-"""The decode-time caches of StreamingLLM and LM-Infinite.
+"""The decode-time caches of StreamingLLM and LM-Infinite: first and most recent tokens.
 
-The first tokens and the most recent ones.
-
-A chunk is appended, attends, and only then are the oldest recent tokens dropped:
-
-    min(t, sinks + recent) entries for each KV head after t tokens
-
-LM-Infinite's local window includes the row's own token, so recent = local - 1. Keys are stored as
-they come, rotated at their original positions. Where a far token is read at another distance, the
-query that reads it is re-rotated instead, and in LM-Infinite the global keys too; for that the
-rotary tables of a few positions are stored.
+A chunk is appended, attends, and only then are the oldest recent tokens dropped, down to
+min(t, sinks + recent) entries for each KV head after t tokens. LM-Infinite's local window includes
+the row's own token, so recent = local - 1. Keys are stored as they come, rotated at their original
+positions. Where a far token is read at another distance, the query that reads it is re-rotated
+instead, and in LM-Infinite the global keys too; for that a few rotary tables are stored.
 
 Differs from LM-Infinite's public code, which keeps every token and rotates all keys again at each
 step: no later row reads a token that has left the window and is not global, so it is dropped here.
@@ -67,10 +62,7 @@ class StreamingLLMState:
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float,
              rotation: Rotation | None) -> Tensor:
-        """Process T new tokens.
-
-        Query (B, H, T, D), key and value (B, Hk, T, D) -> output (B, H, T, D).
-        """
+        """Process T new tokens, see `State.step`."""
         row = torch.arange(self.seen,
                            self.seen + key.shape[2])  # on the CPU, where intervals are built
         past = (self.key, self.value) if self.seen else (key[:, :, :0], value[:, :, :0])
@@ -94,7 +86,7 @@ class StreamingLLMState:
 
     def _attend(self, query: Tensor, row: Tensor, rotation: Rotation | None,
                 scale: float) -> Tensor:
-        """Attend to the stored tokens and the chunk's own past, with the far part at its own positions."""
+        """Attend to the stored tokens and the chunk's own past, the far part at its positions."""
         if len(row) == 1 and rotation is None:  # it sees all that is stored
             return attend_row(query, [(self.key, self.value)], scale=scale, backend=self.backend)
         dropped = sink_dropped(self.seen, self.sinks, self.recent)
@@ -113,8 +105,7 @@ class StreamingLLMState:
         """Re-rotate the queries that attend to the sinks to their places in the cache.
 
         The place of row i is min(i, sinks + recent) if the prompt is windowed. If it is dense, the
-        chunk follows the stored entries in its own order, so all its queries re-rotate by one
-        angle.
+        chunk follows the stored entries in its own order: all its queries re-rotate by one angle.
         """
         full = self.sinks + self.recent
         if self.prompt == "windowed":
@@ -145,7 +136,7 @@ class StreamingLLMState:
             self.value = self.buffers.drop("value", self.value, begin, end)
 
     def fill(self, length: int, heads: int, draw: Draw) -> None:
-        """Fill the state as after `length` tokens, see `State.fill`."""
+        """Fill the state as after `length` tokens."""
         self.seen = length
         self.key, self.value = (draw(sink_entries(length, self.sinks,
                                                   self.recent)) for _ in range(2))
@@ -155,16 +146,14 @@ class StreamingLLMState:
         return [self.key, self.value, *self.tables.values()] if self.seen else []
 
     def select(self, rows: Tensor) -> Self:
-        """Return a new state with the given batch rows, int64; rows may be repeated."""
+        """Return a new state with the given batch rows."""
         new = with_rows(self, rows, "key", "value")
         new.tables = dict(self.tables)  # the same for all rows
         return new
 
 
 class StreamingLLMCache(MechanismCache[StreamingLLM]):
-    """The cache for generating with StreamingLLM.
-
-    `model.generate(ids, past_key_values=StreamingLLMCache(model))`.
+    """The cache for StreamingLLM: `model.generate(ids, past_key_values=StreamingLLMCache(model))`.
 
     It stores at most sinks + recent entries per layer and KV head, however long the text.
 
@@ -203,19 +192,19 @@ class StreamingLLMCache(MechanismCache[StreamingLLM]):
 
     @staticmethod
     def extra_bytes(mechanism: StreamingLLM, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a layer for the rotary table of the one position to which queries re-rotate."""
+        """Return a layer's bytes for the rotary table to which queries re-rotate."""
         turned = mechanism.positions == "cache" and length > mechanism.sinks + mechanism.recent
         return sizes.tables(1) if turned else 0
 
 
 class LMInfiniteState(StreamingLLMState):
-    """As StreamingLLM's state with recent = local - 1, except for the positions of global tokens."""
+    """As StreamingLLM's state with recent = local - 1, but for the positions of global tokens."""
 
     prompt = "windowed"
 
     def __init__(self, mechanism: LMInfinite) -> None:
-        self.sinks, self.recent, self.backend = mechanism.global_tokens, mechanism.local - 1, mechanism.backend
-        self.limit = mechanism.distance
+        self.sinks, self.recent = mechanism.global_tokens, mechanism.local - 1
+        self.backend, self.limit = mechanism.backend, mechanism.distance
         self.kept_positions = kept_positions(mechanism)
         self.forget()
 
@@ -227,9 +216,7 @@ class LMInfiniteState(StreamingLLMState):
 
 
 class LMInfiniteCache(MechanismCache[LMInfinite]):
-    """The cache for generating with LM-Infinite.
-
-    `model.generate(ids, past_key_values=LMInfiniteCache(model))`.
+    """The cache for LM-Infinite: `model.generate(ids, past_key_values=LMInfiniteCache(model))`.
 
     It stores at most global_tokens + local - 1 entries per layer and KV head, however long the
     text. Prefill equals decode: any chunks give what a forward over the whole text gives.
@@ -240,14 +227,11 @@ class LMInfiniteCache(MechanismCache[LMInfinite]):
 
     @staticmethod
     def extra_bytes(mechanism: LMInfinite, length: int, sizes: CacheSizes) -> int:
-        """Return the bytes of a layer for the rotary tables of `kept_positions` that have been read."""
+        """Return a layer's bytes for the rotary tables of `kept_positions` that have been read."""
         return sizes.tables(sum(position < length for position in kept_positions(mechanism)))
 
 
 def kept_positions(mechanism: LMInfinite) -> set[int]:
-    """Return the positions whose rotary tables a decoder needs later.
-
-    None without global tokens.
-    """
+    """Return the positions whose rotary tables a decoder needs; none without global tokens."""
     return {*range(mechanism.global_tokens),
             mechanism.distance} if mechanism.global_tokens else set()

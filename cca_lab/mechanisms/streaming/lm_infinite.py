@@ -95,10 +95,7 @@ class LMInfinite(Mechanism):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return global and local tokens.
-
-        One part with two intervals per row, or with RoPE two parts.
-        """
+        """Return global and local tokens: two intervals per row, or with RoPE two parts."""
         visible = intervals(torch.arange(q.shape[2], device=q.device), self.global_tokens,
                             self.local)
         if call.rotation is None:

@@ -98,10 +98,7 @@ class StreamingLLM(Mechanism):
         return out
 
     def columns(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> list[Columns]:
-        """Return one part with two intervals per row.
-
-        With cache positions, sinks are a part with their own queries.
-        """
+        """Return one part of two intervals per row, or two with cache positions."""
         visible = intervals(torch.arange(q.shape[2], device=q.device), self.sinks, self.recent + 1)
         if self.positions == "original" or call.rotation is None:
             return [Columns(q, k, v, visible)]
@@ -123,40 +120,28 @@ class StreamingLLM(Mechanism):
 
 
 def query_for_sinks(q: Tensor, rotation: Rotation, full: int) -> Tensor:
-    """Re-rotate each query, (B, H, L, D), to its place in the cache, min(i, full) with full = sinks + recent."""
+    """Re-rotate each query, (B, H, L, D), to its place in the cache, min(i, sinks + recent)."""
     place = torch.arange(q.shape[2], device=rotation[0].device).clamp_max(full)
     return turn(q, rotation, at(rotation, place))
 
 
 def intervals(rows: Tensor, sinks: int, near: int, dropped: int = 0) -> Tensor:
-    """Return the columns that each row sees, the far part first.
+    """Return the columns that each of consecutive rows sees, int64 (1, 1, T, 2, 2), far ones first.
 
-    Args:
-        rows: int64 (T,), consecutive rows.
-        sinks: first tokens that stay visible.
-        near: nearest tokens, the row's own included.
-        dropped: tokens after the sinks that are no longer stored; later tokens have moved up by as
-            many columns.
-
-    Returns:
-        int64 (1, 1, T, 2, 2): [0, min(sinks, a)) and [a, i + 1) with a = max(0, i + 1 - near), both
-        ends of the second less `dropped`.
+    See `indices.sink_columns`.
     """
     return table_of(rows, *sink_columns(rows, sinks, near, dropped))[None, None]
 
 
 def far_and_near(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, far_q: Tensor,
                  far_k: Tensor) -> list[Columns]:
-    """Return the near part, with `q` and `k`, and the far part, with `far_q` and `far_k`, of each row.
+    """Return the near part, with `q` and `k`, and the far part, with `far_q` and `far_k`.
 
     Args:
         q, far_q: (B, H, T, D).
         k, v: (B, Hk, N, D).
         visible: int64 (1, 1, T, 2, 2), from `intervals`.
-        far_k: (B, Hk, F, D), the keys of the first F columns for the far part.
-
-    Returns:
-        The near part and, if some row has one, the far part.
+        far_k: (B, Hk, F, D), the keys of the first F columns for the far part, if some row has one.
     """
     far, near = visible[..., :1, :], visible[..., 1:, :]
     parts = [Columns(q, k, v, near)]
