@@ -48,49 +48,27 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check found.
-
-    Attributes:
-        holds: whether the subject passed the check.
-        evidence: the counterexample or the worst case found, in one line with its numbers.
-        numbers: the same numbers in machine-readable form, for data/results/claims.json.
-        error: half-width of the confidence interval, if the check is Monte Carlo.
-    """
+    """What a check saw: whether its subject passed, and the counterexample or the worst case."""
 
     holds: bool
-    evidence: str
-    numbers: Mapping[str, float | int | str] = field(default_factory=dict)
-    error: float | None = None
+    evidence: str  # one line, with its numbers
+    numbers: Mapping[str, float | int | str] = field(default_factory=dict)  # for claims.json
+    error: float | None = None  # half-width of the confidence interval of a Monte Carlo check
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What has to be added to a statement so that it holds.
+    """What has to be added to a statement so that it holds."""
 
-    Attributes:
-        words: the hypothesis, to follow "holds if".
-        accepts: says whether one case of the check satisfies it; called with what describes a case
-            in that check.
-    """
-
-    words: str
-    accepts: Callable[..., bool]
+    words: str  # to follow "holds if"
+    accepts: Callable[..., bool]  # whether a case of the check, as that describes it, satisfies it
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """The code of a claim: its check, and what the check judges. The words stand in TOML.
+    """The code of a claim: its check, and what that judges; `Claim` says what each field means.
 
-    Attributes:
-        check: judges any subject.
-        printed: the subject as printed: a function, a number, an implementation.
-        corrected: the repaired subject, where the statement does not hold.
-        within: says which cases of the check satisfy the hypothesis, for a claim that holds under
-            one.
-        models: the subject of each model, in the order of the claim's models.
-        sides: the subject of each place of an inconsistent paper, in the order of the claim's
-            sides.
-        machine: a program that proves the statement, or its repair, for all cases.
+    `within` is what the hypothesis accepts; `models` and `sides` are in the order of the words.
     """
 
     check: Callable[..., Outcome]
@@ -112,31 +90,25 @@ class Claim:
 
     Attributes:
         id: short and unique, such as "T1" or "P1.double"; never used again for another claim.
-        paper: "CCA", "DGA" or "LoCoCo".
         place: its place in the paper, such as "Theorem 1, Eq. 8".
-        quote: the paper's own words, one or several pieces; "" for none only where `place` is a
-            table.
-        reading: what we take them to mean, in our words, in the most charitable way that we found.
+        quote: the paper's words, one or several pieces; "" for none only where `place` is a table.
+        reading: what we take them to mean, in our words, in the most charitable way.
         printed: the subject as printed: a function, a number, an implementation.
-        check: judges a subject.
         verdict: HOLDS: `check` accepts `printed`. HOLDS_IF: `check` refutes it on all cases,
             accepts it on those that `hypothesis` accepts, and refutes it on the others. DEPENDS:
             `check` accepts some of `models` and refutes others, as declared. INCONSISTENT: `check`
             accepts each of `sides`, two or more places of the paper, and refutes `printed`, which
             joins them. FALSE: `check` refutes `printed`, and nothing of the above.
-        corrected: the repaired subject, which `check` accepts on all cases; None only where the
-            statement holds.
-        repair: the corrected statement in words or a formula; "" if it holds as printed.
         strength: what stands behind the verdict.
+        proof: why the corrected statement holds, or why the printed one fails, in a few lines.
+        corrected: the repaired subject, which `check` accepts on all cases; None if it holds.
+        repair: the corrected statement in words or a formula; "" if it holds as printed.
         repaired: what stands behind the repair; None if there is none.
         weight: how much the error matters; None if the claim holds.
         root: the id of the claim whose error this one repeats; "" if it is an error of its own.
-        proof: why the corrected statement holds, or why the printed one fails, in a few lines.
-        hypothesis: for HOLDS_IF.
-        models: for DEPENDS: name of the model -> (its subject, whether `check` accepts it).
-        sides: for INCONSISTENT: place -> what it says by itself.
-        machine: a program that proves the statement, or its repair, for all cases; for the
-            strengths of `MACHINE`.
+        models: name of the model -> (its subject, whether `check` accepts it).
+        sides: place -> what it says by itself.
+        machine: proves the statement, or its repair, for all cases; for strengths of `MACHINE`.
         example: a few lines of Python that show the smallest case, to paste; needs nothing but the
             standard library and NumPy, and ends in an assertion.
         formula: whether the quote rests on a formula in text that was extracted from a PDF.
@@ -218,21 +190,11 @@ def problems(claim: Claim) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The outcomes of a claim's check.
-
-    Attributes:
-        printed: on the subject as printed, in all cases.
-        corrected: on the repaired subject, in all cases.
-        inside: on the printed subject within the hypothesis, if there is one.
-        outside: on the printed subject outside of it.
-        models: on each model of a claim that depends on them.
-        sides: on each place of an inconsistent paper by itself.
-        machine: what the proving program found.
-    """
+    """The outcomes of a claim's check on each of its subjects."""
 
     printed: Outcome
     corrected: Outcome | None = None
-    inside: Outcome | None = None
+    inside: Outcome | None = None  # the printed subject, within the hypothesis
     outside: Outcome | None = None
     models: Mapping[str, Outcome] = field(default_factory=dict)
     sides: Mapping[str, Outcome] = field(default_factory=dict)
@@ -240,15 +202,10 @@ class Judgement:
 
 
 def judge(claim: Claim, *, prove: bool = True) -> Judgement:
-    """Run a claim's check on everything that its verdict is about, and its proving program.
-
-    Args:
-        claim: the claim.
-        prove: whether to run the proving program, which needs the extra `proofs`.
+    """Run a claim's check on all that its verdict is about and, if `prove`, its proving program.
 
     Raises:
-        ModuleNotFoundError: if the solver or the ball arithmetic that the proof needs is not
-            installed.
+        ModuleNotFoundError: if the solver or ball arithmetic of the proof is not installed.
     """
     inside = outside = None
     if claim.hypothesis:
@@ -256,8 +213,9 @@ def judge(claim: Claim, *, prove: bool = True) -> Judgement:
         inside = claim.check(claim.printed, within=accepts)
         outside = claim.check(claim.printed,
                               within=lambda *case, **named: not accepts(*case, **named))
-    return Judgement(claim.check(claim.printed), None if claim.corrected is None
-                     else claim.check(claim.corrected), inside, outside,
+    return Judgement(claim.check(claim.printed),
+                     None if claim.corrected is None else claim.check(claim.corrected),
+                     inside, outside,
                      {name: claim.check(subject) for name, (subject, _) in claim.models.items()},
                      {name: claim.check(subject) for name, subject in claim.sides.items()},
                      claim.machine() if claim.machine and prove else None)
@@ -295,11 +253,7 @@ def _told(outcome: Outcome) -> str:
 
 
 def chosen(cases: Iterable[Case], within: Callable[[Case], bool] | None) -> list[Case]:
-    """Return the cases that a check judges: all, or those within a hypothesis.
-
-    Raises:
-        ValueError: if none is left, for then a check would accept anything.
-    """
+    """Return the cases that a check judges, all or those within a hypothesis, at least one."""
     left = [case for case in cases if within is None or within(case)]
     if not left:
         raise ValueError("within: no case of the check is left; widen the cases or the hypothesis")

@@ -27,10 +27,8 @@ from cca_lab.theory.pages import counted, errata_page
 from cca_lab.theory.quotes import fingerprint, one_line
 
 WORDS = Path(__file__).parent / "claims"
-# The files of claims, in the ledger's order.
-GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga")
-# The modules whose tables SUBJECTS have the checks, by package.
-MODULES = {
+GROUPS = ("t1", "t2", "t3", "p1", "p1c", "d1", "lc", "cca", "dga")  # its files, in order
+MODULES = {  # by package: the modules whose tables SUBJECTS have the checks
     "sparsity": ("theorem1", "bounds", "limit", "meaning"),
     "noise": ("weight", "models", "output"),
     "conditioning": ("spectrum", "simplex", "descent"),
@@ -55,17 +53,13 @@ def words() -> dict[str, dict[str, Any]]:
 
 
 def read(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Read claims, each a table of TOML under its id.
-
-    Raises:
-        ValueError: if an id is taken or retired, or a field is unknown or not of its type.
-    """
+    """Read claims, each a table of TOML under a new id, with fields of the types in `FIELDS`."""
     claims: dict[str, dict[str, Any]] = {}
     for path in paths:
         for name, facts in tomllib.loads(path.read_text(encoding="utf-8")).items():
             if name in claims or name in retired():
-                raise ValueError(
-                    f"{path.name}: the id {name!r} is taken or retired; give the claim another")
+                raise ValueError(f"{path.name}: the id {name!r} is taken or retired; give the "
+                                 "claim another")
             for field, value in facts.items():
                 if not isinstance(value, FIELDS.get(field, ())):
                     raise ValueError(f"{path.name}, {name}: {field} is {value!r}; wanted "
@@ -83,33 +77,20 @@ def retired() -> dict[str, str]:
 
 @cache
 def subjects() -> dict[str, Subjects]:
-    """Return the checks of all modules, by the id of their claim.
-
-    Raises:
-        ValueError: if two modules check one claim.
-    """
+    """Return the checks of all modules by the id of their claim, which only one may check."""
     tables: dict[str, Subjects] = {}
     for package, modules in MODULES.items():
         for module in modules:
             table = import_module(f"cca_lab.theory.{package}.{module}").SUBJECTS
             if twice := tables.keys() & table.keys():
-                raise ValueError(
-                    f"{min(twice)}: {package}.{module} checks it again; one table has the check")
+                raise ValueError(f"{min(twice)}: {package}.{module} checks it again; one table has "
+                                 "the check")
             tables |= table
     return tables
 
 
 def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
-    """Return a claim, of its words and its code.
-
-    Args:
-        name: its id.
-        facts: its table in TOML; white space is collapsed in all of it but the example.
-        code: its check, and what the check judges.
-
-    Raises:
-        ValueError: if words and code do not go together, or as in `Claim`.
-    """
+    """Return a claim of its table in TOML, with white space collapsed but in examples, and code."""
     texts = {field: one_line(facts.get(field, "")) for field in TEXTS}
     quote = facts.get("quote", [])
     models, sides = facts.get("models", {}), facts.get("sides", [])
@@ -134,15 +115,10 @@ def joined(name: str, facts: Mapping[str, Any], code: Subjects) -> Claim:
 
 @cache
 def collect() -> tuple[Claim, ...]:
-    """Return all claims, in the order of the files.
-
-    Raises:
-        ValueError: if a claim has no check, a check no claim, or a root is no claim with an error
-            of its own.
-    """
+    """Return all claims in the order of the files; ValueError unless each has words and a check."""
     if apart := words().keys() ^ subjects().keys():
-        raise ValueError(
-            f"{min(apart)}: it needs words in {WORDS.name}/*.toml and a check in a table SUBJECTS")
+        raise ValueError(f"{min(apart)}: it needs words in {WORDS.name}/*.toml and a check in a "
+                         "table SUBJECTS")
     claims = {name: joined(name, facts, subjects()[name]) for name, facts in words().items()}
     check_roots(claims)
     return tuple(claims.values())
@@ -158,13 +134,7 @@ def check_roots(claims: Mapping[str, Claim]) -> None:
 
 
 def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[Claim, ...]:
-    """Return the claims with these ids, in this order; all claims if no id is given.
-
-    An id that was merged into another claim stands for that claim.
-
-    Raises:
-        ValueError: for an id that no claim has.
-    """
+    """Return the claims with these ids, or with those that they were merged into; all for none."""
     claims = collect() if claims is None else claims
     known = {claim.id: claim for claim in claims}
     ids = [retired().get(name) or name for name in ids]
@@ -176,18 +146,9 @@ def select(ids: Sequence[str], claims: Sequence[Claim] | None = None) -> tuple[C
 
 def run(claims: Sequence[Claim], progress: Callable[[float, str], None] | None = None, *,
         prove: bool = True) -> list[dict[str, Any]]:
-    """Judge claims one after the other.
+    """Judge claims, as in `judge`, and return their records.
 
-    Args:
-        claims: the claims to judge.
-        progress: called as progress(number of claims done, id of the next claim).
-        prove: whether to run the proving programs as well; see `judge`.
-
-    Returns:
-        One record per claim, of JSON values; see `record`.
-
-    Raises:
-        ModuleNotFoundError: if a proving program is not installed.
+    `progress` is called with the number of claims that are done and the id of the next one.
     """
     records = []
     for done, claim in enumerate(claims):
@@ -210,9 +171,9 @@ def record(claim: Claim, judgement: Judgement) -> dict[str, Any]:
               for name, outcome in judgement.models.items()}
     return {"id": claim.id, "paper": claim.paper, "place": claim.place, "quote": list(claim.quotes),
             "formula": claim.formula, "reading": claim.reading, "verdict": claim.verdict.value,
-            "weight": claim.weight.value if claim.weight else None, "root": root(claim)
-            if claim.weight else None, "strength": claim.strength.value,
-            "evidence": printed.evidence,
+            "weight": claim.weight.value if claim.weight else None,
+            "root": claim.root or claim.id if claim.weight else None,
+            "strength": claim.strength.value, "evidence": printed.evidence,
             "numbers": {name: rounded(value) for name, value in printed.numbers.items()},
             "error": None if printed.error is None else rounded(printed.error),
             "hypothesis": claim.hypothesis.words if claim.hypothesis else None,
@@ -222,11 +183,6 @@ def record(claim: Claim, judgement: Judgement) -> dict[str, Any]:
             "corrected": _evidence(judgement.corrected), "machine": _evidence(judgement.machine),
             "proof": claim.proof, "example": claim.example,
             "contradictions": list(contradictions(claim, judgement))}
-
-
-def root(claim: Claim) -> str:
-    """Return the id of the claim whose error this one is or repeats."""
-    return claim.root or claim.id
 
 
 def _evidence(outcome: Outcome | None) -> str | None:

@@ -17,14 +17,9 @@ TITLES: dict[str, str] = WORDS["titles"]
 
 
 def write(folder: Path, records: list[dict[str, Any]] | None = None) -> list[Path]:
-    """Write the overview, ledger.md, and a page for each claim, ID.md, for the site.
+    """Write the overview, ledger.md, and a page for each claim, ID.md; return the paths.
 
-    Args:
-        folder: where to write; it is made if it is not there.
-        records: of the claims; those that `cca-lab verify` stored, if None.
-
-    Returns:
-        The paths, the overview first.
+    The records are those that `cca-lab verify` stored, if None.
     """
     if records is None:
         records = json.loads((results_folder() / "claims.json").read_text(encoding="utf-8"))
@@ -53,14 +48,14 @@ def tally(records: Iterable[dict[str, Any]]) -> str:
     verdicts = [record["verdict"] for record in records]
     by_verdict = ", ".join(f"{verdicts.count(verdict.value)} {verdict}" for verdict in Verdict
                            if verdict.value in verdicts)
-    roots = distinct(records)
-    by_weight = ", ".join(f"{len(roots[weight.value])} of {weight}" for weight in Weight
-                          if roots[weight.value])
-    wrong = sum(map(len, roots.values()))
+    # claims with one root count once, by the root's weight
+    roots = [record["weight"] for record in records if record["root"] == record["id"]]
+    by_weight = ", ".join(f"{roots.count(weight.value)} of {weight}" for weight in Weight
+                          if weight.value in roots)
     refuted = len(records) - verdicts.count(Verdict.HOLDS.value)
-    errors = (f" Behind the {refuted} that do not simply hold stand {wrong} distinct errors or "
-              f"conditions: {by_weight}.")
-    return f"{len(records)} claims: {by_verdict}." + (errors if wrong else "")
+    errors = (f" Behind the {refuted} that do not simply hold stand {len(roots)} distinct errors "
+              f"or conditions: {by_weight}.")
+    return f"{len(records)} claims: {by_verdict}." + (errors if roots else "")
 
 
 def counted(page: str, records: Iterable[dict[str, Any]]) -> str:
@@ -68,14 +63,6 @@ def counted(page: str, records: Iterable[dict[str, Any]]) -> str:
     begin, end = "<!-- tally -->\n", "<!-- end -->"
     before, mark, rest = page.partition(begin)
     return f"{before}{mark}{tally(records)}\n{end}{rest.partition(end)[2]}" if mark else page
-
-
-def distinct(records: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
-    """Return the roots of the errors by weight; claims with one root count once, by its weight."""
-    roots = {record["id"]: record["weight"] for record in records
-             if record["root"] == record["id"]}
-    return {weight.value: {name for name, value in roots.items() if value == weight.value}
-            for weight in Weight}
 
 
 def errata_page(records: list[dict[str, Any]]) -> str:
@@ -88,9 +75,9 @@ def errata_page(records: list[dict[str, Any]]) -> str:
         if wrong:
             wrong.sort(key=lambda record: weights.index(record["weight"]))
             sections += [f"## {TITLES[paper]}\n", *(erratum(record) for record in wrong)]
-    right = [record for record in records if record["verdict"] == Verdict.HOLDS.value]
     rows = [(f"`{record['id']}`", f"{record['paper']}, {plain(record['place'])}",
-             plain(record["reading"])) for record in right]
+             plain(record["reading"]))
+            for record in records if record["verdict"] == Verdict.HOLDS.value]
     listed = _table(["id", "place", "as we read it"], rows)
     return "\n".join([*sections, f"## What holds as printed\n\n{listed}"])
 
@@ -128,24 +115,18 @@ def facts(record: Mapping[str, Any]) -> list[str]:
 
 
 def short_table(records: Iterable[Mapping[str, Any]], width: int = 160) -> str:
-    """Return a table for a notebook: the claim, its verdict with what was seen, what holds.
+    """Return a table for a notebook: claims, verdicts, what was seen and what holds, each cut."""
+    def cut(text: str) -> str:
+        return plain(textwrap.shorten(text, width, placeholder=" ..."))
 
-    Args:
-        records: of the claims to show.
-        width: characters to keep of each text; the claim's page has all.
-    """
-    rows = [[f"`{record['id']}` {_cut(record['reading'], width)}",
-             f"**{verdict(record)}**. {_cut(record['evidence'], width)}",
-             _cut(record["repair"], width) or "as printed"] for record in records]
+    rows = [[f"`{record['id']}` {cut(record['reading'])}",
+             f"**{verdict(record)}**. {cut(record['evidence'])}",
+             cut(record["repair"]) or "as printed"] for record in records]
     return _table(["the paper says", "seen", "what holds"], rows)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in [header, ["---"] * len(header), *rows])
-
-
-def _cut(text: str, width: int) -> str:
-    return plain(textwrap.shorten(text, width, placeholder=" ..."))
 
 
 def claim_page(record: Mapping[str, Any]) -> str:

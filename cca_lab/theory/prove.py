@@ -22,13 +22,10 @@ print them, with the case that the solver finds.
 
 
 def prove() -> list[str]:
-    """Prove all statements, print a line for each, and write the page if all are as wanted.
+    """Prove all statements, print a line for each, write the page if all are as wanted.
 
-    Returns:
-        The names of those that did not.
-
-    Raises:
-        ModuleNotFoundError: without z3 or, for two of the kernels', triton.
+    Returns the names of those that are not; without z3, or triton for two of them,
+    `ModuleNotFoundError` is raised.
     """
     refuted = {name for name, *_ in printed()}
     console, rows, failed = Console(), [], []
@@ -52,12 +49,7 @@ def prove() -> list[str]:
 
 
 def page(rows: Sequence[Row], cpu: str) -> str:
-    """Return docs/claims/proved.md.
-
-    Args:
-        rows: the statements, with their times.
-        cpu: on which they were measured.
-    """
+    """Return docs/claims/proved.md: the statements, with their times on a CPU."""
     header = ["what", "for all integers", "from", "obligations", "seconds", "by hand"]
     lines = [header, ["---"] * len(header)]
     for row in rows:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +21,10 @@ NAMES = re.compile(
 
 @dataclass(frozen=True)
 class Text:
-    """A paper's text on one line, with the places of its headings.
-
-    Attributes:
-        words: the text, white space collapsed.
-        headings: (offset, number or title) of each section.
-        poster: whether it is the poster, which has no sections.
-    """
+    """A paper's text on one line, with the places of its headings; a poster has no sections."""
 
     words: str
-    headings: tuple[tuple[int, str], ...]
+    headings: tuple[tuple[int, str], ...]  # offset, number or title
     poster: bool
 
 
@@ -40,26 +34,20 @@ def one_line(text: str) -> str:
 
 
 def read(folder: Path) -> dict[str, list[Text]]:
-    """Read the papers' texts.
-
-    Args:
-        folder: has cca.txt, cca-poster.txt, dga.txt and lococo.txt.
-
-    Raises:
-        ValueError: if one of them is missing.
-    """
+    """Read the papers' texts, the files of `FILES`; ValueError if one is missing."""
     missing = [name for names in FILES.values() for name in names if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"papers: {folder} has no {', '.join(missing)}; put the papers' texts "
                          f"there under these names")
-    return {paper: [_text((folder / name).read_text(encoding="utf-8"), "poster" in name)
-                    for name in names] for paper, names in FILES.items()}
-
-
-def _text(raw: str, poster: bool) -> Text:
-    headings = tuple((len(one_line(raw[:match.start()])), match.group(1) or match.group(2))
-                     for match in HEADING.finditer(raw))
-    return Text(one_line(raw), headings, poster)
+    papers: dict[str, list[Text]] = {}
+    for paper, names in FILES.items():
+        for name in names:
+            raw = (folder / name).read_text(encoding="utf-8")
+            headings = tuple((len(one_line(raw[:match.start()])), match.group(1) or match.group(2))
+                             for match in HEADING.finditer(raw))
+            text = Text(one_line(raw), headings, "poster" in name)
+            papers.setdefault(paper, []).append(text)
+    return papers
 
 
 def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
@@ -67,8 +55,8 @@ def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
     named = [f"Eq. {match.group(4)}" if match.group(4) else "".join(match.groups(default=""))
              for match in NAMES.finditer(claim.place)]
     for quote in claim.quotes:
-        stands = [(text, start) for text in texts
-                  for start in _offsets(text.words, one_line(quote))]
+        stands = [(text, match.start()) for text in texts
+                  for match in re.finditer(re.escape(one_line(quote)), text.words)]
         if not stands:
             yield f"{claim.id}: not in the paper: {quote!r}"
         elif not any(_stands_at(name, text, start, quote)
@@ -78,19 +66,10 @@ def problems(claim: Claim, texts: Sequence[Text]) -> Iterator[str]:
                    f"{_sections(text, start)}: {quote!r}")
 
 
-def all_problems(claims: Iterable[Claim], papers: Mapping[str, Sequence[Text]]) -> list[str]:
-    """Return the problems of all claims."""
-    return [problem for claim in claims for problem in problems(claim, papers[claim.paper])]
-
-
 def fingerprint(claim: Claim) -> str:
     """Return a digest of a claim's quotes and place: those that were found in the papers."""
     words = "\n".join((claim.paper, claim.place, *map(one_line, claim.quotes)))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
-
-
-def _offsets(words: str, quote: str) -> list[int]:
-    return [match.start() for match in re.finditer(re.escape(quote), words)]
 
 
 def _sections(text: Text, start: int) -> list[str]:

@@ -23,23 +23,18 @@ NARROWEST = 160  # columns; in less, the table of eight facts per claim is not r
 
 def verify(ids: Sequence[str] = (), *, explain: bool = False,
            papers: Path | None = None) -> list[str]:
-    """Check claims, print the findings, and write the ledger if all were checked and agree.
+    """Check claims, all for no ids, print the findings, write the ledger if all claims agree.
 
-    Args:
-        ids: ids of the claims to check; empty for all.
-        explain: print each claim in full, with its proof.
-        papers: folder of the papers' texts, to look each quotation up; None for not.
-
-    Returns:
-        The ids whose findings contradict the published verdict, and the problems of the quotations.
-
-    Raises:
-        ValueError: for an unknown id, or a folder without the texts.
-        ModuleNotFoundError: if a proving program is not installed.
+    Quotations are looked up in `papers`, the folder of the papers' texts. Returns the ids whose
+    findings contradict the published verdict, and the problems of the quotations.
     """
     claims = ledger.select(ids)
-    console = _console(explain)
-    misquoted = quotes.all_problems(claims, quotes.read(papers)) if papers else []
+    console = Console()
+    if not explain and not console.is_terminal:  # wide enough for the table
+        console = Console(width=max(console.width, NARROWEST))
+    texts = quotes.read(papers) if papers else {}
+    misquoted = [problem for claim in claims if papers
+                 for problem in quotes.problems(claim, texts[claim.paper])]
     for problem in misquoted:
         console.print(problem, style="bold red", highlight=False, markup=False)
     without = missing("proofs") if any(claim.machine for claim in claims) else []
@@ -111,11 +106,3 @@ def summary(records: list[dict[str, Any]]) -> str:
     failed = ledger.failures(records)
     disagree = f" The checks disagree on {', '.join(failed)}; nothing written." if failed else ""
     return tally(records) + disagree
-
-
-def _console(explain: bool) -> Console:
-    """Return a console that is wide enough for the table even without a terminal."""
-    console = Console()
-    if explain or console.is_terminal:
-        return console
-    return Console(width=max(console.width, NARROWEST))

@@ -9,7 +9,7 @@ indices count from 0 here. The functions of a few indices also take the symbolic
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
 import torch
 from torch import Tensor
@@ -50,16 +50,7 @@ def columns_of_group(z: int, size: int) -> tuple[int, int]:
 
 
 def cut(length: int, focal: Sequence[int], size: int) -> tuple[list[int], Groups]:
-    """Cut the non-focal tokens into groups of `size`; those that do not fill a group become focal.
-
-    Args:
-        length: L.
-        focal: tokens chosen as focal.
-        size: m.
-
-    Returns:
-        The focal tokens in order, and the groups.
-    """
+    """Return the focal tokens with those that do not fill a group, and the groups of the others."""
     rest = [t for t in range(length) if t not in set(focal)]
     count = len(rest) // size
     groups = consecutive_partition(rest[: count * size], size)
@@ -75,11 +66,7 @@ def entry(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
 def member_reads(row: int, t: int, members: Sequence[int], mask: Mask) -> int:
     """Count how often a row reads member t of a group, pooled, and raw if the row is inside.
 
-    Args:
-        row: i.
-        t: a member.
-        members: of the group; only the first and the last matter here.
-        mask: as in `effective`.
+    Of the members only the first and the last matter here.
     """
     inside = members[0] <= row <= members[-1]
     return mask[0](row, members) + (max(0, entry(row, t, members, mask)) if inside else 0)
@@ -106,16 +93,9 @@ def times_read(length: int, focal: Sequence[int], size: int, mask: Mask) -> list
 
 def effective(q: Tensor, k: Tensor, focal: Sequence[int], size: int,
               mask: Mask = (all_members, minus)) -> Tensor:
-    """Return the matrix E with out = E v for a choice of focal tokens; the scale is 1/sqrt(D).
+    """Return the matrix E (L, L) with out = E v, of q and k (L, D), for a choice of focal tokens.
 
-    Args:
-        q, k: (L, D).
-        focal: focal tokens.
-        size: m.
-        mask: the rule for groups and the reading of Phi; entries of -1 count as hidden.
-
-    Returns:
-        (L, L) in the dtype of q.
+    The scale is 1/sqrt(D), groups have m = `size` tokens, and entries of -1 in the mask hide.
     """
     length, scale = len(q), q.shape[-1] ** -0.5
     focal, groups = cut(length, focal, size)
@@ -140,24 +120,22 @@ def effective(q: Tensor, k: Tensor, focal: Sequence[int], size: int,
 def check_mask(mask: Mask) -> Outcome:
     """Judge whether rows read their past once and no future: focal sets of 9 tokens, m = 2, 3."""
     leaks = doubles = misses = negative = cases = 0
-    for size in (2, 3):
-        for focal in _subsets(9):
-            if not cut(9, focal, size)[1]:
-                continue
-            cases += 1
-            cells = [(n, t <= i) for i, row in enumerate(times_read(9, focal, size, mask))
-                     for t, n in enumerate(row)]
-            leaks += any(n != 0 and not past for n, past in cells)
-            doubles += any(n > 1 for n, _ in cells)
-            misses += any(n < 1 and past for n, past in cells)
-            groups = cut(9, focal, size)[1]
-            negative += any(value < 0
-                            for row in range(9) for value in complement(row, groups, mask).values())
+    for size, focal in product((2, 3), _subsets(9)):
+        if not (groups := cut(9, focal, size)[1]):
+            continue
+        cases += 1
+        cells = [(n, t <= i) for i, row in enumerate(times_read(9, focal, size, mask))
+                 for t, n in enumerate(row)]
+        leaks += any(n != 0 and not past for n, past in cells)
+        doubles += any(n > 1 for n, _ in cells)
+        misses += any(n < 1 and past for n, past in cells)
+        negative += any(value < 0 for row in range(9)
+                        for value in complement(row, groups, mask).values())
     numbers = {"cases": cases, "leak": leaks, "double": doubles, "missing": misses,
                "negative": negative}
     if not leaks + doubles + misses + negative:
         return Outcome(True, f"every past token once, no future token, in {cases} of {cases} "
-                       f"partitions", numbers)
+                       "partitions", numbers)
     zeros = torch.zeros(2, 1).double()
     weight = effective(zeros, zeros, [], 2, mask)[0, 1].item() if mask[0](0, (0, 1)) else 0.0
     return Outcome(False, f"L=m=2, zero scores: the first row gives {weight:.2f} of its weight to "
@@ -177,31 +155,28 @@ def _from_one(tokens: Sequence[int]) -> tuple[int, ...]:
 def sliced(order: Sequence[int], members: Sequence[int]) -> list[int]:
     """Eq. 14 as printed: the keys K_[min G : max G] of the text give the weights of group G.
 
-    Args:
-        order: the tokens in the order of K', the focal ones in front.
-        members: of the group.
+    `order` has the tokens as in K', the focal ones in front.
     """
     return list(range(members[0], members[-1] + 1))
 
 
 def sliced_in_front(order: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Eq. 14 with K' for K: G holds positions in K', as in its sums; arguments as in `sliced`."""
+    """Eq. 14 with K' for K: G holds positions in K', as in its sums."""
     return list(order[order.index(members[0]) : order.index(members[-1]) + 1])
 
 
 def gathered(order: Sequence[int], members: Sequence[int]) -> list[int]:
-    """The keys K_G, a gather; arguments as in `sliced`."""
+    """The keys K_G, a gather."""
     return list(members)
 
 
 def check_members(keys: Callable[[Sequence[int], Sequence[int]], list[int]]) -> Outcome:
     """Judge whether the keys weighing a group are its m members: focal sets of 7 tokens, m <= 3."""
     keyed = []
-    for size in (1, 2, 3):
-        for chosen in _subsets(7):
-            focal, groups = cut(7, chosen, size)
-            order = [*focal, *(t for members in groups for t in members)]
-            keyed += [(members, keys(order, members)) for members in groups]
+    for size, chosen in product((1, 2, 3), _subsets(7)):
+        focal, groups = cut(7, chosen, size)
+        order = [*focal, *(t for members in groups for t in members)]
+        keyed += [(members, keys(order, members)) for members in groups]
     wrong = [(members, got) for members, got in keyed if got != list(members)]
     if not wrong:
         return Outcome(True, f"m keys for each of {len(keyed)} groups", {"groups": len(keyed)})
@@ -229,18 +204,17 @@ def consecutive_partition(tokens: Sequence[int], size: int) -> Groups:
 def check_nearest_group(partitions: Callable[[Sequence[int], int], Iterable[Groups]]) -> Outcome:
     """Judge whether a row has at most one open group: sets of 2 .. 6 of 7 tokens, m = 2, 3."""
     cases = 0
-    for tokens in _subsets(7):
-        for size in (2, 3):
-            if not tokens or len(tokens) % size or len(tokens) > 6:
-                continue
-            for groups in partitions(tokens, size):
-                cases += 1
-                for row in range(7):
-                    opened = [members for members in groups if members[0] <= row < members[-1]]
-                    if len(opened) > 1:
-                        first, second = map(_from_one, opened[:2])
-                        return Outcome(False, f"groups {first} and {second}: row {row + 1} stands "
-                                       "in both, and Eq. 15 restores the members of one z only")
+    for tokens, size in product(_subsets(7), (2, 3)):
+        if not tokens or len(tokens) % size or len(tokens) > 6:
+            continue
+        for groups in partitions(tokens, size):
+            cases += 1
+            for row in range(7):
+                opened = [members for members in groups if members[0] <= row < members[-1]]
+                if len(opened) > 1:
+                    first, second = map(_from_one, opened[:2])
+                    return Outcome(False, f"groups {first} and {second}: row {row + 1} stands in "
+                                   "both, and Eq. 15 restores the members of one z only")
     return Outcome(True, f"at most one open group in {cases} partitions", {"partitions": cases})
 
 

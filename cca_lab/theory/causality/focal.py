@@ -21,24 +21,21 @@ from cca_lab.theory.claim import Outcome, Subjects
 
 Matrix = Sequence[Sequence[Fraction]]
 Score = Callable[[Matrix], list[Fraction]]
-Model = Callable[[int], tuple[list[list[Fraction]],
-                              set[int]]]  # L -> (attention, the important tokens)
+Model = Callable[[int], tuple[list[list[Fraction]], set[int]]]  # L -> attention, important tokens
 LENGTH, PREFIX = 24, 16
-SIZES: dict[str, Any] = {"group": 4, "gamma": 0.0,
-                         "floor": 4}  # 4 focal tokens at every length; groups of 4
+SIZES: dict[str, Any] = {"group": 4, "gamma": 0.0, "floor": 4}  # 4 focal tokens at every length
 DRAWS = 120
 
 
-def attend_prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def attend_prompt(*qkv: Tensor) -> Tensor:
     """DGA with Eq. 16 as printed, focal tokens of the whole text; q, k, v and output are (L, D)."""
-    attention = DGA(choose="prompt", **SIZES).attention
-    return attention(q[None, None], k[None, None], v[None, None])[0, 0]
+    return DGA(choose="prompt", **SIZES).attention(*(x[None, None] for x in qkv))[0, 0]
 
 
-def attend_blocks(q: Tensor, k: Tensor, v: Tensor, *, block: int = 8) -> Tensor:
+def attend_blocks(*qkv: Tensor, block: int = 8) -> Tensor:
     """The causal variant: focal tokens of each finished block; q, k, v and output are (L, D)."""
     attention = DGA(choose="blocks", block=block, **SIZES).attention
-    return attention(q[None, None], k[None, None], v[None, None])[0, 0]
+    return attention(*(x[None, None] for x in qkv))[0, 0]
 
 
 def check_choice(attend: Attend) -> Outcome:
@@ -100,8 +97,7 @@ def one_important(length: int) -> tuple[list[list[Fraction]], set[int]]:
 def check_importance(subject: tuple[Score, Sequence[Model]]) -> Outcome:
     """Judge whether a score ranks important tokens first, and all alike if none is: L = 4 .. 24.
 
-    Args:
-        subject: the score, and the models of attention on which it is judged.
+    The subject is the score and the models of attention on which it is judged.
     """
     score, models = subject
     for model in models:
@@ -115,9 +111,9 @@ def check_importance(subject: tuple[Score, Sequence[Model]]) -> Outcome:
                                f"every row that sees it")
             if not important and len(set(scores)) > 1:
                 falling = all(a > b for a, b in zip(scores, scores[1:], strict=False))
-                return Outcome(
-                    False, f"L={length}, even attention: scores {', '.join(map(str, scores))}"
-                    f"{'; falling, so the top ones are the first tokens' if falling else ''}")
+                more = "; falling, so the top ones are the first tokens" if falling else ""
+                return Outcome(False, f"L={length}, even attention: scores "
+                               f"{', '.join(map(str, scores))}{more}")
     return Outcome(True, "important tokens score highest, and equal ones alike, for L = 4 .. 24")
 
 

@@ -23,12 +23,7 @@ Cache = tuple[list[Fraction], list[Fraction]]
 
 
 def leaked_share(scores: Sequence[int], hidden: int) -> Fraction:
-    """Return the weight of hidden tokens in Eq. 1, base 2: h / (h + sum of 2^s over visible s).
-
-    Args:
-        scores: of the visible tokens.
-        hidden: h, the number of hidden tokens.
-    """
+    """Return the weight of h hidden tokens in Eq. 1, base 2: h / (h + sum of 2^s, visible s)."""
     return Fraction(hidden) / (hidden + sum(Fraction(2) ** score for score in scores))
 
 
@@ -47,10 +42,10 @@ def check_orientation(kept: Callable[[int, int], bool]) -> Outcome:
     for length in range(1, 9):
         for query in range(1, length + 1):
             keys = [key for key in range(1, length + 1) if kept(key, query)]
-            if keys != list(range(1, query + 1)):
-                wanted = list(range(1, query + 1))
-                return Outcome(False,
-                               f"L={length}: query {query} keeps keys {keys}, wanted {wanted}")
+            wanted = list(range(1, query + 1))
+            if keys != wanted:
+                return Outcome(False, f"L={length}: query {query} keeps keys {keys}, wanted "
+                               f"{wanted}")
     return Outcome(True, "every query of L <= 8 keeps its past and itself")
 
 
@@ -75,8 +70,8 @@ def check_update(update: Callable[..., Cache]) -> Outcome:
     """Judge whether slot i holds the key and the value of the same mixture: M, B <= 3, exact."""
     for slots, block in product(range(1, 4), repeat=2):
         count = slots + block
-        keys, values = [Fraction(t + 1)
-                        for t in range(count)], [Fraction(10 * (t + 1)) for t in range(count)]
+        keys = [Fraction(t + 1) for t in range(count)]
+        values = [10 * key for key in keys]
         queries = [Fraction(-3 * t) for t in range(count)]
         rows = [softmax([(i * t) % 3 for t in range(count)]) for i in range(slots)]
         new_keys, new_values = update(rows, keys, queries, values)
@@ -173,8 +168,8 @@ def check_segments(segment: Callable[[int, int], tuple[int, int]]) -> Outcome:
         segments = [[*range(first, last + 1)]
                     for first, last in (segment(n, block) for n in range(1, count + 1))]
         if [t for tokens in segments for t in tokens] != [*range(1, block * count + 1)]:
-            return Outcome(False,
-                           f"B={block}, N={count}, L={block * count}: the segments are {segments}")
+            return Outcome(False, f"B={block}, N={count}, L={block * count}: the segments are "
+                           f"{segments}")
     return Outcome(True, "a partition of x_1 .. x_NB for B, N <= 6")
 
 

@@ -22,16 +22,9 @@ Weigh = Callable[[Sequence[int], Sequence[bool]], list[Fraction]]
 
 
 def jacobian_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int) -> float:
-    """Return the largest derivative of an output before `token` by q, k or v from `token` on.
+    """Return max |d out_i / d x_t| over i < token <= t, of outputs by q, k or v, (..., L, D) each.
 
-    Args:
-        attend: (q, k, v) -> outputs, all (..., L, D).
-        q, k, v: (..., L, D), float64.
-        token: the first token that rows 0 .. token - 1 must not read.
-
-    Returns:
-        max |d out_i / d x_t| over i < token <= t; 0 for a causal mechanism, and for one that leaks
-        only by its choice.
+    It is 0 for a causal mechanism, and for one that leaks only by its choice.
     """
     inputs = [x.clone().requires_grad_() for x in (q, k, v)]
     out = attend(*inputs)[..., :token, :]
@@ -45,15 +38,9 @@ def jacobian_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int) -
 
 def edit_leak(attend: Attend, q: Tensor, k: Tensor, v: Tensor, token: int,
               new: Sequence[Tensor]) -> float:
-    """Return the largest change of outputs before `token` if the tokens from it on are replaced.
+    """Return max |out'_i - out_i| over i < token if the tokens from it on become those of `new`.
 
-    Args:
-        attend, q, k, v, token: as in `jacobian_leak`.
-        new: replacements of q, k and v, (..., L, D) each; only their tokens from `token` on are
-            used.
-
-    Returns:
-        max |out'_i - out_i| over i < token; 0 for a causal mechanism.
+    It is 0 for a causal mechanism; `new` replaces q, k and v, (..., L, D) each.
     """
     edited = [torch.cat([old[..., :token, :], other[..., token:, :]], dim=-2)
               for old, other in zip((q, k, v), new, strict=True)]
@@ -79,8 +66,8 @@ def mask_times(scores: Sequence[int], visible: Sequence[bool]) -> list[Fraction]
 def check_masking(weigh: Weigh) -> Outcome:
     """Judge a mask of i of L <= 4 columns: hidden ones weigh 0, change nothing, rows sum to 1."""
     cases = 0
-    for seen, hidden in ((seen, total - seen)
-                         for total in range(1, 5) for seen in range(total, 0, -1)):
+    for seen, hidden in ((seen, total - seen) for total in range(1, 5)
+                         for seen in range(total, 0, -1)):
         visible = [True] * seen + [False] * hidden
         for scores in product((0, -1, 2), repeat=seen + hidden):
             cases += 1

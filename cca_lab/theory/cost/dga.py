@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from math import ceil
 from typing import NamedTuple
 
@@ -11,22 +11,13 @@ from cca_lab.theory.cost.pairs import dga_keys, dga_pairs_listed, older_pairs
 
 
 class Training(NamedTuple):
-    """One sequence of a training step.
-
-    Attributes:
-        length: L.
-        focal: r, with the tokens that would not fill a group.
-        group: m.
-        queries: how many rows score the importance of the tokens (Algorithm 1, line 1); all of them
-            in Eq. 16.
-        attention: pairs of the attention itself (line 8), counted.
-    """
+    """One sequence of a training step: L tokens, r of them focal, the others in groups of m."""
 
     length: int
-    focal: int
+    focal: int  # with the tokens that would not fill a group
     group: int
-    queries: int
-    attention: int
+    queries: int  # rows that score the importance of tokens (Algorithm 1, line 1); all in Eq. 16
+    attention: int  # pairs of the attention itself (line 8), counted
 
     @property
     def pairs(self) -> int:
@@ -88,10 +79,10 @@ def cache_sizes(length: int, focal: int, group: int, generated: int) -> list[tup
     return sizes
 
 
-FACTOR = 2                                  # O(...) is read as: at most twice what stands inside
-GAMMA, FLOOR, GROUP = 0.1, 1024, 16         # Appendix C.2
-LENGTHS = (2**13, 2**14, 2**15)             # trained at 8K, tested up to 32K
-Focal = Callable[[int], float]              # length -> focal tokens r
+FACTOR = 2  # O(...) is read as: at most twice what stands inside
+GAMMA, FLOOR, GROUP = 0.1, 1024, 16  # Appendix C.2
+LENGTHS = (2**13, 2**14, 2**15)  # trained at 8K, tested up to 32K
+Focal = Callable[[int], float]  # length -> focal tokens r
 
 
 def within_budget(case: Training) -> bool:
@@ -133,7 +124,7 @@ def check_training(bound: Callable[[int, int, int, int], float],
 def check_quadratic(bound: Callable[[int, int], float]) -> Outcome:
     """Compare a bound (L, m) -> pairs with counts for constant m and r, L = m (r + m) to 2^40."""
     worst = (0.0, "")
-    for focal, group, k in ((r, m, k) for r in (16, 1024) for m in (4, 16, 64) for k in range(41)):
+    for focal, group, k in product((16, 1024), (4, 16, 64), range(41)):
         length = focal + group * (focal + group) * 2**k
         pairs, limit = pairs_in_front(length, focal, group), bound(length, group)
         where = f"L={length:.3g}, m={group}, r={focal}: {pairs:.3g} pairs, bound {limit:.3g}"

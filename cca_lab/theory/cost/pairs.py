@@ -12,7 +12,7 @@ The pairs of CCA in closed form are `cca_lab.mechanisms.cca.groups.pairs`.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from math import isqrt
 
 from cca_lab.mechanisms.cca.groups import cache_tokens
@@ -36,23 +36,19 @@ def window_pairs(length: int, window: int) -> int:
 
 
 def older_pairs(older: int, group: int) -> int:
-    """Return the pairs with tokens older than the window, in closed form.
+    """Return the pairs with tokens older than the window: sum n - (g-1) sum floor(n/g).
 
-    It is sum n - (g-1) sum floor(n/g), where with N = Q g + R, sum floor(n/g) = g Q(Q-1)/2 + Q
-    (R+1).
+    In closed form, with N = Q g + R, sum floor(n/g) = g Q(Q-1)/2 + Q (R+1).
     """
     q, r = divmod(older, group)
     return older * (older + 1) // 2 - (group - 1) * (group * q * (q - 1) // 2 + q * (r + 1))
 
 
 def cca_columns(row: int, group: int, window: int, *, printed: bool = False) -> tuple[range, range]:
-    """List the cores and the raw tokens that a row sees (CCA, Eqs. 3 and 4).
+    """List the cores and the raw tokens that row i, from 1, sees (CCA, Eqs. 3 and 4).
 
-    Args:
-        row: i, from 1.
-        group, window: g and s.
-        printed: begin the raw tokens at k = i - s - ((i - s) mod g), as printed, which repeats the
-            last token of the last core; otherwise begin at k + 1, after that token.
+    As printed, the raw tokens begin at k = i - s - ((i - s) mod g), which repeats the last token
+    of the last core; otherwise at k + 1.
     """
     cores = max(0, (row - window) // group)
     first = cores * group + (0 if printed and cores else 1)
@@ -66,16 +62,9 @@ def cca_pairs_listed(length: int, group: int, window: int) -> int:
 
 
 def dga_pairs_listed(length: int, focal: Iterable[int], group: int) -> tuple[int, int]:
-    """Count the query-key pairs of DGA from what every row reads.
+    """Count the query-key pairs of DGA from what every row reads; return them and r.
 
-    Args:
-        length: L.
-        focal: focal tokens, counted from 0; the last (L - r) mod m others join them (the paper
-            leaves open which).
-        group: m.
-
-    Returns:
-        The pairs, and r, the number of focal tokens with those that joined.
+    Focal tokens count from 0; the last (L - r) mod m others join them, which the paper leaves open.
     """
     chosen = set(focal)
     others = [token for token in range(length) if token not in chosen]
@@ -116,30 +105,29 @@ def below_every_group(older: int) -> bool:
                for group in range(1, older + 2))
 
 
-Sizes = tuple[int, int, int]                       # length L, group g, window s
-Bound = Callable[[int, int, int], int]             # (L, g, s) -> pairs or entries
+Sizes = tuple[int, int, int]  # length L, group g, window s
+Bound = Callable[[int, int, int], int]  # (L, g, s) -> pairs or entries
 FACTOR = 2
-GROUPS, WINDOWS = (2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)    # Tables 8 and 9
-FIXED_GROUPS = (1, 16, 64)                         # m of the fixed-length setting, g = L/m
-ADAPTED = [(m * 2**k, 2**k, s) for m, s, k in product(FIXED_GROUPS, (1, 64, 1024), range(0, 41, 2))]
+GROUPS, WINDOWS = (2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)  # Tables 8 and 9
+# the fixed-length setting, g = L/m; and from L = g^2 on, also with a group left open
+ADAPTED = [(m * 2**k, 2**k, s) for m, s, k in product((1, 16, 64), (1, 64, 1024), range(0, 41, 2))]
 CONSTANT = [(g * g * 2**k + more, g, s)
             for g, s, k in product((1, 4, 16, 64), (1, 16, 1024), range(0, 41, 2))
-            for more in (0, g - 1)]  # from L = g^2 on, and with a group left open
+            for more in (0, g - 1)]
 
 
 def check_local_window(bound: Callable[[int, int], int]) -> Outcome:
     """Compare a bound (g, s) -> tokens with the longest list of raw tokens."""
-    worst = None
-    for group, window in ((g, s) for g in range(1, 9) for s in range(1, 13)):
+    worst = (0, 0, 0)
+    for group, window in product(range(1, 9), range(1, 13)):
         for row in range(1, 4 * (group + window)):
             seen = len(cca_columns(row, group, window, printed=True)[1])
             if seen > bound(group, window):
                 return Outcome(False, f"g={group}, s={window}: row {row} reads {seen} raw tokens, "
                                       f"more than {bound(group, window)}", {"raw": seen})
-            worst = max(worst or (0, 0, 0), (seen - window - group, group, window))
+            worst = max(worst, (seen - window - group, group, window))
     return Outcome(True, "g <= 8, s <= 12: the most is s+g with Eq. 4 as printed and s+g-1 once "
-                   "the token that is read twice is taken out",
-                   {"most minus (s+g)": worst[0] if worst else 0})
+                   "the token that is read twice is taken out", {"most minus (s+g)": worst[0]})
 
 
 def window_at_most() -> Outcome:
@@ -152,11 +140,14 @@ def window_at_most() -> Outcome:
 def check_bound(bound: Bound, sizes: Iterable[Sizes], count: Bound = cca_pairs,
                 unit: str = "pairs") -> Outcome:
     """Compare a bound (L, g, s) with the exact count at each (L, g, s): at most twice as many."""
+    def shown(number: int) -> str:
+        return str(number) if number < 10**7 else f"{number:.3g}"
+
     worst, first = (0.0, ""), ""
     for length, group, window in sizes:
         exact, limit = count(length, group, window), bound(length, group, window)
-        where = (f"L={_power(length)}, g={_power(group)}, s={window}: {_power(exact)} {unit}, "
-                 f"bound {_power(limit)}")
+        where = (f"L={shown(length)}, g={shown(group)}, s={window}: {shown(exact)} {unit}, "
+                 f"bound {shown(limit)}")
         if exact > FACTOR * limit and not first:
             first = where
         worst = max(worst, (exact / limit, where))
@@ -201,13 +192,8 @@ def check_rises(windows: Sequence[int]) -> Outcome:
     counts = [cca_pairs(2**14, 16, window) for window in windows]
     shown = ", ".join(f"{count / 1e6:.1f}e6 at s={window}"
                       for count, window in zip(counts, windows, strict=True))
-    return Outcome(all(few < many for few, many in zip(counts, counts[1:], strict=False)),
+    return Outcome(all(few < many for few, many in pairwise(counts)),
                    f"L=16384, g=16: {shown}", {"first": counts[0], "last": counts[-1]})
-
-
-def _power(number: int) -> str:
-    """Format an integer, with an exponent if it is large."""
-    return str(number) if number < 10**7 else f"{number:.3g}"
 
 
 SUBJECTS = {

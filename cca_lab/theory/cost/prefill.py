@@ -25,19 +25,12 @@ GPU = 80         # GB of an A800
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder-only transformer with gated feed-forward blocks.
-
-    Attributes:
-        layers: number of blocks.
-        width: residual width, which queries, keys and values have too.
-        inner: inner width of the feed-forward block, which has three matrices.
-        bytes_each: bytes of a stored number.
-    """
+    """A decoder-only transformer with gated feed-forward blocks."""
 
     layers: int
-    width: int
-    inner: int
-    bytes_each: int = 2
+    width: int  # of the residual stream, and of queries, keys and values
+    inner: int  # width of the feed-forward block, which has three matrices
+    bytes_each: int = 2  # of a stored number
 
     def kv_bytes(self, tokens: int) -> int:
         """Return the bytes of keys and values of all layers for this number of cached tokens."""
@@ -75,15 +68,10 @@ def prefill_speedup(length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> tuple[Fr
 
 
 class Baseline(NamedTuple):
-    """How the full self-attention that is compared with computes its scores.
+    """How the full self-attention that is compared with computes its scores."""
 
-    Attributes:
-        square: all L^2 pairs instead of the causal half.
-        slower: how many times as long one of its operations takes as any other.
-    """
-
-    square: bool = False
-    slower: Fraction = Fraction(1)
+    square: bool = False  # all L^2 pairs instead of the causal half
+    slower: Fraction = Fraction(1)  # how many times as long one of its operations takes as others
 
 
 def explained(baseline: Baseline, length: int = CONTEXT, shape: Shape = LLAMA2_7B) -> Fraction:
@@ -108,17 +96,11 @@ def stages(length: int, group: int, window: int,
 
 
 class Memory(NamedTuple):
-    """What is printed of the memory of full self-attention.
-
-    Attributes:
-        cache_128k: GB of the cache at 128K tokens, if printed.
-        total_64k: GB of everything at 64K tokens, if printed.
-        gpus: how many share it.
-    """
+    """What is printed of the memory of full self-attention, in GB; "0" for what is not."""
 
     cache_128k: str = "0"
     total_64k: str = "0"
-    gpus: int = 1
+    gpus: int = 1  # that share it
 
 
 # ---------------------------------------------------------------- checks

@@ -21,6 +21,5 @@ How to prove something (without the solver the first call raises `ModuleNotFound
     ties in the order of names). The text has no times: `report.py` measures.
 
 `terms` has the symbols, `core` the proofs; the statements are in `rows`, `blocks` (DGA and LoCoCo),
-`caches` and `kernels`, those on the papers' printed rules in `papers`, and `report` lists them for
-docs/claims/proved.md.
+`caches`, `kernels` and `papers` (printed rules); `report` lists them for docs/claims/proved.md.
 """

@@ -3,25 +3,15 @@
 Statements as in `rows`, on the functions of `mechanisms.indices`.
 """
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from cca_lab.mechanisms import indices
 from cca_lab.mechanisms.dga import mechanism as dga
 from cca_lab.mechanisms.lococo import segments
-from cca_lab.theory.forall.core import Goals, theorem
-from cca_lab.theory.forall.rows import (
-    CHECKS,
-    Intervals,
-    accepted,
-    names,
-    positive,
-    read_once,
-    within,
-)
+from cca_lab.theory.forall.core import theorem
+from cca_lab.theory.forall.rows import CHECKS, accepted, names, positive, read_once, within
 from cca_lab.theory.forall.terms import (
-    Truth,
     assume,
     divided_by,
     every,
@@ -39,20 +29,15 @@ PLACES = ("the columns [focal ; groups ; raw], and a token's place among the foc
           "ones, as in `divide`")
 
 
-def chosen(L: Any, m: Any, *tokens: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return how many focal tokens come before one, and 1 if it is one; they leave whole groups.
-
-    Args:
-        L, m: length and group size.
-        tokens: of which these numbers are asked.
-    """
+def chosen(L, m, *tokens):
+    """Return how many focal tokens come before a token, and 1 if it is one; groups are whole."""
     before = function("focal")
     assume(before(0) == 0, rising(before, [0, L, *(t + k for t in tokens for k in (0, 1))], 1),
            (L - before(L)) % m == 0)
     return before, lambda t: before(t + 1) - before(t)
 
 
-def prompt_row(i: Any, before: Callable[[Any], Any], L: Any, m: Any) -> Intervals:
+def prompt_row(i, before, L, m):
     """Return the intervals of a row, choose="prompt"."""
     return indices.prompt_columns(i, before(i + 1), before(i + 1) - before(i), L, before(L), m)
 
@@ -61,7 +46,7 @@ PROMPT = names("prompt_columns", "divided_tokens")
 
 
 @theorem("DGA's cover", *PROMPT, by_hand=PLACES)
-def dga_cover(L: Any, m: Any, i: Any, t: Any) -> Goals:
+def dga_cover(L, m, i, t):
     """for any choice of focal tokens that leaves whole groups, each row reads each token of its
     past once and no later one, and at most one group is open.
     """
@@ -79,7 +64,7 @@ def dga_cover(L: Any, m: Any, i: Any, t: Any) -> Goals:
 
 
 @theorem("DGA's intervals are accepted", *CHECKS, *PROMPT, by_hand=PLACES)
-def dga_check(L: Any, m: Any, i: Any) -> Goals:
+def dga_check(L, m, i):
     """the lab's check never refuses those of choose='prompt'."""
     positive(L, m)
     assume(0 <= i, i < L)
@@ -91,7 +76,7 @@ def dga_check(L: Any, m: Any, i: Any) -> Goals:
 @theorem("DGA's columns by blocks", *names("blocks_columns", "blocks_before"),
          by_hand="every block has the same number of focal tokens, which `check_selection` "
                  "enforces")
-def dga_blocks(L: Any, m: Any, focal: Any, groups: Any, i: Any) -> Goals:
+def dga_blocks(L, m, focal, groups, i):
     """a row sees the focal tokens and groups of the blocks before its own, then its own block
     up to itself.
     """
@@ -112,7 +97,7 @@ def dga_blocks(L: Any, m: Any, focal: Any, groups: Any, i: Any) -> Goals:
 @theorem("DGA's cover by blocks",
          by_hand="all of it: the columns are those of the theorem before, the places as in "
                  "`divide`")
-def dga_blocks_cover(L: Any, m: Any, focal: Any, groups: Any, i: Any, t: Any, rank: Any) -> Goals:
+def dga_blocks_cover(L, m, focal, groups, i, t, rank):
     """in these columns a row reads each token of its past once, and no later one."""
     block = focal + m * groups
     positive(L, m, block)
@@ -120,7 +105,7 @@ def dga_blocks_cover(L: Any, m: Any, focal: Any, groups: Any, i: Any, t: Any, ra
     before, home, count = i // block, t // block, (L - 1) // block
     raw = within(t, (block * before, i + 1))
 
-    def read(share: Any) -> Truth:
+    def read(share):
         pooled = share * home + rank < share * before
         lemma((rank < share).implies(pooled.iff(home < before)))
         once = read_once(t <= i, [pooled, raw])
@@ -136,7 +121,7 @@ RULE: Any = SimpleNamespace(choose="prompt")  # all that `row_reads` asks of it
 @theorem("DGA's specification", *PROMPT, "cca_lab.mechanisms.dga.mechanism.row_reads",
          by_hand="`row_reads` filters lists; it runs on one focal token and on three members of "
                  "one group")
-def dga_specification(L: Any, m: Any, i: Any, t: Any, first: Any, last: Any) -> Goals:
+def dga_specification(L, m, i, t, first, last):
     """the intervals show a row what `row_reads` lists."""
     positive(L, m)
     assume(0 <= i, i < L, 0 <= first, first <= t, t <= last, last < L)
@@ -158,7 +143,7 @@ def dga_specification(L: Any, m: Any, i: Any, t: Any, first: Any, last: Any) -> 
 
 @theorem("DGA's leftovers", *names("focal_count"),
          by_hand="floor(gamma L) is any number from 0 to L")
-def dga_leftovers(span: Any, m: Any, floor: Any, share: Any) -> Truth:
+def dga_leftovers(span, m, floor, share):
     """the number of focal tokens leaves whole groups, is at least what share and floor ask for,
     and at most m - 1 more.
     """
@@ -171,7 +156,7 @@ def dga_leftovers(span: Any, m: Any, floor: Any, share: Any) -> Truth:
 
 
 @theorem("DGA's m'", *names("decode_span", "decode_focal"))
-def dga_generated(m: Any) -> Truth:
+def dga_generated(m):
     """the smallest integer that is 1.1 m or more, and so m + 1 or more."""
     positive(m)
     span = indices.decode_span(m)
@@ -181,7 +166,7 @@ def dga_generated(m: Any) -> Truth:
 
 @theorem("DGA's entries",
          *names("dga_entries", "divided_tokens", "decode_span", "decode_focal", "focal_count"))
-def dga_entries(times: Any, open: Any, stretch: Any, divided: Any) -> Goals:
+def dga_entries(times, open, stretch, divided):
     """the closed form counts the divided blocks, or stretches after the prompt, and raw tokens."""
     positive(stretch)
     assume(times >= 0, 0 <= open, open < stretch)
@@ -191,7 +176,7 @@ def dga_entries(times: Any, open: Any, stretch: Any, divided: Any) -> Goals:
 
 
 @dga_entries.also
-def dga_divided(m: Any, span: Any, share: Any, floor: Any) -> Goals:
+def dga_divided(m, span, share, floor):
     positive(m, span)
     assume(0 <= share, share <= span, floor >= 0)
     focal = indices.focal_count(span, share, floor, m)
@@ -209,7 +194,7 @@ PASSES = "the induction over the passes of the loop is in words"
 @theorem("LoCoCo's segments", *names("segment_end", "segment_size"),
          "cca_lab.mechanisms.lococo.segments.sizes_of",
          by_hand=PASSES + "; one size of segments, not a list")
-def lococo_segments(L: Any, B: Any, n: Any) -> Goals:
+def lococo_segments(L, B, n):
     """segment n holds the tokens nB to min(L, (n + 1) B) - 1, until all are cut."""
     positive(L, B)
     assume(n >= 0)
@@ -222,7 +207,7 @@ def lococo_segments(L: Any, B: Any, n: Any) -> Goals:
 
 @theorem("LoCoCo's compressions", *names("segment_step", "compresses", "held_columns"),
          by_hand=PASSES)
-def lococo_compressions(B: Any, M: Any, b: Any, n: Any, size: Any) -> Goals:
+def lococo_compressions(B, M, b, n, size):
     """the closed form of the columns is what the loop over segments makes; it compresses first
     at segment floor((M + b)/B) + 1, then every floor(b/B) + 1.
     """
@@ -237,22 +222,19 @@ def lococo_compressions(B: Any, M: Any, b: Any, n: Any, size: Any) -> Goals:
 
 
 @lococo_compressions.also
-def lococo_bound(B: Any, M: Any, b: Any, n: Any) -> Goals:
+def lococo_bound(B, M, b, n):
     positive(B, M)
     assume(b >= 0, n >= 0)
     return {"at most M + b": number(indices.held_columns(n, B, M, b)) <= M + b}
 
 
-def passed(i: Any, n: Any, count: Any, border: Callable[[Any], Any]) -> Truth:
-    """Return whether n of the compressions are made for row i.
-
-    Those before the borders up to it.
-    """
+def passed(i, n, count, border):
+    """Return whether n of the compressions are made for row i: those before borders up to it."""
     return every(0 <= n, n <= count, some(n == 0, indices.has_passed(i, border(n - 1))),
                  some(n == count, ~indices.has_passed(i, border(n))))
 
 
-def borders(L: Any, count: Any, *numbers: Any) -> Callable[[Any], Any]:
+def borders(L, count, *numbers):
     """Return the borders of compressions: any that follow each other in the text."""
     border = function("border")
     assume(count >= 0, rising(border, [0, count - 1, *numbers]), border(0) >= 1,
@@ -265,7 +247,7 @@ BORDERS = ("the borders are any that follow each other in the text; columns are 
 
 
 @theorem("LoCoCo's rows", *names("memory_columns", "has_passed"), by_hand=BORDERS)
-def lococo_rows(L: Any, M: Any, count: Any, n: Any, i: Any, t: Any, k: Any) -> Goals:
+def lococo_rows(L, M, count, n, i, t, k):
     """a row reads the M slots of the last compression before it, and each raw token from its
     border to itself.
     """
@@ -283,7 +265,7 @@ def lococo_rows(L: Any, M: Any, count: Any, n: Any, i: Any, t: Any, k: Any) -> G
 
 @theorem("LoCoCo's intervals are accepted", *CHECKS, *names("memory_columns", "has_passed"),
          by_hand="borders as above")
-def lococo_check(L: Any, M: Any, count: Any, n: Any, after: Any, i: Any) -> Goals:
+def lococo_check(L, M, count, n, after, i):
     """the lab's check never refuses them."""
     positive(L, M)
     assume(0 <= i, i < L)
@@ -291,7 +273,7 @@ def lococo_check(L: Any, M: Any, count: Any, n: Any, after: Any, i: Any) -> Goal
     assume(passed(i, n, count, border), passed(i + 1, after, count, border))
     lemma(n <= after)
 
-    def seen(row: Any) -> Intervals:
+    def seen(row):
         made = n if row is i else after
         return indices.memory_columns(row, made, where(made == 0, 0, border(made - 1)), count, M)
 
@@ -299,7 +281,7 @@ def lococo_check(L: Any, M: Any, count: Any, n: Any, after: Any, i: Any) -> Goal
 
 
 @theorem("LoCoCo's entries", *names("lococo_entries", "lococo_peak", "held_columns"))
-def lococo_entries(L: Any, B: Any, M: Any, b: Any) -> Goals:
+def lococo_entries(L, B, M, b):
     """at most M + b between segments if eager; a lazy cache keeps as much or more, and never
     more than the peak, which is at most M + b + B.
     """

@@ -7,16 +7,14 @@ functions of `mechanisms.indices` that it calls; that its tensors follow them is
 (tests/models).
 """
 
-from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
 from cca_lab.attention import intervals
 from cca_lab.mechanisms import indices
-from cca_lab.theory.forall.core import Goals, theorem
+from cca_lab.theory.forall.core import theorem
 from cca_lab.theory.forall.rows import cca_row, names, positive, read_once, within
 from cca_lab.theory.forall.terms import (
-    Truth,
     assume,
     divided_by,
     every,
@@ -33,7 +31,7 @@ TENSORS = ("the tensors follow the integers, which tests check; the induction ov
 
 @theorem("CCA's cache", *names("cca_step", "cca_columns", "raw_column", "first_raw", "core_count"),
          by_hand=TENSORS)
-def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any, p: Any) -> Goals:
+def cca_cache(seen, chunk, g, s, row, t, p):
     """after any chunks the cache holds the cores of all closed groups and the raw tokens that
     the next row reads, and each row of a chunk sees what it sees in a forward over the whole
     text.
@@ -74,8 +72,7 @@ def cca_cache(seen: Any, chunk: Any, g: Any, s: Any, row: Any, t: Any, p: Any) -
          by_hand="the choice of focal tokens; the prompt is read before. That a chunk over a "
                  "border is several chunks, one for each pass of the loop, and the induction, "
                  "are in words; tensors as for CCA")
-def dga_cache(times: Any, open: Any, left: Any, row: Any, m: Any, size: Any, focal: Any,
-              groups: Any, divided: Any) -> Goals:
+def dga_cache(times, open, left, row, m, size, focal, groups, divided):
     """after any chunks within a block, or a stretch of m' generated tokens, the cache holds the
     entries of the divided text, then the raw tokens; each row sees the former and its own past
     of the latter; a full stretch is divided as a whole.
@@ -89,16 +86,14 @@ def dga_cache(times: Any, open: Any, left: Any, row: Any, m: Any, size: Any, foc
 
 
 @dga_cache.also
-def dga_generated(times: Any, open: Any, left: Any, row: Any, m: Any, size: Any,
-                  divided: Any) -> Goals:
+def dga_generated(times, open, left, row, m, size, divided):
     positive(m)
     focal = indices.decode_focal(m)
     assume(size == indices.decode_span(m), divided == indices.divided_tokens(size, focal, m))
     return {"one group": divided == focal + 1, **dga_stretch(times, open, left, row, size, divided)}
 
 
-def dga_stretch(times: Any, open: Any, left: Any, row: Any, size: Any,
-                divided: Any) -> Mapping[str, Truth]:
+def dga_stretch(times, open, left, row, size, divided):
     """Return what holds after a piece of a chunk, in the stretch after `times` full ones."""
     positive(left)
     assume(times >= 0, 0 <= open, open < size)
@@ -128,7 +123,7 @@ def dga_stretch(times: Any, open: Any, left: Any, row: Any, size: Any,
                  "compressions\". A chunk over a border is cut there by the loop in `step`, one "
                  "pass for each piece; that several passes are several chunks is in words, as is "
                  "the induction; tensors as for CCA")
-def lococo_cache(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any) -> Goals:
+def lococo_cache(n, open, left, M, B, b, row):
     """after any chunks within a segment the cache holds the slots and the raw tokens since the
     last compression, as many as the closed form says, eager and lazy; each row sees all slots
     and its own past of them.
@@ -137,12 +132,11 @@ def lococo_cache(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any)
 
 
 @lococo_cache.also
-def lococo_lazy(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any) -> Goals:
+def lococo_lazy(n, open, left, M, B, b, row):
     return lococo_piece(n, open, left, M, B, b, row, "lazy")
 
 
-def lococo_piece(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any,
-                 when: str) -> Goals:
+def lococo_piece(n, open, left, M, B, b, row, when: str):
     """Return what holds after a piece of a chunk, in the segment after n full ones."""
     positive(left, M, B)
     assume(n >= 0, b >= 0, 0 <= open, open < B)
@@ -177,7 +171,7 @@ def lococo_piece(n: Any, open: Any, left: Any, M: Any, B: Any, b: Any, row: Any,
 @theorem("StreamingLLM's cache",
          *names("sink_columns", "sink_dropped", "sink_entries", "sink_eviction"),
          by_hand=TENSORS + "; positions='original', so without queries that are re-rotated")
-def streaming_cache(seen: Any, chunk: Any, sinks: Any, recent: Any, row: Any, t: Any) -> Goals:
+def streaming_cache(seen, chunk, sinks, recent, row, t):
     """after any chunks the cache holds the sinks and the recent tokens, and each row of a chunk
     sees the tokens of the mechanism, each once.
     """

@@ -1,7 +1,7 @@
 """Obligations and their proofs; the package's docstring says how to use this module."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from time import monotonic
@@ -16,34 +16,20 @@ Goals = Truth | Mapping[str, Truth]
 
 @dataclass(frozen=True)
 class Obligation:
-    """A statement about all integers.
+    """A statement about all integers: what follows from hypotheses, by lemmas on the way."""
 
-    Attributes:
-        name: what is proved, in a few words.
-        hypotheses: what is assumed of the variables.
-        goal: what follows.
-        lemmas: statements on the way, each proved from the hypotheses and the lemmas before it.
-    """
-
-    name: str
+    name: str  # what is proved, in a few words
     hypotheses: Sequence[Truth]
     goal: Truth
-    lemmas: Sequence[Truth] = field(default=())
+    lemmas: Sequence[Truth] = ()  # each proved from the hypotheses and the lemmas before it
 
 
 def demand(name: str, hypotheses: Sequence[Truth],
            statement: Callable[[], Goals]) -> Iterator[Obligation]:
-    """Yield what has to be proved so that a statement holds on every path through real functions.
+    """Yield an obligation for each path through a statement and each truth that it computes.
 
-    Args:
-        name: of the statement.
-        hypotheses: on the symbolic integers that `statement` uses.
-        statement: computes a `Truth`, or several by name, calling the lab's functions. It may call
-            `assume` and `lemma`.
-
-    Yields:
-        An obligation for each path and each truth. Where the functions refuse the arguments, that
-        the path is impossible.
+    `statement` calls the lab's functions on symbolic integers, and may call `assume` and `lemma`.
+    Where the functions refuse the arguments, what has to be proved is that the path is impossible.
     """
     def run() -> Mapping[str, Truth]:
         try:
@@ -62,20 +48,15 @@ def demand(name: str, hypotheses: Sequence[Truth],
 class Theorem:
     """A statement about the lab's index arithmetic, for all integers.
 
-    Attributes:
-        name: short and unique.
-        says: what is proved, in one line.
-        runs: the functions that run on symbolic integers to state it, by their dotted names.
-        by_hand: what stands in the theorem by hand instead of coming from the code; "" for nothing.
-        statements: functions of the symbolic integers that their parameters name; they `assume`
-            hypotheses and return what follows.
+    Its `statements` are functions of the symbolic integers that their parameters name; they
+    `assume` hypotheses and return what follows.
     """
 
-    name: str
-    says: str
-    runs: tuple[str, ...]
-    by_hand: str
-    statements: list[Callable[..., Goals]] = field(default_factory=list)
+    name: str  # short and unique
+    says: str  # what is proved, in one line
+    runs: tuple[str, ...]  # dotted names of the functions that run on symbolic integers
+    by_hand: str  # what stands in the theorem by hand instead of coming from the code
+    statements: list[Callable[..., Goals]]
 
     def obligations(self) -> Iterator[Obligation]:
         """Yield what the solver has to prove."""
@@ -99,19 +80,10 @@ def theorem(name: str, *runs: str, by_hand: str = "") -> Callable[[Callable[...,
 
 
 def prove(obligations: Iterable[Obligation], seconds: float = 20.0) -> Outcome:
-    """Prove obligations for all integers.
+    """Prove one or more obligations for all integers, with some seconds for each query.
 
-    Args:
-        obligations: at least one.
-        seconds: for each query to the solver.
-
-    Returns:
-        `holds` if all are proved. The evidence counts them; if not all are, it names the one that
-        fails at the smallest numbers, and these, or says that the solver did not decide.
-
-    Raises:
-        ModuleNotFoundError: without z3.
-        ValueError: for no obligations.
+    The evidence counts them; if not all are proved, it names the one that fails at the smallest
+    numbers, and these, or says that the solver did not decide.
     """
     problems = [_failure(obligation, seconds) for obligation in obligations]
     failed, count = [problem for problem in problems if problem], len(problems)

@@ -1,23 +1,12 @@
 """What the kernels rely on: rows that see a column form an interval, and the phases of a block."""
 
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 from cca_lab.attention import plan
-from cca_lab.theory.forall.core import Goals, theorem
+from cca_lab.theory.forall.core import theorem
 from cca_lab.theory.forall.rows import positive
-from cca_lab.theory.forall.terms import (
-    Truth,
-    assume,
-    every,
-    function,
-    most,
-    number,
-    rising,
-    some,
-    where,
-)
+from cca_lab.theory.forall.terms import assume, every, function, most, number, rising, some, where
 
 KERNELS = "cca_lab.attention.kernels."
 BOUNDS = "the intervals are any that never move back, as `check_intervals` enforces"
@@ -25,8 +14,7 @@ BOUNDS = "the intervals are any that never move back, as `check_intervals` enfor
 
 @theorem("rows of a column", f"{KERNELS}interval.limits_of_block",
          by_hand=BOUNDS + "; `searchsorted` counts the rows whose start or end is below a limit")
-def rows_of_a_column(rows: Any, columns: Any, block: Any, j: Any, c: Any, i: Any, first: Any,
-                     all_from: Any, all_to: Any, last: Any) -> Goals:
+def rows_of_a_column(rows, columns, block, j, c, i, first, all_from, all_to, last):
     """the rows that see a column form an interval, which the column kernel reads: no row is
     missed, inner rows see every column of the block.
     """
@@ -50,7 +38,7 @@ def rows_of_a_column(rows: Any, columns: Any, block: Any, j: Any, c: Any, i: Any
 @theorem("phases of the kernels", f"{KERNELS}interval_forward.span_of_rows",
          f"{KERNELS}interval_forward.split_phases",
          by_hand=BOUNDS + "; memory is a function of addresses")
-def phases(L: Any, first: Any, last: Any, i: Any, c: Any, block: Any) -> Goals:
+def phases(L, first, last, i, c, block):
     """left boundary, interior and right boundary hold every column that some row of the block
     sees; every row sees the interior, which is whole blocks.
     """
@@ -76,7 +64,7 @@ def phases(L: Any, first: Any, last: Any, i: Any, c: Any, block: Any) -> Goals:
 
 
 @theorem("widened tiles", "cca_lab.attention.plan._widen")
-def widened(left: Any, right: Any, limit: Any) -> Truth:
+def widened(left, right, limit):
     """a masked tile of the blocked backend, widened to full vectors, holds its columns and
     stays inside.
     """

@@ -1,8 +1,7 @@
 """The papers' index arithmetic, proved for all integers from the functions that claims judge.
 
-Each program takes the function that a claim's check judges as well, printed or repaired, and proves
-what the check asks of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoCo,
-from 0 in DGA, as in the ledger.
+Each takes the function that a claim's check judges, printed or repaired, and proves what that asks
+of it in finitely many cases. Rows and tokens count from 1 in CCA and LoCoCo, from 0 in DGA.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,12 +54,10 @@ def _each_row(statement: Callable[[Any, Any, Any, Any], Truth]) -> Outcome:
                         lambda: statement(i, g, s, core_count(i, g, s))))
 
 
-def members_read_once(reads: Callable[..., Any], mask: Any) -> Outcome:
+def members_read_once(reads: Callable[..., Any], mask) -> Outcome:
     """Prove that a row reads a group's member once, if it is not after the row (DGA, Algorithm 2).
 
-    Args:
-        reads: (row, member, (first member, last member), mask) -> how often.
-        mask: the rule for the group and the reading of Phi.
+    `reads` counts how often, of row, member, (first member, last member) and mask.
     """
     i, t, first, last = integers("i t first last")
     known = [first >= 0, first <= t, t <= last, i >= 0]
@@ -75,10 +72,8 @@ def members_read_once(reads: Callable[..., Any], mask: Any) -> Outcome:
 def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
     """Prove that no row lies inside two groups of these columns of non-focal tokens (DGA, Eq. 15).
 
-    The token of a column is unknown, but later columns hold later tokens.
-
-    Args:
-        columns: (z, m) -> first and last column of group z.
+    The token of a column is unknown, but later columns hold later tokens. `columns` returns the
+    first and the last one of group z, of z and m.
     """
     # end is the last token of group z, start the first of the other
     z, other, m, i, end, start = integers("z other m i end start")
@@ -96,13 +91,12 @@ def one_open_group(columns: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
 def segments_cut(segment: Callable[[Any, Any], tuple[Any, Any]]) -> Outcome:
     """Prove that N segments of B tokens cut x_1 .. x_NB: each token is in just one (LoCoCo).
 
-    Args:
-        segment: (n, B) -> first and last token of segment n = 1 .. N.
+    `segment` returns the first and the last token of segment n = 1 .. N, of n and B.
     """
     n, other, count, block, t = integers("n other N B t")
     known = [block >= 1, count >= 1, n >= 1, n <= count, other >= 1, other <= count]
 
-    def within(which: Any) -> Truth:
+    def within(which) -> Truth:
         first, last = segment(which, block)
         return every(first <= t, t <= last)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 from cca_lab.theory.claim import Outcome
 from cca_lab.theory.forall import blocks, caches, kernels, papers, rows
@@ -23,16 +24,7 @@ THEOREMS: tuple[Theorem, ...] = tuple(value for module in (rows, blocks, kernels
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a page of proofs.
-
-    Attributes:
-        name: of the theorem.
-        says: what is proved.
-        runs: dotted names of the lab's functions that ran on symbolic integers.
-        by_hand: what stands in it by hand, and why.
-        finding: what the solver found; for a printed statement the smallest counterexample.
-        seconds: the time that it took, to run the functions and to prove.
-    """
+    """One line of a page of proofs: a theorem, what the solver found, and in what time."""
 
     name: str
     says: str
@@ -48,11 +40,13 @@ def proofs() -> Iterator[Row]:
     Raises:
         ModuleNotFoundError: without z3 or, for two of the kernels', triton.
     """
-    for theorem in THEOREMS:
-        yield _timed(theorem.name, theorem.says, theorem.runs, theorem.by_hand,
-                     partial(_proved, theorem))
-    for name, says, runs, program in printed():
-        yield _timed(name, says, (runs,), "", program)
+    listed: list[Any] = [(theorem.name, theorem.says, theorem.runs, theorem.by_hand,
+                          partial(prove, theorem.obligations())) for theorem in THEOREMS]
+    listed += [(name, says, (runs,), "", program) for name, says, runs, program in printed()]
+    for name, says, runs, by_hand, program in listed:
+        start = perf_counter()
+        finding = program()
+        yield Row(name, says, runs, by_hand, finding, perf_counter() - start)
 
 
 def printed() -> Iterator[tuple[str, str, str, Callable[[], Outcome]]]:
@@ -66,14 +60,3 @@ def printed() -> Iterator[tuple[str, str, str, Callable[[], Outcome]]]:
     yield ("LoCoCo, Algorithms 1 and 2, as printed", "refuted: the segments cut the text",
            f"{printed_segment.__module__}.printed_segment",
            lambda: papers.segments_cut(printed_segment))
-
-
-def _proved(theorem: Theorem) -> Outcome:
-    return prove(theorem.obligations())
-
-
-def _timed(name: str, says: str, runs: tuple[str, ...], by_hand: str,
-           program: Callable[[], Outcome]) -> Row:
-    start = perf_counter()
-    finding = program()
-    return Row(name, says, runs, by_hand, finding, perf_counter() - start)

@@ -9,17 +9,8 @@ from typing import Any
 
 from cca_lab.attention import intervals as checks
 from cca_lab.mechanisms import indices
-from cca_lab.theory.forall.core import Goals, theorem
-from cca_lab.theory.forall.terms import (
-    Truth,
-    assume,
-    divided_by,
-    every,
-    most,
-    number,
-    some,
-    where,
-)
+from cca_lab.theory.forall.core import theorem
+from cca_lab.theory.forall.terms import Truth, assume, divided_by, every, most, number, some, where
 
 INDICES = "cca_lab.mechanisms.indices."
 CHECKS = tuple(f"cca_lab.attention.intervals.{name}"
@@ -37,26 +28,19 @@ def positive(*sizes: Any) -> None:
     assume(*(size >= 1 for size in sizes))
 
 
-def within(column: Any, interval: tuple[Any, Any]) -> Truth:
+def within(column, interval: tuple[Any, Any]) -> Truth:
     """Return whether a column is in a half-open interval."""
     return every(number(interval[0]) <= column, column < interval[1])
 
 
-def read_once(past: Truth, readings: Sequence[Truth]) -> Mapping[str, Truth]:
+def read_once(past, readings) -> Mapping[str, Truth]:
     """Return that a token of the past is read in one of the ways, and another in none."""
     twice = some(*(every(a, b) for a, b in combinations(readings, 2)))
     return {"past": past.implies(some(*readings) & ~twice), "future": past | ~some(*readings)}
 
 
-def accepted(seen: Callable[[Any], Intervals], row: Any, rows: Any, columns: Any) -> Goals:
-    """Return that the lab's check refuses neither a row's intervals nor the next row's after it.
-
-    Args:
-        seen: row -> intervals.
-        row: any of the rows.
-        rows: where they end.
-        columns: how many there are.
-    """
+def accepted(seen: Callable[[Any], Intervals], row, rows, columns):
+    """Return that the lab's check refuses neither a row's intervals nor the next row's after it."""
     here = [(number(start), number(end)) for start, end in seen(row)]
     after = [(number(start), number(end)) for start, end in seen(row + 1)]
     return {"ordered": ~some(*(checks.is_reversed(*interval) for interval in here)),
@@ -72,14 +56,14 @@ def accepted(seen: Callable[[Any], Intervals], row: Any, rows: Any, columns: Any
 ROW = names("cca_columns", "raw_column", "core_count", "first_raw")
 
 
-def cca_row(row: Any, length: Any, g: Any, s: Any, start: Any = 0) -> Intervals:
+def cca_row(row, length, g, s, start=0) -> Intervals:
     """Return the intervals of a row of tokens [start, length)."""
     return indices.cca_columns(row, indices.raw_column(start, length, g, s), g, s)
 
 
 @theorem("CCA's cover", *ROW,
          by_hand="the columns [cores ; raw tokens], in which `CCA.columns` puts keys and values")
-def cca_cover(L: Any, g: Any, s: Any, i: Any, t: Any) -> Goals:
+def cca_cover(L, g, s, i, t):
     """each row reads each token of its past once, in a core or raw, and no later token."""
     positive(L, g, s)
     assume(0 <= i, i < L, 0 <= t, t < L)
@@ -88,7 +72,7 @@ def cca_cover(L: Any, g: Any, s: Any, i: Any, t: Any) -> Goals:
 
 
 @theorem("CCA's window", *ROW)
-def cca_window(L: Any, g: Any, s: Any, i: Any) -> Goals:
+def cca_window(L, g, s, i):
     """min(s, i + 1) to s + g - 1 raw tokens, and s + ((i + 1 - s) mod g) once there are s;
     cores end s tokens before the row's end; no row sees more cores than the last.
     """
@@ -105,7 +89,7 @@ def cca_window(L: Any, g: Any, s: Any, i: Any) -> Goals:
 
 
 @theorem("CCA's cores", *names("core_count"))
-def cca_growth(g: Any, s: Any, i: Any) -> Truth:
+def cca_growth(g, s, i):
     """from row to row one more core is seen, or none."""
     positive(g, s)
     assume(0 <= i)
@@ -115,7 +99,7 @@ def cca_growth(g: Any, s: Any, i: Any) -> Truth:
 
 @theorem("CCA's chunks", *ROW,
          by_hand="the columns of a chunk: its cores, then the raw tokens from g n(start) on")
-def cca_chunk(start: Any, stop: Any, g: Any, s: Any, i: Any) -> Goals:
+def cca_chunk(start, stop, g, s, i):
     """a chunk's intervals show its rows the cores and raw tokens that the whole text's show
     them, and none that was dropped.
     """
@@ -130,7 +114,7 @@ def cca_chunk(start: Any, stop: Any, g: Any, s: Any, i: Any) -> Goals:
 
 
 @theorem("CCA is full attention", *names("cca_is_full", "core_count"))
-def cca_exact(L: Any, g: Any, s: Any) -> Truth:
+def cca_exact(L, g, s):
     """`exact_when` is true exactly if no row reads a core of two tokens or more."""
     positive(L, g, s)
     full = bool(indices.cca_is_full(L, g, s))
@@ -138,7 +122,7 @@ def cca_exact(L: Any, g: Any, s: Any) -> Truth:
 
 
 @theorem("CCA's entries", *names("cca_entries", "first_raw", "core_count"))
-def cca_entries(L: Any, g: Any, s: Any) -> Goals:
+def cca_entries(L, g, s):
     """a decoder keeps floor(L/g) cores and the raw tokens that row L reads, at most s + g - 2."""
     positive(L, g, s)
     raw = indices.cca_entries(L, g, s) - L // g
@@ -148,7 +132,7 @@ def cca_entries(L: Any, g: Any, s: Any) -> Goals:
 
 @theorem("CCA's pairs", *names("cca_pairs", "cca_columns", "core_count"),
          by_hand="the induction over rows is in words; so is that a (a - 1) is even")
-def cca_pairs(L: Any, g: Any, s: Any) -> Goals:
+def cca_pairs(L, g, s):
     """the closed form of the scored pairs grows by the columns that each new row sees."""
     positive(L, g, s)
     assume(L < s)
@@ -156,7 +140,7 @@ def cca_pairs(L: Any, g: Any, s: Any) -> Goals:
 
 
 @cca_pairs.also
-def cca_pairs_inside(g: Any, s: Any, a: Any, b: Any) -> Goals:
+def cca_pairs_inside(g, s, a, b):
     positive(g, s)
     assume(a >= 0, 0 <= b, b + 1 < g)
     length = s + a * g + b
@@ -166,7 +150,7 @@ def cca_pairs_inside(g: Any, s: Any, a: Any, b: Any) -> Goals:
 
 
 @cca_pairs.also
-def cca_pairs_at_the_end(g: Any, s: Any, a: Any, half: Any) -> Goals:
+def cca_pairs_at_the_end(g, s, a, half):
     positive(g, s)
     assume(a >= 0, a * (a - 1) == 2 * half)
     length = s + a * g + g - 1
@@ -177,7 +161,7 @@ def cca_pairs_at_the_end(g: Any, s: Any, a: Any, half: Any) -> Goals:
     return {"at the end of a group": grows(length, g, s)}
 
 
-def grows(length: Any, g: Any, s: Any) -> Truth:
+def grows(length, g, s) -> Truth:
     """Return that one row more adds the columns that it sees."""
     (first, n), (start, end) = indices.cca_columns(length, 0, g, s)
     before, after = (indices.cca_pairs(rows, g, s) for rows in (length, length + 1))
@@ -189,7 +173,7 @@ def grows(length: Any, g: Any, s: Any) -> Truth:
 
 @theorem("DeepSeek-V4's reads", *names("entry_columns", "closed_groups", "read_twice", "unread"),
          by_hand="the columns [raw tokens ; entries]; no overlap and no choice of entries")
-def production_reads(L: Any, w: Any, m: Any, i: Any, t: Any) -> Goals:
+def production_reads(L, w, m, i, t):
     """with every closed entry visible, row i reads max(0, w - r) tokens twice and max(0, r - w)
     not at all, r = (i + 1) mod m, once the window is full: those between the window's first
     token and the open group's, in this order or the other.
@@ -215,7 +199,7 @@ def production_reads(L: Any, w: Any, m: Any, i: Any, t: Any) -> Goals:
 @theorem("DeepSeek-V4's chunks", *names("entry_columns", "closed_groups"),
          by_hand="a chunk's columns: the last w - 1 raw tokens before it, its own, then all "
                  "entries")
-def production_chunk(w: Any, m: Any, first: Any, rows: Any, i: Any) -> Goals:
+def production_chunk(w, m, first, rows, i):
     """a chunk's rows see the raw tokens and entries that they see in the whole text, and none
     that was dropped.
     """
@@ -235,7 +219,7 @@ def production_chunk(w: Any, m: Any, first: Any, rows: Any, i: Any) -> Goals:
 
 
 @theorem("intervals of CCA are accepted", *CHECKS, *ROW)
-def cca_check(L: Any, g: Any, s: Any, i: Any) -> Goals:
+def cca_check(L, g, s, i):
     """the lab's check never refuses them, nor a chunk's: in range, ordered, disjoint, never
     empty, and never moving back.
     """
@@ -245,7 +229,7 @@ def cca_check(L: Any, g: Any, s: Any, i: Any) -> Goals:
 
 
 @cca_check.also
-def cca_check_chunk(start: Any, stop: Any, g: Any, s: Any, i: Any) -> Goals:
+def cca_check_chunk(start, stop, g, s, i):
     positive(g, s)
     assume(0 <= start, start <= i, i < stop)
     columns = indices.core_count(stop, g, s) + stop - indices.first_raw(start, g, s)
@@ -256,14 +240,14 @@ CAUSAL = "cca_lab.attention.intervals.causal_end"
 
 
 @theorem("causal intervals are accepted", *CHECKS[:-1], CAUSAL)
-def causal_check(rows: Any, columns: Any, i: Any) -> Goals:
+def causal_check(rows, columns, i):
     """the lab's check never refuses them, for rows after a cache too."""
     assume(rows <= columns, 0 <= i, i < rows)
     return accepted(lambda row: [(0, checks.causal_end(row, rows, columns))], i, rows, columns)
 
 
 @theorem("causal intervals", CAUSAL)
-def causal(rows: Any, columns: Any, i: Any, j: Any) -> Truth:
+def causal(rows, columns, i, j):
     """row i of a chunk sees the columns before it and its own, and no other."""
     assume(rows <= columns, 0 <= i, i < rows, 0 <= j, j < columns)
     return within(j, (0, checks.causal_end(i, rows, columns))).iff(j <= columns - rows + i)
@@ -273,7 +257,7 @@ SINKS = names("sink_columns")
 
 
 @theorem("intervals of sinks are accepted", *CHECKS, *SINKS)
-def sinks_check(L: Any, sinks: Any, near: Any, i: Any) -> Goals:
+def sinks_check(L, sinks, near, i):
     """the lab's check never refuses those of StreamingLLM, LM-Infinite and the A-shape."""
     positive(L, near)
     assume(sinks >= 0, 0 <= i, i < L)
@@ -281,7 +265,7 @@ def sinks_check(L: Any, sinks: Any, near: Any, i: Any) -> Goals:
 
 
 @theorem("sinks and nearest tokens", *SINKS)
-def sinks_and_nearest(L: Any, sinks: Any, near: Any, i: Any, t: Any) -> Goals:
+def sinks_and_nearest(L, sinks, near, i, t):
     """a row reads the first tokens and its nearest ones, each once, and no other."""
     positive(L, near)
     assume(sinks >= 0, 0 <= i, i < L, 0 <= t, t < L)
@@ -290,7 +274,7 @@ def sinks_and_nearest(L: Any, sinks: Any, near: Any, i: Any, t: Any) -> Goals:
 
 
 @theorem("intervals of LongLoRA are accepted", *CHECKS[:-1], *names("block_columns", "head_shift"))
-def longlora_check(L: Any, G: Any, heads: Any, h: Any, i: Any) -> Goals:
+def longlora_check(L, G, heads, h, i):
     """the lab's check never refuses them, for any number of heads."""
     positive(L, G, heads)
     assume(0 <= h, h < heads, 0 <= i, i < L)
@@ -300,7 +284,7 @@ def longlora_check(L: Any, G: Any, heads: Any, h: Any, i: Any) -> Goals:
 
 @theorem("LongLoRA's blocks", *names("block_columns", "head_shift"),
          by_hand="the borders, from the specification's loop")
-def longlora_blocks(L: Any, G: Any, heads: Any, h: Any, i: Any, t: Any) -> Goals:
+def longlora_blocks(L, G, heads, h, i, t):
     """a row reads from the last border to itself; borders are 0, and shift + k G."""
     positive(L, G, heads)
     assume(0 <= h, h < heads, 0 <= i, i < L)

@@ -1,5 +1,6 @@
 """Symbolic integers and truths: Python's operators on z3 terms, and the ways through a function."""
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
@@ -14,11 +15,7 @@ SECONDS = 2.0  # for one branch; one not excluded in that time is taken, which c
 
 @cache
 def solver() -> Any:
-    """Return the module z3.
-
-    Raises:
-        ModuleNotFoundError: naming the extra that installs it.
-    """
+    """Return the module z3; ModuleNotFoundError names the extra that installs it."""
     try:
         return import_module("z3")
     except ModuleNotFoundError as error:
@@ -79,64 +76,39 @@ class Truth:
     __rand__, __ror__, __radd__, __rmul__ = __and__, __or__, __add__, __mul__
 
 
+def _arithmetic(operation: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: Symbol(operation(self.term, number(other).term))
+
+
+def _comparison(operation: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: Truth(operation(self.term, number(other).term))
+
+
 class Symbol:
     """A symbolic integer; `term` is z3's."""
 
     def __init__(self, term: Any) -> None:
         self.term = term
 
-    def __add__(self, other: Any) -> "Symbol":
-        return Symbol(self.term + number(other).term)
-
-    def __sub__(self, other: Any) -> "Symbol":
-        return Symbol(self.term - number(other).term)
-
-    def __mul__(self, other: Any) -> "Symbol":
-        return Symbol(self.term * number(other).term)
-
-    def __floordiv__(self, other: Any) -> "Symbol":
-        return Symbol(self.term / _divisor(number(other).term))  # z3's `/` of integers is Euclid's
-
-    def __mod__(self, other: Any) -> "Symbol":
-        return Symbol(self.term % _divisor(number(other).term))
+    __add__ = __radd__ = _arithmetic(operator.add)
+    __mul__ = __rmul__ = _arithmetic(operator.mul)
+    __sub__, __rsub__ = _arithmetic(operator.sub), _arithmetic(lambda a, b: b - a)
+    __floordiv__ = _arithmetic(lambda a, b: a / _divisor(b))  # z3's `/` of integers is Euclid's
+    __rfloordiv__ = _arithmetic(lambda a, b: b / _divisor(a))
+    __mod__ = _arithmetic(lambda a, b: a % _divisor(b))
+    __rmod__ = _arithmetic(lambda a, b: b % _divisor(a))
+    __lt__, __le__ = _comparison(operator.lt), _comparison(operator.le)
+    __gt__, __ge__ = _comparison(operator.gt), _comparison(operator.ge)
+    __eq__, __ne__ = _comparison(operator.eq), _comparison(operator.ne)
 
     def __divmod__(self, other: Any) -> tuple["Symbol", "Symbol"]:
         return self // other, self % other
 
-    def __rsub__(self, other: Any) -> "Symbol":
-        return number(other) - self
-
-    def __rfloordiv__(self, other: Any) -> "Symbol":
-        return number(other) // self
-
     def __rdivmod__(self, other: Any) -> tuple["Symbol", "Symbol"]:
         return number(other) // self, number(other) % self
 
-    def __rmod__(self, other: Any) -> "Symbol":
-        return number(other) % self
-
-    __radd__, __rmul__ = __add__, __mul__
-
     def __neg__(self) -> "Symbol":
         return Symbol(-self.term)
-
-    def __lt__(self, other: Any) -> Truth:
-        return Truth(self.term < number(other).term)
-
-    def __le__(self, other: Any) -> Truth:
-        return Truth(self.term <= number(other).term)
-
-    def __gt__(self, other: Any) -> Truth:
-        return Truth(self.term > number(other).term)
-
-    def __ge__(self, other: Any) -> Truth:
-        return Truth(self.term >= number(other).term)
-
-    def __eq__(self, other: object) -> Truth:  # type: ignore[override]
-        return Truth(self.term == number(other).term)
-
-    def __ne__(self, other: object) -> Truth:  # type: ignore[override]
-        return Truth(self.term != number(other).term)
 
     __hash__ = None  # type: ignore[assignment]  # equality is a statement: no cache can look it up
 
@@ -151,14 +123,9 @@ class Symbol:
 
 
 def _divisor(term: Any) -> Any:
-    """Return a divisor; z3's division is Python's for positive ones only.
-
-    Raises:
-        ZeroDivisionError: if it is not known to be positive.
-    """
-    positive = Truth(term >= 1)
-    constant = solver().is_int_value(term)
-    if not (term.as_long() >= 1 if constant else _RUNS and _RUNS[-1].knows(positive)):
+    """Return a divisor that is known to be positive: for others z3's division is not Python's."""
+    if not (term.as_long() >= 1 if solver().is_int_value(term)
+            else _RUNS and _RUNS[-1].knows(Truth(term >= 1))):
         raise ZeroDivisionError(f"divisor {term}: wanted one that is known to be 1 or more; assume "
                                 "it, inside of `demand`")
     return term
@@ -195,10 +162,7 @@ def function(name: str) -> Callable[[Any], Any]:
 def rising(values: Callable[[Any], Any], at: Sequence[Any], most: int | None = None) -> Truth:
     """Return that an unknown function never falls between some arguments, in any order of them.
 
-    Args:
-        values: the function.
-        at: the arguments.
-        most: the most by which it rises from one integer to the next; None for any number.
+    From one integer to the next it rises at most by `most`, if that is given.
     """
     return every(*((a <= b).implies(every(values(a) <= values(b), most is None
                                           or values(b) <= values(a) + (number(b) - a) * most))
@@ -228,12 +192,7 @@ def some(*truths: Any) -> Truth:
 class Run:
     """One way through the branches of a function, and what is known on it.
 
-    Answers are first those of `prefix`, then what follows from what is known, then True wherever
-    both are possible.
-
-    Args:
-        hypotheses: what is assumed.
-        prefix: the first answers.
+    Where both answers are possible they are those of `prefix`, in order, and then True.
     """
 
     def __init__(self, hypotheses: Sequence[Truth], prefix: Sequence[bool]) -> None:
@@ -268,10 +227,7 @@ _RUNS: list[Run] = []  # the current one is the last
 
 
 def ways(function: Callable[[], Result], known: Sequence[Truth]) -> Iterator[tuple[Run, Result]]:
-    """Run a function once for each way through its branches.
-
-    Yields:
-        The run, which says what is known on it, and the result.
+    """Run a function once for each way through its branches; yield what is known, and the result.
 
     Raises:
         RuntimeError: if there are too many ways, such as in a loop of symbolic length.
@@ -302,19 +258,16 @@ def lemma(*statements: Any) -> None:
 
     What the solver cannot show in some seconds becomes something that the theorem has to prove.
     """
+    run = current()
     for statement in map(truth, statements):
-        run = current()
         (run.known.append(statement.term) if run.knows(statement) else run.lemmas.append(statement))
 
 
 def divided_by(value: Any, divisor: Any, quotient: Any, rest: Any) -> None:
     """Use that value = divisor quotient + rest, 0 <= rest < divisor, is value's only division."""
-    assume(_only_division(number(value), number(divisor), number(quotient), number(rest)))
-
-
-def _only_division(x: Symbol, d: Symbol, q: Symbol, r: Symbol) -> Truth:
-    return every(x == d * q + r, 0 <= r, r < d).implies(
-        every(Symbol(x.term / d.term) == q, Symbol(x.term % d.term) == r))
+    x, d, q, r = map(number, (value, divisor, quotient, rest))
+    assume(every(x == d * q + r, 0 <= r, r < d).implies(
+        every(Symbol(x.term / d.term) == q, Symbol(x.term % d.term) == r)))
 
 
 def current() -> Run:

@@ -20,21 +20,13 @@ SHOWN = 4  # losses that the evidence lists
 
 
 class Pair(NamedTuple):
-    """A method and another one at one place of a table.
+    """The number of the method that a sentence is about, and another method's, in a table."""
 
-    Attributes:
-        place: table and column.
-        ours: the number of the method that the sentence is about.
-        other: the other method.
-        theirs: its number.
-        lower: whether the lower number is the better one.
-    """
-
-    place: str
+    place: str  # table and column
     ours: str
-    other: str
+    other: str  # method
     theirs: str
-    lower: bool = False
+    lower: bool = False  # whether the lower number is the better one
 
     @property
     def gain(self) -> Decimal:
@@ -206,7 +198,6 @@ def check_degrades(falls: Mapping[str, tuple[str, str]]) -> Outcome:
     return Outcome(True, f"{' and '.join(falls)} fall; {rises} of {len(full)} columns rise "
                    f"(Single-Doc. QA 3.61 to 6.43), and {equal} equal Table 1's row of vanilla "
                    "attention", {"rises": rises, "equal": equal})
-
 
 
 def check_score(name: str, cited: Iterable[str], rows: Mapping[str, Sequence[str]]) -> Outcome:
