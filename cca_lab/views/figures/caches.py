@@ -41,13 +41,7 @@ _APART = 0.055  # least distance between names at the ends of lines, as a share 
 def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
     """Draw what every row of some mechanisms holds: a panel each, rows are queries.
 
-    Args:
-        held: (L, L) by the panel's title, the coverage: how row i reads token t, 1 raw, below 1
-            pooled, 0 not at all.
-        title: of the figure.
-
-    Raises:
-        ValueError: for no panel, or matrices that are not of one square shape.
+    By title the coverage (L, L): how row i reads token t, 1 raw, below 1 pooled, 0 not at all.
     """
     arrays = {name: as_array(matrix).astype(float) for name, matrix in held.items()}
     shapes = {array.shape for array in arrays.values()}
@@ -79,14 +73,7 @@ def holdings(held: Mapping[str, Any], *, title: str = "") -> Figure:
 def last_columns(pooling: Mapping[str, Any], *, tokens: Sequence[Any], title: str = "") -> Figure:
     """Draw the columns that one row of some mechanisms reads: a line each, with its tokens.
 
-    Args:
-        pooling: (N, L) by the panel's title, weights of the tokens in each of N columns; rows sum
-            to 1.
-        tokens: (L,) labels.
-        title: of the figure.
-
-    Raises:
-        ValueError: if a matrix does not have a column for each token.
+    By title the weights (N, L) of the tokens in each of N columns; rows sum to 1.
     """
     arrays = {name: as_array(matrix).astype(float) for name, matrix in pooling.items()}
     if not arrays or any(array.ndim != 2 or array.shape[1] != len(tokens)
@@ -112,14 +99,7 @@ def kept_and_forgotten(rows: Mapping[str, Any], weights: Any, *, tokens: Sequenc
                        title: str = "") -> Figure:
     """Draw the tokens that one row of each mechanism reads, below full attention's weights.
 
-    Args:
-        rows: (L,) by mechanism, the coverage of the row: 1 raw, below 1 pooled, 0 forgotten.
-        weights: (L,), the same row of full attention.
-        tokens: (L,) labels.
-        title: of the figure.
-
-    Raises:
-        ValueError: if a row does not fit the tokens.
+    `rows` are coverages (L,) as in `holdings`, `weights` (L,) the same row of full attention.
     """
     weights, held = as_array(weights).astype(float), np.array([as_array(row)
                                                                for row in rows.values()],
@@ -180,14 +160,7 @@ def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str
                 title: str = "") -> Figure:
     """Draw the retention of a token: its weight on a logarithmic scale.
 
-    Args:
-        curves: weight after 0, 1, 2 ... compressions, by name; zeros are left out.
-        half_life: compressions after which half of the weight is left, by name of the curve; drawn
-            as a vertical line.
-        xlabel, ylabel, title: texts.
-
-    Raises:
-        ValueError: for a half-life without a curve of that name.
+    `curves` has the weight after 0, 1, 2 ... compressions; a half-life is drawn as a vertical line.
     """
     unknown = set(half_life or {}) - set(curves)
     if unknown:
@@ -209,12 +182,7 @@ def remembrance(curves: Mapping[str, Sequence[float]], *, half_life: Mapping[str
 
 @styled
 def columns_held(counts: Mapping[str, Sequence[int]], *, title: str = "") -> Figure:
-    """Draw the columns of a cache after each token: a sawtooth if segments are compressed.
-
-    Args:
-        counts: columns after 1, 2, 3 ... tokens, by name.
-        title: of the figure.
-    """
+    """Draw the columns of a cache after each token: a sawtooth if segments are compressed."""
     figure, axes = plt.subplots(figsize=(6.4, 3.2))
     for (name, held), colour in coloured(counts.items()):
         axes.step(range(1, len(held) + 1), held, where="post", color=colour, linewidth=1.6,
@@ -229,16 +197,8 @@ def entries_held(caches: Mapping[str, Sequence[Any]], *, tokens: Sequence[str],
                  waiting: Mapping[str, Sequence[Collection[int]]] | None = None) -> Figure:
     """Draw the entries of caches, one panel each: a row after every token, a cell for every entry.
 
-    Args:
-        caches: by name, (n, L) matrices after 1, 2, 3 ... tokens: row e is the share of each token
-            in entry e.
-        tokens: (L,) the words.
-        waiting: by name, after each token, the entries that are stored but not read by the next
-            token.
-
-    Raises:
-        ValueError: if a cache does not have one matrix for each token, or a matrix does not fit the
-            tokens.
+    By name, after 1, 2, 3 ... tokens, the share (n, L) of each token in each of n entries; those of
+    `waiting` are stored but not read by the next token.
     """
     panels = {name: [as_array(matrix).astype(float) for matrix in matrices]
               for name, matrices in caches.items()}
@@ -287,19 +247,7 @@ def against_context(lengths: Sequence[float], series: Mapping[str, Sequence[floa
                     colours: Mapping[str, ColorType] | None = None, title: str = "") -> Figure:
     """Draw how a quantity grows with the context, one line per method, both axes logarithmic.
 
-    Args:
-        lengths: tokens of the context, positive, increasing.
-        series: positive values by name, one for each length; at most six names, or as many as
-            `colours`.
-        ylabel: what the values are, with their unit.
-        measured: by name, measured values at some lengths, drawn as dots on the computed lines;
-            without it, every point of the lines has a dot.
-        colours: by name, such as those of `OF_MECHANISM`; the series' own order decides by default.
-        title: of the figure.
-
-    Raises:
-        ValueError: for more lines than colours, a series of the wrong length, or dots without a
-            line.
+    `measured` has dots by name and length; without it, every point of the lines has a dot.
     """
     colours = _colours_of(series, colours)
     for name, values in series.items():
@@ -338,10 +286,7 @@ def _name_ends(axes: Axes, ends: Mapping[str, float], colours: Mapping[str, Colo
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Move ascending places apart until neighbours are at least `gap` apart.
-
-    A run of places that is too dense is spread evenly around the mean of its places.
-    """
+    """Move ascending positions at least `gap` apart; a run that is too dense keeps its mean."""
     runs: list[list[float]] = []
     for position in positions:
         runs.append([position])
@@ -353,7 +298,7 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
 
 
 def _bottom(run: Sequence[float], gap: float) -> float:
-    """Return the lowest place of a run once it is spread around its mean."""
+    """Return the lowest position of a run once it is spread around its mean."""
     return sum(run) / len(run) - gap * (len(run) - 1) / 2
 
 
@@ -362,14 +307,7 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *,
                 colours: Mapping[str, ColorType] | None = None, title: str = "") -> Figure:
     """Draw the time of each decoded token, one panel per method, with a common logarithmic scale.
 
-    Args:
-        milliseconds: by name, the positive times of the first, second, third ... decoded token; at
-            most six names, or as many as `colours`.
-        colours: by name; the order decides by default.
-        title: of the figure.
-
-    Raises:
-        ValueError: for more names than colours.
+    `milliseconds` are those of the first, second, third ... decoded token, by name.
     """
     colours = _colours_of(milliseconds, colours)
     figure, panels = plt.subplots(len(milliseconds), 1, sharex=True, sharey=True, squeeze=False,
@@ -390,11 +328,7 @@ def token_times(milliseconds: Mapping[str, Sequence[float]], *,
 
 def _colours_of(series: Mapping[str, Any], colours: Mapping[str, ColorType]
                 | None) -> Mapping[str, ColorType]:
-    """Return a colour for each name.
-
-    Raises:
-        ValueError: for more names than colours, or a name without one.
-    """
+    """Return a colour for each name, given or in order; ValueError for a name without one."""
     if colours is not None and series and set(series) <= set(colours):
         return colours
     if colours is not None:

@@ -29,16 +29,7 @@ from cca_lab.views.figures.style import (
 @styled
 def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, ylabel: str,
             xlabel: str = "group size $g$", title: str = "") -> Figure:
-    """Draw a cost against the group size on logarithmic axes, with the minimum of every curve.
-
-    Args:
-        groups: group sizes, positive, increasing.
-        series: positive costs by name, one for each group size.
-        ylabel, xlabel, title: texts.
-
-    Raises:
-        ValueError: if a series does not have one value for each group size.
-    """
+    """Draw a cost against the group size on logarithmic axes, with the minimum of every curve."""
     check_lengths(series, len(groups), "group sizes")
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
     for (name, values), colour in coloured(series.items()):
@@ -55,16 +46,7 @@ def valleys(groups: Sequence[int], series: Mapping[str, Sequence[float]], *, yla
 
 @styled
 def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str = "") -> Figure:
-    """Draw one horizontal bar for each row, made of its parts side by side, each in its colour.
-
-    Args:
-        rows: for each bar, its parts by name, not negative; all bars have the same parts.
-        xlabel: what the parts are, with their unit.
-        title: of the figure.
-
-    Raises:
-        ValueError: if two bars have different parts.
-    """
+    """Draw one horizontal bar for each row, made of its parts side by side, each in its colour."""
     names = list(next(iter(rows.values())))
     for name, row in rows.items():
         if list(row) != names:
@@ -91,14 +73,7 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str 
 
 
 class Point(NamedTuple):
-    """One measurement.
-
-    Attributes:
-        pairs: query-key pairs visited, of all heads.
-        flops: the floating-point operations that the pairs need.
-        bytes: the least number of bytes that must be moved.
-        seconds: the time taken.
-    """
+    """One measurement."""
 
     pairs: float
     flops: float
@@ -111,20 +86,9 @@ def roofline(series: Mapping[str, Sequence[Point]], *, peak: float, bandwidth: f
              title: str = "", peak_name: str = "matrix product") -> Figure:
     """Draw measurements under the roofline of the machine on which they were taken.
 
-    Left: time against pairs visited; no attention can be below the line on which every pair runs at
-    the peak of matrix products. Right: useful operations per second against operations per byte,
-    under min(peak, bandwidth x intensity).
-
-    Args:
-        series: measurements by name, in any order; at most six names.
-        peak: operations per second of a matrix product, measured in the same run.
-        bandwidth: bytes per second of a copy, measured in the same run.
-        title: of the left panel.
-        peak_name: what the peak was measured with.
-
-    Raises:
-        ValueError: if there is no measurement, a number is not positive, or there are more names
-            than colours.
+    Left: time against pairs visited, and the time that they take at the peak of matrix products.
+    Right: useful operations per second against operations per byte, under the machine's
+    min(peak, bandwidth x intensity), in operations and bytes per second.
     """
     points = [point for given in series.values() for point in given]
     if not points:
@@ -177,15 +141,7 @@ def _roof(axes: Axes, points: Sequence[Point], peak: float, bandwidth: float,
 
 @dataclass(frozen=True)
 class Rung:
-    """One form of a mechanism.
-
-    Attributes:
-        name: "loops" or a backend.
-        what: the idea, in a few words.
-        error: largest difference from the loops at the first length; None for the loops.
-        seconds: by length; None where it would take too long.
-        note: what the times mean, if not what they seem; empty otherwise.
-    """
+    """One form of a mechanism."""
 
     name: str
     what: str
@@ -196,15 +152,7 @@ class Rung:
 
 @styled
 def strip(forms: Sequence[Rung], *, title: str = "") -> Figure:
-    """Draw a box for each form of a mechanism: its times, and its difference from the loops.
-
-    Args:
-        forms: from the loops up, all with the same lengths.
-        title: of the figure.
-
-    Raises:
-        ValueError: for no form, or forms with different lengths.
-    """
+    """Draw a box for each form of a mechanism: its times, and its difference from the loops."""
     lengths = list(forms[0].seconds) if forms else []
     if not forms or any(list(form.seconds) != lengths for form in forms):
         raise ValueError(
@@ -251,16 +199,7 @@ def duration(seconds: float | None) -> str:
 @styled
 def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, ylabel: str,
            xlabel: str = "tokens $L$", title: str = "") -> Figure:
-    """Draw how a quantity grows with the length, in powers of two, each curve named at its end.
-
-    Args:
-        lengths: positive, increasing.
-        series: positive values by name, one for each length.
-        ylabel, xlabel, title: texts.
-
-    Raises:
-        ValueError: if a series does not have one value for each length.
-    """
+    """Draw how a quantity grows with the length, in powers of two, each curve named at its end."""
     check_lengths(series, len(lengths), "lengths")
     figure, axes = plt.subplots(figsize=(6.4, 3.6))
     for (name, values), colour in coloured(series.items()):
@@ -273,15 +212,7 @@ def growth(lengths: Sequence[float], series: Mapping[str, Sequence[float]], *, y
 @styled
 def bars(values: Mapping[str, float], *, xlabel: str, title: str = "", numbers: str | None = None,
          logarithmic: bool = False) -> Figure:
-    """Draw one horizontal bar for each value, in the order given.
-
-    Args:
-        values: by name, not negative.
-        xlabel: what the values are, with their unit.
-        title: of the figure.
-        numbers: format of the number at the end of each bar; three significant digits by default.
-        logarithmic: whether the axis is logarithmic; then every value must be positive.
-    """
+    """Draw one horizontal bar for each value, in the order given."""
     figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.38 * len(values)))
     drawn = axes.barh(list(values), list(values.values()), color=SERIES[0], height=0.62)
     axes.bar_label(drawn, labels=[_written(value, numbers) for value in values.values()], padding=4,

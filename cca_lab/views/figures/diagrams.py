@@ -44,12 +44,7 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
            inputs: Sequence[Any] | None = None, numbers: bool = True, title: str = "") -> Figure:
     """Draw a mixing matrix as lines from the inputs (below) to the outputs, as wide as weights.
 
-    Args:
-        weights: (M, L), output m is a mean of the inputs with weights[m]; such as the pooling
-            matrix of CCA, or the KV head that each query head reads.
-        outputs, inputs: labels.
-        numbers: write each weight at its line, except weights of 1.
-        title: of the figure.
+    Output m of (M, L) is a mean of the inputs with weights[m], each written at its line unless 1.
     """
     weights = as_array(weights).astype(float)
     count, length = weights.shape
@@ -78,12 +73,7 @@ def mixing(weights: Any, *, outputs: Sequence[Any] | None = None,
 @styled
 def lab_map(columns: Mapping[str, Mapping[str, bool]],
             links: Iterable[tuple[str, str]] = ()) -> Figure:
-    """Draw columns of boxes and the links between them; planned boxes are dashed.
-
-    Args:
-        columns: for each column, its boxes from top to bottom, True for a box that exists already.
-        links: pairs (box, box), each drawn as a line.
-    """
+    """Draw columns of boxes and the links between them; planned boxes are dashed."""
     tallest = max(len(boxes) for boxes in columns.values())
     figure, axes = plt.subplots(figsize=(2.3 * len(columns), 0.72 * tallest + 0.6))
     places: dict[str, tuple[float, float]] = {}
@@ -104,13 +94,7 @@ def lab_map(columns: Mapping[str, Mapping[str, bool]],
 @styled
 def vectors_in_circle(vectors: Mapping[str, tuple[float, float]], *, bold: Iterable[str] = (),
                       title: str = "") -> Figure:
-    """Draw vectors in the plane from the origin, with the unit circle.
-
-    Args:
-        vectors: (x, y) by name.
-        bold: names of the vectors to emphasise; the others are thin.
-        title: of the figure.
-    """
+    """Draw vectors in the plane from the origin, with the unit circle."""
     bold = set(bold)
     figure, axes = plt.subplots(figsize=(5.6, 3.6))
     axes.add_patch(Circle((0, 0), 1, fill=False, color="#D0D0D0", linewidth=1))
@@ -162,8 +146,7 @@ def _box(axes: Axes, name: str, x: float, y: float, *, colour: str, exists: bool
 def layers_to_reach(needed: Mapping[str, Any]) -> Figure:
     """Draw after how many layers each token reaches each row, one small panel per mechanism.
 
-    Args:
-        needed: integers (L, L) by title: layers needed until token t reaches row i, 0 for never.
+    By title integers (L, L): layers needed until token t reaches row i, 0 for never.
     """
     lines = -(-len(needed) // _IN_LINE)
     figure, axes = plt.subplots(lines, min(len(needed), _IN_LINE), squeeze=False,
@@ -194,10 +177,7 @@ def stored_weights(gaps: Sequence[float], weights: Mapping[str, Sequence[float]]
                    title: str = "") -> Figure:
     """Draw the stored value of a weight exp(-gap), by dtype; a curve ends where it is 0.
 
-    Args:
-        gaps: (n,) nats below the largest score, increasing.
-        weights: (n,) stored weights by name of the dtype, including those that are 0.
-        title: of the figure.
+    `gaps` (n,) in nats, increasing; `weights` (n,) by name of the dtype, zeros included.
     """
     figure, axes = plt.subplots(figsize=(6.4, 3.4))
     for n, ((name, stored), colour) in enumerate(coloured(weights.items())):

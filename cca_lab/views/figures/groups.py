@@ -38,15 +38,7 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
              groups: Sequence[Sequence[int]], *, title: str = "") -> Figure:
     """Draw where each token goes: importance above, the text in the middle, DGA's columns below.
 
-    Args:
-        tokens: (L,) texts.
-        scores: (L,) importance of each token.
-        focal: indices of the tokens that stay as they are.
-        groups: token indices of each group.
-        title: of the figure.
-
-    Raises:
-        ValueError: unless each token is in exactly one place.
+    `scores` (L,); `focal` are the tokens that stay as they are, `groups` the tokens of each group.
     """
     if sorted([*focal, *(t for members in groups for t in members)]) != list(range(len(tokens))):
         raise ValueError(
@@ -82,15 +74,9 @@ def division(tokens: Sequence[str], scores: Any, focal: Sequence[int],
 
 def kinds_of(reads: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]],
              groups: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return how each row reads each token: UNREAD, FOCAL, POOLED or OPEN.
+    """Return how each row reads each token, (L, L): UNREAD, FOCAL, POOLED or OPEN.
 
-    Args:
-        reads: for each row its focal tokens, its groups by number and its raw tokens, as
-            `dga.row_reads` returns.
-        groups: token indices of each group.
-
-    Returns:
-        int (L, L).
+    `reads` are what `dga.row_reads` returns for each row, `groups` the tokens of each group.
     """
     kinds = np.full((len(reads), len(reads)), UNREAD)
     for i, (focal, closed, raw) in enumerate(reads):
@@ -104,10 +90,7 @@ def kinds_of(reads: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]]
 def reading(kinds: Any, *, tokens: Sequence[Any] | None = None, title: str = "") -> Figure:
     """Draw how each row reads each token.
 
-    Args:
-        kinds: int (L, L), from `kinds_of`.
-        tokens: labels of rows and columns.
-        title: of the figure.
+    `kinds` is int (L, L), from `kinds_of`.
     """
     kinds = as_array(kinds).astype(int)
     side = min(max(0.33 * len(kinds), 2.4), 4.6)
@@ -135,13 +118,8 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
                            | None = None, title: str = "", base: int | None = 2) -> Figure:
     """Draw predictions as lines, and measurements as dots with intervals in their colour.
 
-    Args:
-        x: (n,) horizontal position of each value.
-        predicted: (n,) values by name, in the order of the colours.
-        measured: n pairs (value, half-width) by name; every name must also be in `predicted`.
-        xlabel, ylabel, title: texts.
-        reference: (n,) values of further lines by name, dashed and grey.
-        base: of the horizontal axis, where both axes are logarithmic; None for linear axes.
+    `measured` has n pairs (value, half-width) for names in `predicted`; `reference` is grey and
+    dashed. `base` is that of the horizontal axis, both logarithmic; None means linear axes.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.8))
     for (name, values), colour in coloured(predicted.items()):
@@ -168,9 +146,7 @@ def predicted_and_measured(x: Sequence[float], predicted: Mapping[str, Sequence[
 def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
     """Draw the eigenvalues of H / m above those of Hbar, and the range of Poincare's theorem.
 
-    Args:
-        spectra: (eigenvalues of H, eigenvalues of Hbar) by title, positive; one panel each.
-        m: tokens per group.
+    A panel for each pair (eigenvalues of H, eigenvalues of Hbar), for groups of m tokens.
     """
     figure, panels = plt.subplots(1, len(spectra), figsize=(4.0 * len(spectra) + 0.4, 2.1),
                                   squeeze=False)
@@ -196,8 +172,7 @@ def separation(spectra: Mapping[str, tuple[Any, Any]], *, m: int) -> Figure:
 def descent_paths(panels: Mapping[str, tuple[Any, Any]]) -> Figure:
     """Draw gradient descent on two-dimensional quadratics over their contour lines.
 
-    Args:
-        panels: (H, path) by title: H (2, 2); path (steps + 1, 2), the errors, the start first.
+    A panel for each pair of H (2, 2) and the errors (steps + 1, 2), the start first.
     """
     figure, row = plt.subplots(1, len(panels), figsize=(3.9 * len(panels), 3.2), squeeze=False)
     for axes, (title, (matrix, path)) in zip(row[0], panels.items(), strict=True):
@@ -222,11 +197,7 @@ def with_intervals(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float
                    logarithmic: bool = False) -> Figure:
     """Draw values with their intervals, one panel per title; a name has one colour in all.
 
-    Args:
-        panels: for each title, n triples (value, low, high) by name.
-        x: (n,) horizontal position of each triple.
-        xlabel, ylabel: texts.
-        logarithmic: whether both axes are logarithmic; otherwise a line marks zero.
+    By title and name n triples (value, low, high); on linear axes a line marks zero.
     """
     figure, row = plt.subplots(1, len(panels), figsize=(3.1 * len(panels) + 1.8, 3.3),
                                squeeze=False, sharey=True)

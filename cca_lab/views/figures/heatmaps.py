@@ -48,18 +48,8 @@ def heatmaps(matrices: Mapping[str, Any], *, rows: Sequence[Any] | None = None,
              bar: str | None = "weight",) -> Figure:
     """Draw matrices of one shape side by side, on one colour scale.
 
-    Args:
-        matrices: (R, C) each, by title.
-        rows, columns: labels, such as the tokens; at most 32 are shown.
-        row_name, column_name: what rows and columns are.
-        numbers: a format such as ".2f" to write each value into its cell, except an exact 0.
-        smallest, largest: ends of the colour scale; `largest` is the largest value of all matrices
-            by default.
-        colours: the colour map.
-        bar: label of the colour bar; None for no colour bar, if cells have only two values.
-
-    Raises:
-        ValueError: if there is no matrix, their shapes differ, or a list of labels does not fit.
+    `numbers` is a format that writes each value but an exact 0 into its cell; `largest` is that of
+    all matrices by default; `bar` is the label of the colour bar, None for no bar.
     """
     arrays = {title: as_array(matrix).astype(float) for title, matrix in matrices.items()}
     shapes = {array.shape for array in arrays.values()}
@@ -91,13 +81,7 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
                title: str = "") -> Figure:
     """Draw which columns each row sees: core tokens first, then raw tokens.
 
-    Args:
-        mask: bool (L, cores + L), True where the row sees the column.
-        cores: how many of the columns, from the left, are core tokens.
-        rows: labels of the rows; `tokens` by default.
-        core_names: labels of the core tokens.
-        tokens: labels of the raw tokens.
-        title: of the figure.
+    `mask` is bool (L, cores + L); rows have the labels of the tokens by default.
     """
     mask = as_array(mask).astype(bool)
     kinds = np.where(np.arange(mask.shape[1]) < cores, CORE_CELL, RAW_CELL)
@@ -120,9 +104,7 @@ def visibility(mask: Any, cores: int, *, rows: Sequence[Any] | None = None,
 def times_read(counts: Mapping[str, Any], *, tokens: Sequence[Any] | None = None) -> Figure:
     """Draw how often each row reads each token; right is once in the past, never in the future.
 
-    Args:
-        counts: integers (L, L) by title: how many times row i reads token t, raw or inside a core.
-        tokens: labels of rows and columns.
+    By title integers (L, L): how many times row i reads token t, raw or inside a core.
     """
     arrays = {title: as_array(matrix).astype(int) for title, matrix in counts.items()}
     length = len(next(iter(arrays.values())))
@@ -194,15 +176,7 @@ def _label(axes: Axes, shape: tuple[int, int], rows: Sequence[Any] | None,
 
 
 def lines_of(tokens: Sequence[str], most: int) -> list[list[int]]:
-    """Break tokens into lines: after line ends, and before a line becomes too long.
-
-    Args:
-        tokens: (L,) texts.
-        most: most characters of a line.
-
-    Returns:
-        The indices of the tokens of each line.
-    """
+    """Return the tokens of each line, by index: at most `most` characters, or to a line end."""
     lines: list[list[int]] = [[]]
     used = 0
     for index, token in enumerate(tokens):
@@ -225,18 +199,7 @@ def printed(token: str) -> str:
 @styled
 def shaded_text(tokens: Sequence[str], weights: Any, *, marked: Collection[int] = (),
                 most: int = 84, title: str = "") -> Figure:
-    """Draw a text with each token shaded by its weight in one row (CCA, Figure 1).
-
-    Args:
-        tokens: (L,) texts.
-        weights: (L,) weights of the row.
-        marked: indices of the tokens to draw a frame around.
-        most: most characters of a line.
-        title: of the figure.
-
-    Raises:
-        ValueError: unless there is one weight for each token.
-    """
+    """Draw a text with each token shaded by its weight in one row (CCA, Figure 1)."""
     weights = as_array(weights).astype(float)
     if weights.shape != (len(tokens),):
         raise ValueError(
@@ -271,12 +234,7 @@ def rows_by_group(rows: Mapping[str, Any], *, group: int, cores: int, marked: in
                   most: float | None = None) -> Figure:
     """Draw rows of attention over the same tokens as bars, a panel each, over their groups.
 
-    Args:
-        rows: (L,) weights by title.
-        group: tokens per group.
-        cores: number of groups, from the left, that the row reads as one core token each.
-        marked: index of a token whose bar is highlighted.
-        most: upper end of the axis; slightly above the largest weight by default.
+    The row reads the first `cores` groups as one core token each; `marked` is highlighted.
     """
     arrays = {title: as_array(row).astype(float) for title, row in rows.items()}
     length = len(next(iter(arrays.values())))
@@ -306,15 +264,7 @@ def online_softmax_steps(shares: Sequence[Sequence[float]], maxima: Sequence[flo
                          sums: Sequence[float], *, labels: Sequence[str] | None = None) -> Figure:
     """Draw the state of a one-pass softmax after each key.
 
-    Args:
-        shares: after n keys, the n numbers exp(score_t - running maximum) whose sum is the running
-            sum.
-        maxima: the running maximum after each key.
-        sums: the running sum after each key.
-        labels: of the keys.
-
-    Raises:
-        ValueError: unless step n has n shares, one maximum and one sum.
+    After n keys: the n numbers exp(score_t - running maximum), the running maximum and running sum.
     """
     steps = len(shares)
     counts = [len(step) for step in shares]

@@ -33,14 +33,7 @@ def found_by_depth(shares: Any, *, depths: Sequence[float], lengths: Sequence[in
                    title: str = "") -> Figure:
     """Draw a heat map of the answers found.
 
-    Args:
-        shares: (depths, lengths), the share of the answers found, 0 to 1.
-        depths: where the needles stand, 0 (beginning of the prompt) to 1 (end), from the top.
-        lengths: tokens of the prompts.
-        title: of the figure.
-
-    Raises:
-        ValueError: if there is not one share for each depth and length, or one is not from 0 to 1.
+    `shares` is (depths, lengths); depth 0 is the beginning of the prompt, 1 its end.
     """
     shares = as_array(shares).astype(float)
     if shares.shape != (len(depths), len(lengths)) or not shares.size:
@@ -71,16 +64,8 @@ def frontier(points: Mapping[str, Mapping[int, Sequence[float]]], titles: Mappin
              published: float, guess: float, title: str = "") -> Figure:
     """Draw queries answered against the bytes of the state: means as a line, seeds as dots.
 
-    Args:
-        points: for each mechanism, state in bytes -> accuracy of each seed, 0 to 1. "full" is drawn
-            as a point.
-        titles: the name of each mechanism in the legend.
-        published: accuracy of attention in Zoology, drawn as a dashed line.
-        guess: accuracy of naming one of the values of a text at random, drawn as a dotted line.
-        title: of the figure.
-
-    Raises:
-        ValueError: for a mechanism without a colour, or a size without a seed.
+    By mechanism and bytes the accuracy of each seed; `published` is attention's in Zoology, `guess`
+    that of naming one of the values of a text at random.
     """
     for name, by_size in points.items():
         if name not in COLOURS:

@@ -35,14 +35,7 @@ OFF = 0.15  # share of the range; points nearer to the diagonal are not named
 def head_maps(maps: Any, *, title: str = "") -> Figure:
     """Draw the attention map of every head, a row of panels for each layer (CCA, Figure 5).
 
-    The darkness is the weight to the power 0.4, so that small weights are visible too.
-
-    Args:
-        maps: (layers, H, L, L), rows are queries.
-        title: of the figure.
-
-    Raises:
-        ValueError: unless the maps have four dimensions.
+    `maps` is (layers, H, L, L); darkness is the weight to the power 0.4, so that small ones show.
     """
     maps = as_array(maps)
     if maps.ndim != 4:
@@ -76,13 +69,7 @@ def head_maps(maps: Any, *, title: str = "") -> Figure:
 def sorted_weights(rows: Mapping[str, Any], *, mass: float = 0.9, title: str = "") -> Figure:
     """Draw the weights of rows in descending order, and their cumulative sum (DGA, Figure 2a).
 
-    Args:
-        rows: (n, L) by name, n rows of attention each, all of length L; one colour per name.
-        mass: the cumulative weight at which each row has a dot.
-        title: of the left panel.
-
-    Raises:
-        ValueError: if the rows differ in length.
+    `rows` has (n, L) by name, a colour each; a row has a dot where its sum reaches `mass`.
     """
     arrays = {name: np.atleast_2d(as_array(weights)).astype(float)
               for name, weights in rows.items()}
@@ -127,11 +114,8 @@ def by_head(values: Mapping[str, Any], *, numbers: Mapping[str, str] | None = No
             shared: bool = False) -> Figure:
     """Draw values of every head, with a row for each layer and a column for each head.
 
-    Args:
-        values: (layers, H) by title.
-        numbers: the number format of a panel, by title; ".2f" by default.
-        shared: give all panels one colour scale, as the same quantity needs; otherwise each has its
-            own, from 0 to its largest value.
+    `values` are (layers, H) and `numbers` their formats, by title. One colour scale is `shared`, or
+    each panel has its own, from 0 to its largest value.
     """
     arrays = {title: as_array(array).astype(float) for title, array in values.items()}
     largest = {title: max(array.max(), 1e-9) for title, array in arrays.items()}
@@ -157,12 +141,7 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
                 title: str = "") -> Figure:
     """Draw a statistic of the rows against the row's position in the text.
 
-    Args:
-        curves: (L,) by name, one value per row.
-        ylabel: what the values are.
-        even: (L,), the value of a row with equal weights; None to leave it out.
-        smoothing: number of rows averaged into one point.
-        title: of the figure.
+    `curves` are (L,) by name, drawn as means of `smoothing` rows; `even` is that of equal weights.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.4))
     if even is not None:
@@ -181,13 +160,7 @@ def by_position(curves: Mapping[str, Any], *, ylabel: str, even: Any = None, smo
 def received(values: Any, tokens: Sequence[str], *, title: str = "") -> Figure:
     """Draw the accumulated attention of each token, a line of bars a layer (CCA, Appendix C.4).
 
-    Args:
-        values: (layers, L) relative to equal weights, which give 1; NaN leaves a gap.
-        tokens: (L,) texts under the bars.
-        title: of the figure.
-
-    Raises:
-        ValueError: unless there is one text for each token.
+    `values` is (layers, L) relative to equal weights, which give 1; NaN leaves a gap.
     """
     values = as_array(values).astype(float)
     if len(tokens) != values.shape[1]:
@@ -222,10 +195,7 @@ def _blocks(values: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
 def models(results: Sequence[Mapping[str, Any]], statistics: Mapping[str, str]) -> Figure:
     """Draw statistics of every head as dots: a panel for each statistic, a row for each model.
 
-    Args:
-        results: what `cca-lab study heads` writes, one for each model: a number for each
-            [layer][head].
-        statistics: the label of each statistic to draw, by its key.
+    `results` are what `cca-lab study heads` writes, `statistics` the labels by key.
     """
     figure, panels = plt.subplots(1, len(statistics), figsize=(9.4, 0.9 + 0.62 * len(results)),
                                   sharey=True, squeeze=False)
@@ -246,12 +216,7 @@ def objectives(x: Any, curves: Mapping[str, Any], *, truth: float, wrong: str,
                title: str = "") -> Figure:
     """Draw the lower bounds that are claimed at each x, and the value that they must not exceed.
 
-    Args:
-        x: (n,) positive, increasing.
-        curves: (n,) by name.
-        truth: P_sparse.
-        wrong: name of the curve that is drawn as wrong.
-        title: of the figure.
+    `curves` are (n,) by name; that named `wrong` has the colour of errors.
     """
     figure, axes = plt.subplots(figsize=(7.0, 3.2))
     for (name, values), colour in coloured(curves.items()):
@@ -271,14 +236,8 @@ def bounds(lengths: Sequence[int], drawn: Any, errors: Any, curves: Mapping[str,
            bracket: Any = None, wrong: Sequence[str] = (), title: str = "") -> Figure:
     """Draw the share of random rows that are sparse, with its error, and bounds on it.
 
-    Args:
-        lengths: (n,) increasing.
-        drawn: (n,) shares of sparse rows in a random sample.
-        errors: (n,) half-widths of their intervals.
-        curves: (n,) bounds by name.
-        bracket: (n, 2) lower and upper ends, shaded; None to leave it out.
-        wrong: names of curves that are drawn as wrong.
-        title: of the figure.
+    `drawn`, `errors` (half-widths of intervals) and `curves` are (n,), `bracket` (n, 2) is shaded
+    between its lower and upper ends. Curves named in `wrong` have the colour of errors.
     """
     figure, axes = plt.subplots(figsize=(7.2, 3.7))
     if bracket is not None:
@@ -303,16 +262,8 @@ def head_curves(lengths: Any, shares: Mapping[float, Any], *, predicted: Any = N
                 title: str = "") -> Figure:
     """Draw P_sparse against the length for every head, a colour a rate (DGA, Figures 2b and 7).
 
-    Args:
-        lengths: (n,).
-        shares: (layers, H, n) by rate.
-        predicted: (layers, H, k), dashed; None to leave it out.
-        predicted_at: (k,) lengths of the predictions.
-        predicted_rate: the rate of the predictions, which have its colour.
-        title: of the figure.
-
-    Raises:
-        ValueError: unless every curve has one value for each length.
+    `shares` is (layers, H, n) by rate. `predicted` is (layers, H, k) at k lengths, dashed, in the
+    colour of its rate.
     """
     lengths = as_array(lengths)
     arrays = {rate: as_array(values) for rate, values in shares.items()}
@@ -353,16 +304,7 @@ def agreement(predicted: Mapping[str, Any], measured: Any, names: Sequence[str],
               title: str = "") -> Figure:
     """Draw predictions against measurements, one point for each head; on the diagonal they agree.
 
-    Args:
-        predicted: (n,) by the name of the theory, one colour each.
-        measured: (n,).
-        names: (n,) names of the heads, written beside points of the last theory that are far from
-            the diagonal.
-        quantity: what the numbers are.
-        title: of the figure.
-
-    Raises:
-        ValueError: unless there is one name for each point.
+    `predicted` has (n,) by theory; points of the last one that are far from the diagonal are named.
     """
     measured = as_array(measured).ravel()
     series = {theory: as_array(values).ravel() for theory, values in predicted.items()}

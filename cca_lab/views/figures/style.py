@@ -67,11 +67,9 @@ T = TypeVar("T")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw a figure in the lab's style, for any style of the caller, and take it off pyplot's list.
+    """Draw a figure in the lab's style, described for a notebook, and take it off pyplot's list.
 
-    A notebook shows a figure that is off the list only once, where it is the value of a cell. If
-    drawing fails, the unfinished figure is taken off the list as well. The figure tells a notebook
-    what it shows, see `described`.
+    A notebook shows a figure that is off the list only once, where it is the value of a cell.
     """
     what = (draw.__doc__ or "").strip().partition("\n")[0].partition(".")[0].removeprefix("Draw ")
     @wraps(draw)
@@ -88,12 +86,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def described(figure: Figure, what: str) -> Figure:
-    """Let a notebook store, beside the picture, a text for readers who do not see it.
-
-    Args:
-        figure: any figure.
-        what: what it draws, in words; titles, axes and legends are added.
-    """
+    """Let a notebook store, beside the picture, a text for readers who do not see it."""
     texts = [what]
     for axes in figure.axes:
         across, up, legend = axes.get_xlabel(), axes.get_ylabel(), axes.get_legend()
@@ -116,15 +109,7 @@ def as_array(data: Any) -> np.ndarray:
 
 
 def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
-    """Return one label for each tick: those given, or 0, 1, 2 ...; none if too many to read.
-
-    Args:
-        labels: one for each of `count` ticks, or None.
-        count: number of ticks.
-
-    Raises:
-        ValueError: if there are labels, but not one for each tick.
-    """
+    """Return one label for each tick: those given, or 0, 1, 2 ...; none if too many to read."""
     if labels is not None and len(labels) != count:
         raise ValueError(
             f"labels: got {len(labels)} for {count} rows or columns, wanted one for each; "
@@ -135,11 +120,7 @@ def tick_labels(labels: Sequence[Any] | None, count: int) -> list[str]:
 
 
 def coloured(things: Iterable[T]) -> list[tuple[T, str]]:
-    """Pair each item with a colour of its own, in order.
-
-    Raises:
-        ValueError: if there are more items than colours.
-    """
+    """Pair each item with a colour of its own, in order."""
     things = list(things)
     if len(things) > len(SERIES):
         raise ValueError(
@@ -189,13 +170,7 @@ def powers_of_two(axes: Axes, xlabel: str, ylabel: str, title: str) -> None:
 
 
 def legend_below(axes: Axes, entries: Mapping[str, ColorType], columns: int = 3) -> None:
-    """Draw a legend of coloured patches below the figure.
-
-    Args:
-        axes: any axes of the figure.
-        entries: the colour of each meaning, in order.
-        columns: number of entries in one line.
-    """
+    """Draw a legend of coloured patches below the figure, a colour for each meaning."""
     handles = [Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=FAINT, linewidth=0.5)
                for colour in entries.values()]
     axes.figure.legend(handles, list(entries), loc="outside lower center", ncols=columns,

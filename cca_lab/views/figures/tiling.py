@@ -43,12 +43,7 @@ _TILE_COLOURS = {Tile.WHOLE: "#6DB0DA", Tile.MASKED: CORE, Tile.SKIPPED: EMPTY}
 def tile_kinds(length: int, query_tile: int, key_tile: int) -> list[list[Tile]]:
     """Return for each tile of the causal matrix whether it is skipped, masked or computed whole.
 
-    Args:
-        length: L, the number of rows and of keys.
-        query_tile, key_tile: rows and keys of a tile; the last tiles may be smaller.
-
-    Returns:
-        One list for each row of tiles, with one entry for each tile of keys.
+    One list for each row of tiles; the last tiles may be smaller.
     """
     def kind(first_row: int, first_key: int) -> Tile:
         last_row, last_key = (min(first + size, length) - 1
@@ -64,14 +59,7 @@ def tile_kinds(length: int, query_tile: int, key_tile: int) -> list[list[Tile]]:
 @styled
 def tiles(length: int, query_tile: int, key_tile: int, *, labels: Sequence[str] | None = None,
           title: str = "") -> Figure:
-    """Draw which tiles of causal attention are computed, masked and skipped.
-
-    Args:
-        length: L, the number of rows and of keys.
-        query_tile, key_tile: rows and keys of a tile.
-        labels: (L,) the tokens.
-        title: of the figure.
-    """
+    """Draw which tiles of causal attention are computed, masked and skipped."""
     figure, axes = _square(length, length, labels, title)
     for row, kinds in enumerate(tile_kinds(length, query_tile, key_tile)):
         for column, kind in enumerate(kinds):
@@ -91,12 +79,7 @@ def parts(plan: Iterable[TileBatch], rows: int, columns: int, *, cores: int = 0,
           title: str = "") -> Figure:
     """Draw the tile batches into which the blocked backend cuts the visible pairs.
 
-    Args:
-        plan: from `cca_lab.attention.plan.plan_of`. The tiles of one batch have one colour.
-        rows: L.
-        columns: N.
-        cores: number of columns, from the left, that are core tokens; a line marks their end.
-        title: of the figure.
+    `plan` is that of `attention.plan.plan_of`, a colour a batch; a line marks the end of the cores.
     """
     plan = list(plan)
     figure, axes = _square(rows, columns, None, title)
@@ -145,16 +128,8 @@ def programs(reads: Iterable[Read], rows: int, columns: int, *, loaded: Any = No
              cores: int = 0, numbered: bool = True, title: str = "") -> Figure:
     """Draw each program's tiles in a colour of its own; masked tiles are paler and hatched.
 
-    Args:
-        reads: from `cca_lab.attention.kernels.programs`. Tiles may reach beyond the tensor, which
-            is outlined.
-        rows, columns: size of the tensor.
-        loaded: bool (rows, columns), the numbers that are actually read, each drawn as a dot; None
-        for no dots. row_name, column_name, row_labels, column_labels: texts; labels are one for
-        each row or column.
-        cores: number of columns, from the left, that are not raw tokens; a line marks their end.
-        numbered: whether each program's number is written into its widest tile.
-        title: of the figure.
+    `reads` are those of `attention.kernels.programs`; the tensor is outlined, since tiles may reach
+    beyond it. `loaded` (rows, columns) is True, and has a dot, where a number is actually read.
     """
     reads = list(reads)
     height, width = (max([size, *(getattr(read, side)[1] for read in reads)])

@@ -36,14 +36,7 @@ COLOURS = {title: OF_MECHANISM[name] for title, name in {"full": "full", "CCA": 
 @styled
 def convergence(curves: Mapping[str, Sequence[float]], reference: float | None = None, *,
                 smoothing: int = 5, ylabel: str = "loss") -> Figure:
-    """Draw loss against step, thin, and its running mean, thick (CCA, Figure 6).
-
-    Args:
-        curves: the loss of each step, one list per run.
-        reference: a loss to compare with, such as the loss before the swap.
-        smoothing: number of steps of the running mean.
-        ylabel: what the vertical axis shows.
-    """
+    """Draw loss against step, thin, and its running mean, thick (CCA, Figure 6)."""
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
     for (name, losses), colour in coloured(curves.items()):
         steps = np.arange(1, len(losses) + 1)
@@ -62,8 +55,7 @@ def convergence(curves: Mapping[str, Sequence[float]], reference: float | None =
 def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
     """Draw exact match against the position of the answer, one line per model.
 
-    Args:
-        matches: for each model, position (0 first, 1 last) -> share answered, 0 to 1.
+    By model and position (0 first, 1 last) the share answered.
     """
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
     for ((name, by_position), colour), marker in zip(coloured(matches.items()), "osD^v*",
@@ -81,10 +73,8 @@ def match_by_position(matches: Mapping[str, Mapping[float, float]]) -> Figure:
 def match_by_offset(shares: Mapping[str, Sequence[float]], group: int) -> Figure:
     """Draw exact match against the number of tokens before the documents, one line per model.
 
-    Args:
-        shares: for each model, the share answered (0 to 1) at each offset 0, 1, 2 ...
-        group: tokens per group; dotted lines mark offsets at which documents begin on group
-            boundaries.
+    By model the share at each offset; dotted lines mark those where documents begin on group
+    boundaries.
     """
     figure, axes = plt.subplots(figsize=(7.4, 3.4))
     for ((name, by_offset), colour), marker in zip(coloured(shares.items()), "osD^v*",
@@ -106,12 +96,8 @@ def recipes(points: Mapping[str, tuple[float, float]], controls: Mapping[str, fl
             swapped: tuple[float, float]) -> Figure:
     """Draw the result of each recipe: answers against perplexity, controls at the top.
 
-    Args:
-        points: for each recipe, (perplexity over the base's, share answered 0 to 1) of the trained
-            swapped model.
-        controls: for each recipe, the perplexity over the base's of the model trained with full
-            attention.
-        swapped: the two numbers of `points` for the swapped model before training.
+    A point is (perplexity over the base's, share answered), `swapped` that before training, and a
+    control the perplexity over the base's of the model trained with full attention.
     """
     figure, axes = plt.subplots(figsize=(9.0, 4.2))
     axes.scatter(*_percent(swapped), color=INK, marker="x", s=50, label="swapped, untrained",
@@ -139,12 +125,7 @@ def _percent(point: tuple[float, float]) -> tuple[float, float]:
 
 @styled
 def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure:
-    """Draw the pooling weight phi of each token of a document, by offset: a matrix per model.
-
-    Args:
-        kept: for each model, the mean phi, (offsets, tokens of a document).
-        tokens: the tokens of a document, as text.
-    """
+    """Draw the pooling weight phi of each token of a document, by offset: a matrix per model."""
     figure, axes = plt.subplots(1, len(kept), figsize=(1.2 + 3.1 * len(kept), 3.2), sharey=True,
                                 squeeze=False)
     for panel, (name, weights) in zip(axes[0], kept.items(), strict=True):
@@ -161,8 +142,7 @@ def kept_tokens(kept: Mapping[str, np.ndarray], tokens: Sequence[str]) -> Figure
 def perplexity(result: Mapping[str, Any]) -> Figure:
     """Draw the perplexity in each bucket; a mechanism that leaves the axis is named below.
 
-    Args:
-        result: what `cca-lab study lengths` writes.
+    `result` is what `cca-lab study lengths` writes.
     """
     figure, axes = plt.subplots(figsize=(8.6, 4.2))
     ends = result["buckets"][1:]
@@ -192,10 +172,7 @@ def perplexity(result: Mapping[str, Any]) -> Figure:
 def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Draw exact match by the answer's place as a matrix, and perplexity with its interval.
 
-    Args:
-        rows: by mechanism: "title", "exact_match" (by place, "0.0" to "1.0", and "all") and
-            "perplexity" ("value", "low", "high"), as `cca-lab study compare` writes them; the first one
-            is the reference.
+    `rows` are those of `cca-lab study compare`, by mechanism; the first one is the reference.
     """
     titles = [row["title"] for row in rows.values()]
     first = next(iter(rows.values()))
@@ -229,15 +206,7 @@ def comparison(rows: Mapping[str, Mapping[str, Any]]) -> Figure:
 @styled
 def printed_and_ours(printed: Mapping[str, float], unit: str, ours: Mapping[str, Sequence[float]],
                      metric: str, title: str = "") -> Figure:
-    """Draw the printed number of each setting on the left, ours on the right, a dot a seed.
-
-    Args:
-        printed: by setting.
-        unit: of the printed numbers.
-        ours: one number for each seed, by setting.
-        metric: of our numbers.
-        title: of the figure.
-    """
+    """Draw the printed number of each setting on the left, ours on the right, a dot a seed."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 2.8))
     left.plot(range(len(printed)), list(printed.values()), "o-", color=FAINT)
     left.set_xticks(range(len(printed)), list(printed))
@@ -260,12 +229,8 @@ def frontier(points: Mapping[str, Sequence[Mapping[str, Any]]], full: Mapping[st
              xlabel: str) -> Figure:
     """Draw questions answered and perplexity against the size of the cache, a line for each method.
 
-    Args:
-        points: of each method, from the smallest cache to the largest: "kib" and, of the finetuned
-            model, "answers" (share) and "ratio" (perplexity over the base's); "swapped": the same
-            two before finetuning, or None.
-        full: "kib", "answers" and "ratio" of full attention, finetuned.
-        xlabel: of both panels.
+    A point has "kib" and, of the finetuned model, "answers" (share) and "ratio" (perplexity over
+    the base's), a point of `points` also "swapped": the same two before finetuning, or None.
     """
     figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.0), sharex=True)
     for axes, key, scale in zip(panels, ("answers", "ratio"), (100, 1), strict=True):
