@@ -1,12 +1,9 @@
 """Comparison of the outputs of a notebook that was run again with the committed outputs.
 
-Words must be the same. Integers are counts and must be the same too. Decimals may
-differ by 1 %, by one unit of the last digit shown, or by 1e-5, whichever is largest:
-machines differ in the order of a sum, and an error of 3e-7 that becomes 5e-7 is the
-same finding. Pictures must be present. A tag makes the comparison of a cell weaker:
-`trained` (the cell reports on a model trained in the notebook: every number, counts
-included, within 25 % or 0.05) or `volatile` (timings, facts about the machine: only
-the kind of output is compared).
+Words and integers, which are counts, must be the same. Decimals may differ by 1 %, by one unit of
+the last digit shown, or by 1e-5: machines differ in the order of a sum. Pictures must be present.
+A cell's tag weakens this: `trained` (on a model trained in the notebook: every number within 25 %
+or 0.05) or `volatile` (timings, facts about the machine: only the kinds of output are compared).
 """
 
 import json
@@ -23,17 +20,11 @@ ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The allowed difference between a number and the committed one.
+    """The allowed difference between a number and the committed one."""
 
-    Attributes:
-        relative: allowed difference as a share of the committed number.
-        absolute: a difference up to this is always allowed.
-        counts: whether integers may differ as well.
-    """
-
-    relative: float
-    absolute: float
-    counts: bool
+    relative: float  # as a share of the committed number
+    absolute: float  # a difference up to this is always allowed
+    counts: bool     # whether integers may differ as well
 
     def accepts(self, committed: str, fresh: str) -> bool:
         """Return whether two printed numbers agree."""
@@ -61,11 +52,7 @@ def last_place(number: str) -> float:
 
 
 def compare_text(committed: str, fresh: str, tolerance: Tolerance = EXACT) -> str | None:
-    """Compare two texts, numbers by tolerance and the rest word for word.
-
-    Returns:
-        None if they agree, else the first difference in words.
-    """
+    """Return the first difference of two texts in words, numbers by tolerance, or None."""
     committed, fresh = (ADDRESS.sub("<address>", text) for text in (committed, fresh))
     words, fresh_words = (NUMBER.sub(" # ", text).split() for text in (committed, fresh))
     for word, fresh_word in zip_longest(words, fresh_words, fillvalue="(nothing)"):
@@ -89,11 +76,7 @@ def _content(output: NotebookNode) -> dict[str, str]:
 
 
 def compare_cells(committed: NotebookNode, fresh: NotebookNode) -> str | None:
-    """Compare the outputs of one code cell, with the tolerance that its tags select.
-
-    Returns:
-        None if they agree, else the first difference in words.
-    """
+    """Return the first difference of a cell's outputs, with the tolerance of its tags, or None."""
     tags = committed.metadata.get("tags", [])
     outputs, fresh_outputs = ([_content(output)
                                for output in cell.outputs]
@@ -115,11 +98,7 @@ def compare_cells(committed: NotebookNode, fresh: NotebookNode) -> str | None:
 
 
 def compare_notebooks(committed: NotebookNode, fresh: NotebookNode) -> list[str]:
-    """Compare a notebook that was run again with the committed one.
-
-    Returns:
-        One line for each code cell whose outputs differ; empty if the two agree.
-    """
+    """Return a line for each code cell whose outputs differ from the committed ones."""
     cells, fresh_cells = ([cell for cell in notebook.cells if cell.cell_type == "code"]
                           for notebook in (committed, fresh))
     if [cell.source for cell in cells] != [cell.source for cell in fresh_cells]:

@@ -28,19 +28,12 @@ KERNEL_SETTINGS = {
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a notebook stopped.
+    """Why a notebook stopped."""
 
-    Attributes:
-        cell: number of the code cell, from 1; it is also the cell's `In [n]`.
-        line: the first line of that cell.
-        error: the error in one line.
-        traceback: the end of the traceback, without colours.
-    """
-
-    cell: int
-    line: str
-    error: str
-    traceback: str = ""
+    cell: int   # number of the code cell, from 1; it is also the cell's `In [n]`
+    line: str   # the first line of that cell
+    error: str  # in one line
+    traceback: str = ""  # its end, without colours
 
 
 def is_run(cell: NotebookNode) -> bool:
@@ -63,11 +56,8 @@ def kernel_manager(connections: Path) -> AsyncKernelManager:
     """Return a manager whose `python3` kernel is the current interpreter.
 
     A kernel named `python3` in the user's own Jupyter folders may belong to another environment; if
-    there are no kernel folders to search, ipykernel's own is used.
-
-    Args:
-        connections: an existing folder for the connection file; its path must be short, because
-            sockets use it.
+    there are no kernel folders to search, ipykernel's own is used. `connections` is an existing
+    folder with a short path, because sockets use it.
     """
     manager = AsyncKernelManager(kernel_name="python3",
                                  kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
@@ -79,19 +69,11 @@ def kernel_manager(connections: Path) -> AsyncKernelManager:
 
 def execute(notebook: NotebookNode, on_cell: Callable[[int], None] = lambda number: None,
             cell_timeout: int = CELL_TIMEOUT) -> Failure | None:
-    """Run the cells of a notebook in order, and stop at the first that fails.
+    """Run the cells of a notebook in order, fill in the outputs, and stop at the first that fails.
 
-    The kernel works in an empty temporary folder, so a notebook can find data only through the
-    package.
-
-    Args:
-        notebook: filled in place with the outputs; after a failure or an interruption the cells
-            that did not run are empty.
-        on_cell: called before each cell that is run, with its number from 1.
-        cell_timeout: time limit per cell, in seconds.
-
-    Returns:
-        None if every cell ran, else where and why it stopped.
+    The kernel works in an empty temporary folder, so notebooks find data only through the package.
+    `on_cell` is called before each cell that is run, with its number from 1. After a failure or an
+    interruption the cells that did not run are empty.
     """
     for cell in notebook.cells:
         if cell.cell_type == "code":

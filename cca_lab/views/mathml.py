@@ -8,15 +8,7 @@ from latex2mathml.converter import convert
 
 
 def to_mathml(formula: str, display: str) -> str:
-    """Convert a LaTeX formula to MathML.
-
-    Args:
-        formula: the formula without its dollar signs.
-        display: "inline" or "block".
-
-    Raises:
-        ValueError: if it cannot be parsed, or uses a command that latex2mathml does not know.
-    """
+    """Convert a LaTeX formula without dollar signs; `display` is "inline" or "block"."""
     try:
         mathml = convert(formula, display=display)
     except Exception as error:  # the converter has a dozen error types without a common parent

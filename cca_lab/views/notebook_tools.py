@@ -1,7 +1,6 @@
 """Tools for notebooks: checks, headline results, the source of a function, a progress bar.
 
-`check` and `result` print a line for the reader and store the same facts in the
-notebook file, from which `cca-lab walkthrough` collects them into one summary.
+`check` and `result` also store their facts in the notebook file, for `cca-lab walkthrough`.
 """
 
 import inspect
@@ -24,13 +23,7 @@ BAR = 30  # characters of a progress bar
 
 @dataclass(frozen=True)
 class Check:
-    """A statement that a notebook tested.
-
-    Attributes:
-        name: the statement, in words.
-        passed: whether it held.
-        detail: the evidence, such as an error or a count.
-    """
+    """A statement that a notebook tested, in words, and the evidence."""
 
     name: str
     passed: bool
@@ -46,13 +39,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """A headline number of a notebook.
-
-    Attributes:
-        name: what was measured.
-        value: the number.
-        unit: its unit; empty for a ratio or a count.
-    """
+    """A headline number of a notebook; ratios and counts have no unit."""
 
     name: str
     value: float | int
@@ -69,13 +56,7 @@ class Result:
 def check(name: str, passed: Any, detail: Any = "") -> None:
     """Show and record whether a statement holds, and stop the notebook if it does not.
 
-    Args:
-        name: the statement, in words: "blocked equals dense".
-        passed: anything with a truth value, such as a bool or a one-element tensor.
-        detail: the evidence, shown after the name: f"largest difference {error:.1e}".
-
-    Raises:
-        AssertionError: if the statement does not hold.
+    `detail` is the evidence, shown after the name: f"largest difference {error:.1e}".
     """
     outcome = Check(name, bool(passed), str(detail))
     display(outcome)
@@ -84,13 +65,7 @@ def check(name: str, passed: Any, detail: Any = "") -> None:
 
 
 def result(name: str, value: Any, unit: str = "") -> None:
-    """Show a headline number and record it for the summary.
-
-    Args:
-        name: what was measured.
-        value: a number, or a tensor or array with one element.
-        unit: its unit, if it has one.
-    """
+    """Show a number, or a tensor or array with one element, and record it for the summary."""
     number = value.item() if hasattr(value, "item") else value
     display(Result(name, number if isinstance(number, int) else float(number), unit))
 
@@ -106,15 +81,7 @@ def show_source(thing: Any) -> None:
 
 @contextmanager
 def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show a progress bar while a cell runs, and one line when it is done.
-
-    Args:
-        title: text before the bar.
-        total: the last value of `done`.
-
-    Yields:
-        The function report(done, text), which moves the bar.
-    """
+    """Show a progress bar while a cell runs, moved by report(done, text); at the end one line."""
     handle, start = display(Pretty(f"{title}: 0 of {total}"), display_id=True), time.perf_counter()
     done = 0
 
@@ -133,11 +100,7 @@ def live_progress(title: str, total: int) -> Iterator[Callable[[int, str], None]
 def interpret_kernels() -> bool:
     """Set this process to interpret Triton kernels on the CPU; return whether Triton is installed.
 
-    Call it in the first cell: Triton reads the setting when it is imported, and PyTorch may import
-    Triton.
-
-    Raises:
-        RuntimeError: if Triton was already imported to compile kernels.
+    Call it in the first cell: Triton reads the setting when it, or PyTorch, imports it.
     """
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError(

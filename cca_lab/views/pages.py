@@ -53,11 +53,7 @@ def _exporter() -> Any:
 def notebook_page(notebook: NotebookNode, folder: Path, out: Path, pages: Collection[str]) -> str:
     """Return an executed notebook as one HTML page that loads nothing.
 
-    Args:
-        notebook: with its outputs.
-        folder: the notebook's folder, for its relative links.
-        out: the page's folder.
-        pages: names of the notebooks that have a page there; other links lead to the files.
+    Relative links from its `folder` lead from `out`: to notebooks in `pages`, or to the files.
     """
     def relocate(match: re.Match[str]) -> str:
         before, address, after = match.groups()

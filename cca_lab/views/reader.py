@@ -1,8 +1,4 @@
-"""What a reader guessed and wrote: predictions before a run, and the work of "your turn" cells.
-
-`predict` asks before a run, `reveal` says afterwards how far off one was, and `my_work` prints a
-table at the end.
-"""
+"""What a reader guessed and wrote: predictions before a run, and the work of "your turn" cells."""
 
 import math
 from dataclasses import dataclass
@@ -30,13 +26,7 @@ _entries: dict[str, _Entry] = {}
 def predict(name: str, guess: Guess | EllipsisType, what: str) -> None:
     """Note what the reader expects; with the dots, only say what is asked.
 
-    Args:
-        name: the notebook and a number, such as "05.3".
-        guess: a number, a word, or True or False; ... is no guess.
-        what: what it is a guess of, in words; for words also which there are to choose from.
-
-    Raises:
-        ValueError: for a guess that is none of these.
+    `name` is the notebook and a number, such as "05.3"; a guess is a number, a word, True or False.
     """
     if guess is not ... and not _is_guess(guess):
         raise ValueError(
@@ -48,15 +38,7 @@ def predict(name: str, guess: Guess | EllipsisType, what: str) -> None:
 
 
 def reveal(name: str, actual: Any) -> None:
-    """Say what came out, and how far off the guess was.
-
-    Args:
-        name: as in `predict`; if that did not run, what came out is printed alone.
-        actual: a number (or a tensor or array with one), a word, or True or False.
-
-    Raises:
-        ValueError: if `actual` cannot be compared with a guess.
-    """
+    """Say what came out (a number, a word, True or False), and how far off the guess was."""
     actual = actual.item() if hasattr(actual, "item") else actual
     if not _is_guess(actual):
         raise ValueError(

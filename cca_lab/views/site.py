@@ -27,21 +27,17 @@ CODE = re.compile(r"(?<![`\[])`([\w.-]+)`(?![`\]])")
 
 def build(root: Path, out: Path, *, extras: Mapping[str, Extra] | None = None,
           repository: str | None = None, branch: str = "main") -> str:
-    """Write the site of a clone; no notebook is run, outputs are shown as they were committed.
+    """Write the site of a clone to a new or empty folder, or over an earlier site; run no notebook.
 
     Args:
         root: the clone.
-        out: folder to write to: a new or an empty one, or that of an earlier site.
-        extras: pages that stand in one file, such as that of the model: by file name, what it is,
-            and a function that writes it to a path.
+        out: the folder.
+        extras: pages of one file: by file name, a title and a function that writes to a path.
         repository: "OWNER/NAME" on GitHub, for buttons that open notebooks on Binder and Colab.
         branch: of the repository.
 
     Returns:
         Sphinx's warnings, such as links that lead nowhere; empty for a site that is sound.
-
-    Raises:
-        ValueError: if `out` holds other files.
     """
     need("sphinx", "myst_nb", "sphinx_book_theme")
     from sphinx.application import Sphinx

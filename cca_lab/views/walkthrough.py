@@ -33,29 +33,16 @@ KEPT = ("tags", "jp-MarkdownHeadingCollapsed")
 
 @dataclass
 class Record:
-    """The result of one notebook.
+    """The result of one notebook."""
 
-    Attributes:
-        name: file name without its suffix.
-        title: its first heading.
-        digest: SHA-256 of the notebook file, so that a later edit invalidates the record.
-        state: "not run", "ok", "failed" or "interrupted".
-        seconds: running time.
-        checks: its checks, each with name, passed and detail.
-        results: its headline numbers, each with name, value and unit.
-        differences: where its outputs differ from the committed ones; not an error, see
-            `comparison`.
-        failure: where and why it stopped.
-    """
-
-    name: str
-    title: str
-    digest: str
+    name: str    # of the file, without its suffix
+    title: str   # its first heading
+    digest: str  # SHA-256 of the file, so that a later edit invalidates the record
     state: str = NOT_RUN
     seconds: float = 0.0
-    checks: list[dict[str, Any]] = field(default_factory=list)
-    results: list[dict[str, Any]] = field(default_factory=list)
-    differences: list[str] = field(default_factory=list)
+    checks: list[dict[str, Any]] = field(default_factory=list)   # with name, passed and detail
+    results: list[dict[str, Any]] = field(default_factory=list)  # with name, value and unit
+    differences: list[str] = field(default_factory=list)  # from the committed outputs; no error
     failure: Failure | None = None
 
     def verdict(self) -> str:
@@ -71,11 +58,7 @@ class Record:
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a notebook file.
-
-    Raises:
-        ValueError: if the file is not a valid notebook.
-    """
+    """Read a notebook file; ValueError if it is not a valid notebook."""
     try:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
@@ -91,19 +74,9 @@ def read(path: Path) -> NotebookNode:
 
 def choose(folder: Path, start: str | None = None, only: str | None = None
            ) -> tuple[list[Path], list[Path]]:
-    """List the notebooks of a folder in order, and those to run.
+    """Return all notebooks of a folder in order, and those to run.
 
-    Args:
-        folder: the folder of the notebooks.
-        start: the beginning of the name of the first notebook to run, such as "05".
-        only: the beginning of the name of the only notebook to run.
-
-    Returns:
-        All notebooks, and the chosen ones.
-
-    Raises:
-        ValueError: if there are no notebooks, if no name begins so, or if both `start` and `only`
-            are given.
+    `start` and `only` are the beginning of a name, such as "05", from which or which alone to run.
     """
     paths = sorted(folder.glob("*.ipynb"))
     if not paths:
@@ -144,11 +117,7 @@ def run_each(paths: Sequence[Path], console: Console) -> Iterator[Run]:
     """Run notebooks in order, with a bar on a terminal, and a line for each elsewhere.
 
     Each notebook records its running time on the authors' machine: from what has run, the bar
-    learns how fast this machine is.
-
-    Args:
-        paths: the notebooks; they are not changed.
-        console: where to show it.
+    learns how fast this machine is. The files are not changed.
     """
     notebooks = [read(path) for path in paths]
     seconds = [notebook.metadata.get("cca_lab", {}).get("seconds") or UNKNOWN_SECONDS
@@ -181,23 +150,10 @@ def run_each(paths: Sequence[Path], console: Console) -> Iterator[Run]:
 
 def walkthrough(folder: Path, out: Path, *, start: str | None = None, only: str | None = None,
                 with_pages: bool = True, console: Console | None = None) -> int:
-    """Run the notebooks of a folder in order, and stop at the first that fails.
+    """Run the notebooks of a folder in order, stop at the first that fails, return the exit status.
 
-    What ran is kept: the executed notebooks, `summary.json`, and a page of each with an index.
-
-    Args:
-        folder: the folder of the notebooks.
-        out: the folder to write to; the results of an earlier run stay as long as their notebook
-            is the same.
-        start, only: see `choose`.
-        with_pages: whether to write HTML pages.
-        console: where to show the progress.
-
-    Returns:
-        The exit status: 0, 1 if a notebook failed, 130 if it was interrupted.
-
-    Raises:
-        ValueError: see `choose` and `read`; or if `out` cannot be written, or is `folder`.
+    `out` keeps the executed notebooks, `summary.json`, and a page of each with an index; results of
+    an earlier run stay as long as their notebook is the same.
     """
     console = console or Console()
     if out.resolve() == folder.resolve():
@@ -296,10 +252,7 @@ def title_of(notebook: NotebookNode, otherwise: str) -> str:
 
 
 def tidy(notebook: NotebookNode, seconds: float) -> None:
-    """Keep, in place, only metadata that is the same on every machine, and the running time.
-
-    `cca-lab walkthrough` estimates the remaining time from it.
-    """
+    """Keep, in place, only metadata that is the same on every machine, and the running time."""
     notebook.metadata = nbformat.from_dict({
         "kernelspec": KERNELSPEC, "language_info": {"name": "python"},
         "cca_lab": {"seconds": round(seconds)}})
@@ -310,13 +263,7 @@ def tidy(notebook: NotebookNode, seconds: float) -> None:
 
 def refresh(folder: Path, *, start: str | None = None, only: str | None = None,
             console: Console | None = None) -> int:
-    """For maintainers: run notebooks and write the outputs into their files.
-
-    The file of a notebook that fails is not changed.
-
-    Returns:
-        The exit status: 0, 1 if a notebook failed, 130 if it was interrupted.
-    """
+    """For maintainers: run notebooks, write outputs into their files, return the exit status."""
     console = console or Console()
     for run in run_each(choose(folder, start, only)[1], console):
         if run.state != OK:

@@ -79,8 +79,7 @@ class Explorer:
         options: its options; those left out are its defaults, sizes in proportion to the text.
         layer, head: counted from 0.
         query: the token whose row is shown; the last one by default.
-        everywhere: whether the queries and keys are those of the model with this mechanism in every
-            layer; otherwise the model attends as it is.
+        everywhere: queries and keys are those of the model with this mechanism in every layer.
         library: opens another model or text; None if there is no other.
 
     Raises:
@@ -112,12 +111,8 @@ class Explorer:
                text: str | None = None) -> None:
         """Change what is shown; after a ValueError everything is as before.
 
-        Args:
-            attention: a mechanism's name; it begins with the options that it had when it was last
-                shown.
-            options: new values of some options.
-            layer, head, query, everywhere: as in the class.
-            model, text: what the library opens; the last token then becomes the query.
+        A mechanism begins with the options that it had when it was last shown. The library opens
+        `model` and `text`; the last token then becomes the query.
         """
         source = self.source
         if model is not None or text is not None:
@@ -174,20 +169,19 @@ class Explorer:
     def state(self, *, overview: bool = True, rows: bool = False) -> State:
         """Return all that the view draws.
 
-        Args:
-            overview: whether to compute the thumbnails of all heads, which reads every layer.
-            rows: whether to include the rows of all queries, for a page without a program.
+        `overview` includes thumbnails of all heads, which reads every layer; `rows` the rows of all
+        queries, for a page without a program.
         """
         reading, head, shown = self.reading, self.head, self.mechanism
         attention = {"name": shown.name, "title": shown.title, "settings": settings_of(shown)}
         shown_head = Head(self.source.name, self.layer, head, self.source.layers, self.source.heads)
+        every_row = tuple(reading.row(head, query) for query in range(len(self.source.words))
+                          ) if rows else None
         return State(self.source.words, attention, reading.columns(head),
                      reading.row(head, self.query), self.totals(),
                      shown_head if self.source.name else None,
                      head_maps(reading.effective[head], reading.full[head]),
-                     self.overview() if overview else None,
-                     tuple(reading.row(head, query) for query in range(len(self.source.words))) if rows else None,
-                     self.remark())
+                     self.overview() if overview else None, every_row, self.remark())
 
     def remark(self) -> str:
         """Return what a reader has to know about what is shown; "" for most mechanisms."""
@@ -252,11 +246,7 @@ class Explorer:
             temporary.write_text(self.page(), encoding="utf-8")
 
     def widget(self) -> Any:
-        """Return the widget, always the same; it needs anywidget.
-
-        Raises:
-            ModuleNotFoundError: if anywidget is not installed.
-        """
+        """Return the widget, always the same; ModuleNotFoundError without anywidget."""
         if self._widget is None:
             from cca_lab.views.explorer.widget import ExplorerWidget
 
@@ -270,10 +260,7 @@ class Explorer:
 
     def _repr_mimebundle_(self, include: Any = None,
                           exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what a notebook stores: a text, a described picture, the widget if one runs.
-
-        A program that knows no widgets, such as GitHub's page of a notebook, takes the picture.
-        """
+        """Return a text, a described picture, which GitHub shows, and the widget if one runs."""
         figure, buffer = self.figure(), io.BytesIO()
         figure.savefig(buffer, format="png", dpi=100)
         data = self.widget()._repr_mimebundle_()[0] if widgets_run() else {}
@@ -289,11 +276,9 @@ def explore(model: Any = "gpt2-mini", text: str | Tensor = TEXT, *, attention: s
     """Show what the heads of a model read of a text under any mechanism.
 
     Args:
-        model: a shipped model's name, a folder, or a model of transformers (then `tokenizer` reads
-            the text).
+        model: a shipped model's name, a folder, or a model of transformers (with its `tokenizer`).
         text: a text, or token ids (L,).
-        attention: the mechanism's name; by default that of a model that was swapped, with its
-            options, else "cca".
+        attention: the mechanism's name; by default that of a swapped model, else "cca".
         layer, head, query, everywhere: as in `Explorer`.
         tokenizer: of a model that is given as an object.
         options: of the mechanism, such as group=8, window=16.
@@ -327,9 +312,6 @@ def explore_tensors(q: Tensor, k: Tensor, v: Tensor | None = None, *, words: Any
         words: (L,) texts of the tokens.
         scale: factor on the dot products; None means D**-0.5.
         attention, head, query, options: as in `explore`.
-
-    Raises:
-        ValueError: as `Explorer`, or if shapes do not fit together.
     """
     def four(x: Any) -> Any:
         return x[None, None] if isinstance(x, Tensor) and x.dim() == 2 else x

@@ -1,7 +1,4 @@
-"""The models that an explorer can open, and the queries, keys and values of their layers.
-
-They are heard where the model's attention function is called, while it reads a text.
-"""
+"""The models that an explorer opens, and what the attention of their layers is given."""
 
 import copy
 from pathlib import Path
@@ -35,17 +32,7 @@ MOST_KEPT = 4  # forward passes that a source remembers
 
 
 class ModelText:
-    """A model that reads one text: a source of the inputs of its layers.
-
-    Args:
-        model: GPT-2, OPT, Llama or Qwen2, swapped or not.
-        tokenizer: its tokenizer.
-        text: a text, or token ids (L,) or (1, L).
-        name: what to call the model.
-
-    Raises:
-        ValueError: for another model, or a text that is empty or too long.
-    """
+    """A model that reads one text, or token ids (L,): a source of the inputs of its layers."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None,
                  text: str | Tensor, name: str = "") -> None:
@@ -101,13 +88,7 @@ def trained(model: PreTrainedModel, layer: int, mechanism: Mechanism) -> nn.Modu
 
 @torch.no_grad()
 def heard(model: PreTrainedModel, ids: Tensor, mechanism: Mechanism) -> list[Inputs]:
-    """Return what each layer's attention is given, in float64, if all attend with a mechanism.
-
-    Args:
-        model: its attention is restored afterwards.
-        ids: (1, L) token ids.
-        mechanism: how it attends while it reads them.
-    """
+    """Return what each layer's attention is given, in float64, if all attend with a mechanism."""
     given: list[Inputs] = []
     implementation, training = model.config._attn_implementation, model.training
 
@@ -155,17 +136,7 @@ AttentionMaskInterface.register(LISTENING, no_mask)
 class Library:
     """Models by name, loaded when first opened: the given one and those that are shipped.
 
-    Args:
-        model: a shipped model's name, a folder, or a model.
-        tokenizer: of a model; a folder has its own.
-
-    Attributes:
-        names: of the models.
-        name: of the one opened last.
-        text: the text opened last; None if token ids were given.
-
-    Raises:
-        ValueError: if the tokenizer of a folder is given.
+    `name` and `text` are those opened last; no text if token ids were given.
     """
 
     def __init__(self, model: Any, tokenizer: Any = None) -> None:
@@ -193,12 +164,7 @@ class Library:
         return sorted({*self._folders, *self._open}, key=lambda name: (name != self.name, name))
 
     def open(self, name: str | None, text: str | Tensor | None) -> ModelText:
-        """Return a model that reads a text; None for the one opened last.
-
-        Raises:
-            ValueError: for an unknown name, a model that cannot be loaded, or a text that cannot be
-                read.
-        """
+        """Return a model that reads a text; None for the one opened last."""
         name, given = self.name if name is None else name, self._given if text is None else text
         if name not in self.names:
             raise ValueError(f"model: got {name!r}, wanted one of {', '.join(self.names)}")

@@ -25,12 +25,7 @@ STEP = 0.01  # of a share
 
 
 def starting_options(name: str, length: int) -> dict[str, Any]:
-    """Return the options with which a mechanism is shown first: defaults, scaled to the text.
-
-    Args:
-        name: of the mechanism.
-        length: tokens of the text.
-    """
+    """Return the options with which a mechanism is shown first: defaults, scaled to the text."""
     cls = class_of(name, "attention")
     plain, factor = cls(), min(1.0, length / SUITED)
     sizes = {size: getattr(plain, size) for size in cls.sizes if size != "seed"}
@@ -46,16 +41,11 @@ def _smaller(sizes: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def controls(mechanism: Mechanism, length: int) -> list[dict[str, Any]]:
-    """Return a control for each option that changes what is read.
+    """Return, as JSON values, a control for each option that changes what is read.
 
-    Args:
-        mechanism: with its present options.
-        length: tokens of the text: the largest number of a slider.
-
-    Returns:
-        JSON values, "name", "value", "main" (one of the sizes) and "kind" each: "range" with
-        "least", "most" and "step", within which all values are valid beside the other options;
-        "choice" with "choices", a "label" and a "value" each; "flag".
+    "name", "value", "main" (one of the sizes) and "kind": "range" with "least", "most" and "step",
+    within which all values are valid beside the other options; "choice" with "choices", a "label"
+    and a "value" each; "flag". The text's length is the largest number of a slider.
     """
     hints = get_type_hints(type(mechanism))
     shown = []

@@ -1,7 +1,6 @@
 """What all rows of one layer read under a mechanism, computed once: a query is only looked up.
 
-Every number comes from the functions of `mechanisms.columns` and `attention.statistics`; nothing is
-computed a second way here.
+Every number comes from the functions of `mechanisms.columns` and `attention.statistics`.
 """
 
 from collections.abc import Sequence
@@ -27,35 +26,21 @@ BEFORE_RAW = {"cca": "core", "mean_pooling": "core", "random_tokens": "kept", "l
 
 
 class Inputs(NamedTuple):
-    """What one layer's attention is given.
+    """What one layer's attention is given, in float64."""
 
-    Attributes:
-        q: (1, H, L, D), float64.
-        k, v: (1, Hk, L, D), float64.
-        scale: factor on the dot products; None means D**-0.5.
-        rotation: the RoPE tables with which q and k were rotated, or None.
-        module: the layer's trained module of the mechanism, or None.
-    """
-
-    q: Tensor
-    k: Tensor
+    q: Tensor  # (1, H, L, D)
+    k: Tensor  # (1, Hk, L, D)
     v: Tensor
-    scale: float | None = None
-    rotation: Rotation | None = None
-    module: nn.Module | None = None
+    scale: float | None = None         # factor on the dot products; None means D**-0.5
+    rotation: Rotation | None = None   # the RoPE tables with which q and k were rotated
+    module: nn.Module | None = None    # the layer's trained module of the mechanism
 
 
 class Source(Protocol):
-    """Something with words, layers and heads.
-
-    Attributes:
-        name: of the model; "" without one.
-        words: (L,) texts of the tokens.
-        layers, heads: how many there are.
-    """
+    """Something with words, layers and heads; `name` is the model's, or ""."""
 
     name: str
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # (L,) texts of the tokens
     layers: int
     heads: int
 
@@ -70,17 +55,13 @@ class Source(Protocol):
 
 @dataclass(eq=False)
 class Tensors:
-    """A source of given tensors: one layer.
+    """A source of given tensors: one layer, one text.
 
     Args:
         q: (1, H, L, D).
-        k: (1, Hk, L, D).
-        v: as k; k by default, since no weight depends on the values.
+        k, v: (1, Hk, L, D); v is k by default, since no weight depends on the values.
         words: (L,) texts; the numbers 0, 1, ... by default.
         scale: factor on the dot products; None means D**-0.5.
-
-    Raises:
-        ValueError: if shapes do not fit together, or for several texts.
     """
 
     q: Tensor
@@ -117,13 +98,7 @@ class Tensors:
 class Reading:
     """The columns of one layer and the weights of its rows and heads, computed when first used.
 
-    Args:
-        mechanism: with its options.
-        given: queries, keys and values.
-        full: full attention's weights for them, if they are known already.
-
-    Raises:
-        ValueError: if the mechanism cannot attend with these tensors.
+    `full` are full attention's weights, if they are known already.
     """
 
     @torch.no_grad()
@@ -223,15 +198,10 @@ def _pooling_of(columns: Columns, length: int, heads: int, head: int) -> Tensor:
 
 
 def kinds(mechanism: Mechanism, column_sets: Sequence[Columns], selection: Any) -> list[str]:
-    """Return the kind of each column of all parts, in the order of the softmax.
+    """Return the kind of each column of all sets, in the order of the softmax.
 
     A mechanism that is not named here has cores where a column holds several tokens, and raw tokens
     otherwise.
-
-    Args:
-        mechanism: with its options.
-        column_sets: what its `columns` returned.
-        selection: the choice of tokens with which it was called.
     """
     near, *far = column_sets
     length, count = near.q.shape[2], near.keys.shape[2]

@@ -1,8 +1,7 @@
 """What the explorer shows of one head, as plain data: the contract of `js/view.js`, in Python.
 
 Rows, tokens and columns count from 0; L is the number of tokens. The arrays are exact; `to_json`
-rounds them and
-writes names as JavaScript does: pairs_full becomes pairsFull.
+rounds them and writes names as JavaScript does: pairs_full becomes pairsFull.
 """
 
 import base64
@@ -24,17 +23,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the softmax.
+    """One column of the softmax."""
 
-    Attributes:
-        kind: "raw", "sink", "focal", "kept", "core", "group" or "slot", see `reading.kinds`.
-        tokens: the tokens in it, ascending.
-        weights: as many: its row of P, which sums to 1.
-    """
-
-    kind: str
-    tokens: Indices
-    weights: Weights
+    kind: str  # "raw", "sink", "focal", "kept", "core", "group" or "slot", see `reading.kinds`
+    tokens: Indices   # in it, ascending
+    weights: Weights  # as many: its row of P, which sums to 1
 
     def to_json(self) -> dict[str, Any]:
         """Return the column as JSON values."""
@@ -43,20 +36,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Numbers:
-    """One row of attention against full attention's row of the same query.
+    """One row of attention against full attention's row of the same query."""
 
-    Attributes:
-        lost: full attention's weight on tokens that are in no seen column.
-        distance: their total variation, 1 - `analysis.overlap`.
-        k90, k90_full: tokens with the largest weights that reach 90 %.
-        entropy, entropy_full: in nats.
-    """
-
-    lost: float
-    distance: float
-    k90: int
+    lost: float      # full attention's weight on tokens that are in no seen column
+    distance: float  # their total variation, 1 - `statistics.overlap`
+    k90: int         # tokens with the largest weights that reach 90 %
     k90_full: int
-    entropy: float
+    entropy: float   # in nats
     entropy_full: float
 
     def to_json(self) -> dict[str, Any]:
@@ -66,23 +52,14 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Row:
-    """What one query reads.
+    """What one query reads."""
 
-    Attributes:
-        query: the token whose query it is.
-        seen: the columns that it sees, ascending.
-        weights: as many: its row of A.
-        effective: its row of E = A P, (L,).
-        full: full attention's row, (L,).
-        numbers: the losses.
-    """
-
-    query: int
-    seen: Indices
-    weights: Weights
-    effective: Weights
-    full: Weights
-    numbers: Numbers
+    query: int          # the token whose query it is
+    seen: Indices       # the columns that it sees, ascending
+    weights: Weights    # as many: its row of A
+    effective: Weights  # its row of E = A P, (L,)
+    full: Weights       # full attention's row, (L,)
+    numbers: Numbers    # the losses
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON values; weights of later tokens, which are 0, are left out."""
@@ -94,21 +71,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Totals:
-    """What the whole text costs.
+    """What the whole text costs; None without a cache of its own, or without a model."""
 
-    Attributes:
-        pairs, pairs_full: pairs of a query and a column that the head scores.
-        entries, entries_full: entries of the cache of one KV head; None where a mechanism has no
-            cache of its own.
-        bytes, bytes_full: of the cache of one layer, all KV heads; None as `entries`, or without a
-            model.
-    """
-
-    pairs: int
+    pairs: int  # of a query and a column that the head scores
     pairs_full: int
-    entries: int | None
+    entries: int | None  # of the cache of one KV head
     entries_full: int
-    bytes: int | None = None
+    bytes: int | None = None  # of the cache of one layer, all KV heads
     bytes_full: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -129,31 +98,18 @@ class Head:
 
 @dataclass(frozen=True)
 class State:
-    """All that the view draws.
+    """All that the view draws."""
 
-    Attributes:
-        words: (L,) texts of the tokens.
-        attention: "name", "title" and "settings" of the mechanism.
-        columns: the columns that exist, in the order of the softmax.
-        row: what the query reads.
-        totals: what the text costs.
-        place: the head; None for tensors without a model.
-        maps: this head's matrices, JSON values; see `head_maps`.
-        overview: thumbnails of all heads, JSON values; see `overview`.
-        rows: the rows of all queries, for a page without a program.
-        message: a remark on what is shown, or "".
-    """
-
-    words: tuple[str, ...]
-    attention: dict[str, str]
-    columns: tuple[Column, ...]
+    words: tuple[str, ...]  # (L,) texts of the tokens
+    attention: dict[str, str]  # "name", "title" and "settings" of the mechanism
+    columns: tuple[Column, ...]  # those that exist, in the order of the softmax
     row: Row
     totals: Totals
-    place: Head | None = None
-    maps: dict[str, Any] | None = None
-    overview: dict[str, Any] | None = None
-    rows: tuple[Row, ...] | None = None
-    message: str = ""
+    place: Head | None = None  # None for tensors without a model
+    maps: dict[str, Any] | None = None  # see `head_maps`
+    overview: dict[str, Any] | None = None  # see `overview`
+    rows: tuple[Row, ...] | None = None  # of all queries, for a page without a program
+    message: str = ""  # a remark on what is shown
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON values."""
@@ -178,15 +134,9 @@ def rounded(weights: Weights) -> list[float]:
 # ---------------------------------------------------------------- matrices as bytes
 
 def encoded(weights: Tensor, most: int) -> tuple[int, str]:
-    """Return matrices as bytes round(255 sqrt(weight)), in base64, with their size.
+    """Return the size of matrices (..., L, L), and bytes round(255 sqrt(weight)) in base64.
 
-    Args:
-        weights: (..., L, L), 0 to 1.
-        most: the largest size; larger matrices become smaller, each entry the largest of those that
-            it stands for.
-
-    Returns:
-        Rows and columns of a matrix, and all matrices, row by row.
+    Larger matrices than `most` become smaller, each entry the largest of those that it stands for.
     """
     length = weights.shape[-1]
     size = min(length, most)
@@ -203,11 +153,9 @@ def head_maps(effective: Tensor, full: Tensor) -> dict[str, Any]:
 
 
 def overview(effective: Tensor, distances: Tensor) -> dict[str, Any]:
-    """Return thumbnails as the view's `Overview`.
+    """Return thumbnails (layers, H, n, n) as the view's `Overview`.
 
-    Args:
-        effective: (layers, H, n, n) matrices, n at most `THUMBNAIL` (see `thumbnails`).
-        distances: (layers, H) mean distance of a row from full attention's.
+    `distances` (layers, H) are the mean distances of a row from full attention's.
     """
     size, maps = encoded(effective, THUMBNAIL)
     return {"layers": effective.shape[0], "heads": effective.shape[1], "size": size, "maps": maps,

@@ -18,25 +18,18 @@ SCRIPT = joined([*VIEW_FILES, VIEW / "widget.js"])
 class ExplorerWidget(anywidget.AnyWidget):
     """What `js/widget.js` draws; each trait is sent only when it changes.
 
-    Args:
-        explorer: an `Explorer`, which computes; its changes are shown, wherever they come from.
-
-    Attributes:
-        reading: the state without row and overview.
-        row: the row of the query.
-        overview: thumbnails of all heads; after a change they are sent after the rest.
-        form: what the controls show, see `Explorer.form`.
-        answered: serial number of the last message that was answered.
+    `explorer` computes, and its changes are shown, wherever they come from.
     """
 
     # what anywidget asks for
     _esm: ClassVar[str] = f"{SCRIPT}\nexport default {{ render: renderWidget }};\n"
     _css: ClassVar[str] = VIEW_STYLE.read_text(encoding="utf-8")
-    reading = traitlets.Dict().tag(sync=True)
+    reading = traitlets.Dict().tag(sync=True)  # the state without row and overview
     row = traitlets.Dict().tag(sync=True)
+    # after a change, sent after the rest
     overview = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
-    form = traitlets.Dict().tag(sync=True)
-    answered = traitlets.Int(0).tag(sync=True)
+    form = traitlets.Dict().tag(sync=True)  # what the controls show
+    answered = traitlets.Int(0).tag(sync=True)  # serial number of the last message answered
 
     def __init__(self, explorer: Any) -> None:
         self._explorer = explorer
@@ -67,10 +60,7 @@ class ExplorerWidget(anywidget.AnyWidget):
         self.overview = self._explorer.overview()
 
     def receive(self, widget: Any, content: dict[str, Any], buffers: Any) -> None:
-        """Answer a message of the browser: {"serial": number, "changes".
-
-        Arguments of `Explorer.change`}.
-        """
+        """Answer a message of the browser: {"serial": number, "changes": of `Explorer.change`}."""
         try:
             self._explorer.change(**content["changes"])
         # a control never breaks the view: it says what is wrong

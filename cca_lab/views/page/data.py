@@ -30,14 +30,11 @@ def page_data(sources: Sequence[str], attention: str | None = None,
     Args:
         sources: folders of models of one architecture and one tokenizer, a finetuned one after that
             which it began as.
-        attention: the mechanism that is chosen at first; None for the one that a model was saved
-            with, or full.
-        options: of that mechanism; those left out keep the values that the model was saved with, or
-            the defaults.
+        attention: the mechanism that is chosen at first; by default that of a model, or full.
+        options: of that mechanism; those left out are the model's, or the defaults.
 
     Raises:
-        ValueError: for a model or a mechanism that the page cannot compute, before any work; for
-            different tokenizers.
+        ValueError: for a model or mechanism that the page cannot compute, or different tokenizers.
     """
     if not sources:
         raise ValueError("model: got none, wanted one or more; give data/models/gpt2-mini")
@@ -85,13 +82,9 @@ def _words(loaded: Sequence[Loaded], sources: Sequence[str]) -> dict[str, Any]:
 def questions(tokenizer: Any) -> dict[str, Any]:
     """Return names, phrases and the text before the documents, as a tokenizer's tokens.
 
-    Returns:
-        "first" and "last": names, one token each; "kinds": for each kind of documents its title and
-        its frames, the words before and after the two names, by the tokens of a document; "before":
-        tokens of which the last 0 to `OFFSETS` - 1 stand before the documents.
-
-    Raises:
-        ValueError: for a tokenizer without the names.
+    "first" and "last" are names, one token each; "kinds" has for each kind of documents its title
+    and its frames, the words before and after the two names, by the tokens of a document; of
+    "before" the last 0 to `OFFSETS` - 1 tokens stand before the documents.
     """
     even, varied = MultiDocumentQA(tokenizer), VariedDocumentQA(tokenizer)
     end = even.end.tolist()
@@ -106,15 +99,7 @@ def questions(tokenizer: Any) -> dict[str, Any]:
 
 
 def vocabulary(tokenizer: PreTrainedTokenizerBase | None, name: str) -> dict[str, Any]:
-    """Return the tokens of a byte-level BPE, a character of code 0 to 255 a byte, and its merges.
-
-    Args:
-        tokenizer: as `load_pretrained` returns it.
-        name: the model's, for the message.
-
-    Raises:
-        ValueError: for any other tokenizer, or none.
-    """
+    """Return merges and tokens of a byte-level BPE, a character of code 0 to 255 a byte."""
     kind = "none" if tokenizer is None else type(tokenizer).__name__
     backend = getattr(tokenizer, "backend_tokenizer", None)
     settings = {} if backend is None else json.loads(backend.to_str())

@@ -44,9 +44,7 @@ def on_intervals(cls: type[Mechanism]) -> bool:
 def controls(positions: int) -> list[dict[str, Any]]:
     """Return the mechanisms of the page: name, title, paper, options with values and controls.
 
-    Args:
-        positions: the longest text, in tokens; up to there the draws of "random_tokens" are written
-            down.
+    `positions`, the longest text, is how far the draws of "random_tokens" are written down.
     """
     listed = []
     for name, options in CONTROLS.items():
@@ -59,10 +57,7 @@ def controls(positions: int) -> list[dict[str, Any]]:
 
 
 def kept(positions: int) -> dict[int, list[int]]:
-    """Return the tokens that "random_tokens" keeps, by its group size.
-
-    The package's own draws of seed 0.
-    """
+    """Return the tokens that "random_tokens" keeps by group size: the package's draws of seed 0."""
     return {group: kept_tokens(positions // group, group, 0)
             for group in range(1, LARGEST_GROUP + 1)}
 

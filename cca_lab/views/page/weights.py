@@ -3,10 +3,9 @@
     half     a float16
     steps    a whole number from -32767 to 32767, times the step of its block of 128 weights
 
-A model that is saved in float16 is one part, exactly. Another is its rounding to float16, and the
-rest in steps. A model finetuned from one that is there already is that one's parts and its
-difference in steps: it is small, and so are its steps. (Rounded to float16 alone, the shipped model
-with CCA has other logits in the second digit.)
+A model that is saved in float16 is one part, exactly. Another is its rounding to float16 (which
+alone changes the second digit of logits), and the rest in steps. A model finetuned from one that
+is there already is that one's parts and its difference in steps, which are small.
 """
 
 import base64
@@ -31,33 +30,18 @@ COMPUTED = {"activation_function": "relu", "tie_word_embeddings": True, "scale_a
 
 @dataclass
 class Packed:
-    """Models in the form that `js/model.js` reads.
+    """Models in the form that `js/model.js` reads."""
 
-    Attributes:
-        config: the sizes that all models share, and the epsilon of their norms.
-        tensors: name and number of weights of each tensor, in the order of the parts.
-        parts: base64 of each part: 2 bytes a weight, lowest byte first; of steps also a float32 for
-            each block, first.
-        models: for each model the numbers of its parts, and "error", the largest error of a weight.
-    """
-
-    config: dict[str, Any]
-    tensors: list[tuple[str, int]]
+    config: dict[str, Any]  # the sizes that all models share, and the epsilon of their norms
+    tensors: list[tuple[str, int]]  # name and number of weights, in the order of the parts
+    # base64: 2 bytes a weight, lowest byte first; of steps also a float32 for each block, first
     parts: list[dict[str, str]] = field(default_factory=list)
+    # the numbers of a model's parts, and "error", the largest error of a weight
     models: list[dict[str, Any]] = field(default_factory=list)
 
 
 def pack(models: Sequence[PreTrainedModel], names: Sequence[str]) -> Packed:
-    """Return the weights of one or several models of the same sizes.
-
-    Args:
-        models: GPT-2 models; a model finetuned from another one stands after it.
-        names: where each came from, for the messages.
-
-    Raises:
-        ValueError: for a model that is no GPT-2 as the page computes it, of other sizes than the
-            first, or too large.
-    """
+    """Return the weights of GPT-2 models of the same sizes, a finetuned one after its base."""
     config, first = sizes(models[0], names[0]), tensors(models[0])
     packed = Packed(config, [(name, tensor.numel()) for name, tensor in first.items()])
     count = sum(size for _, size in packed.tensors)

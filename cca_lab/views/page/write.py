@@ -19,18 +19,9 @@ START = 'if (typeof document === "undefined") serve(self);\nelse start();'  # as
 
 def write_page(out: Path, models: Sequence[str], attention: str | None = None,
                options: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Write the page with some models; a file that is there is replaced.
+    """Write the page with some models, see `page_data`; a file that is there is replaced.
 
-    Args:
-        out: the HTML file.
-        models, attention, options: see `page_data`.
-
-    Returns:
-        "bytes" of the file, and for each model its "name" and "error", the largest error of a
-        weight.
-
-    Raises:
-        ValueError: as `page_data`, or if the page would be larger than 8 MB.
+    Return "bytes" of the file, and "name" and "error", the largest of a weight, of each model.
     """
     check_file(out)
     data = page_data(models, attention, options)
