@@ -7,16 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    need_close,
-    need_equal,
-    need_items,
-    need_keys,
-    need_tensor,
-    show,
-)
+from cca_lab.course.compare import (by_hand, describe, need_close, need_equal, need_items,
+                                    need_keys, need_tensor, show)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # The one matrix behind the checks of a1, and what usual mistakes give.
@@ -128,8 +120,7 @@ def inputs(draw: Draw, batch: int, kv: int, share: int,
     """Return q, k, v, slopes and sinks with 4 features and values of 3."""
     heads = kv * share
     return (draw.normal(batch, heads, length, 4), draw.normal(batch, kv, length, 4),
-            draw.normal(batch, kv, length, 3),
-            draw.normal(heads).abs(), draw.normal(heads))
+            draw.normal(batch, kv, length, 3), draw.normal(heads).abs(), draw.normal(heads))
 
 
 # a1.2: loops
@@ -465,8 +456,7 @@ def gradients(answer: Answer, scores: Tensor, sink: Tensor, upstream: Tensor, wh
                           "be 0 or rounded to less than 0, or a division by a weight that is 0?")
         causes = {"the mean of the upstream gradient is not subtracted": weights * upstream,
                   "the plain sum of the upstream gradient is subtracted, not its sum with the "
-                  "weights":
-                      weights * (upstream - total),
+                  "weights": weights * (upstream - total),
                   "the mean is taken as if the weights added up to 1":
                       weights * (upstream - mean / weights.sum(-1, keepdim=True).clamp(min=1e-300)),
                   "the factor of the weights is forgotten": upstream - mean}
@@ -487,9 +477,8 @@ def run_backward(answer: Answer, draw: Draw, which: int) -> None:
     scores = draw.normal(400, 4)
     over = scores[scores.softmax(-1).sum(-1) > 1][:8]
     gradients(answer, over, torch.full((len(over),), -60.0).double(), draw.normal(len(over), 4),
-              which,
-              f"{number(len(over), 'row')}, 4 keys, weights that add up to a little more than 1 by "
-              "rounding")
+              which, f"{number(len(over), 'row')}, 4 keys, weights that add up to a little more "
+                     "than 1 by rounding")
 
 
 def backward_extreme(answer: Answer, draw: Draw) -> None:

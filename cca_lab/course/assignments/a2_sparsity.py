@@ -15,16 +15,8 @@ import torch
 from scipy.stats import binom, norm
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    need_close,
-    need_equal,
-    need_keys,
-    need_number,
-    need_same,
-    need_tensor,
-)
+from cca_lab.course.compare import (by_hand, describe, need_close, need_equal, need_keys,
+                                    need_number, need_same, need_tensor)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # a2: the maps that its checks draw, and what is right for them, by loops and in integers.
@@ -112,8 +104,7 @@ def lost(maps: Tensor, windows: list[int], late: int = 0, every: bool = False,
 
 
 def lifted(maps: Tensor, first: int, split: int, top: int, *, choose: slice | None = None,
-           skip: int = 1,
-           test: int | None = None, how: str = "mean of shares") -> Tensor:
+           skip: int = 1, test: int | None = None, how: str = "mean of shares") -> Tensor:
     """Return the lift of each map by loops; the options make mistakes.
 
     Args:
@@ -166,19 +157,16 @@ def check_counts(answer: Answer, draw: Draw, maps: list[Tensor], mass: tuple[int
     """Compare counts of maps in both precisions; rows of sinks only are skipped unless `empty`."""
     ints = torch.stack(maps)
     wanted = torch.stack([counted(each, mass, sinks) for each in maps])
-    ascending = [[next((k for k in range(len(row) + 1)
-                        if mass[1] * sum(sorted(row)[:k]) >= mass[0] * sum(row)), 0)
-                  for row in each[:, sinks:].tolist()] for each in maps]
+    ascending = [[next((k for k in range(len(row) + 1) if mass[1] * sum(sorted(row)[:k]) >= mass[0]
+                        * sum(row)), 0) for row in each[:, sinks:].tolist()] for each in maps]
     causes = {"one key is counted where none is needed: for mass 0, or if the tokens after the "
-              "sinks have no weight":
-                  wanted.clamp(min=1),
+              "sinks have no weight": wanted.clamp(min=1),
               "one key is missing: the sum reaches the mass with the next one":
                   (wanted - 1).clamp(min=0),
               "one key is too many: did you count the key after the mass was reached?": wanted + 1,
               "a sum that misses the mass by up to 0.0001 is taken to have reached it: that is too "
-              "generous":
-                  torch.stack([counted(each, (10**4 * mass[0] - mass[1], 10**4 * mass[1]), sinks)
-                               for each in maps]),
+              "generous": torch.stack([counted(each, (10**4 * mass[0] - mass[1], 10**4 * mass[1]),
+                                               sinks) for each in maps]),
               "the sinks are counted among the keys":
                   torch.stack([counted(each, mass, 0) for each in maps]),
               "the weights are sorted from the smallest": torch.tensor(ascending)}
@@ -208,8 +196,7 @@ def counts_tied(answer: Answer, draw: Draw) -> None:
     for length, sinks, mass in ((13, 0, (9, 10)), (16, 1, (9, 10)), (24, 2, (7, 10)),
                                 (draw.randint(20, 30), draw.randint(0, 3), (4, 5))):
         check_counts(answer, draw, [tied_map(draw, length, mass, sinks) for _ in range(3)], mass,
-                     sinks,
-                     note="; in most rows a sum equals the mass")
+                     sinks, note="; in most rows a sum equals the mass")
     for length, (top, over) in ((13, (9, 10)), (draw.randint(20, 30), (7, 10))):
         maps = [tied_map(draw, length, (top, over), 0) for _ in range(3)]
         check_counts(answer, draw, maps, (25_000 * top + over, 25_000 * over), 0,
@@ -220,10 +207,8 @@ def counts_ends(answer: Answer, draw: Draw) -> None:
     """Mass 0, mass 1, and rows of sinks only; all sums are exact, so no rounding matters."""
     for length, sinks in ((1, 1), (4, 1), (9, 12), (draw.randint(6, 15), draw.randint(1, 4))):
         for mass in ((0, 1), (1, 1), (draw.randint(30, 63), 67)):
-            check_counts(answer, draw,
-                         [exact_map(draw, length, empty=True), exact_map(draw, length)], mass,
-                         sinks,
-                         empty=True)
+            check_counts(answer, draw, [exact_map(draw, length, empty=True),
+                                        exact_map(draw, length)], mass, sinks, empty=True)
 
 
 # a2.3: beyond a window
@@ -235,12 +220,10 @@ def check_lost(answer: Answer, maps: Tensor, windows: list[int]) -> None:
               "rows that have no token beyond the window are part of the mean":
                   lost(maps, windows, every=True),
               "rows that have tokens beyond the window, but give them no weight, are left out of "
-              "the mean":
-                  lost(maps, windows, losing=True)}
+              "the mean": lost(maps, windows, losing=True)}
     with case(f"{maps.shape[0]} maps of {maps.shape[-1]} tokens, windows {windows}"):
         need_close(answer(maps, windows), lost(maps, windows), "the loss", tolerance=1e-6,
-                   causes=causes,
-                   why="is it a mean over no rows?")
+                   causes=causes, why="is it a mean over no rows?")
 
 
 def lost_random(answer: Answer, draw: Draw) -> None:
@@ -267,21 +250,20 @@ def lift_values(answer: Answer, draw: Draw) -> None:
         maps = with_sink(draw, noise(draw, 4, length))
         sizes = (first, split, top)
         wanted, sink = lifted(maps, *sizes), lifted(maps, *sizes, skip=0)
-        causes = {
-            "tokens are chosen on the rows that test them":
-                lifted(maps, *sizes, choose=slice(split, None)),
-            "tokens are chosen on all rows, also on those that test them":
-                lifted(maps, *sizes, choose=slice(first, None)),
-            "token 0 can be chosen": sink,
-            "token 0 can be chosen, though it is not counted as a candidate":
-                sink * (first - 1) / first,
-            "the candidates are taken to be `first`; they are one fewer, without token 0":
-                wanted * first / (first - 1),
-            "the weights of all testing rows are summed before the division":
-                lifted(maps, *sizes, how="ratio of sums"),
-            "the weight is divided by that of the whole row": lifted(maps, *sizes, how="whole row"),
-            "the mean share is not put in units of an even share": wanted * top / (first - 1)
-        }
+        causes = {"tokens are chosen on the rows that test them":
+                      lifted(maps, *sizes, choose=slice(split, None)),
+                  "tokens are chosen on all rows, also on those that test them":
+                      lifted(maps, *sizes, choose=slice(first, None)),
+                  "token 0 can be chosen": sink,
+                  "token 0 can be chosen, though it is not counted as a candidate":
+                      sink * (first - 1) / first,
+                  "the candidates are taken to be `first`; they are one fewer, without token 0":
+                      wanted * first / (first - 1),
+                  "the weights of all testing rows are summed before the division":
+                      lifted(maps, *sizes, how="ratio of sums"),
+                  "the weight is divided by that of the whole row":
+                      lifted(maps, *sizes, how="whole row"),
+                  "the mean share is not put in units of an even share": wanted * top / (first - 1)}
         if split + 1 < length:
             causes["row `split` does not test"] = lifted(maps, *sizes, test=split + 1)
         with case(f"4 maps of {length} tokens, first {first}, split {split}, top {top}"):
@@ -290,13 +272,9 @@ def lift_values(answer: Answer, draw: Draw) -> None:
 
 def lifts_of(answer: Answer, maps: Tensor, sizes: tuple[int, int, int]) -> Tensor:
     """Return the answer's lifts, if they are finite."""
-    return need_tensor(answer(maps, *sizes), maps.shape[:-2], "the lift", why="is it a mean over "
-                                                                              "no rows? Row "
-                                                                              "`split` is the "
-                                                                              "first one that "
-                                                                              "tests, and the last "
-                                                                              "row of the map "
-                                                                              "tests too")
+    return need_tensor(answer(maps, *sizes), maps.shape[:-2], "the lift",
+                       why="is it a mean over no rows? Row `split` is the first one that tests, "
+                           "and the last row of the map tests too")
 
 
 def lift_noise(answer: Answer, draw: Draw) -> None:
@@ -305,10 +283,9 @@ def lift_noise(answer: Answer, draw: Draw) -> None:
     units = ("is it the share of what the candidates weigh in that row, times the number of "
              "candidates, divided by top?")
     for what, given, low, high, below, above in (
-            ("pure noise", maps, 0.9, 1.1, units,
-             "do the rows that choose the tokens also test them?"),
-            ("noise with two tokens eight times as heavy", planted(maps, [3, 20], 8), 3, 8,
-             "are the two chosen, and " + units, units)):
+        ("pure noise", maps, 0.9, 1.1, units, "do the rows that choose the tokens also test them?"),
+        ("noise with two tokens eight times as heavy", planted(maps, [3, 20], 8), 3, 8,
+         "are the two chosen, and " + units, units)):
         with case(f"100 maps of 48 tokens, first 33, split 40, top 2, {what}"):
             mean = lifts_of(answer, given, (33, 40, 2)).mean().item()
             if not low < mean < high:
@@ -394,8 +371,7 @@ def lift_of_one(answer: Answer, draw: Draw) -> None:
 def lift_of_several(answer: Answer, draw: Draw) -> None:
     """Several tokens, up to all of them."""
     check_noise(answer, [(7, 3), (draw.randint(20, 40), 5),
-                         (draw.randint(200, 600), draw.randint(6, 30)), (50, 50),
-                         (3, 2), (2, 2)])
+                         (draw.randint(200, 600), draw.randint(6, 30)), (50, 50), (3, 2), (2, 2)])
 
 
 # a2.6: checks of an estimate of P_sparse with its interval.
@@ -417,13 +393,12 @@ def share(answer: Answer, draw: Draw) -> None:
     """The share itself: ties with the bar, large logits, random ones."""
     tie = torch.tensor([[0.0, 0.0, -1000.0, -1000.0], [3.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
     large = 1000 + 3 * draw.normal(50, 20)
-    for what, logits, rho in (("the smallest row, two equal logits",
-                               torch.zeros(1, 2, dtype=torch.float64), 1.0),
-                              ("Gaussian logits", 1.25 * draw.normal(60, 30), 0.125),
-                              ("a row whose largest weight equals the bar of 1/2", tie, 0.5),
-                              ("Gaussian logits in float32",
-                               2 * draw.normal(40, 25, dtype=torch.float32), 0.2),
-                              ("logits of about 1000", large, 0.2)):
+    for what, logits, rho in (
+        ("the smallest row, two equal logits", torch.zeros(1, 2, dtype=torch.float64), 1.0),
+        ("Gaussian logits", 1.25 * draw.normal(60, 30), 0.125),
+        ("a row whose largest weight equals the bar of 1/2", tie, 0.5),
+        ("Gaussian logits in float32", 2 * draw.normal(40, 25, dtype=torch.float32), 0.2),
+        ("logits of about 1000", large, 0.2)):
         length = logits.shape[-1]
         weights = logits.double().softmax(-1).amax(-1)
         wanted = (weights > 1 / (length * rho)).double().mean().item()
@@ -431,12 +406,10 @@ def share(answer: Answer, draw: Draw) -> None:
                       (weights >= 1 / (length * rho)).double().mean().item(),
                   "the bar is rho": (weights > rho).double().mean().item(),
                   "the bar is too low, such as 1 / L or rho / L: one weight of a row is always "
-                  "over that":
-                      1.0}
+                  "over that": 1.0}
         with case(f"{what}, {len(logits)} rows of {length}, rho {rho}"):
             need_equal(three(answer, logits, rho, 0.95)[0], wanted, "the share of sparse rows",
-                       tolerance=1e-6,
-                       causes=causes)
+                       tolerance=1e-6, causes=causes)
 
 
 def intervals(answer: Answer, draw: Draw, rows: int,
@@ -470,9 +443,8 @@ def check_covers(answer: Answer, draw: Draw, ranges: tuple[tuple[float, float], 
         good = torch.tensor([wilson(hits, rows, level) for hits in range(rows + 1)],
                             dtype=torch.float64)
         for first, last in ranges:
-            chance = first + (last
-                              - first) * (torch.arange(200,
-                                                       dtype=torch.float64)[:, None] + 0.5) / 200
+            chance = first + (last - first) * (torch.arange(200, dtype=torch.float64)[:, None]
+                                               + 0.5) / 200
             seen = torch.tensor(binom.pmf(torch.arange(rows + 1).numpy(), rows,
                                           chance.numpy())) / 200
             covered = (seen * ((low <= chance) & (chance <= high))).sum().item()
@@ -578,8 +550,7 @@ def undecided(large: float, chance: float) -> float:
 def settings(draw: Draw, longest: int) -> Iterator[tuple[float, float, int, float, float]]:
     """Yield (large, chance, length, rho, x) in binary fractions, so that equal sums stay equal."""
     yield from ((3.0, 0.5, 2, 1.0, 2.0), (3.0, 0.5, 2, 1.0, 1.0), (3.0, 0.75, 4, 0.5, 3.0),
-                (20.0, 0.25, 4, 0.5, 12.5),
-                (9.0, 0.0625, 30, 0.25, 8.5), (2.0, 0.25, 8, 0.25, 0.5))
+                (20.0, 0.25, 4, 0.5, 12.5), (9.0, 0.0625, 30, 0.25, 8.5), (2.0, 0.25, 8, 0.25, 0.5))
     for _ in range(12 if draw.secret else 4):
         length = draw.randint(4, longest)
         large, chance = float(draw.randint(2, 40)), draw.choice((0.5, 0.125, 0.015625))

@@ -12,15 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    first,
-    need_close,
-    need_equal,
-    need_keys,
-    need_number,
-)
+from cca_lab.course.compare import (by_hand, describe, first, need_close, need_equal, need_keys,
+                                    need_number)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # Results, bases and condition numbers
@@ -109,14 +102,13 @@ def factor(answer: Answer, draw: Draw, correlated: bool) -> None:
         token = matrix.diagonal().mean().item()
         alone = (pool.square() @ matrix.diagonal()).item()
         wanted = sum(pairs) / token
-        causes = {
-            "the weights of the pool are not squared": (pool @ matrix.diagonal()).item() / token,
-            "the pool is taken to be even": matrix.mean().item() / token,
-            "the pool is taken to be even, and the tokens independent": 1 / size,
-            "the variance of one token is not divided out": sum(pairs),
-            "the standard deviation is taken": abs(wanted) ** 0.5,
-            "the variances of the tokens are taken to be equal": pool.square().sum().item(),
-        }
+        causes = {"the weights of the pool are not squared":
+                      (pool @ matrix.diagonal()).item() / token,
+                  "the pool is taken to be even": matrix.mean().item() / token,
+                  "the pool is taken to be even, and the tokens independent": 1 / size,
+                  "the variance of one token is not divided out": sum(pairs),
+                  "the standard deviation is taken": abs(wanted) ** 0.5,
+                  "the variances of the tokens are taken to be equal": pool.square().sum().item()}
         if correlated:
             causes = {"the covariances are left out": alone / token,
                       "each pair of tokens is counted once instead of twice":
@@ -142,8 +134,7 @@ def best(answer: Answer, draw: Draw, correlated: bool) -> None:
                       inverse.sqrt() / inverse.sqrt().sum(),
                   "the covariances are left out": inverse / inverse.sum(),
                   "the eigenvector of the smallest eigenvalue is taken: it is best for the length "
-                  "1, not for the sum 1":
-                      lowest / lowest.sum(),
+                  "1, not for the sum 1": lowest / lowest.sum(),
                   "negative weights are cut off": solved.clamp(min=0) / solved.clamp(min=0).sum()}
         with case(shown(None, matrix)):
             need_close(answer(matrix), solved / solved.sum(), "the pool", tolerance=1e-4,
@@ -155,9 +146,8 @@ def best(answer: Answer, draw: Draw, correlated: bool) -> None:
 def sampled(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, int]]:
     """Yield (name, logits, noise, group): the example of the notebook first."""
     step = 2 * torch.log(torch.tensor([3.0], dtype=torch.float64))
-    yield "the example", torch.zeros(4,
-                                     dtype=torch.float64), torch.cat([step,
-                                                                      torch.zeros(7)]).view(2, 4), 2
+    yield "the example", torch.zeros(
+        4, dtype=torch.float64), torch.cat([step, torch.zeros(7)]).view(2, 4), 2
     sizes = draw.sizes(6, (2, 5), (1, 5), (2, 40)) if draw.secret else [
         (2, 1, 3), (3, 2, 5), (2, 3, 200)]
     for groups, group, samples in sizes:
@@ -240,9 +230,8 @@ def measured(answer: Answer, draw: Draw, key: str) -> None:
 def problems(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
     """Yield (name, logits, values, target)."""
     for values, target, logits in SAMPLES:
-        yield ("the example",
-               *(torch.tensor(numbers, dtype=torch.float64)
-                 for numbers in (logits, values, target)))
+        yield ("the example", *(torch.tensor(numbers, dtype=torch.float64)
+                                for numbers in (logits, values, target)))
     sizes = draw.sizes(5, (2, 6), (1, 6)) if draw.secret else [(3, 2), (3, 3), (2, 4)]
     for length, width in [*sizes, (4, 4)]:
         name = f"{length} tokens, {width} dimensions"
@@ -428,8 +417,7 @@ def pools(draw: Draw) -> Iterator[tuple[Tensor, float, float]]:
     yield torch.tensor([[1.0, 0, 0], [0, 0.5, 0.5]]).double(), 1.0, 3.0
     yield torch.tensor([[1.0, 0, 0], [0, 0.75, 0.25]]).double(), 1.0, 3.0
     sizes = [[draw.randint(1, 5) for _ in range(draw.randint(2, 4))]
-             for _ in range(6)] if draw.secret else [
-        [2, 2], [3, 2, 4]]
+             for _ in range(6)] if draw.secret else [[2, 2], [3, 2, 4]]
     for size in sizes:
         rows = [draw.normal(count).softmax(0) for count in size]
         low = draw.uniform(0.1, 2.0)
@@ -444,13 +432,12 @@ def bounded(answer: Answer, draw: Draw, keys: tuple[str, ...]) -> None:
         count = (pool > 0).sum(1)
         wanted = {"lowest": low * least, "highest": high * most, "kappa": high / low * most / least}
         sizes = (count.max() / count.min()).item()
-        causes = {"lowest": {"the pool is taken to be even": low / count.max().item(),
-                             "it is not divided": low,
-                             "the eigenvalues of W^T W are taken, which has zeros that W W^T has "
-                             "not":
-                                 0.0,
-                             "lengths of rows are not squared": low * least**0.5,
-                             "max and min are swapped": low * most},
+        causes = {"lowest": {
+            "the pool is taken to be even": low / count.max().item(),
+            "it is not divided": low,
+            "the eigenvalues of W^T W are taken, which has zeros that W W^T has not": 0.0,
+            "lengths of rows are not squared": low * least**0.5,
+            "max and min are swapped": low * most},
                   "highest": {"the pool is taken to be even": high / count.min().item(),
                               "it is not divided": high,
                               "lengths of rows are not squared": high * most**0.5,
@@ -538,8 +525,7 @@ def steps(answer: Answer, draw: Draw) -> None:
     """Descents that arrive."""
     # the factor 1/2 and the tolerance 1/4 tie without any rounding
     need_steps(answer, [(1.0, 3.0, 0.5, 0.1), (1.0, 3.0, 1 / 3, 0.1), (1.0, 3.0, 0.6, 0.1),
-                        (1.0, 3.0, 0.5, 0.25),
-                        *runs(draw, 10 if draw.secret else 4)])
+                        (1.0, 3.0, 0.5, 0.25), *runs(draw, 10 if draw.secret else 4)])
 
 
 def arrives(answer: Answer, draw: Draw) -> None:

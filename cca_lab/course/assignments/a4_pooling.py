@@ -214,9 +214,8 @@ def learned_limits(answer: Answer, draw: Draw) -> None:
 
 def projected(answer: Answer, draw: Draw, unit: bool) -> None:
     """Compare with the projection of every token, and count the projected rows."""
-    sizes = [(1, 2), (2, 3), (3, 4)] if not draw.secret else [(1,
-                                                               2), (draw.randint(2, 5),
-                                                                    draw.randint(2, 6)), (6, 5)]
+    sizes = [(1, 2), (2, 3), (3, 4)] if not draw.secret else [(1, 2), (draw.randint(2, 5),
+                                                                       draw.randint(2, 6)), (6, 5)]
     for cores, group in sizes:
         x, weight, bias = draw.normal(cores * group, 4), draw.normal(4,
                                                                      3), draw.normal(3, scale=2.0)
@@ -304,9 +303,8 @@ def gradients(answer: Answer, draw: Draw, which: str) -> None:
             got = answer(*inputs, scale)
             need_items(got, 3, f"three tensors: {', '.join(PARTS)}")
             index = PARTS.index(which)
-            need_close(got[index], wanted[which], which,
-                       causes={cause: other[index]
-                               for cause, other in wrong_gradients(inputs, scale).items()})
+            need_close(got[index], wanted[which], which, causes={
+                cause: other[index] for cause, other in wrong_gradients(inputs, scale).items()})
 
 
 # a4.6: what an edit moves
@@ -318,9 +316,8 @@ def outputs(tokens: dict[str, Tensor], vector: Tensor, group: int, window: int,
     core_k, core_v, out = k[:, :0], v[:, :0], []
     for start in range(0, q.shape[1] // group * group, group):
         members = slice(start, start + group)
-        judges = {"last": q[:, members][:, -1:], "mean": q[:, members].mean(1, keepdim=True), "all":
-                      q[:, members],
-                  "learned": vector.expand(len(q), 1, -1)}[judge]
+        judges = {"last": q[:, members][:, -1:], "mean": q[:, members].mean(1, keepdim=True),
+                  "all": q[:, members], "learned": vector.expand(len(q), 1, -1)}[judge]
         phi = (judges @ k[:, members].mT).softmax(dim=-1).mean(dim=1, keepdim=True)
         core_k, core_v = torch.cat([core_k, phi @ k[:, members]],
                                    1), torch.cat([core_v, phi @ v[:, members]], 1)
@@ -350,8 +347,7 @@ def moves(answer: Answer, draw: Draw, kinds: tuple[str, ...]) -> None:
                 measured = (out[:-1] - out[-1]).abs().amax(dim=-1).T > 1e-12  # (rows, tokens)
                 with case(f'length {length}, group {group}, window {window}, judge "{judge}"'):
                     got = need_tensor(answer(length, group, window, judge, changed),
-                                      (length, length),
-                                      "the table", "bool")
+                                      (length, length), "the table", "bool")
                     compare_moves(got, measured, changed)
 
 
@@ -379,9 +375,8 @@ def sized(answer: Answer, draw: Draw, row_judges: bool) -> None:
     """Compare with full attention over the groups' tokens and the raw ones."""
     sizes = [(1, 2, 0, 1.0), (2, 3, 2, 1.0), (3, 4, 3, 1.0)]
     if draw.secret:
-        sizes = [(1, 2, 1, 1.0),
-                 *sorted((draw.randint(1, 5), draw.randint(2, 6), draw.randint(0, 4), 1.0)
-                          for _ in range(5))]
+        sizes = [(1, 2, 1, 1.0), *sorted((draw.randint(1, 5), draw.randint(2, 6),
+                                          draw.randint(0, 4), 1.0) for _ in range(5))]
     for cores, group, raw, sharp in [*sizes, (2, 3, 1, 3000.0)] if row_judges else sizes:
         # The last of several is ragged.
         counts = [group] * (cores - 1) + [draw.randint(1, group - (cores > 1))]
@@ -416,8 +411,7 @@ def sized(answer: Answer, draw: Draw, row_judges: bool) -> None:
                     "the bonus is multiplied by the scale": scale * entropy,
                     "the bonus counts tokens, whatever their weights": log,
                     "every core counts as a full group":
-                        0 * log + float(torch.tensor(group).double().log()),
-                }.items()})
+                        0 * log + float(torch.tensor(group).double().log())}.items()})
 
 
 # a4.8: a needle that is lost
@@ -439,10 +433,8 @@ def needle(answer: Answer, draw: Draw, through_core: bool) -> None:
             if weight < 0.9:
                 raise Mistake(f"full attention of the last row gives the token {weight:.3g}, "
                               "wanted 0.9 or more")
-            phi = torch.stack([(scale
-                                * k[p * group : (p + 1) * group] @ q[(p + 1) * group
-                                                                     - 1]).softmax(dim=0)
-                               for p in range(cores)])
+            phi = torch.stack([(scale * k[p * group : (p + 1) * group]
+                                @ q[(p + 1) * group - 1]).softmax(dim=0) for p in range(cores)])
             core_k = torch.stack([x @ keys
                                   for x, keys in zip(phi, k.split(group)[:cores], strict=True)])
             row = (scale * torch.cat([core_k, k[group * cores :]]) @ q[-1]).softmax(dim=0)
@@ -499,18 +491,17 @@ def ratio(answer: Answer, scores: Tensor, valid: Tensor, what: str) -> None:
         # 1e-6, not 1e-9: shares in single precision are right too.
         got = need_close(answer(scores, valid), shares(scores, valid), "the weights",
                          tolerance=1e-6, why=why, causes={
-            "a row with small scores counts as a row without positive ones":
-                torch.where(total > 1e-6, positive / total, equal),
-            "a small number is added to the sum or bounds it from below, so that rows do not sum "
-            "to 1":
-                positive / (total + 1e-6),
-            "softmax takes the place of the ratio":
-                positive.masked_fill(~valid, float("-inf")).softmax(dim=-1),
-            "a row without positive scores becomes zeros":
-                torch.where(total > 0, positive / total, 0 * positive),
-            "the mean runs over missing columns too":
-                torch.where(total > 0,
-                            positive / total, torch.full_like(positive, 1 / positive.shape[1]))})
+                             "a row with small scores counts as a row without positive ones":
+                                 torch.where(total > 1e-6, positive / total, equal),
+                             "a small number is added to the sum or bounds it from below, so that "
+                             "rows do not sum to 1": positive / (total + 1e-6),
+                             "softmax takes the place of the ratio":
+                                 positive.masked_fill(~valid, float("-inf")).softmax(dim=-1),
+                             "a row without positive scores becomes zeros":
+                                 torch.where(total > 0, positive / total, 0 * positive),
+                             "the mean runs over missing columns too":
+                                 torch.where(total > 0, positive / total,
+                                             torch.full_like(positive, 1 / positive.shape[1]))})
         if got[:, ~valid].any():
             raise Mistake("a missing column has a weight that is nearly 0, wanted 0 exactly")
 

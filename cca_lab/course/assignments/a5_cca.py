@@ -9,15 +9,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    by_hand,
-    describe,
-    need_close,
-    need_equal,
-    need_number,
-    need_same,
-    need_tensor,
-)
+from cca_lab.course.compare import (by_hand, describe, need_close, need_equal, need_number,
+                                    need_same, need_tensor)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # a5.2 and a5.5: what a row reads by intervals of columns, and attention over them
@@ -154,8 +147,7 @@ def blocked_inputs(draw: Draw, scale_up: float, more: tuple[tuple[int, int, int,
         intervals, cores = right_table(*size)
         columns = cores + size[0]
         yield (name(*size), draw.normal(size[0], 4, scale=scale_up), draw.normal(columns, 4),
-               draw.normal(columns, 3),
-               intervals)
+               draw.normal(columns, 3), intervals)
 
 
 def run_blocked(answer: Answer, draw: Draw, scale_up: float, tile: int,
@@ -215,11 +207,10 @@ def counted(answer: Answer, draw: Draw) -> None:
                                 (shifted, "windows that start one column early")):
             with case(f"{name(*size)}, {what}"):
                 inside, raw = reads(intervals, size)
-                need_same(answer(intervals, *size), inside + raw, "counts",
-                          causes={"tokens inside cores are not counted": raw,
-                                  "raw tokens are not counted": inside,
-                                  "a token is read or not, instead of how often":
-                                      (inside + raw).clamp(max=1)})
+                need_same(answer(intervals, *size), inside + raw, "counts", causes={
+                    "tokens inside cores are not counted": raw,
+                    "raw tokens are not counted": inside,
+                    "a token is read or not, instead of how often": (inside + raw).clamp(max=1)})
 
 
 def printed(answer: Answer, draw: Draw) -> None:

@@ -12,29 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a6_leaks import (
-    CAUSAL_DIRECT,
-    CAUSAL_OTHERS,
-    CAUSAL_STEPS,
-    DIRECT,
-    OTHERS,
-    STEPS,
-    Implementation,
-    Maker,
-    attend,
-    importance,
-)
+from cca_lab.course.assignments.a6_leaks import (CAUSAL_DIRECT, CAUSAL_OTHERS, CAUSAL_STEPS, DIRECT,
+                                                 OTHERS, STEPS, Implementation, Maker, attend,
+                                                 importance)
 from cca_lab.course.compare import by_hand, describe, need_close, need_keys, need_tensor
-from cca_lab.course.tasks import (
-    Answer,
-    Assignment,
-    CourseTask,
-    Draw,
-    Mistake,
-    Property,
-    Share,
-    case,
-)
+from cca_lab.course.tasks import (Answer, Assignment, CourseTask, Draw, Mistake, Property, Share,
+                                  case)
 
 # The rule of a6, once, in plain loops: focal tokens, groups, and which groups a row reads pooled.
 
@@ -79,8 +62,7 @@ def cut(focal: list[int], length: int, group: int, span: int, start: int = 0) ->
 def pooled_from(length: int, groups: list[list[int]], window: int) -> Tensor:
     """Return bool (L, K): the row reads the group pooled."""
     return torch.tensor([[members[-1] <= row - window for members in groups]
-                         for row in range(length)],
-                        dtype=torch.bool).view(length, len(groups))
+                         for row in range(length)], dtype=torch.bool).view(length, len(groups))
 
 
 # a6.2: choice
@@ -96,13 +78,12 @@ def chosen(answer: Answer, scores: Tensor, every: int) -> None:
                             "the focal tokens"), choose(scores.tolist(), every)
         if got == wanted:
             return
-        causes = {"of equal scores the earlier token wins":
-                      choose(scores.tolist(), every, later=False),
-                  "token 0 has no place of its own": choose(scores.tolist(), every, first=False),
-                  "token 0 is not counted in the number":
-                      choose(scores.tolist(), every, counted=False),
-                  "the number is rounded down": choose(scores.tolist(), every, up=False),
-                  "the tokens are not in ascending order": got if sorted(got) == wanted else None}
+        causes = {
+            "of equal scores the earlier token wins": choose(scores.tolist(), every, later=False),
+            "token 0 has no place of its own": choose(scores.tolist(), every, first=False),
+            "token 0 is not counted in the number": choose(scores.tolist(), every, counted=False),
+            "the number is rounded down": choose(scores.tolist(), every, up=False),
+            "the tokens are not in ascending order": got if sorted(got) == wanted else None}
         ends = [f". This is what comes out when {cause}" for cause, other in causes.items()
                 if got == other]
         raise Mistake(f"the focal tokens are {got}, wanted {wanted}{ends[0] if ends else ''}")
@@ -140,12 +121,10 @@ def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
         most_span: the longest span; None for the length of the text, which closes no group.
     """
     cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2),
-             (9, 5, [0, 5, 6], 2),
-             (9, 3, [0, 3, 4, 7], 4), (1, 2, [0], 1)]
+             (9, 5, [0, 5, 6], 2), (9, 3, [0, 3, 4, 7], 4), (1, 2, [0], 1)]
     if draw.secret:
         cases = [(length, draw.randint(1, 5), sorted({0, *draw.sample(range(length), length // 3)}),
-                  0)
-                 for length in sorted(draw.randint(3, 30) for _ in range(12))]
+                  0) for length in sorted(draw.randint(3, 30) for _ in range(12))]
     for length, group, focal, span in cases:
         span = length if most_span is None else span or draw.randint(1, most_span)
         with case(f"focal {focal}, length {length}, group {group}, span {span}"):
@@ -245,10 +224,9 @@ def behind_window(answer: Answer, draw: Draw) -> None:
                 row, number = wrong.nonzero()[0].tolist()
                 member = f"its last member {groups[number][-1]}"
                 raise Mistake(f"row {row} must not read group {number} pooled yet: {member} is in "
-                              "the window or later"
-                              if got[row, number] else
-                              f"row {row} must read group {number} pooled: {member} lies before "
-                              "the window")
+                              "the window or later" if got[row, number]
+                              else f"row {row} must read group {number} pooled: {member} lies "
+                                   "before the window")
 
 
 def no_future(answer: Answer, draw: Draw) -> None:
@@ -409,10 +387,9 @@ def caught(leaking: dict[str, Maker],
                 (missed if name in leaking else accused).append(name.format(high=30 * bound))
         if not missed and not accused:
             return None
-        said = ([f"missed {len(missed)} of {len(leaking)} leaks: "
-                 f"{'; '.join(missed)}"] if missed else []) + (
-            [f"accused {len(accused)} of {len(causal)} causal ones: "
-             f"{'; '.join(accused)}"] if accused else [])
+        said = ([f"missed {len(missed)} of {len(leaking)} leaks: {'; '.join(missed)}"] if missed
+                else []) + ([f"accused {len(accused)} of {len(causal)} causal ones: "
+                             f"{'; '.join(accused)}"] if accused else [])
         return Share(1 - len(missed) / len(leaking) - len(accused) / len(causal), ". ".join(said))
     return check
 
@@ -482,9 +459,8 @@ def row_weights(q: Tensor, k: Tensor, row: int) -> Tensor:
     """Return a row's weights (L,): focal tokens by Eq. 16, every 2, group 2, no span, window 1."""
     groups = cut(choose(importance(q, k).tolist(), 2), len(q), 2, len(q))
     seen = pooled_from(len(q), groups, 1)[row].tolist()
-    mixes = [[t] for t in range(row + 1) if not any(is_seen and t in members
-                                                    for members, is_seen in zip(groups, seen,
-                                                                                strict=True))]
+    mixes = [[t] for t in range(row + 1) if not any(
+        is_seen and t in members for members, is_seen in zip(groups, seen, strict=True))]
     mixes += [members for members, is_seen in zip(groups, seen, strict=True) if is_seen]
     phi = torch.zeros(len(mixes), len(q), dtype=torch.float64)
     for column, members in enumerate(mixes):

@@ -13,16 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (
-    NOT_FINITE,
-    by_hand,
-    describe,
-    need_close,
-    need_equal,
-    need_items,
-    need_number,
-    need_same,
-)
+from cca_lab.course.compare import (NOT_FINITE, by_hand, describe, need_close, need_equal,
+                                    need_items, need_number, need_same)
 from cca_lab.course.compare import first as first_of
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
@@ -51,8 +43,7 @@ def power_of_two(size: int) -> int:
 
 
 def pooled(q: Tensor, k: Tensor, v: Tensor, starts: list[int], scale: float, *, judge: int = -1,
-           tile: bool = False,
-           zeros: bool = False, summed: bool = False,
+           tile: bool = False, zeros: bool = False, summed: bool = False,
            mapping: str = "block") -> tuple[Tensor, Tensor]:
     """Return core keys and core values (B, Hk, M, D), float64; the keywords are mistakes.
 
@@ -180,11 +171,10 @@ def sum_right(answer: Answer, draw: Draw) -> None:
             got, _, wanted, unscaled, before = sum_of(answer, draw, size)
             undone = wanted[:n].clone()
             undone[block * programs:] = before[block * programs : n]
-            need_close(got[:n], wanted[:n], "out", causes={
-                "y is not multiplied by the factor": unscaled[:n],
-                "every program does only one block: the blocks after the first `programs` stay "
-                "undone":
-                    undone})
+            need_close(got[:n], wanted[:n], "out",
+                       causes={"y is not multiplied by the factor": unscaled[:n],
+                               "every program does only one block: the blocks after the first "
+                               "`programs` stay undone": undone})
             need_untouched(got[n:], before[n:], "out[n:]", "where x and y end")
 
 
@@ -292,9 +282,8 @@ def softmax_strides(answer: Answer, draw: Draw) -> None:
 
 def softmax_hard(answer: Answer, draw: Draw) -> None:
     """Scores of 10000, and rows that see nothing."""
-    for rows, columns, shift in [(2, 3, 0), (3, 6, 10000), (3, 7,
-                                                            -10000), (4, draw.randint(5, 30),
-                                                                      9000)]:
+    for rows, columns, shift in [(2, 3, 0), (3, 6, 10000), (3, 7, -10000),
+                                 (4, draw.randint(5, 30), 9000)]:
         size = RowsInMemory(rows, columns, 0, (columns, 1))
         lengths = softmax_lengths(draw, size, 0)
         with case(f"{size}, lengths {lengths}, scores near {shift}"):
@@ -311,8 +300,7 @@ def pool_sizes(draw: Draw) -> list[list[int]]:
 
 
 def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int, int, int],
-             lost: int | None = None
-             ) -> None:
+             lost: int | None = None) -> None:
     """Compare cores of drawn tokens.
 
     Args:
@@ -355,9 +343,8 @@ def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int
                 raise Mistake(f"{what} is {describe(got[side])}, wanted a tensor of shape {shape}")
             need_close(got[side][:keep, :, fine], wanted[side][:keep, :, fine],
                        what if lost is None else f"{what} of the groups without NaN",
-                       why="was a token loaded that is not of the group?",
-                       causes={cause: other[side][:keep, :, fine]
-                               for cause, other in others.items()})
+                       why="was a token loaded that is not of the group?", causes={
+                           cause: other[side][:keep, :, fine] for cause, other in others.items()})
 
 
 def pool_right(answer: Answer, draw: Draw) -> None:
@@ -387,9 +374,8 @@ def run_lse(answer: Answer, what: str, x: Tensor, block: int) -> None:
     with case(f"{what}: x of shape {tuple(x.shape)}, block {block}"):
         padding = x.new_zeros(len(x), -x.shape[1] % block)
         need_close(answer(x.to(SINGLE), block), x.logsumexp(-1), "the result", tolerance=1e-5,
-                   causes={
-            "columns behind the last one count as scores of 0":
-                torch.cat([x, padding], 1).logsumexp(-1)})
+                   causes={"columns behind the last one count as scores of 0":
+                               torch.cat([x, padding], 1).logsumexp(-1)})
 
 
 def lse_tail(answer: Answer, draw: Draw) -> None:
@@ -456,8 +442,7 @@ def table_of(draw: Draw, size: AttentionSizes, empty: bool) -> tuple[Tensor, int
 
 
 def run_attention(answer: Answer, draw: Draw, size: AttentionSizes, *, empty: bool = False,
-                  shift: float = 0.0,
-                  trap: bool = False) -> None:
+                  shift: float = 0.0, trap: bool = False) -> None:
     """Compare with one matrix.
 
     Args:
@@ -496,11 +481,10 @@ def run_attention(answer: Answer, draw: Draw, size: AttentionSizes, *, empty: bo
         if not isinstance(got, Tensor) or got.shape != out.shape:
             raise Mistake(f"the result is {describe(got)}, wanted out, a tensor of shape "
                           f"{tuple(out.shape)}")
-        need_close(got[:, : size.length], wanted, "out", causes=ways, tolerance=LARGE_TOLERANCE
-                   if shift else None,
+        need_close(got[:, : size.length], wanted, "out", causes=ways,
+                   tolerance=LARGE_TOLERANCE if shift else None,
                    why="was a column of a tile loaded that no row reads, or is a row empty? 0 "
-                       "times NaN is NaN" if trap
-                   else NOT_FINITE)
+                       "times NaN is NaN" if trap else NOT_FINITE)
         if trap:
             need_untouched(got[:, size.length:], out[:, size.length:], "out[:, L:]",
                            "behind the last row")
@@ -538,9 +522,8 @@ def trap(answer: Answer, draw: Draw) -> None:
     """Columns that no row reads hold NaN, and memory behind the last row must stay as it was."""
     for length, blocks in [(3, (4, 4)), (draw.randint(5, 12),
                                          (4, 8)), (draw.randint(17, 23), (8, 8))]:
-        run_attention(answer, draw,
-                      AttentionSizes(length, 2, 1, 3, 3, blocks, draw.choice([None, 2.0])),
-                      empty=True, trap=True)
+        run_attention(answer, draw, AttentionSizes(length, 2, 1, 3, 3, blocks,
+                                                   draw.choice([None, 2.0])), empty=True, trap=True)
 
 
 # a7.7: tiles
@@ -573,8 +556,7 @@ def tiles_small(answer: Answer, draw: Draw) -> None:
     sizes = [(1, 1, 1, 4, 4), (4, 2, 2, 4, 4), (10, 3, 2, 4, 4), (40, 4, 6, 8, 4),
              (64, 3, 5, 16, 8), (61, 16, 7, 1, 2)]
     drawn = sorted((draw.randint(1, 90), draw.randint(1, 9), draw.randint(1, 12),
-                    2 ** draw.randint(0, 4),
-                    2 ** draw.randint(0, 4)) for _ in range(10))
+                    2 ** draw.randint(0, 4), 2 ** draw.randint(0, 4)) for _ in range(10))
     got = {}
     for size in drawn if draw.secret else sizes:
         with case(tile_name(size)):

@@ -12,38 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a8_oracles import (
-    ChunkedText,
-    core_reads,
-    corners,
-    dense,
-    forgetful,
-    held,
-    many,
-    need_state,
-    pooled,
-    rotated,
-    stepped,
-    texts,
-)
-from cca_lab.course.compare import (
-    describe,
-    need_close,
-    need_equal,
-    need_items,
-    need_same,
-    need_tensor,
-)
-from cca_lab.course.tasks import (
-    Answer,
-    Assignment,
-    CourseTask,
-    Draw,
-    Mistake,
-    Property,
-    Share,
-    case,
-)
+from cca_lab.course.assignments.a8_oracles import (ChunkedText, core_reads, corners, dense,
+                                                   forgetful, held, many, need_state, pooled,
+                                                   rotated, stepped, texts)
+from cca_lab.course.compare import (describe, need_close, need_equal, need_items, need_same,
+                                    need_tensor)
+from cca_lab.course.tasks import (Answer, Assignment, CourseTask, Draw, Mistake, Property, Share,
+                                  case)
 
 # Texts in turns, and outputs
 
@@ -59,11 +34,9 @@ def turned(draw: Draw, single: bool, measure: bool) -> list[list[ChunkedText]]:
     Bytes are measured in float32, and after chunks and single tokens in turn.
     """
     dtype, again = torch.float32 if measure else torch.float64, Draw(str(draw.getrandbits(60)))
-    return [[text] if single else
-            [text, ChunkedText(*(again.normal(*x.shape, dtype=dtype)
-                                 for x in (text.q, text.k, text.v)),
-                        text.chunks[::-1])]
-            for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
+    return [[text] if single else [text, ChunkedText(
+        *(again.normal(*x.shape, dtype=dtype) for x in (text.q, text.k, text.v)),
+        text.chunks[::-1])] for text in texts(draw, single=single, dtype=dtype, tail=2 * measure)]
 
 
 def need_output(got: Tensor, wanted: Tensor, text: ChunkedText, measure: bool,
@@ -77,9 +50,8 @@ def need_output(got: Tensor, wanted: Tensor, text: ChunkedText, measure: bool,
     sizes = torch.tensor(text.chunks)
     counted = (sizes.repeat_interleave(sizes) == 1)[:, None] if measure else torch.tensor(True)
     need_close(torch.where(counted, got, wanted), wanted, "the output", tolerance=2e-4 if measure
-               else 1e-5,
-               causes=lambda: {what: torch.where(counted, other, wanted)
-                               for what, other in causes().items()})
+               else 1e-5, causes=lambda: {what: torch.where(counted, other, wanted)
+                                          for what, other in causes().items()})
 
 
 def measured(check: Callable[..., None], answer: Answer, draw: Draw) -> None:
@@ -95,9 +67,8 @@ def by_hand(answer: Answer, draw: Draw) -> Share | None:
     """Check the numbers that were worked out for one example."""
     got = answer()
     wanted: dict[str, object] = {"held": [0, 5, 6], "row 6": [0, 4, 5, 6], "row 6 evicting first":
-                                     [0, 5, 6],
-                                 "row 5 in the chunk": [0, 3, 4, 5], "first row with a loss": 4,
-                                 "bytes": 192}
+                                     [0, 5, 6], "row 5 in the chunk": [0, 3, 4, 5],
+                                 "first row with a loss": 4, "bytes": 192}
     quoted = ", ".join(repr(key) for key in wanted)
     if not isinstance(got, dict):
         raise Mistake(f"the result is {describe(got)}, wanted a dict with the keys {quoted}")
@@ -116,30 +87,26 @@ def full_wanted(text: ChunkedText) -> tuple[Tensor, Mistaken]:
     """Return the output of full attention, and those of mistakes."""
     row = torch.arange(text.q.shape[2])
     past = row <= row[:, None]
-    whole = row < (text.starts
-                   + torch.tensor(text.chunks).repeat_interleave(torch.tensor(text.chunks)))[:,
-                                                                                             None]
+    whole = row < (text.starts + torch.tensor(text.chunks).repeat_interleave(
+        torch.tensor(text.chunks)))[:, None]
     qkv = text.q, text.k, text.v
     return dense(*qkv, past, SCALE), lambda: {
         "query head h reads KV head h mod Hk, instead of h // (H / Hk)":
             dense(*qkv, past, SCALE, tiled=True),
         NO_SCALE: dense(*qkv, past, 1.0),
         "the chunk's mask is aligned top left: row 0 of a chunk reads only the first key of the "
-        "cache":
-            dense(*qkv, row <= (row - text.starts)[:, None], SCALE),
+        "cache": dense(*qkv, row <= (row - text.starts)[:, None], SCALE),
         "every row reads its whole chunk, later tokens too": dense(*qkv, whole, SCALE),
-        "the cache is not read, only the chunk":
-            dense(*qkv, past & (row >= text.starts[:, None]), SCALE)}
+        "the cache is not read, only the chunk": dense(*qkv, past & (row >= text.starts[:, None]),
+                                                       SCALE)}
 
 
 def full_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Full attention, chunk by chunk."""
     for pair in turned(draw, single, measure):
         with case(str(pair[0])):
-            for text, got in zip(pair,
-                                 stepped(answer, pair, (SCALE,), (lambda t: t) if measure
-                                         else None),
-                                 strict=True):
+            for text, got in zip(pair, stepped(answer, pair, (SCALE,),
+                                               (lambda t: t) if measure else None), strict=True):
                 wanted, causes = full_wanted(text)
                 need_output(got, wanted, text, measure, causes)
 
@@ -176,8 +143,7 @@ def streaming_wanted(text: ChunkedText, sinks: int, recent: int) -> tuple[Tensor
 
 
 def streaming_check(answer: Answer, draw: Draw, *, sizes: list[tuple[int, int]], single: bool,
-                    measure: bool = False
-                    ) -> None:
+                    measure: bool = False) -> None:
     """StreamingLLM, chunk by chunk."""
     for pair, (sinks, recent) in zip(turned(draw, single, measure), sizes, strict=True):
         if draw.secret:
@@ -220,30 +186,28 @@ def cores_wanted(text: ChunkedText, sinks: int, group: int, window: int) -> tupl
             reads[:, groups : groups + sinks] = torch.ones(sizes[0], sizes[0]).tril()[:, :sinks]
         return output(reads, begin=0)
 
-    return output(), lambda: {
-        "cores appear one row early": output(core_reads(*sizes, -1)),
-        "cores appear one row late": output(core_reads(*sizes, 1)),
-        "nothing is pooled": dense(text.q, text.k, text.v, torch.ones(sizes[0], sizes[0]).tril(),
-                                   SCALE),
-        "tokens that a row reads in a core are still read raw":
-            output(core_reads(*sizes, twice=True)),
-        "a core is the plain mean of its group": output(judged=0.0),
-        "the judge's scores are not multiplied by scale": output(judged=1.0),
-        NO_SCALE: output(scale=1.0, judged=1.0),
-        "the judge is the query of the first head only, not the mean of the KV head's query heads":
-            output(judge="first head"),
-        "each query head judges for itself and the weights are averaged: average the queries, then "
-        "one softmax":
-            output(judge="softmaxes"),
-        "there are no sinks: groups begin at token 0": from_zero(False),
-        "groups begin at token 0, and not behind the sinks": from_zero(True)}
+    return output(), lambda: {"cores appear one row early": output(core_reads(*sizes, -1)),
+                              "cores appear one row late": output(core_reads(*sizes, 1)),
+                              "nothing is pooled": dense(text.q, text.k, text.v,
+                                                         torch.ones(sizes[0], sizes[0]).tril(),
+                                                         SCALE),
+                              "tokens that a row reads in a core are still read raw":
+                                  output(core_reads(*sizes, twice=True)),
+                              "a core is the plain mean of its group": output(judged=0.0),
+                              "the judge's scores are not multiplied by scale": output(judged=1.0),
+                              NO_SCALE: output(scale=1.0, judged=1.0),
+                              "the judge is the query of the first head only, not the mean of the "
+                              "KV head's query heads": output(judge="first head"),
+                              "each query head judges for itself and the weights are averaged: "
+                              "average the queries, then one softmax": output(judge="softmaxes"),
+                              "there are no sinks: groups begin at token 0": from_zero(False),
+                              "groups begin at token 0, and not behind the sinks": from_zero(True)}
 
 
 def cores_check(answer: Answer, draw: Draw, *, single: bool, measure: bool = False) -> None:
     """Sinks, cores and window, chunk by chunk."""
     for pair, (sinks, group, window) in zip(turned(draw, single, measure),
-                                            [(0, 2, 2), (1, 3, 1), (3, 4, 6)],
-                                            strict=True):
+                                            [(0, 2, 2), (1, 3, 1), (3, 4, 6)], strict=True):
         if draw.secret:
             sinks, group, window = sinks + draw.randint(0, 2), group + draw.randint(
                 0, 1), window + draw.randint(0, 2)

@@ -60,8 +60,7 @@ def merge(first: Part, second: Part) -> Part:
 def merge_rows(first: Part, second: Part) -> Part:
     """Merge row by row, the larger part first."""
     rows = [(a, b) if a[0] >= b[0] else (b, a)
-            for a, b in zip(zip(*first, strict=True), zip(*second, strict=True),
-                            strict=True)]
+            for a, b in zip(zip(*first, strict=True), zip(*second, strict=True), strict=True)]
     shrunk = [0.0 if b[0] == -INF else (b[0] - a[0]).exp() for a, b in rows]
     return (torch.stack([a[0] for a, b in rows]),
             torch.stack([a[1] + f * b[1] for (a, b), f in zip(rows, shrunk, strict=True)]),
@@ -89,11 +88,9 @@ def keep(which: int, columns: int = 0) -> Implementation:
 def clipped(draw: Draw) -> Implementation:
     """Return a merge that takes no difference of maxima as larger than a bound."""
     bound = draw.uniform(6, 12)
-    return changed_merge(lambda a, b, m: (m,
-                                          factor(a[0].maximum(m - bound).where(a[0] > -INF, -INF),
-                                                 m),
-                                          factor(b[0].maximum(m - bound).where(b[0] > -INF, -INF),
-                                                 m)))
+    return changed_merge(lambda a, b, m:
+                         (m, factor(a[0].maximum(m - bound).where(a[0] > -INF, -INF), m),
+                          factor(b[0].maximum(m - bound).where(b[0] > -INF, -INF), m)))
 
 
 def as_zero(part: Part) -> Part:
@@ -171,9 +168,8 @@ class Window:
                     else scores.masked_fill(~seen, -INF)
                 rows.append(self.weights(scores) @ v)
             else:
-                rows.append(self.weights(scale
-                                         * q[:, :, row : row
-                                             + 1] @ k[:, :, first:last].mT) @ v[:, :, first:last])
+                rows.append(self.weights(scale * q[:, :, row : row + 1] @ k[:, :, first:last].mT)
+                            @ v[:, :, first:last])
         return torch.cat(rows, dim=2).double()
 
 

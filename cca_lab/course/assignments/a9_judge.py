@@ -32,8 +32,7 @@ class Candidate:
 
 
 def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]],
-          right: Sequence[Candidate],
-          mutants: Sequence[Candidate], shown: bool) -> Share | None:
+          right: Sequence[Candidate], mutants: Sequence[Candidate], shown: bool) -> Share | None:
     """Return the share of mutants caught, less twice the share of right ones called wrong.
 
     Args:
@@ -134,8 +133,7 @@ class Watched:
     """
 
     def __init__(self, implementation: Implementation, legal: Callable[..., tuple[Any, ...]],
-                 noise: float, seed: int
-                 ) -> None:
+                 noise: float, seed: int) -> None:
         self.implementation, self.legal, self.noise = implementation, legal, noise
         self.generator = torch.Generator().manual_seed(seed)
         self.calls = 0

@@ -8,13 +8,8 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.assignments import a9_attention
-from cca_lab.course.assignments.a9_judge import (
-    Candidate,
-    Implementation,
-    judge,
-    need_floats,
-    need_integer,
-)
+from cca_lab.course.assignments.a9_judge import (Candidate, Implementation, judge, need_floats,
+                                                 need_integer)
 from cca_lab.course.compare import describe
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
 
@@ -78,10 +73,9 @@ def by_gumbel(weights: Tensor, count: int, seed: int) -> Tensor:
     return (weights.log() + noise.reshape(count, -1)).argmax(1)
 
 
-def sampler(
-    weights: Weights = softmax, draws: Callable[[Tensor, int, int], Tensor] = by_sums,
-    seed_of: Callable[[int, int],
-                      int] = lambda seed, calls: seed) -> Callable[[Draw], Implementation]:
+def sampler(weights: Weights = softmax, draws: Callable[[Tensor, int, int], Tensor] = by_sums,
+            seed_of: Callable[[int, int], int] = lambda seed, calls:
+            seed) -> Callable[[Draw], Implementation]:
     """Return a maker of a sampler; `seed_of` gets the seed and the number of calls so far."""
     def make(draw: Draw) -> Implementation:
         salt, calls = draw.getrandbits(40) << 16, [0]
@@ -187,9 +181,7 @@ class CachedText:
     def more(self, keys: Tensor, values: Tensor) -> "CachedText":
         """Return the text with a chunk more."""
         return CachedText(torch.cat([self.keys, keys]), torch.cat([self.values, values]),
-                          self.sinks,
-                    self.window,
-                    [*self.chunks, len(keys)])
+                          self.sinks, self.window, [*self.chunks, len(keys)])
 
     def kept(self, *, sinks: int | None = None, window: int | None = None) -> list[int]:
         """Return the positions of the first and of the latest tokens."""
@@ -227,8 +219,7 @@ class Cache:
         text = CachedText(keys[:0], values[:0], sinks,
                           window) if number is None else self.texts[number]
         if (text.sinks, text.window, text.keys.shape[1],
-            text.values.shape[1]) != (sinks, window, keys.shape[1],
-                                    values.shape[1]):
+            text.values.shape[1]) != (sinks, window, keys.shape[1], values.shape[1]):
             raise Mistake("the test called step with other sinks, another window or other numbers "
                           "of features than the state's")
         if number is not None and self.shared:
@@ -324,8 +315,7 @@ CACHE_HIDDEN = [
 
 
 def kills(legal: Callable[..., tuple[Any, ...]], right: Sequence[Candidate],
-          mutants: Sequence[Candidate],
-          shown: bool) -> Callable[[Answer, Draw], Share | None]:
+          mutants: Sequence[Candidate], shown: bool) -> Callable[[Answer, Draw], Share | None]:
     """Return the check of a test on some implementations; arguments as for `judge`."""
     return lambda answer, draw: judge(answer, draw, legal, right, mutants, shown)
 
@@ -344,8 +334,7 @@ def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...
     return (Property(f"wrong {name} are caught, right ones pass", points[0],
                      kills(legal, right, shown, True)),
             Property(f"wrong {name} of other kinds are caught", points[1],
-                     kills(legal, right, hidden, False),
-                     hidden=True))
+                     kills(legal, right, hidden, False), hidden=True))
 
 
 def as_it_is(*args: Any) -> tuple[Any, ...]:
