@@ -1,7 +1,4 @@
-"""a10, swap, finetune and report: what a model hands to its attention, the losses, and a schedule.
-
-The checkpoint and the report are files beside the notebook.
-"""
+"""a10, swap, finetune and report; the checkpoint and the report are files beside the notebook."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +9,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a10_models import (GROUP, KINDS, WINDOW, Checkpoint, content,
-                                                   held_out, loss, parsed, read)
+from cca_lab.course.assignments.a10_models import (
+    GROUP,
+    KINDS,
+    WINDOW,
+    Checkpoint,
+    content,
+    held_out,
+    loss,
+    parsed,
+    read,
+)
 from cca_lab.course.compare import describe, need_close, need_equal, need_items, need_number
-from cca_lab.course.tasks import (Answer, Assignment, CourseTask, Draw, Mistake, Property, Share,
-                                  case)
+from cca_lab.course.tasks import (
+    Answer,
+    Assignment,
+    CourseTask,
+    Draw,
+    Mistake,
+    Property,
+    Share,
+    case,
+)
 
 # a10.1: the adapter
 

@@ -1,7 +1,7 @@
 """Checkpoints of a10, read without trusting them, and their losses on held-out rows.
 
-Only bytes are read from a checkpoint: its config as JSON names the base, and its weights are put
-into a model that is built here, with the attention that the task demands.
+Only bytes are read: the config, as JSON, names the base, and the weights are put into a model that
+is built here, with the attention that the task demands.
 """
 
 import copy
@@ -44,13 +44,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights that fit a base model.
-
-    Attributes:
-        base: "gpt2-mini" or "opt-mini".
-        digest: of the weights.
-        weights: by name, float32.
-    """
+    """Float32 weights, by name, that fit "gpt2-mini" or "opt-mini"; the digest is of their file."""
 
     base: str
     digest: str
@@ -104,11 +98,7 @@ def parsed(data: bytes, name: str) -> dict[str, Any]:
 
 
 def read(folder: Path) -> Checkpoint:
-    """Return the checkpoint in a folder.
-
-    Raises:
-        Mistake: if it is none, or of another base or attention, or was not trained by its author.
-    """
+    """Return the checkpoint in a folder, if it is one of ours that its author trained."""
     if folder.is_symlink() or not folder.is_dir():
         raise Mistake(f"{folder.name} is no folder, wanted the one that save_pretrained wrote")
     config = parsed(content(folder, "config.json"), "config.json")
@@ -236,14 +226,7 @@ def loss(model: str | Checkpoint, kind: str, seed: int, swapped: bool = True) ->
 @lru_cache(maxsize=48)  # few, for a checkpoint is kept with its losses
 @torch.no_grad()
 def token_losses(model: str | Checkpoint, kind: str, seed: int, swapped: bool = True) -> Tensor:
-    """Return the losses of a model at the tokens to predict of held-out rows, in nats, float64.
-
-    Args:
-        model: the name of a base, or a checkpoint.
-        kind: "text", or "answers" to questions.
-        seed: of the rows.
-        swapped: attend with CCA, groups of GROUP and a window of WINDOW; otherwise in full.
-    """
+    """Return losses of a base (by name) or a checkpoint at the tokens to predict, nats, float64."""
     base = model if isinstance(model, str) else model.base
     both = copy.deepcopy(_shipped(base)[0])
     with ours():

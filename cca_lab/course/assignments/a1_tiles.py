@@ -7,8 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (by_hand, describe, need_close, need_equal, need_items,
-                                    need_keys, need_tensor, show)
+from cca_lab.course.compare import (
+    by_hand,
+    describe,
+    need_close,
+    need_equal,
+    need_items,
+    need_keys,
+    need_tensor,
+    show,
+)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # The one matrix behind the checks of a1, and what usual mistakes give.
@@ -39,16 +47,10 @@ def with_sink(scores: Tensor, sink: Tensor) -> Tensor:
 def dense(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor, scale: float, *,
           kv_of: Callable[[int], int] | None = None, past: int = 0, mask: float = -INF,
           weigh: Callable[[Tensor, Tensor], Tensor] = with_sink) -> Tensor:
-    """Return the outputs (B, H, L, E) by one matrix for each head; options make them wrong.
+    """Return outputs (B, H, L, E) by one matrix for each head.
 
-    Args:
-        q, k, v: (B, H, L, D), (B, Hk, L, D), (B, Hk, L, E).
-        slopes, sinks: of the heads, (H,) each.
-        scale: of the products.
-        kv_of: which KV head a query head reads; by default the right one.
-        past: how many tokens of the future a row sees.
-        mask: score of a masked token.
-        weigh: weights from masked scores and a sink.
+    The options are mistakes: `kv_of` a query head, `past` tokens of the future, the score of a
+    masked token, and how masked scores and a sink are weighed.
     """
     share = q.shape[1] // k.shape[1]
     row, column = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
@@ -98,14 +100,7 @@ def usual_causes(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, sinks: Tensor,
 
 
 def uncorrected(scores: Tensor, values: Tensor, tile: int, sink: float = -INF) -> Tensor:
-    """Return the outputs (R, E) of tiles whose accumulator never shrinks with a new maximum.
-
-    Args:
-        scores: masked, (R, N); the first key of each row is not masked.
-        values: (N, E).
-        tile: keys of a tile.
-        sink: logit of a sink, if there is one.
-    """
+    """Return outputs (R, E) of masked scores (R, N) if accumulators never shrink with a maximum."""
     ends = (torch.arange(len(values)) // tile * tile + tile - 1).clamp(max=len(values) - 1)
     running = scores.cummax(-1).values.clamp(min=sink)
     top = running[:, -1:]

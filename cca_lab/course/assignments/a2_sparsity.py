@@ -15,8 +15,16 @@ import torch
 from scipy.stats import binom, norm
 from torch import Tensor
 
-from cca_lab.course.compare import (by_hand, describe, need_close, need_equal, need_keys,
-                                    need_number, need_same, need_tensor)
+from cca_lab.course.compare import (
+    by_hand,
+    describe,
+    need_close,
+    need_equal,
+    need_keys,
+    need_number,
+    need_same,
+    need_tensor,
+)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # a2: the maps that its checks draw, and what is right for them, by loops and in integers.
@@ -86,14 +94,7 @@ def own_token_only(draw: Draw, maps: Tensor) -> Tensor:
 
 def lost(maps: Tensor, windows: list[int], late: int = 0, every: bool = False,
          losing: bool = False) -> Tensor:
-    """Return what rows lose on average; the options make mistakes.
-
-    Args:
-        maps, windows: as the task says.
-        late: moves the border.
-        every: take the mean over all rows.
-        losing: take it over the rows that lose something.
-    """
+    """Return what rows lose on average; options move the border or take the mean of other rows."""
     length, columns = maps.shape[-1], []
     for window in windows:
         losses = [maps[:, i, : max(0, i - window + 1 + late)].sum(-1)
@@ -105,15 +106,10 @@ def lost(maps: Tensor, windows: list[int], late: int = 0, every: bool = False,
 
 def lifted(maps: Tensor, first: int, split: int, top: int, *, choose: slice | None = None,
            skip: int = 1, test: int | None = None, how: str = "mean of shares") -> Tensor:
-    """Return the lift of each map by loops; the options make mistakes.
+    """Return the lift of each map by loops.
 
-    Args:
-        maps, first, split, top: as the task says.
-        choose: other rows that choose.
-        skip: the first candidate.
-        test: the first row that tests.
-        how: "mean of shares", "ratio of sums", or "whole row", by which the chosen tokens' weight
-            is divided.
+    The options are mistakes: other rows choose, another first candidate (`skip`), another first row
+    that tests, or the weight of the chosen as "ratio of sums" or of the "whole row".
     """
     lifts = []
     for each in maps:
@@ -128,10 +124,7 @@ def lifted(maps: Tensor, first: int, split: int, top: int, *, choose: slice | No
 
 
 def with_sink(draw: Draw, maps: Tensor, share: float | None = None) -> Tensor:
-    """Return maps in which token 0 takes another share of each row, one for all or each its own.
-
-    The other tokens keep their proportions.
-    """
+    """Return maps in which token 0 takes another share of each row, evenly from the others."""
     shares = torch.tensor([share or draw.uniform(0.2, 0.9) for _ in range(maps.shape[-1])],
                           dtype=maps.dtype)
     rest = maps.clone()
@@ -294,10 +287,9 @@ def lift_noise(answer: Answer, draw: Draw) -> None:
 
 
 def lift_gone(answer: Answer, draw: Draw) -> None:
-    """A token that only the choosing rows read has a lift of 0; one that all read has the largest.
+    """A token that only the choosing rows read has a lift of 0; one that all read, the largest.
 
-    More rows test than choose, so that a token which is chosen on all rows is the other one. Token
-    0 has no weight.
+    More rows test than choose, so that a token chosen on all rows is the other one.
     """
     for length, first, split in ((7, 4, 5), (16, 6, 10),
                                  (draw.randint(25, 30), 7, draw.randint(10, 15))):

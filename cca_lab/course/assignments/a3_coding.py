@@ -12,8 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (by_hand, describe, first, need_close, need_equal, need_keys,
-                                    need_number)
+from cca_lab.course.compare import (
+    by_hand,
+    describe,
+    first,
+    need_close,
+    need_equal,
+    need_keys,
+    need_number,
+)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # Results, bases and condition numbers

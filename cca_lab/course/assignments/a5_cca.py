@@ -9,8 +9,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (by_hand, describe, need_close, need_equal, need_number,
-                                    need_same, need_tensor)
+from cca_lab.course.compare import (
+    by_hand,
+    describe,
+    need_close,
+    need_equal,
+    need_number,
+    need_same,
+    need_tensor,
+)
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
 # a5.2 and a5.5: what a row reads by intervals of columns, and attention over them

@@ -12,21 +12,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a6_leaks import (CAUSAL_DIRECT, CAUSAL_OTHERS, CAUSAL_STEPS, DIRECT,
-                                                 OTHERS, STEPS, Implementation, Maker, attend,
-                                                 importance)
+from cca_lab.course.assignments.a6_leaks import (
+    CAUSAL_DIRECT,
+    CAUSAL_OTHERS,
+    CAUSAL_STEPS,
+    DIRECT,
+    OTHERS,
+    STEPS,
+    Implementation,
+    Maker,
+    attend,
+    importance,
+)
 from cca_lab.course.compare import by_hand, describe, need_close, need_keys, need_tensor
-from cca_lab.course.tasks import (Answer, Assignment, CourseTask, Draw, Mistake, Property, Share,
-                                  case)
+from cca_lab.course.tasks import (
+    Answer,
+    Assignment,
+    CourseTask,
+    Draw,
+    Mistake,
+    Property,
+    Share,
+    case,
+)
 
 # The rule of a6, once, in plain loops: focal tokens, groups, and which groups a row reads pooled.
 
 def whole(got: Any, what: str) -> list[int]:
-    """Return integers as a list, from a list or a tensor.
-
-    Raises:
-        Mistake: if they are none.
-    """
+    """Return integers as a list, from a list or a tensor."""
     values = got.tolist() if isinstance(
         got, Tensor) and got.dim() == 1 and not got.is_floating_point() else got
     if isinstance(values, (list, tuple)):
@@ -68,11 +81,7 @@ def pooled_from(length: int, groups: list[list[int]], window: int) -> Tensor:
 # a6.2: choice
 
 def chosen(answer: Answer, scores: Tensor, every: int) -> None:
-    """Compare the answer for some scores with sorting.
-
-    Raises:
-        Mistake: naming the example.
-    """
+    """Compare the answer for some scores with sorting."""
     with case(f"scores {[round(x, 2) for x in scores.tolist()]}, every {every}"):
         got, wanted = whole(answer(scores, every),
                             "the focal tokens"), choose(scores.tolist(), every)
@@ -113,13 +122,7 @@ def choice_ties(answer: Answer, draw: Draw) -> None:
 # a6.3: groups
 
 def grouped(answer: Answer, draw: Draw, most_span: int | None) -> None:
-    """Compare the groups of random sets of focal tokens with a loop.
-
-    Args:
-        answer: of the student.
-        draw: of the inputs.
-        most_span: the longest span; None for the length of the text, which closes no group.
-    """
+    """Compare the groups of random focal tokens with a loop; a span of None closes no group."""
     cases = [(6, 2, [0, 3], 4), (7, 3, [0, 2, 3], 3), (5, 2, [0, 1, 2, 3, 4], 2),
              (9, 5, [0, 5, 6], 2), (9, 3, [0, 3, 4, 7], 4), (1, 2, [0], 1)]
     if draw.secret:
@@ -168,11 +171,7 @@ def divisions(draw: Draw, length: int) -> list[tuple[int, list[list[int]], int]]
 
 
 def table(answer: Answer, length: int, groups: list[list[int]], window: int) -> Tensor:
-    """Return the answer's table, bool (length, K + length), from zeros and ones too.
-
-    Raises:
-        Mistake: if it is none.
-    """
+    """Return the answer's table, bool (length, K + length), from zeros and ones too."""
     got = answer(length, groups, window)
     if isinstance(got, Tensor) and ((got == 0) | (got == 1)).all():
         got = got.bool()
@@ -180,11 +179,7 @@ def table(answer: Answer, length: int, groups: list[list[int]], window: int) -> 
 
 
 def all_counts(answer: Answer, examples: list[tuple[int, list[list[int]], int]]) -> list[Tensor]:
-    """Return `read_counts` of the answer's table of each division.
-
-    Raises:
-        Mistake: if the tables together are those of full attention, or almost empty.
-    """
+    """Return `read_counts` of the table of each division, unless all are full or almost empty."""
     counts, pooled = [], False
     for division in examples:
         with case(named(*division)):
@@ -338,11 +333,7 @@ class CountedCalls:
         self.implementation, self.length, self.calls = implementation, length, 0
 
     def __call__(self, text: Any) -> Tensor:
-        """Return the outputs.
-
-        Raises:
-            Mistake: if there are too many calls, or the text is none.
-        """
+        """Return the outputs."""
         self.calls += 1
         self.check()
         if not isinstance(text, Tensor) or tuple(
@@ -355,11 +346,7 @@ class CountedCalls:
         return self.implementation(text.detach().double())
 
     def check(self) -> None:
-        """Refuse more calls than are allowed.
-
-        Raises:
-            Mistake: naming the limit.
-        """
+        """Refuse more calls than are allowed."""
         if self.calls > CALLS:
             raise Mistake(f"the implementation was called more than {CALLS} times: change several "
                           "tokens, or several numbers of a token, in one edit")
@@ -469,11 +456,7 @@ def row_weights(q: Tensor, k: Tensor, row: int) -> Tensor:
 
 
 def example(answer: Answer) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
-    """Return (q, k, q after the edit, k after it, row, token) of an answer.
-
-    Raises:
-        Mistake: if it is no such example.
-    """
+    """Return (q, k, q after the edit, k after it, row, token) of an answer."""
     got = answer()
     names = ("q", "k", "row", "token", "new q", "new k")
     need_keys(got, names)

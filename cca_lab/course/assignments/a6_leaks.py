@@ -1,8 +1,7 @@
 """Implementations for a6's leak detector: texts (L, 6) to outputs (L, 2), some leaking.
 
-Columns 0 and 1 of a text are the queries, 2 and 3 the keys, 4 and 5 the values. All are
-deterministic. A *maker* gets the length, a row, a later token and a bound from 1 to 2, and returns
-an implementation; some need none of them.
+Columns of a text are two of queries, keys and values each. A *maker* gets the length, a row, a
+later token and a bound from 1 to 2, and returns an implementation, which is deterministic.
 """
 
 from collections.abc import Callable
@@ -38,12 +37,7 @@ def plain(make: Implementation) -> Maker:
 
 
 def put(change: Callable[[Tensor, int, float], Tensor], row_zero: bool = False) -> Maker:
-    """Return a maker of causal attention with one row changed by what one later token says.
-
-    Args:
-        change: gets the text, the token and the bound; its result is added to the row.
-        row_zero: take row 0 and the last token instead of those drawn.
-    """
+    """Return a maker of causal attention; one row gets `change(text, later token, bound)` added."""
     def maker(length: int, row: int, token: int, bound: float) -> Implementation:
         target, source = (0, length - 1) if row_zero else (row, token)
 

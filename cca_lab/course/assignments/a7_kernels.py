@@ -1,9 +1,7 @@
 """a7: kernels in Triton, interpreted: a sum, a softmax, pooling, a repair, attention.
 
-Nothing here imports triton: the answers do, in their own process. That an answer is a kernel is not
-checked; what is
-checked is what kernels get wrong: edges, strides, padding, and memory that belongs to somebody
-else.
+Nothing here imports triton: the answers do, in their own process. Checked is what kernels get
+wrong: edges, strides, padding, and memory that belongs to somebody else.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import (NOT_FINITE, by_hand, describe, need_close, need_equal,
-                                    need_items, need_number, need_same)
+from cca_lab.course.compare import (
+    NOT_FINITE,
+    by_hand,
+    describe,
+    need_close,
+    need_equal,
+    need_items,
+    need_number,
+    need_same,
+)
 from cca_lab.course.compare import first as first_of
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, case
 
@@ -26,11 +32,7 @@ NOTHING = float("-inf")
 
 
 def need_untouched(got: Tensor, before: Tensor, what: str, where: str) -> None:
-    """Check that memory which belongs to nobody's result still holds what it held.
-
-    Raises:
-        Mistake: naming the first entry that changed.
-    """
+    """Check that memory which belongs to nobody's result still holds what it held."""
     changed = got != before.to(got.dtype)
     if changed.any():
         raise Mistake(f"{what} was written to, {where}: entry {list(first_of(changed))} of it is "
@@ -45,18 +47,10 @@ def power_of_two(size: int) -> int:
 def pooled(q: Tensor, k: Tensor, v: Tensor, starts: list[int], scale: float, *, judge: int = -1,
            tile: bool = False, zeros: bool = False, summed: bool = False,
            mapping: str = "block") -> tuple[Tensor, Tensor]:
-    """Return core keys and core values (B, Hk, M, D), float64; the keywords are mistakes.
+    """Return core keys and core values (B, Hk, M, D), float64, of groups that begin at `starts`.
 
-    Args:
-        q: (B, L, H, D).
-        k, v: (B, L, Hk, D).
-        starts: first token of each group, and the end of the last.
-        scale: of the scores.
-        judge: the group's token whose query judges; -1 is right.
-        tile: the tokens up to the end of the tile count as well, though they belong to others.
-        zeros: the tile's padding takes part in the softmax with scores of 0.
-        summed: the queries of the heads are added, not averaged.
-        mapping: "block" if neighbouring query heads share a key head, or "cyclic".
+    The keywords are mistakes: the token that judges; all tokens of the `tile` count, or its padding
+    as scores of 0; queries of heads are `summed`; key heads are shared in another `mapping`.
     """
     q, k, v = q.double(), k.double(), v.double()
     shared = q.shape[2] // k.shape[2]
@@ -80,15 +74,10 @@ def pooled(q: Tensor, k: Tensor, v: Tensor, starts: list[int], scale: float, *, 
 
 def attended(q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, cap: float | None = None,
              mapping: str = "block") -> Tensor:
-    """Return attention over intervals (H, L, D) by one matrix, float64; empty rows give zeros.
+    """Return attention over intervals (L, n, 2) by one matrix, (H, L, D), float64.
 
-    Args:
-        q: (H, L, D).
-        k, v: (Hk, N, D); columns that no row reads may hold anything.
-        table: (L, n, 2), intervals of columns.
-        scale: of the scores.
-        cap: scores become cap * tanh(score / cap).
-        mapping: "block" if neighbouring query heads share a key head, or "cyclic".
+    Empty rows give zeros, and columns that no row reads may hold anything. Scores become
+    cap * tanh(score / cap). The mapping "cyclic" of key heads is a mistake.
     """
     seen = seen_columns(table, k.shape[1])
     shared = len(q) // len(k)
@@ -301,15 +290,7 @@ def pool_sizes(draw: Draw) -> list[list[int]]:
 
 def run_pool(answer: Answer, draw: Draw, sizes: list[int], heads: tuple[int, int, int, int],
              lost: int | None = None) -> None:
-    """Compare cores of drawn tokens.
-
-    Args:
-        answer: of the student.
-        draw: of the inputs.
-        sizes: tokens of each group.
-        heads: batch, heads, key heads, head dim.
-        lost: a group that holds NaN, and in the second batch element all do.
-    """
+    """Compare cores; group `lost` holds NaN, and so do all groups of the second batch element."""
     batch, many, key_heads, dim = heads
     starts = [sum(sizes[:n]) for n in range(len(sizes) + 1)]
     length = starts[-1] + 32  # so that a tile of the last group may reach beyond it
@@ -443,16 +424,9 @@ def table_of(draw: Draw, size: AttentionSizes, empty: bool) -> tuple[Tensor, int
 
 def run_attention(answer: Answer, draw: Draw, size: AttentionSizes, *, empty: bool = False,
                   shift: float = 0.0, trap: bool = False) -> None:
-    """Compare with one matrix.
+    """Compare with one matrix; intervals and rows may be `empty`, `shift` is added to the scores.
 
-    Args:
-        answer: of the student.
-        draw: of the inputs.
-        size: of the example.
-        empty: some intervals are empty, and so may rows be.
-        shift: added to the scores, nearly.
-        trap: columns that no row reads hold NaN, and the rows of `out` behind the last are looked
-            at.
+    As a `trap`, columns that no row reads hold NaN, and rows of `out` behind the last are checked.
     """
     table, columns = table_of(draw, size, empty)
     q = draw.normal(size.heads, size.length, size.dim, dtype=SINGLE)

@@ -12,13 +12,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a8_oracles import (ChunkedText, core_reads, corners, dense,
-                                                   forgetful, held, many, need_state, pooled,
-                                                   rotated, stepped, texts)
-from cca_lab.course.compare import (describe, need_close, need_equal, need_items, need_same,
-                                    need_tensor)
-from cca_lab.course.tasks import (Answer, Assignment, CourseTask, Draw, Mistake, Property, Share,
-                                  case)
+from cca_lab.course.assignments.a8_oracles import (
+    ChunkedText,
+    core_reads,
+    corners,
+    dense,
+    forgetful,
+    held,
+    many,
+    need_state,
+    pooled,
+    rotated,
+    stepped,
+    texts,
+)
+from cca_lab.course.compare import (
+    describe,
+    need_close,
+    need_equal,
+    need_items,
+    need_same,
+    need_tensor,
+)
+from cca_lab.course.tasks import (
+    Answer,
+    Assignment,
+    CourseTask,
+    Draw,
+    Mistake,
+    Property,
+    Share,
+    case,
+)
 
 # Texts in turns, and outputs
 
@@ -29,10 +54,7 @@ NO_SCALE = "the dot products are not multiplied by scale"
 
 
 def turned(draw: Draw, single: bool, measure: bool) -> list[list[ChunkedText]]:
-    """Return texts, small ones first; chunked ones with another of their shape, to take turns.
-
-    Bytes are measured in float32, and after chunks and single tokens in turn.
-    """
+    """Return texts, small ones first; chunked ones with another of their shape, to take turns."""
     dtype, again = torch.float32 if measure else torch.float64, Draw(str(draw.getrandbits(60)))
     return [[text] if single else [text, ChunkedText(
         *(again.normal(*x.shape, dtype=dtype) for x in (text.q, text.k, text.v)),
@@ -43,9 +65,8 @@ def need_output(got: Tensor, wanted: Tensor, text: ChunkedText, measure: bool,
                 causes: Mistaken) -> None:
     """Compare an output.
 
-    Where bytes are measured, only the rows that came as single tokens count: they show what the
-    cache holds after a chunk. The rows inside chunks have a property of their own, and a mistake
-    shall not cost twice.
+    Where bytes are measured only rows that came as single tokens count, which show what the cache
+    holds after a chunk: a mistake inside chunks shall not cost twice.
     """
     sizes = torch.tensor(text.chunks)
     counted = (sizes.repeat_interleave(sizes) == 1)[:, None] if measure else torch.tensor(True)
@@ -271,11 +292,7 @@ def bytes_large(answer: Answer, draw: Draw) -> None:
 # a8.6: beam search
 
 class Writer:
-    """A tiny model with one attention layer and a cache, for beam search.
-
-    Attributes:
-        rows: of each call so far.
-    """
+    """A tiny model of one attention layer with a cache, for beam search; counts rows of calls."""
 
     def __init__(self, draw: Draw, words: int, dim: int = 4) -> None:
         self.tables = [2 * draw.normal(words, dim) for _ in range(4)]
@@ -328,14 +345,7 @@ class Writer:
 
     def mistaken(self, start: int, width: int, length: int, moved: Collection[str],
                  sums: bool) -> Tensor:
-        """Return what beam search finds if only some things move with their rows, or no sums.
-
-        Args:
-            start, width, length: as for `best`.
-            moved: which of "texts", "key" and "value" get the rows of the survivors after each
-                word.
-            sums: log-probabilities are added up.
-        """
+        """Return what beam search finds if only some things move with their rows, or no sums."""
         totals, tokens = torch.zeros(1, dtype=torch.float64), torch.tensor([start])
         texts, state = torch.zeros(1, 0, dtype=torch.int64), self.start()
         calls = len(self.rows)

@@ -17,13 +17,7 @@ CHUNKS = [[2, 3], [5, 1, 6], [40, 7, 7, 7, 1, 1, 1]]
 
 @dataclass(frozen=True)
 class ChunkedText:
-    """A text that comes in chunks.
-
-    Attributes:
-        q: (B, H, L, D).
-        k, v: (B, Hk, L, D).
-        chunks: tokens of each step; they sum to L.
-    """
+    """A text, q (B, H, L, D), k and v (B, Hk, L, D), that comes in chunks of so many tokens."""
 
     q: Tensor
     k: Tensor
@@ -57,14 +51,7 @@ def many(n: int, what: str, plural: str = "") -> str:
 
 def texts(draw: Draw, *, single: bool = False, dtype: torch.dtype = torch.float64,
           tail: int = 0) -> list[ChunkedText]:
-    """Return three texts, small ones first; one in chunks is longer than 40 tokens.
-
-    Args:
-        draw: source of the numbers and, if it is secret, of the sizes.
-        single: the tokens come one at a time.
-        dtype: of all tensors.
-        tail: so many single tokens come behind the chunks.
-    """
+    """Return three texts, small ones first; `tail` single tokens come behind the chunks."""
     result = []
     for (batch, heads, shared, dim), chunks in zip(SHAPES, CHUNKS, strict=True):
         if draw.secret:
@@ -127,11 +114,8 @@ def stepped(answer: Answer, pair: Sequence[ChunkedText], options: Sequence[Any],
             entries: Callable[[int], int] | None = None) -> list[Tensor]:
     """Return the outputs (B, H, L, D) of texts that take turns, each with its own state.
 
-    Args:
-        answer: called with (state, q, k, v, *options); returns an output and a state.
-        pair: texts of as many chunks.
-        options: further arguments.
-        entries: how many entries the state must hold after some tokens; None if nobody asks.
+    The answer gets (state, q, k, v, *options); `entries` says how many a state must hold after how
+    many tokens.
     """
     states: list[dict[str, Any]] = [{} for _ in pair]
     outputs: list[list[Tensor]] = [[] for _ in pair]
@@ -158,13 +142,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, reads: Tensor, scale: float, *,
           tiled: bool = False) -> Tensor:
     """Return attention of a whole text, (B, H, L, D), float64, zero in rows that read nothing.
 
-    Args:
-        q: (B, H, L, D).
-        k, v: (B, Hk, C, D).
-        reads: (L, C), how often each row reads each column; a column that is read twice counts
-            twice.
-        scale: of the scores.
-        tiled: give query head h the KV head h mod Hk, which is a mistake.
+    `reads` (L, C) says how often a row reads a column. `tiled` is a mistake: h reads KV head h % Hk.
     """
     times = q.shape[1] // k.shape[1]
     spread = (lambda x: x.repeat(1, times, 1,
@@ -197,12 +175,7 @@ def pooled(text: ChunkedText, sinks: int, group: int, scale: float,
            judge: str = "mean") -> tuple[Tensor, Tensor]:
     """Return keys and values (B, Hk, P + L, D): cores of whole groups, then all tokens.
 
-    Args:
-        text: its queries, keys and values.
-        sinks, group: groups begin behind the sinks.
-        scale: of the judge's scores.
-        judge: "mean" of the last token's queries; or a mistake: only the "first head", or the mean
-            of the "softmaxes".
+    The mean of the last token's queries judges; "first head" and mean of "softmaxes" are mistakes.
     """
     keys, values = [], []
     queries = text.q.double().unflatten(1, (text.k.shape[1], -1))  # (B, Hk, H / Hk, L, D)

@@ -19,12 +19,9 @@ Implementation = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An implementation, made anew for each trial.
+    """An implementation, made anew for each trial from a draw.
 
-    Attributes:
-        about: for a mutant, after "is wrong only": with which inputs it is wrong; for a right one,
-            what it does.
-        make: gets the draw, for constants.
+    What is said about a mutant ends "is wrong only"; of a right one it is what it does.
     """
 
     about: str
@@ -35,13 +32,8 @@ def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]],
           right: Sequence[Candidate], mutants: Sequence[Candidate], shown: bool) -> Share | None:
     """Return the share of mutants caught, less twice the share of right ones called wrong.
 
-    Args:
-        answer: the test.
-        draw: decides constants, rounding and order.
-        legal: gets the arguments of a call, returns them in plain types, raises `Mistake` if they
-            are not allowed.
-        right, mutants: implementations.
-        shown: the message may say with which inputs a mutant that survived is wrong.
+    `legal` returns the arguments of a call in plain types, or raises `Mistake`. If `shown`, the
+    message says with which inputs a surviving mutant is wrong.
     """
     # Half of the right ones round in another way, and as many mutants: rounding says nothing about
     # who is right.
@@ -72,12 +64,7 @@ def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]],
 
 
 def why(punished: Sequence[tuple[str, bool, bool]]) -> str:
-    """Return what may be wrong with a test that calls right implementations wrong.
-
-    Args:
-        punished: of each such implementation, what it does, whether it rounds in its own way, and
-            whether an assert of the test failed.
-    """
+    """Say what may be wrong with a test, from (what it does, rounds its own way, asserted)."""
     exact = {about for about, noisy, _ in punished if not noisy}
     # Only the last bits tell these from one that passed.
     bits = [entry for entry in punished if entry[0] not in exact]
@@ -95,12 +82,7 @@ def why(punished: Sequence[tuple[str, bool, bool]]) -> str:
 
 
 def verdict_of(answer: Answer, watched: "Watched") -> bool:
-    """Return True if the test calls the implementation right.
-
-    Raises:
-        Mistake: if the test itself is broken: it returned no truth value, raised, or made a call
-            that is not allowed.
-    """
+    """Return True if the test calls the implementation right; raise `Mistake` if it is broken."""
     try:
         got = answer(watched)
     except NotImplementedError:
@@ -125,12 +107,7 @@ def verdict_of(answer: Answer, watched: "Watched") -> bool:
 
 
 class Watched:
-    """An implementation whose calls are counted and checked, and whose floats round otherwise.
-
-    Attributes:
-        mistake: of the test, in one of its calls.
-        asserted: an assert of the test failed.
-    """
+    """An implementation whose calls are counted and checked, and whose floats round otherwise."""
 
     def __init__(self, implementation: Implementation, legal: Callable[..., tuple[Any, ...]],
                  noise: float, seed: int) -> None:
@@ -166,11 +143,7 @@ class Watched:
 
 
 def need_floats(value: Any, what: str, *shape: int | None) -> Tensor:
-    """Return a float64 tensor of this shape, in which None is any size from 1 to 40.
-
-    Raises:
-        Mistake: if it is none.
-    """
+    """Return a float64 tensor of this shape, in which None is any size from 1 to 40."""
     if not isinstance(value, Tensor) or value.dtype != torch.float64 or value.dim() != len(shape):
         got = f"{describe(value)} of {value.dtype}" if isinstance(value,
                                                                   Tensor) else describe(value)
@@ -186,11 +159,7 @@ def need_floats(value: Any, what: str, *shape: int | None) -> Tensor:
 
 
 def need_integer(value: Any, what: str, low: int, high: int) -> int:
-    """Return an integer of this range, both ends included.
-
-    Raises:
-        Mistake: if it is none.
-    """
+    """Return an integer of this range, both ends included."""
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:

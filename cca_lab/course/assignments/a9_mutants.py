@@ -8,8 +8,13 @@ import torch
 from torch import Tensor
 
 from cca_lab.course.assignments import a9_attention
-from cca_lab.course.assignments.a9_judge import (Candidate, Implementation, judge, need_floats,
-                                                 need_integer)
+from cca_lab.course.assignments.a9_judge import (
+    Candidate,
+    Implementation,
+    judge,
+    need_floats,
+    need_integer,
+)
 from cca_lab.course.compare import describe
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
 
@@ -194,12 +199,8 @@ class CachedText:
 class Cache:
     """A step of the cache. A state stands for the whole text, so each step can be replaced.
 
-    Attributes:
-        kept: positions that stay.
-        shown: positions that are said, from those that stay.
-        values_of: positions whose values are kept.
-        shared: "" for states of their own; "branch" if all states of a text are one; "text" if all
-            texts are one.
+    Positions stay (`kept`), are said (`shown`), or keep their values. All states of a text
+    (`shared="branch"`) or of all texts ("text") may be one.
     """
 
     kept: Callable[[CachedText], list[int]] = CachedText.kept
@@ -323,14 +324,7 @@ def kills(legal: Callable[..., tuple[Any, ...]], right: Sequence[Candidate],
 def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...]],
          right: Sequence[Candidate],
          shown: Sequence[Candidate], hidden: Sequence[Candidate]) -> tuple[Property, Property]:
-    """Return the properties of one test: mutants that are spoken of, and mutants that are not.
-
-    Args:
-        name: of what is tested, such as "merges".
-        points: of the two.
-        legal, right: as for `judge`.
-        shown, hidden: mutants.
-    """
+    """Return the properties of one test: mutants that are spoken of, and mutants that are not."""
     return (Property(f"wrong {name} are caught, right ones pass", points[0],
                      kills(legal, right, shown, True)),
             Property(f"wrong {name} of other kinds are caught", points[1],
