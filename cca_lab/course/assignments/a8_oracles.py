@@ -142,7 +142,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, reads: Tensor, scale: float, *,
           tiled: bool = False) -> Tensor:
     """Return attention of a whole text, (B, H, L, D), float64, zero in rows that read nothing.
 
-    `reads` (L, C) says how often a row reads a column. `tiled` is a mistake: h reads KV head h % Hk.
+    `reads` (L, C) says how often a row reads a column; `tiled` is a mistake: KV head h % Hk.
     """
     times = q.shape[1] // k.shape[1]
     spread = (lambda x: x.repeat(1, times, 1,
