@@ -1,22 +1,24 @@
 """a9: implementations and mutants of merging, of attention in a window, of intervals and cores."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments.a9_judge import Candidate, Implementation, need_floats, need_integer
+from cca_lab.course.assignments.a9_judge import (
+    Implementation,
+    candidates,
+    fixed,
+    need_floats,
+    need_integer,
+    plain,
+)
 from cca_lab.course.tasks import Draw, Mistake
 
 INF = float("inf")
 Part = tuple[Tensor, Tensor, Tensor]
-
-
-def plain(implementation: Implementation) -> Callable[[Draw], Implementation]:
-    """Return a maker of an implementation without constants."""
-    return lambda draw: implementation
 
 
 # The merge of two parts
@@ -88,50 +90,47 @@ def keep(which: int, columns: int = 0) -> Implementation:
 def clipped(draw: Draw) -> Implementation:
     """Return a merge that takes no difference of maxima as larger than a bound."""
     bound = draw.uniform(6, 12)
-    return changed_merge(lambda a, b, m:
-                         (m, factor(a[0].maximum(m - bound).where(a[0] > -INF, -INF), m),
-                          factor(b[0].maximum(m - bound).where(b[0] > -INF, -INF), m)))
+
+    def near(top: Tensor, new: Tensor) -> Tensor:
+        return factor(top.maximum(new - bound).where(top > -INF, -INF), new)
+
+    return changed_merge(lambda a, b, m: (m, near(a[0], m), near(b[0], m)))
 
 
-def as_zero(part: Part) -> Part:
-    """Return a part whose empty rows have the maximum 0."""
-    return part[0].where(part[0] > -INF, 0.0), *part[1:]
+def floored(first: Part, second: Part) -> Part:
+    """Return a merge in which the maximum of an empty row is 0, unless both are empty."""
+    (m1, *sums1), (m2, *sums2) = first, second
+    wrong = merge((m1.where(m1 > -INF, 0.0), *sums1), (m2.where(m2 > -INF, 0.0), *sums2))
+    seen = torch.maximum(m1, m2) > -INF
+    return tuple(x.where(seen[(...,) + (None,) * (x.dim() - 1)], y)
+                 for x, y in zip(wrong, merge(first, second), strict=True))
 
 
-MERGE_RIGHT = [Candidate("merges all rows at once", plain(merge)),
-               Candidate("merges row by row", plain(merge_rows)),
-               Candidate("merges in the other order",
-                         plain(lambda first, second: merge(second, first)))]
-MERGE_SHOWN = [
-    Candidate("where the two maxima differ", plain(changed_merge(
-        lambda a, b, m: (m, factor(b[0], m), factor(a[0], m))))),
-    Candidate("where the maxima differ, in the accumulator", plain(keep(2))),
-    Candidate("where the maxima differ, in the sum", plain(keep(1))),
-    Candidate("where the second maximum is the larger one", plain(changed_merge(
-        lambda a, b, m: (a[0].where(a[0] > -INF, m), factor(a[0], m), factor(b[0], m))))),
-]
-MERGE_HIDDEN = [
-    Candidate("with rows that are empty in both parts", plain(changed_merge(
-        lambda a, b, m: (m, factor(a[0], m).where(m > -INF, float("nan")), factor(b[0], m))))),
-    Candidate("with large scores", plain(changed_merge(
-        lambda a, b, m: (m, *((part[0].exp() / m.exp()).where(m > -INF, 0.0)
-                              for part in (a, b)))))),
-    Candidate("where rows disagree on which part is larger", plain(changed_merge(
-        lambda a, b, m: (a[0] if a[0][0] >= b[0][0] else b[0],
-                         *([factor(a[0], m), factor(b[0], m)] if (a[0] >= b[0]).all()
-                           or (a[0] <= b[0]).all()
-                           else [torch.ones_like(m), factor(b[0], m)]))))),
-    Candidate("where the two maxima are equal", plain(changed_merge(
-        lambda a, b, m: (m, factor(a[0], m), factor(b[0], m) * (a[0] != b[0]))))),
-    Candidate("in the second column of the accumulator", plain(keep(2, 1))),
-    Candidate("where the maxima are far apart", clipped),
-    Candidate("where a row is empty in one part only, and its scores are negative", plain(
-        lambda first, second: tuple(x.where((first[0] > -INF)[(...,) + (None,) * (x.dim() - 1)]
-                                       | (second[0] > -INF)[(...,) + (None,) * (x.dim() - 1)], y)
-                               for x, y in zip(merge(as_zero(first), as_zero(second)),
-                                               merge(first, second),
-                                               strict=True)))),
-]
+merges = fixed(changed_merge)
+MERGE_RIGHT = candidates(merges, {
+    "merges all rows at once": plain(merge), "merges row by row": plain(merge_rows),
+    "merges in the other order": plain(lambda first, second: merge(second, first))})
+MERGE_SHOWN = candidates(merges, {
+    "where the two maxima differ":
+        dict(change=lambda a, b, m: (m, factor(b[0], m), factor(a[0], m))),
+    "where the maxima differ, in the accumulator": plain(keep(2)),
+    "where the maxima differ, in the sum": plain(keep(1)),
+    "where the second maximum is the larger one": dict(change=lambda a, b, m: (
+        a[0].where(a[0] > -INF, m), factor(a[0], m), factor(b[0], m)))})
+MERGE_HIDDEN = candidates(merges, {
+    "with rows that are empty in both parts": dict(change=lambda a, b, m: (
+        m, factor(a[0], m).where(m > -INF, float("nan")), factor(b[0], m))),
+    "with large scores": dict(change=lambda a, b, m: (
+        m, *((part[0].exp() / m.exp()).where(m > -INF, 0.0) for part in (a, b)))),
+    "where rows disagree on which part is larger": dict(change=lambda a, b, m: (
+        a[0] if a[0][0] >= b[0][0] else b[0],
+        factor(a[0], m) if (a[0] >= b[0]).all() or (a[0] <= b[0]).all() else torch.ones_like(m),
+        factor(b[0], m))),
+    "where the two maxima are equal": dict(change=lambda a, b, m: (
+        m, factor(a[0], m), factor(b[0], m) * (a[0] != b[0]))),
+    "in the second column of the accumulator": plain(keep(2, 1)),
+    "where the maxima are far apart": clipped,
+    "where a row is empty in one part only, and its scores are negative": plain(floored)})
 
 
 # Attention in a window, heads sharing keys and values
@@ -214,11 +213,6 @@ def exponentials(scores: Tensor) -> Tensor:
     return scores.exp() / scores.exp().sum(-1, keepdim=True)
 
 
-def one_sequence(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    """Return attention in which all sequences read the keys of the first one."""
-    return Window()(q, k[:1].expand_as(k), v, window)
-
-
 def rest_unmasked(draw: Draw) -> Implementation:
     """Return attention whose last tile, if it is not whole, is not masked."""
     tile = draw.randint(3, 6)
@@ -232,47 +226,35 @@ def far_leak(draw: Draw) -> Implementation:
     return Window(last=lambda row, length, window: row + 1 + (row >= start))
 
 
-RIGHT_WINDOW = Window()
-ATTENTION_RIGHT = [Candidate("goes row by row", plain(RIGHT_WINDOW)),
-                   Candidate("goes key by key", plain(online))]
-ATTENTION_SHOWN = [
-    Candidate("if a later token matters",
-          plain(replace(RIGHT_WINDOW, last=lambda row, length, window: row + 2))),
-    Candidate("if the window is shorter than the text", plain(replace(
-        RIGHT_WINDOW, first=lambda row, length, window: max(0, row - window)))),
-    Candidate("if query heads share KV heads", plain(replace(
-        RIGHT_WINDOW, keys_of=lambda h, heads, kv: h % kv, values_of=lambda h, heads, kv: h % kv))),
-    Candidate("if there is more than one feature",
-          plain(replace(RIGHT_WINDOW, scale=lambda dim, features: 1.0))),
-    Candidate("if a row must read its own token", plain(replace(
-        RIGHT_WINDOW, first=lambda row, length, window: max(0, min(row + 1 - window, row - 1)),
-        last=lambda row, length, window: max(1, row)))),
-]
-ATTENTION_HIDDEN = [
-    Candidate("if keys and values have different numbers of features", plain(replace(
-        RIGHT_WINDOW, scale=lambda dim, features: features**-0.5))),
-    Candidate("if sequences differ", plain(one_sequence)),
-    Candidate("if scores are large", plain(replace(RIGHT_WINDOW, weights=exponentials))),
-    Candidate("if there is NaN outside a window", plain(replace(RIGHT_WINDOW, outside=-INF))),
-    Candidate("if a score outside the window is far larger",
-          plain(replace(RIGHT_WINDOW, outside=-1e4))),
-    Candidate("if the window is longer than the text", plain(replace(
-        RIGHT_WINDOW, first=lambda row, length, window: max(0,
-                                                            row + 1
-                                                            - min(window, max(1, length - 1)))))),
-    Candidate("if the length is no multiple of a tile", rest_unmasked),
-    Candidate("if the text is long", far_leak),
-    Candidate("by the rounding of float32",
-              plain(replace(RIGHT_WINDOW, before=lambda x: x.float()))),
-    Candidate("if the KV heads of values differ",
-          plain(replace(RIGHT_WINDOW, values_of=lambda h, heads, kv: h % kv))),
-]
+windows = fixed(Window)
+ATTENTION_RIGHT = candidates(windows, {"goes row by row": {}, "goes key by key": plain(online)})
+ATTENTION_SHOWN = candidates(windows, {
+    "if a later token matters": dict(last=lambda row, length, window: row + 2),
+    "if the window is shorter than the text":
+        dict(first=lambda row, length, window: max(0, row - window)),
+    "if query heads share KV heads": dict(keys_of=lambda head, heads, kv: head % kv,
+                                          values_of=lambda head, heads, kv: head % kv),
+    "if there is more than one feature": dict(scale=lambda dim, features: 1.0),
+    "if a row must read its own token": dict(
+        first=lambda row, length, window: max(0, min(row + 1 - window, row - 1)),
+        last=lambda row, length, window: max(1, row))})
+ATTENTION_HIDDEN = candidates(windows, {
+    "if keys and values have different numbers of features":
+        dict(scale=lambda dim, features: features**-0.5),
+    "if sequences differ":
+        plain(lambda q, k, v, window: Window()(q, k[:1].expand_as(k), v, window)),
+    "if scores are large": dict(weights=exponentials),
+    "if there is NaN outside a window": dict(outside=-INF),
+    "if a score outside the window is far larger": dict(outside=-1e4),
+    "if the window is longer than the text": dict(
+        first=lambda row, length, window: max(0, row + 1 - min(window, max(1, length - 1)))),
+    "if the length is no multiple of a tile": rest_unmasked,
+    "if the text is long": far_leak,
+    "by the rounding of float32": dict(before=lambda x: x.float()),
+    "if the KV heads of values differ": dict(values_of=lambda head, heads, kv: head % kv)})
 
 
 # Intervals of columns
-
-# Which columns a row reads
-
 
 def cores_of(row: int, length: int, group: int, window: int) -> int:
     """Return how many cores a row reads."""
@@ -330,40 +312,37 @@ def twice(n: int, row: int, length: int, group: int, window: int) -> int:
     return (n - 1) * group if n > 1 and (row + 1 - window) % group == 0 else n * group
 
 
-TABLE_RIGHT = [Candidate("puts empty intervals at 0", plain(Table())),
-               Candidate("puts empty intervals at the last column",
-                     plain(Table(empty=lambda columns: columns))),
-               Candidate("puts empty intervals at column 1",
-                     plain(Table(empty=lambda columns: min(1, columns))))]
-TABLE_SHOWN = [
-    Candidate("in rows in which a group just becomes a core", plain(Table(
-        cores=lambda row, length, group, window: cores_of(row + 1, length, group, window)
-        if row + 1 >= group else 0))),
-    Candidate("in rows with cores: a token is never read", plain(Table(
-        start=lambda n, row, length, group, window: min(row, n * group + (n > 0))))),
-    Candidate("in rows with cores: a token is read twice", plain(Table(
-        start=lambda n, row, length, group, window: max(0, n * group - 1)))),
-    Candidate("in rows that are not the last: they read a later token", plain(Table(
-        stop=lambda row, length, group, window: row + 2))),
-]
-TABLE_HIDDEN = [
-    Candidate("if the window is no multiple of the group", plain(Table(
-        cores=lambda row, length, group, window: max(0, (row + 1) // group - window // group)))),
-    Candidate("by a group that waits too long", plain(Table(
-        cores=lambda row, length, group, window: cores_of(max(0, row - 1), length, group,
-                                                          window)))),
-    Candidate("in rows before the window is full", plain(Table(
-        cores=lambda row, length, group, window: (row + 1 - window) // group))),
-    Candidate("in rows with many cores", few_cores),
-    Candidate("in the last row, for some lengths", plain(Table(seen=last_row))),
-    Candidate("in rows in which a second or later group becomes a core", plain(Table(start=twice))),
-    Candidate("in the columns of raw tokens", plain(Table(offset=lambda last, n: n))),
-    Candidate("with a window of 1", plain(Table(cores=lambda row, length, group, window: cores_of(
-        row, length, group, max(2, window))))),
-    Candidate("with groups of 1",
-          plain(Table(cores=lambda row, length, group, window: 0 if group == 1 else cores_of(
-row, length, group, window)))),
-]
+tables = fixed(Table)
+TABLE_RIGHT = candidates(tables, {
+    "puts empty intervals at 0": {},
+    "puts empty intervals at the last column": dict(empty=lambda columns: columns),
+    "puts empty intervals at column 1": dict(empty=lambda columns: min(1, columns))})
+TABLE_SHOWN = candidates(tables, {
+    "in rows in which a group just becomes a core": dict(
+        cores=lambda row, length, group, window:
+        cores_of(row + 1, length, group, window) if row + 1 >= group else 0),
+    "in rows with cores: a token is never read": dict(
+        start=lambda n, row, length, group, window: min(row, n * group + (n > 0))),
+    "in rows with cores: a token is read twice": dict(
+        start=lambda n, row, length, group, window: max(0, n * group - 1)),
+    "in rows that are not the last: they read a later token": dict(
+        stop=lambda row, length, group, window: row + 2)})
+TABLE_HIDDEN = candidates(tables, {
+    "if the window is no multiple of the group": dict(
+        cores=lambda row, length, group, window: max(0, (row + 1) // group - window // group)),
+    "by a group that waits too long": dict(
+        cores=lambda row, length, group, window: cores_of(max(0, row - 1), length, group, window)),
+    "in rows before the window is full": dict(
+        cores=lambda row, length, group, window: (row + 1 - window) // group),
+    "in rows with many cores": few_cores,
+    "in the last row, for some lengths": dict(seen=last_row),
+    "in rows in which a second or later group becomes a core": dict(start=twice),
+    "in the columns of raw tokens": dict(offset=lambda last, n: n),
+    "with a window of 1": dict(
+        cores=lambda row, length, group, window: cores_of(row, length, group, max(2, window))),
+    "with groups of 1": dict(
+        cores=lambda row, length, group, window:
+        0 if group == 1 else cores_of(row, length, group, window))})
 
 
 # The cores of groups
@@ -422,11 +401,6 @@ def pool_at_once(q: Tensor, k: Tensor, v: Tensor, group: int) -> tuple[Tensor, T
     return (weights[..., None] * k).sum(2), (weights[..., None] * v).sum(2)
 
 
-def one_judge(q: Tensor, k: Tensor, v: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    """Return cores that are judged by the first sequence's queries."""
-    return Pool()(q[:1].expand_as(q), k, v, group)
-
-
 def uniform(weights: Tensor) -> Tensor:
     """Return equal weights."""
     return torch.full_like(weights, 1 / weights.shape[-1])
@@ -445,32 +419,28 @@ def far_judge(draw: Draw) -> Implementation:
     return Pool(judge=lambda core, group, length: (core + 1 - (core >= start)) * group - 1)
 
 
-RIGHT_POOL = Pool()
-POOL_RIGHT = [Candidate("goes group by group", plain(RIGHT_POOL)),
-              Candidate("takes all groups at once", plain(pool_at_once))]
-POOL_SHOWN = [
-    Candidate("if the queries of a group differ", plain(replace(
-        RIGHT_POOL, judge=lambda core, group, length: core * group))),
-    Candidate("if the tokens of a group differ", plain(replace(RIGHT_POOL, weights=uniform))),
-    Candidate("if there is more than one feature",
-          plain(replace(RIGHT_POOL, scale=lambda dim, features: 1.0))),
-    Candidate("in the cores' values", plain(replace(RIGHT_POOL, values=uniform))),
-]
-POOL_HIDDEN = [
-    Candidate("if the length is no multiple of the group: the last core", plain(replace(
-        RIGHT_POOL, stop=lambda core, group, length: length if (core + 2) * group > length
-        else (core + 1) * group))),
-    Candidate("if the length is no multiple of the group: one core more", plain(replace(
-        RIGHT_POOL, count=lambda length, group: -(-length // group) if length > group
-        else length // group))),
-    Candidate("if scores are large", plain(replace(RIGHT_POOL, weights=exponentials))),
-    Candidate("if sequences differ", plain(one_judge)),
-    Candidate("if there is NaN in the rest", plain(replace(RIGHT_POOL, rest=True))),
-    Candidate("if the judge's own key matters", plain(replace(RIGHT_POOL, weights=without_itself))),
-    Candidate("if keys and values have different numbers of features", plain(replace(
-        RIGHT_POOL, scale=lambda dim, features: features**-0.5))),
-    Candidate("if there are many cores", far_judge),
-    Candidate("by the rounding of float32", plain(replace(RIGHT_POOL, before=lambda x: x.float()))),
-    Candidate("if the text is shorter than a group", plain(replace(
-        RIGHT_POOL, count=lambda length, group: max(1, length // group)))),
-]
+pools = fixed(Pool)
+POOL_RIGHT = candidates(pools, {"goes group by group": {},
+                                "takes all groups at once": plain(pool_at_once)})
+POOL_SHOWN = candidates(pools, {
+    "if the queries of a group differ": dict(judge=lambda core, group, length: core * group),
+    "if the tokens of a group differ": dict(weights=uniform),
+    "if there is more than one feature": dict(scale=lambda dim, features: 1.0),
+    "in the cores' values": dict(values=uniform)})
+POOL_HIDDEN = candidates(pools, {
+    "if the length is no multiple of the group: the last core": dict(
+        stop=lambda core, group, length:
+        length if (core + 2) * group > length else (core + 1) * group),
+    "if the length is no multiple of the group: one core more": dict(
+        count=lambda length, group: -(-length // group) if length > group else length // group),
+    "if scores are large": dict(weights=exponentials),
+    "if sequences differ":
+        plain(lambda q, k, v, group: Pool()(q[:1].expand_as(q), k, v, group)),
+    "if there is NaN in the rest": dict(rest=True),
+    "if the judge's own key matters": dict(weights=without_itself),
+    "if keys and values have different numbers of features":
+        dict(scale=lambda dim, features: features**-0.5),
+    "if there are many cores": far_judge,
+    "by the rounding of float32": dict(before=lambda x: x.float()),
+    "if the text is shorter than a group":
+        dict(count=lambda length, group: max(1, length // group))})

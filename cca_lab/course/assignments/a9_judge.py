@@ -1,7 +1,7 @@
 """How a9 judges a test: on implementations that are right and on mutants, in random order."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ CALLS = 200  # of one implementation by one test
 RIGHT = 6  # trials of right implementations
 
 Implementation = Callable[..., Any]
+Maker = Callable[[Draw], Implementation]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,24 @@ class Candidate:
     """
 
     about: str
-    make: Callable[[Draw], Implementation]
+    make: Maker
+
+
+def plain(implementation: Implementation) -> Maker:
+    """Return a maker of an implementation without constants."""
+    return lambda draw: implementation
+
+
+def fixed(make: Callable[..., Implementation]) -> Callable[..., Maker]:
+    """Return what makes makers of implementations without constants."""
+    return lambda **changed: plain(make(**changed))
+
+
+def candidates(make: Callable[..., Maker],
+               table: Mapping[str, Mapping[str, Any] | Maker]) -> list[Candidate]:
+    """Return candidates by what is said about them, from makers or what is changed in one."""
+    return [Candidate(about, changed if callable(changed) else make(**changed))
+            for about, changed in table.items()]
 
 
 def judge(answer: Answer, draw: Draw, legal: Callable[..., tuple[Any, ...]],

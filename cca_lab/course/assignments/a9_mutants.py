@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.assignments import a9_attention
+from cca_lab.course.assignments import a9_attention as a9
 from cca_lab.course.assignments.a9_judge import (
     Candidate,
     Implementation,
+    Maker,
+    candidates,
     judge,
     need_floats,
     need_integer,
@@ -79,8 +82,7 @@ def by_gumbel(weights: Tensor, count: int, seed: int) -> Tensor:
 
 
 def sampler(weights: Weights = softmax, draws: Callable[[Tensor, int, int], Tensor] = by_sums,
-            seed_of: Callable[[int, int], int] = lambda seed, calls:
-            seed) -> Callable[[Draw], Implementation]:
+            seed_of: Callable[[int, int], int] = lambda seed, calls: seed) -> Maker:
     """Return a maker of a sampler; `seed_of` gets the seed and the number of calls so far."""
     def make(draw: Draw) -> Implementation:
         salt, calls = draw.getrandbits(40) << 16, [0]
@@ -93,11 +95,6 @@ def sampler(weights: Weights = softmax, draws: Callable[[Tensor, int, int], Tens
             return draws(given / given.sum(), count, salt + seed_of(seed, calls[0]))
         return sample
     return make
-
-
-def drawn(make: Callable[[Draw], Weights]) -> Callable[[Draw], Implementation]:
-    """Return a maker of a sampler whose probabilities depend on a constant of the draw."""
-    return lambda draw: sampler(make(draw))(draw)
 
 
 def mixed(draw: Draw) -> Weights:
@@ -136,39 +133,37 @@ def not_last(logits: Tensor, temperature: float) -> Tensor:
 
 
 BOUND = "is your bound too tight, or are there too many comparisons for it?"
-SAMPLE_RIGHT = [Candidate(f"uses running sums: {BOUND}", sampler()),
-                Candidate(f"uses torch.multinomial: {BOUND}", sampler(draws=by_torch)),
-                Candidate(f"uses noisy logarithms: {BOUND}", sampler(draws=by_gumbel))]
-SAMPLE_SHOWN = [
-    Candidate("with a temperature other than 1",
-          sampler(lambda logits, temperature: softmax(logits, 1.0))),
-    Candidate("with a temperature other than 1, in the other direction", sampler(
-        lambda logits, temperature: softmax(logits, 1 / temperature))),
-    Candidate("in tokens that are not the most likely one", sampler(
-        lambda logits, temperature: torch.eye(len(logits), dtype=logits.dtype)[logits.argmax()])),
-    Candidate("in how often unlikely tokens come", drawn(mixed)),
-]
-SAMPLE_HIDDEN = [
-    Candidate("in the last token", sampler(not_last)),
-    Candidate("in whether draws depend on each other", sampler(
-        draws=lambda weights, count, seed: by_sums(weights, count,
-                                                   seed)[torch.arange(count) // 2])),
-    Candidate("with another seed", sampler(seed_of=lambda seed, calls: 0)),
-    Candidate("with the same seed again",
-          sampler(seed_of=lambda seed, calls: seed + 10_007 * (calls % 5))),
-    Candidate("with large logits", sampler(naive)),
-    Candidate("with many tokens", drawn(cut)),
-    Candidate("in the order of the draws", sampler(
-        draws=lambda weights, count, seed: by_sums(weights, count, seed).sort().values)),
-    Candidate("with neighbouring seeds", sampler(draws=one_stream)),
-    Candidate("with logits of -inf", sampler(lambda logits, temperature: softmax(
-        logits.where(logits > -INF, logits[logits > -INF].min() - 1), temperature))),
-    Candidate("if one token is drawn at a time", sampler(
-        draws=lambda weights, count, seed: weights.argmax()[None] if count == 1
-        else by_sums(weights, count, seed))),
-    Candidate("with a low temperature",
-          sampler(lambda logits, temperature: softmax(logits, max(0.5, temperature)))),
-]
+SAMPLE_RIGHT = candidates(sampler, {f"uses running sums: {BOUND}": {},
+                                    f"uses torch.multinomial: {BOUND}": dict(draws=by_torch),
+                                    f"uses noisy logarithms: {BOUND}": dict(draws=by_gumbel)})
+SAMPLE_SHOWN = candidates(sampler, {
+    "with a temperature other than 1":
+        dict(weights=lambda logits, temperature: softmax(logits, 1.0)),
+    "with a temperature other than 1, in the other direction":
+        dict(weights=lambda logits, temperature: softmax(logits, 1 / temperature)),
+    "in tokens that are not the most likely one": dict(
+        weights=lambda logits, temperature: torch.eye(len(logits),
+                                                      dtype=logits.dtype)[logits.argmax()]),
+    "in how often unlikely tokens come": lambda draw: sampler(mixed(draw))(draw)})
+SAMPLE_HIDDEN = candidates(sampler, {
+    "in the last token": dict(weights=not_last),
+    "in whether draws depend on each other": dict(
+        draws=lambda weights, count, seed:
+        by_sums(weights, count, seed)[torch.arange(count) // 2]),
+    "with another seed": dict(seed_of=lambda seed, calls: 0),
+    "with the same seed again": dict(seed_of=lambda seed, calls: seed + 10_007 * (calls % 5)),
+    "with large logits": dict(weights=naive),
+    "with many tokens": lambda draw: sampler(cut(draw))(draw),
+    "in the order of the draws":
+        dict(draws=lambda weights, count, seed: by_sums(weights, count, seed).sort().values),
+    "with neighbouring seeds": dict(draws=one_stream),
+    "with logits of -inf": dict(weights=lambda logits, temperature: softmax(
+        logits.where(logits > -INF, logits[logits > -INF].min() - 1), temperature)),
+    "if one token is drawn at a time": dict(
+        draws=lambda weights, count, seed:
+        weights.argmax()[None] if count == 1 else by_sums(weights, count, seed)),
+    "with a low temperature":
+        dict(weights=lambda logits, temperature: softmax(logits, max(0.5, temperature)))})
 
 
 # A step of a cache with sinks and a window
@@ -248,10 +243,9 @@ class Cache:
         return number
 
 
-def cache(draw_kept: Callable[[Draw], Callable[[CachedText], list[int]]] | None = None, **parts: Any
-          ) -> Callable[[Draw], Implementation]:
-    """Return a maker of a cache with some parts replaced; `draw_kept` makes `kept` from a draw."""
-    return lambda draw: Cache(**parts, **({"kept": draw_kept(draw)} if draw_kept else {}))
+def cache(**changed: Any) -> Maker:
+    """Return a maker of a cache with some steps replaced."""
+    return lambda draw: Cache(**changed)
 
 
 def ring(text: CachedText) -> list[int]:
@@ -268,10 +262,10 @@ def sinks_too(text: CachedText) -> list[int]:
     return list(range(min(length, text.sinks))) + list(range(max(0, length - text.window), length))
 
 
-def shrinking(draw: Draw) -> Callable[[CachedText], list[int]]:
-    """Return a window that loses a token in long texts."""
+def shrinking(draw: Draw) -> Implementation:
+    """Return a cache whose window loses a token in long texts."""
     start = draw.randint(20, 30)
-    return lambda text: text.kept(window=text.window - (len(text.keys) > start))
+    return Cache(kept=lambda text: text.kept(window=text.window - (len(text.keys) > start)))
 
 
 def turned(text: CachedText, kept: list[int]) -> list[int]:
@@ -283,77 +277,57 @@ def turned(text: CachedText, kept: list[int]) -> list[int]:
     return [moved.get(at, at) for at in kept]
 
 
-CACHE_RIGHT = [Candidate("keeps tokens in order", cache()),
-               Candidate("keeps tokens in the order of a ring", cache(kept=ring)),
-               Candidate("keeps the latest token first",
-                         cache(kept=lambda text: text.kept()[::-1]))]
-CACHE_SHOWN = [
-    Candidate("in the size of the window, after something was forgotten", cache(
-        kept=lambda text: text.kept(window=text.window - 1) or [len(text.keys) - 1])),
-    Candidate("in the first tokens, after something was forgotten",
-          cache(kept=lambda text: text.kept(sinks=0))),
-    Candidate("when exactly one token should be forgotten",
-          cache(kept=lambda text: text.kept(window=text.window + 1))),
-    Candidate("in the positions, after something was forgotten",
-          cache(shown=lambda text, kept: list(range(len(kept))))),
-]
-CACHE_HIDDEN = [
-    Candidate("while the sinks are still in the window", cache(kept=sinks_too)),
-    Candidate("if the first chunk is longer than the window", cache(
+CACHE_RIGHT = candidates(cache, {
+    "keeps tokens in order": {}, "keeps tokens in the order of a ring": dict(kept=ring),
+    "keeps the latest token first": dict(kept=lambda text: text.kept()[::-1])})
+CACHE_SHOWN = candidates(cache, {
+    "in the size of the window, after something was forgotten": dict(
+        kept=lambda text: text.kept(window=text.window - 1) or [len(text.keys) - 1]),
+    "in the first tokens, after something was forgotten":
+        dict(kept=lambda text: text.kept(sinks=0)),
+    "when exactly one token should be forgotten":
+        dict(kept=lambda text: text.kept(window=text.window + 1)),
+    "in the positions, after something was forgotten":
+        dict(shown=lambda text, kept: list(range(len(kept))))})
+CACHE_HIDDEN = candidates(cache, {
+    "while the sinks are still in the window": dict(kept=sinks_too),
+    "if the first chunk is longer than the window": dict(
         kept=lambda text: [at for at in text.kept() if text.chunks[0] <= text.window
-                           or at >= text.sinks
-                           or at >= text.chunks[0] - text.window])),
-    Candidate("with chunks of more than one token", cache(
-        kept=lambda text: text.kept(window=text.window + text.chunks[-1] - 1))),
-    Candidate("without sinks", cache(kept=lambda text: text.kept(sinks=max(1, text.sinks)))),
-    Candidate("in the values, after the window has turned over twice", cache(values_of=turned)),
-    Candidate("in long texts", cache(shrinking)),
-    Candidate("if two texts take turns", cache(shared="text")),
-    Candidate("if a state is continued twice", cache(shared="branch")),
-    Candidate("if the first chunk is shorter than the sinks", cache(
-        kept=lambda text: text.kept(sinks=min(text.sinks, text.chunks[0])))),
-]
-
-
-def kills(legal: Callable[..., tuple[Any, ...]], right: Sequence[Candidate],
-          mutants: Sequence[Candidate], shown: bool) -> Callable[[Answer, Draw], Share | None]:
-    """Return the check of a test on some implementations; arguments as for `judge`."""
-    return lambda answer, draw: judge(answer, draw, legal, right, mutants, shown)
+                           or at >= text.sinks or at >= text.chunks[0] - text.window]),
+    "with chunks of more than one token":
+        dict(kept=lambda text: text.kept(window=text.window + text.chunks[-1] - 1)),
+    "without sinks": dict(kept=lambda text: text.kept(sinks=max(1, text.sinks))),
+    "in the values, after the window has turned over twice": dict(values_of=turned),
+    "in long texts": shrinking, "if two texts take turns": dict(shared="text"),
+    "if a state is continued twice": dict(shared="branch"),
+    "if the first chunk is shorter than the sinks":
+        dict(kept=lambda text: text.kept(sinks=min(text.sinks, text.chunks[0])))})
 
 
 def both(name: str, points: tuple[int, int], legal: Callable[..., tuple[Any, ...]],
-         right: Sequence[Candidate],
-         shown: Sequence[Candidate], hidden: Sequence[Candidate]) -> tuple[Property, Property]:
+         right: Sequence[Candidate], shown: Sequence[Candidate],
+         hidden: Sequence[Candidate]) -> tuple[Property, Property]:
     """Return the properties of one test: mutants that are spoken of, and mutants that are not."""
     return (Property(f"wrong {name} are caught, right ones pass", points[0],
-                     kills(legal, right, shown, True)),
+                     partial(judge, legal=legal, right=right, mutants=shown, shown=True)),
             Property(f"wrong {name} of other kinds are caught", points[1],
-                     kills(legal, right, hidden, False), hidden=True))
-
-
-def as_it_is(*args: Any) -> tuple[Any, ...]:
-    """Return the arguments; the cache looks at them itself, for it knows its states."""
-    return args
+                     partial(judge, legal=legal, right=right, mutants=hidden, shown=False),
+                     hidden=True))
 
 
 ASSIGNMENT = Assignment("a9", "mutants", "Kill the mutants: write the tests", ("01", "05", "13"), (
     CourseTask("a9.1", "merge_is_right", "A test for the merge of two parts", 20, 2, 4, both(
-        "merges", (1, 2), a9_attention.legal_parts, a9_attention.MERGE_RIGHT,
-        a9_attention.MERGE_SHOWN,
-        a9_attention.MERGE_HIDDEN)),
+        "merges", (1, 2), a9.legal_parts, a9.MERGE_RIGHT, a9.MERGE_SHOWN, a9.MERGE_HIDDEN)),
     CourseTask("a9.2", "attention_is_right", "A test for attention in a window", 40, 3, 5, both(
-        "attentions", (1, 3), a9_attention.legal_attention, a9_attention.ATTENTION_RIGHT,
-        a9_attention.ATTENTION_SHOWN,
-        a9_attention.ATTENTION_HIDDEN)),
+        "attentions", (1, 3), a9.legal_attention, a9.ATTENTION_RIGHT, a9.ATTENTION_SHOWN,
+        a9.ATTENTION_HIDDEN)),
     CourseTask("a9.3", "intervals_are_right", "A test for intervals of columns", 20, 2, 5, both(
-        "tables", (1, 2), a9_attention.legal_sizes, a9_attention.TABLE_RIGHT,
-        a9_attention.TABLE_SHOWN, a9_attention.TABLE_HIDDEN)),
+        "tables", (1, 2), a9.legal_sizes, a9.TABLE_RIGHT, a9.TABLE_SHOWN, a9.TABLE_HIDDEN)),
     CourseTask("a9.4", "pool_is_right", "A test for the cores of groups", 25, 3, 4, both(
-        "cores", (1, 2), a9_attention.legal_pool, a9_attention.POOL_RIGHT, a9_attention.POOL_SHOWN,
-        a9_attention.POOL_HIDDEN)),
+        "cores", (1, 2), a9.legal_pool, a9.POOL_RIGHT, a9.POOL_SHOWN, a9.POOL_HIDDEN)),
     CourseTask("a9.5", "step_is_right", "A test for a step of a cache", 40, 4, 5, both(
-        "caches", (1, 3), as_it_is, CACHE_RIGHT, CACHE_SHOWN, CACHE_HIDDEN)),
+        # The cache looks at the arguments itself, for it knows its states.
+        "caches", (1, 3), lambda *args: args, CACHE_RIGHT, CACHE_SHOWN, CACHE_HIDDEN)),
     CourseTask("a9.6", "sample_is_right", "A test for something random", 35, 5, 4, both(
-        "samplers", (1, 2), legal_sample, SAMPLE_RIGHT, SAMPLE_SHOWN,
-        SAMPLE_HIDDEN)),
+        "samplers", (1, 2), legal_sample, SAMPLE_RIGHT, SAMPLE_SHOWN, SAMPLE_HIDDEN)),
 ), seconds=40.0)
