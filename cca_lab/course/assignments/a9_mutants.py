@@ -19,7 +19,7 @@ from cca_lab.course.assignments.a9_judge import (
     need_integer,
 )
 from cca_lab.course.compare import describe
-from cca_lab.course.tasks import Answer, Assignment, CourseTask, Draw, Mistake, Property, Share
+from cca_lab.course.tasks import Assignment, CourseTask, Draw, Mistake, Property
 
 # Drawing tokens
 
