@@ -4,13 +4,13 @@
 #   PIP_ARGS="..."        more options for pip; PyTorch's CPU index, for instance, to save
 #                         the CUDA libraries on Linux (see pytorch.org/get-started)
 #   FROM=05 or ONLY=05    for walkthrough and notebooks: where to start, or the one to run
-#   WORKERS=1             tests at a time; by default as many as there are cores, at most 4
+#   WORKERS=1             tests at a time; by default one more than there are cores, at most 4
 
 PYTHON = python3
 PIP_ARGS =
 FROM =
 ONLY =
-WORKERS = auto --maxprocesses 4
+WORKERS = auto
 SHARED = -n $(WORKERS) --dist worksteal
 VENV = .venv
 BIN = $(VENV)/bin

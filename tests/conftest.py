@@ -35,6 +35,11 @@ SLOW = ("course", "attention/kernels", "mechanisms", "models", "studies",
         "views/test_site.py", "views/test_walkthrough.py")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: some tests wait for a browser or a clock."""
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what stands in `SLOW`, and let the longest begin.
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -22,21 +23,47 @@ MATRIX_PRODUCTS = ("interval_forward", "interval_backward_rows", "interval_backw
                    "decode_split", "vertical_slash_forward")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_committed_report_is_current(target, tmp_path):
-    """In a process of its own: a stand-in for the driver serves the whole process."""
+def committed_rows(target: str, head_dims: tuple[int, ...]) -> list[dict]:
+    """Return the rows of the committed report that were compiled for a target."""
+    return [row for row in json.loads(COMMITTED.read_text())["kernels"]
+            if row["target"] == target and row["head_dim"] in head_dims]
+
+
+def in_a_process(*command: str, cache: Path) -> str:
+    """Return what Python prints: a stand-in for the driver serves a whole process."""
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "cca_lab", "study", "kernels", "--target", target,
-               "--out", str(tmp_path / "kernels.json")]
-    run = subprocess.run(command, cwd=repository(),
-                         env=environment | {"TRITON_CACHE_DIR": str(tmp_path / "cache")},
+    run = subprocess.run([sys.executable, *command], cwd=repository(),
+                         env=environment | {"TRITON_CACHE_DIR": str(cache)},
                          capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
-    committed = json.loads(COMMITTED.read_text())
-    # another compiler allots other registers, within the budgets
-    if version("triton") == committed["triton"]:
-        wanted = [row for row in committed["kernels"] if row["target"] == target]
-        assert json.loads((tmp_path / "kernels.json").read_text())["kernels"] == wanted
+    return run.stdout
+
+
+def same_compiler() -> bool:
+    """Whether the report is this compiler's: another allots other registers, within the budgets."""
+    return version("triton") == json.loads(COMMITTED.read_text())["triton"]
+
+
+@pytest.mark.parametrize("target, head_dim", [("sm_80", 64), ("sm_90", 128), ("sm_100", 64)])
+def test_the_committed_report_is_current(target, head_dim, tmp_path):
+    """Each target with one head dim: compiling the other as well would take a minute longer."""
+    rows = json.loads(in_a_process(
+        "-c", "import json, sys, dataclasses, torch\n"
+        "from cca_lab.attention.kernels.offline import resources\n"
+        "rows = resources(sys.argv[1], torch.bfloat16, int(sys.argv[2]))\n"
+        "print(json.dumps([dataclasses.asdict(row) for row in rows]))",
+        target, str(head_dim), cache=tmp_path))
+    assert len(rows) > 7
+    if same_compiler():
+        assert rows == committed_rows(target, (head_dim,))
+
+
+def test_the_command_writes_the_committed_rows(tmp_path):
+    in_a_process("-m", "cca_lab", "study", "kernels", "--target", "gfx942",
+                 "--out", str(tmp_path / "kernels.json"), cache=tmp_path / "cache")
+    if same_compiler():
+        assert (json.loads((tmp_path / "kernels.json").read_text())["kernels"]
+                == committed_rows("gfx942", (64, 128)))
 
 
 def test_an_unknown_target_is_named():
