@@ -44,21 +44,22 @@ def check(task_id: str, answer: Answer | str | Path) -> None:
     task = task_of(task_id)
     marks = list(marks_of(task, local(task, answer)))
     print("\n".join(report(task, marks)), flush=True)
-    if os.environ.get("NBGRADER_EXECUTION") == "autograde":
-        return
-    for mark in marks:
+    if os.environ.get("NBGRADER_EXECUTION") != "autograde":
+        raise_what(task_id, [mark for mark in marks if not mark.full])
+
+
+def raise_what(task_id: str, wrong: list[Mark]) -> None:
+    """Raise the first error of the answer itself, or else `CheckFailed` if anything is wrong."""
+    for mark in wrong:
         if mark.error is not None:
             raise mark.error.with_traceback(answers_frames(mark.error.__traceback__))
-    if wrong := [mark.property.name for mark in marks if not mark.full]:
-        raise CheckFailed(f"{task_id}: not yet: {'; '.join(wrong)}")
+    if wrong:
+        raise CheckFailed(f"{task_id}: not yet: "
+                          f"{'; '.join(mark.property.name for mark in wrong)}")
 
 
 def your_turn(task_id: str, answer: Answer) -> None:
-    """Check what a reader wrote, and say what is wrong; nothing unwritten stops a run.
-
-    Args:
-        task_id: such as "05.2".
-        answer: the function.
+    """Check what a reader wrote, such as for "05.2"; nothing unwritten stops a run.
 
     Raises:
         CheckFailed: if something is wrong.
@@ -74,16 +75,11 @@ def your_turn(task_id: str, answer: Answer) -> None:
     written(task_id, task.title, not wrong)
     lines, before = [f"{task_id} {task.title}{'' if wrong else ': done'}"], ""
     for mark in marks if wrong else ():
-        lines += told("no  " if mark in wrong else "ok  ", mark.property.name,
-                      mark.message, before)
+        lines += told("no  " if mark in wrong else "ok  ", mark.property.name, mark.message,
+                      before)
         before = mark.message
     print("\n".join(lines), flush=True)
-    for mark in wrong:
-        if mark.error is not None:
-            raise mark.error.with_traceback(answers_frames(mark.error.__traceback__))
-    if wrong:
-        raise CheckFailed(f"{task_id}: not yet: "
-                          f"{'; '.join(mark.property.name for mark in wrong)}")
+    raise_what(task_id, wrong)
 
 
 def points(task_id: str, answer: Answer | str | Path) -> float:
@@ -99,11 +95,10 @@ def points(task_id: str, answer: Answer | str | Path) -> float:
 
 def report(task: CourseTask, marks: list[Mark]) -> list[str]:
     """Return the lines that say what each property earned."""
-    lines = [f"{task.id} {task.title}"]
-    before = ""
+    lines, before = [f"{task.id} {task.title}"], ""
     for mark in marks:
-        lines += lines_of(mark.property.name, mark.earned, mark.property.points,
-                          mark.message, before)
+        lines += lines_of(mark.property.name, mark.earned, mark.property.points, mark.message,
+                          before)
         before = mark.message
     earned = sum(mark.earned for mark in marks)
     last = f"  {earned:g} of {task.points} points"
@@ -129,13 +124,7 @@ def told(sign: str, what: str, message: str, before: str = "") -> list[str]:
 def local(task: CourseTask, answer: Answer | str | Path, *, note: bool = True) -> Answer:
     """Return the answer, called with copies and returning a copy, as in another process.
 
-    Args:
-        task: of the answer.
-        answer: a function, or the folder that the task asks for.
-        note: say if the function uses this package, which is not there when marks are given.
-
-    Raises:
-        ValueError: if it is not what the task asks for.
+    `note` says if it uses this package. ValueError if it is not what the task asks for.
     """
     if task.files:
         if callable(answer):
@@ -173,15 +162,12 @@ def of_the_package(function: Callable[..., Any]) -> list[str]:
     except (OSError, TypeError, ValueError, SyntaxError):
         return []
     names = {f"{node.module}.{alias.name}" for node in ast.walk(tree)
-             if isinstance(node, ast.ImportFrom)
-             for alias in node.names if is_ours(node.module)}
+             if isinstance(node, ast.ImportFrom) for alias in node.names if is_ours(node.module)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import)
-              for alias in node.names
-              if is_ours(alias.name)}
-    for name, value in {**used.globals, **used.nonlocals}.items():
-        if is_ours(getattr(value, "__module__", None)) or (inspect.ismodule(value)
-                                                           and is_ours(value.__name__)):
-            names.add(name)
+              for alias in node.names if is_ours(alias.name)}
+    names |= {name for name, value in {**used.globals, **used.nonlocals}.items()
+              if is_ours(getattr(value, "__module__", None))
+              or inspect.ismodule(value) and is_ours(value.__name__)}
     return sorted(names)
 
 

@@ -2,8 +2,7 @@
 
 Started as a script, `python -I -S child.py SETTINGS PATH...`, with a socket as standard input. It
 imports nothing of `cca_lab`; the submission finds only the names `check` and `points`, which do
-nothing. Whatever code does in here, it
-can only send bytes: the other side compares.
+nothing. Whatever code does in here, it can only send bytes: the other side compares.
 """
 
 import contextlib
@@ -84,7 +83,6 @@ def serve(link: socket.socket) -> None:
 
     scope = types.ModuleType("submission").__dict__
     sys.modules["submission"] = types.ModuleType("submission")
-    scope["__name__"] = "submission"
     while True:
         request = receive()
         try:
@@ -113,14 +111,13 @@ def run(name: str, source: str, scope: dict[str, Any]) -> None:
 
 def exactly(link: socket.socket, size: int) -> bytes:
     """Return this many bytes."""
-    parts, left = [], size
-    while left:
-        part = link.recv(min(left, 2**20))
-        if not part:
+    data = bytearray()
+    while len(data) < size:
+        chunk = link.recv(min(size - len(data), 2**20))
+        if not chunk:
             os._exit(0)
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+        data += chunk
+    return bytes(data)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
 """Comparisons for checks: what an answer returned against what is right, in a sentence.
 
-`causes` are wrong results with a sentence each. If the answer equals one of them, the message ends
-with the sentence,
-so that it names the mistake itself: `causes={"the window starts one token early":
-wrong_intervals}`.
+`causes` are wrong results with a sentence each: `{"the window starts one token early": table}`. If
+the answer equals one of them, the message ends with the sentence: it names the mistake itself.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,17 +22,9 @@ NOT_FINITE = ("is it 0/0, -inf - (-inf) of a row that has seen nothing yet, or a
 
 def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: str = "float", *,
                 why: str = NOT_FINITE) -> Tensor:
-    """Return `got` if it is a tensor of this shape and kind, and finite.
+    """Return `got` if it is a tensor of this shape and kind ("float", "int", "bool"), and finite.
 
-    Args:
-        got: what the answer returned.
-        shape: wanted.
-        what: its name in messages.
-        kind: "float", "int" or "bool".
-        why: where a number that is not finite usually comes from, for the message.
-
-    Raises:
-        Mistake: naming what came and what was wanted.
+    `what` is its name in messages, `why` says where a number that is not finite usually comes from.
     """
     if not isinstance(got, Tensor):
         raise Mistake(f"{what} is {describe(got)}, wanted a tensor of shape {tuple(shape)}")
@@ -52,36 +42,33 @@ def need_tensor(got: Any, shape: Sequence[int], what: str = "the result", kind: 
 def need_close(got: Any, wanted: Tensor, what: str = "the result", *,
                tolerance: float | None = None,
                causes: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
-               why: str = NOT_FINITE
-               ) -> Tensor:
-    """Return `got` if it is close to a floating tensor; arguments as for `need_tensor`.
+               why: str = NOT_FINITE) -> Tensor:
+    """Return `got` if it is close to a floating tensor; else a Mistake names the first wrong entry.
 
     Args:
-        got: what the answer returned.
-        wanted: right values, floating.
-        what: its name in messages.
+        got, wanted, what, why: as for `need_tensor`.
         tolerance: largest difference, relative to the largest wanted value (at least 1); by default
             `TOLERANCE` of the dtype that came or was wanted, whichever is coarser.
-        causes: see the module; where they take long, a function that returns them, called if the
-            result is wrong.
-        why: as for `need_tensor`.
-
-    Raises:
-        Mistake: naming the first wrong entry.
+        causes: see the module; where they take long, a function that returns them.
     """
     got = need_tensor(got, wanted.shape, what, why=why)
     if got.dtype not in (torch.float64, torch.float32, wanted.dtype):
         raise Mistake(f"{what} has dtype {got.dtype}, wanted {wanted.dtype}")
-    bound = tolerance if tolerance is not None else max(TOLERANCE[got.dtype],
-                                                        TOLERANCE[wanted.dtype])
+    bound = (max(TOLERANCE[got.dtype], TOLERANCE[wanted.dtype]) if tolerance is None
+             else tolerance)
     wrong = too_far(got, wanted, bound)
     if not wrong.any():
         return got
-    for cause, other in ((causes() if callable(causes) else causes) or {}).items():
-        if isinstance(other, Tensor) and other.shape == got.shape and not too_far(got, other,
-                                                                                  bound).any():
-            raise Mistake(f"{show(got, wanted, wrong, what)}. This is what comes out when {cause}")
-    raise Mistake(show(got, wanted, wrong, what))
+    end = cause_of(causes() if callable(causes) else causes,
+                   lambda other: isinstance(other, Tensor) and other.shape == got.shape
+                   and not bool(too_far(got, other, bound).any()))
+    raise Mistake(show(got, wanted, wrong, what) + end)
+
+
+def cause_of(causes: Mapping[str, Any] | None, same: Callable[[Any], bool]) -> str:
+    """Return the end of a message: the first cause whose wrong result is the answer's, if any."""
+    return next((f". This is what comes out when {cause}"
+                 for cause, other in (causes or {}).items() if same(other)), "")
 
 
 def need_same(got: Any, wanted: Tensor, what: str = "the result", *,
@@ -91,10 +78,8 @@ def need_same(got: Any, wanted: Tensor, what: str = "the result", *,
     wrong = got != wanted
     if not wrong.any():
         return got
-    for cause, other in (causes or {}).items():
-        if isinstance(other, Tensor) and torch.equal(got.long(), other.long()):
-            raise Mistake(f"{show(got, wanted, wrong, what)}. This is what comes out when {cause}")
-    raise Mistake(show(got, wanted, wrong, what))
+    raise Mistake(show(got, wanted, wrong, what) + cause_of(
+        causes, lambda other: isinstance(other, Tensor) and torch.equal(got.long(), other.long())))
 
 
 def need_items(got: Any, count: int, wanted: str) -> Sequence[Any]:
@@ -113,12 +98,10 @@ def need_keys(got: Any, keys: Collection[str]) -> dict[str, Any]:
 
 
 def by_hand(wanted: Mapping[str, Any], near: float = 0.0, rounded: float = 0.0) -> Check:
-    """Return a check of values that were worked out by hand, each of which earns an equal share.
+    """Return a check of values by hand, by their keys in the dict that the answer returns.
 
-    Args:
-        wanted: numbers, or lists of them, by their keys in the dict that the answer returns.
-        near: how far a number may be off; 0 for values that must be equal, such as lists of tokens.
-        rounded: a number that is off by less is right but for its digits, and the message says so.
+    Each earns an equal share. A number may be off by `near`; if it is off by less than `rounded`,
+    the message says that only its digits are wrong.
     """
     def check(answer: Answer, draw: Draw) -> Share | None:
         got = need_keys(answer(), wanted)
@@ -153,11 +136,7 @@ def plain(value: Any) -> Any:
 
 
 def need_number(got: Any, what: str = "the result") -> float:
-    """Return a finite number, from a Python number or a tensor of one element.
-
-    Raises:
-        Mistake: if it is none.
-    """
+    """Return a finite number, from a Python number or a tensor of one element."""
     if isinstance(got, Tensor) and got.numel() == 1 and not got.is_complex():
         got = got.item()
     if not isinstance(got, Real) or isinstance(got, bool):
@@ -168,13 +147,8 @@ def need_number(got: Any, what: str = "the result") -> float:
 
 
 def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the result", *,
-               tolerance: float = 0.0,
-               causes: Mapping[str, Any] | None = None) -> None:
-    """Check a number (within a relative tolerance), a truth value or a word, as `need_close` does.
-
-    Raises:
-        Mistake: naming what came and what was wanted.
-    """
+               tolerance: float = 0.0, causes: Mapping[str, Any] | None = None) -> None:
+    """Check a number (within a relative tolerance), a truth value or a word, like `need_close`."""
     if isinstance(got, Tensor) and got.numel() == 1:
         got = got.item()
     if isinstance(wanted, (bool, str)):
@@ -184,10 +158,9 @@ def need_equal(got: Any, wanted: float | int | bool | str, what: str = "the resu
     else:
         right = abs(need_number(got, what) - wanted) <= tolerance * max(1.0, abs(wanted))
     if not right:
-        ends = [f". This is what comes out when {cause}" for cause, other in (causes or {}).items()
-                if isinstance(got, Real) and abs(got - other) <= tolerance * max(1.0, abs(other))]
-        raise Mistake(f"{what} is {describe(got)}, wanted "
-                      f"{describe(wanted)}{ends[0] if ends else ''}")
+        raise Mistake(f"{what} is {describe(got)}, wanted {describe(wanted)}" + cause_of(
+            causes, lambda other: isinstance(got, Real)
+            and abs(got - other) <= tolerance * max(1.0, abs(other))))
 
 
 def too_far(got: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
@@ -208,8 +181,8 @@ def show(got: Tensor, wanted: Tensor, wrong: Tensor, what: str) -> str:
     where = f"{what}{list(index) if index else ''}"
     came, right = got[index].item(), wanted[index].item()
     if describe(came) == describe(right):  # six digits agree
-        return (f"{where} is {came:.12g}, wanted {right:.12g}: is "
-                "something computed in single precision on the way?")
+        return (f"{where} is {came:.12g}, wanted {right:.12g}: is something computed in single "
+                "precision on the way?")
     more = f" ({int(wrong.sum())} of {wrong.numel()} entries are wrong)" if wrong.sum() > 1 else ""
     return f"{where} is {describe(came)}, wanted {describe(right)}{more}"
 

@@ -18,20 +18,7 @@ console = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def check_file(path: Path, course: Path, only: str | None = None, task: str | None = None) -> bool:
-    """Check a notebook or `adapters.py` on the inputs that are shown, and print what was earned.
-
-    Args:
-        path: the file.
-        course: the folder `lab/`.
-        only: one assignment, for `adapters.py`.
-        task: one task.
-
-    Returns:
-        True if everything that is shown is right.
-
-    Raises:
-        ValueError: if the file is no work of this course, or on Windows.
-    """
+    """Print what a notebook or `adapters.py` earns on the inputs shown; True if all is right."""
     need_posix()
     if not path.is_file():
         raise ValueError(f"file: got {path}, which is no file, wanted a notebook of the course or "
@@ -50,15 +37,12 @@ def check_file(path: Path, course: Path, only: str | None = None, task: str | No
     for assignment in assignments:
         record = grading.grade(assignment, path.parent, released(course, assignment), None,
                                path=path)
-        unwritten = all(finding["unwritten"] for task in record["tasks"]
-                        for finding in task["findings"])
-        if len(assignments) > 1 and unwritten:
+        findings = [finding for task in record["tasks"] for finding in task["findings"]]
+        if len(assignments) > 1 and all(finding["unwritten"] for finding in findings):
             continue
-        for line in progress(assignment, record):
-            console.print(line)
+        console.print("\n".join(progress(assignment, record)))
         whole &= record["status"] == "graded" and all(finding["earned"] >= finding["points"]
-                                                      for task in record["tasks"]
-                                                      for finding in task["findings"])
+                                                      for finding in findings)
     return whole
 
 
@@ -78,8 +62,7 @@ def assignment_in(path: Path) -> Assignment:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             text = ""
-        ids = {name for name in re.findall(r"check\(\\?[\"'](a\d+)\.\d+", text)
-                 if name in ASSIGNMENTS}
+        ids = set(re.findall(r"check\(\\?[\"'](a\d+)\.\d+", text)) & set(ASSIGNMENTS)
         if len(ids) != 1:
             raise ValueError(f"file: got {path.name}, wanted a notebook of one assignment, named "
                              f"such as {next(iter(ASSIGNMENTS.values())).name}.ipynb") from None
@@ -115,41 +98,27 @@ def progress(assignment: Assignment, record: Record) -> list[str]:
             lines.append(f"       not shown ({unseen})")
     unseen = sum(task.unseen for task in assignment.tasks)
     more = f", and a person gives {assignment.read} more" if assignment.read else ""
-    lines.append(f"{record['earned']:g} of {assignment.points} points; {unseen} of the "
-                 f"{assignment.points} are behind tests that are not shown{more}. Marks are given "
-                 "on other inputs.")
-    return lines
+    return [*lines, f"{record['earned']:g} of {assignment.points} points; {unseen} of the "
+            f"{assignment.points} are behind tests that are not shown{more}. Marks are given on "
+            "other inputs."]
 
 
 def grade_class(submitted: Path, out: Path, course: Path, only: str | None = None,
-                jobs: int | None = None,
-                gradebook: Path | None = None) -> bool:
-    """Grade a folder of submissions, print a line each, and write the reports.
+                jobs: int | None = None, gradebook: Path | None = None) -> bool:
+    """Grade a folder of submissions and write the reports; True if no grading of ours failed.
 
-    Args:
-        submitted: the folder.
-        out: for marks and pages.
-        course: the folder `lab/`.
-        only: one assignment.
-        jobs: at a time; by default half the cores.
-        gradebook: nbgrader's database, if the marks should go there too.
-
-    Returns:
-        True if no grading failed for a reason of ours.
-
-    Raises:
-        ValueError: if there is nothing to grade, or on Windows.
+    `jobs` submissions at a time, by default half the cores; marks go into nbgrader's database
+    `gradebook` too, if one is given.
     """
     need_posix()
-    if only:
-        only = assignment_of(only).name
-    for _, assignment, _ in (entries := grading.submissions(submitted, only)):
+    only = assignment_of(only).name if only else None
+    entries = grading.submissions(submitted, only)
+    for _, assignment, _ in entries:
         released(course, assignment)
     kind = sandbox.best()
-    console.print(f"{len(entries)} submissions, sandbox: {kind}"
-                  + ("" if kind == "bubblewrap" else (
-"; submissions can read files of this account: install bubblewrap (Linux) to keep them "
-"from it")))
+    warning = ("" if kind == "bubblewrap" else "; submissions can read files of this account: "
+               "install bubblewrap (Linux) to keep them from it")
+    console.print(f"{len(entries)} submissions, sandbox: {kind}{warning}")
     begun, count = time.monotonic(), 0
 
     def done(student: str, record: Record) -> None:
@@ -159,27 +128,20 @@ def grade_class(submitted: Path, out: Path, course: Path, only: str | None = Non
         console.print(f"{count:4} {student} {record['assignment']}: {record['status']}, "
                       f"{record['earned']:g} of {record['points']}{note[:200]}")
 
-    records = grading.grade_folder(submitted, out, course, only=only,
-                                 jobs=jobs or max(1, (os.cpu_count() or 2) // 2),
-                                 done=done)
+    records = grading.grade_folder(submitted, out, course, only=only, done=done,
+                                   jobs=jobs or max(1, (os.cpu_count() or 2) // 2))
     seconds = time.monotonic() - begun
     console.print(f"{len(records)} submissions in {seconds:.0f} s, {seconds / len(records):.1f} s "
                   "each")
     if gradebook is not None:
-        from cca_lab.course.reports import export
-
-        export(records, course, gradebook, submitted)
+        reports.export(records, course, gradebook, submitted)
         console.print(f"marks written into {gradebook}")
     write_reports(out)
     return all(record["status"] != "failed" for record in records)
 
 
 def write_reports(out: Path) -> None:
-    """Write tables and pages from a folder of marks, and say where they are.
-
-    Raises:
-        ValueError: if nothing was graded there.
-    """
+    """Write tables and pages from a folder of marks; ValueError if nothing was graded there."""
     if not (records := grading.records(out)):
         raise ValueError(f"marks: got {out}, where nothing was graded; run `cca-lab course grade` "
                          "first")

@@ -12,9 +12,9 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,17 @@ from cca_lab.course.sandbox import Limits, Session
 from cca_lab.course.tasks import Answer, Assignment, CourseTask, Mark, Mistake, clean, shown, unseen
 from cca_lab.files import replacing
 
-# What a student handed in, read without trusting it: the cells that are run, and what is remarkable
-# about them.
-
 LARGEST = 20 * 2**20  # bytes of a notebook
 ADAPTERS = "adapters.py"
 CELLS = 1000  # of a notebook
 MODULES = 20  # further Python files
 FILES = 2000  # that the digest of a folder covers, and folders in folders
 SKIPPED = ("show-", "text-", "scratch-")
+MAGIC = re.compile(r"^([ \t]*)[%!?].*$", flags=re.MULTILINE)  # what only IPython understands
+SEED = ".seed"  # in the folder of marks
+NOTES = 20  # of one submission
+PACKAGE = Path(__file__).parents[1]
+Record = dict[str, Any]
 
 
 class Refused(Exception):
@@ -41,34 +43,16 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Submission:
-    """A submission that can be run.
+    """A submission that can be run."""
 
-    Attributes:
-        cells: name and source, in the order in which they are run.
-        notes: what the grader did about oddities, for the reports.
-        functions: the task's answers are named by their ids, as in `adapters.py`, not as in the
-            notebook.
-    """
-
-    cells: list[tuple[str, str]]
-    notes: list[str] = field(default_factory=list)
-    functions: bool = False
+    cells: list[tuple[str, str]]  # name and source, in the order in which they are run
+    notes: list[str]  # what the grader did about oddities, for the reports
+    functions: bool = False  # the answers are named by their tasks' ids, as in `adapters.py`
 
 
 def read_submission(assignment: Assignment, folder: Path, release: Path,
                     path: Path | None = None) -> Submission:
-    """Return what a folder holds for an assignment.
-
-    Args:
-        assignment: the assignment.
-        folder: the submission's.
-        release: the notebook that students got; its locked cells are run in place of the
-            submission's.
-        path: the file in it, if that is known.
-
-    Raises:
-        Refused: saying why.
-    """
+    """Return what a folder holds; the locked cells of `release`, as students got it, are run."""
     path, notes = (path, []) if path else find_work(assignment, folder)
     modules = [(file.stem, plain_text(file)) for file in sorted(folder.glob("*.py"))[:MODULES]
                if file != path]
@@ -90,8 +74,8 @@ def find_work(assignment: Assignment, folder: Path) -> tuple[Path, list[str]]:
         return others[0], [f"the notebook is called {others[0].name}, wanted {wanted.name}"]
     if (folder / ADAPTERS).exists():
         return folder / ADAPTERS, []
-    raise Refused(f"there is no {wanted.name}" + (f", but {len(others)} other notebooks" if others
-                                                  else ""))
+    more = f", but {len(others)} other notebooks" if others else ""
+    raise Refused(f"there is no {wanted.name}{more}")
 
 
 def plain_text(path: Path) -> str:
@@ -108,17 +92,13 @@ def plain_text(path: Path) -> str:
 
 def files(modules: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return cells that write further modules, which the others may import."""
-    return [(f"file_{name}", "import pathlib; "
-                             f"pathlib.Path({name + '.py'!r}).write_text({source!r})")
+    return [(f"file_{name}",
+             f"import pathlib; pathlib.Path({name + '.py'!r}).write_text({source!r})")
             for name, source in modules]
 
 
 def notebook(path: Path) -> list[dict[str, Any]]:
-    """Return a notebook's code cells as {"name", "source"}; without a grade id the name is None.
-
-    Raises:
-        Refused: if it is no notebook.
-    """
+    """Return a notebook's code cells as {"name", "source"}; without an id the name is None."""
     content = plain_text(path)
     if not content.strip():
         raise Refused(f"{path.name} is empty")
@@ -131,10 +111,10 @@ def notebook(path: Path) -> list[dict[str, Any]]:
             if cell["cell_type"] == "code":
                 source = cell["source"]
                 source = "".join(source) if isinstance(source, list) else source
-                name = cell.get("metadata", {}).get("nbgrader",
-                                                    {}).get("grade_id") or cell.get("id")
-                code.append({"name": name if isinstance(name, str) else None, "source":
-                                  source + ""})
+                graded = cell.get("metadata", {}).get("nbgrader", {})
+                name = graded.get("grade_id") or cell.get("id")
+                code.append({"name": name if isinstance(name, str) else None,
+                             "source": source + ""})
         return code
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{path.name} is no notebook ({type(error).__name__})") from None
@@ -145,10 +125,9 @@ def arranged(cells: list[dict[str, Any]],
     """Return the cells to run and notes: given cells as released, checks left out."""
     original = {cell["name"]: cell["source"] for cell in release}
     seen = [cell["name"] for cell in cells]
-    locked = [name for name in original if not name.endswith("-answer")
-              and not name.startswith("scratch-")]
-    edited = [cell["name"] for cell in cells
-              if cell["name"] in locked
+    locked = [name for name in original
+              if not name.endswith("-answer") and not name.startswith("scratch-")]
+    edited = [cell["name"] for cell in cells if cell["name"] in locked
               and cell["source"].strip() != original[cell["name"]].strip()]
     gone = [name for name in original if name not in seen]
     notes = []
@@ -162,23 +141,18 @@ def arranged(cells: list[dict[str, Any]],
         name = cell["name"]
         if name in original and (name.startswith(SKIPPED) or name.endswith("-check")):
             continue
-        source = original[name] if name in locked else without_magics(cell["source"])
+        source = original[name] if name in locked else MAGIC.sub(r"\1pass", cell["source"])
         known = name if name in original else f"cell-{number}"
         runs.append((known if known not in taken else f"{known}-{number}", source))
         taken.add(known)
     return runs, notes
 
 
-def without_magics(source: str) -> str:
-    """Return a cell without the lines that only IPython understands."""
-    return re.sub(r"^([ \t]*)[%!?].*$", r"\1pass", source, flags=re.MULTILINE)
-
-
 def digest(folder: Path) -> str:
     """Return a hash of a submission's files and names; links are not followed."""
     total, files = hashlib.sha256(), 0
-    for root, below, names in os.walk(folder if folder.is_dir() and not folder.is_symlink()
-                                       else os.devnull):
+    top = folder if folder.is_dir() and not folder.is_symlink() else os.devnull
+    for root, below, names in os.walk(top):
         below.sort()
         if len(Path(root).parts) - len(folder.parts) > 10:
             below.clear()
@@ -197,37 +171,17 @@ def digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-Record = dict[str, Any]
-PACKAGE = Path(__file__).parents[1]
-SEED = ".seed"  # in the folder of marks
-NOTES = 20  # of one submission
-
-
 def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
-          limits: Limits | None = None,
-          kind: str | None = None, path: Path | None = None) -> Record:
-    """Return what a submission earned.
+          limits: Limits | None = None, kind: str | None = None,
+          path: Path | None = None) -> Record:
+    """Return what a submission earned: "status" is "graded" or "refused".
 
-    Args:
-        assignment: the assignment.
-        folder: the submission's.
-        release: the notebook that students got.
-        seed: the instructor's; None for the inputs that are shown only.
-        limits: for the submission; by default those of the assignment.
-        kind: of sandbox; by default the best.
-        path: the file in the folder, if that is known.
-
-    Returns:
-        "assignment", "status" ("graded" or "refused"), "notes", "earned", "points", "read" (points
-        that a person gives), "sandbox", "seconds", and "tasks": each with its id, points and
-        findings.
+    `seed` is the instructor's, None for the inputs that are shown only; `kind` is the sandbox's.
     """
     begun = time.monotonic()
     kind = kind or sandbox.best()
-    record: Record = {"assignment": assignment.name, "status": "graded", "notes": [], "sandbox":
-                          kind,
-                      "points": assignment.points,
-                      "read": assignment.read}
+    record: Record = {"assignment": assignment.name, "status": "graded", "notes": [],
+                      "sandbox": kind, "points": assignment.points, "read": assignment.read}
     try:
         handed_in = read_submission(assignment, folder, release, path)
     except Refused as refused:
@@ -239,16 +193,13 @@ def grade(assignment: Assignment, folder: Path, release: Path, seed: str | None,
         with Session(handed_in.cells, limits, kind) as session:
             answers = {task.id: answer_of(task, session, folder, handed_in.functions)
                        for task in assignment.tasks}
-            marks = {task.id: shown(task, answers[task.id]) for task in assignment.tasks}
-            if seed is None:
-                tasks = [task_record(task, list(marks[task.id].values()))
-                         for task in assignment.tasks]
-            else:
+            known = {task.id: shown(task, answers[task.id]) for task in assignment.tasks}
+            if seed is not None:
                 # After all that is shown, so that no message carries an input that is not.
                 session.stop()
-                tasks = [task_record(task,
-                                     list(unseen(task, answers[task.id], seed, marks[task.id])))
-                         for task in assignment.tasks]
+            tasks = [task_record(task, known[task.id].values() if seed is None else
+                                 unseen(task, answers[task.id], seed, known[task.id]))
+                     for task in assignment.tasks]
             notes = handed_in.notes + [f"{name}: {text}" for name, text in session.errors.items()]
             record["notes"] = [clean(note) for note in notes[:NOTES]]
         record |= {"tasks": tasks, "earned": round(sum(task["earned"] for task in tasks), 2)}
@@ -272,33 +223,26 @@ def answer_of(task: CourseTask, session: Session, folder: Path, functions: bool)
     return answer_folder
 
 
-def task_record(task: CourseTask, marks: list[Mark]) -> Record:
+def task_record(task: CourseTask, results: Iterable[Mark]) -> Record:
     """Return a task's findings as JSON has them."""
+    marks = list(results)
     return {"id": task.id, "title": task.title, "points": task.points, "read": task.read,
             "earned": round(sum(mark.earned for mark in marks), 2),
             "findings": [{"name": mark.property.name, "points": mark.property.points,
                           "earned": mark.earned,
-                          "shown": mark.shown and not mark.property.hidden, "message":
-                              mark.message,
+                          "shown": mark.shown and not mark.property.hidden,
+                          "message": mark.message,
                           "unwritten": isinstance(mark.error, NotImplementedError)}
                          for mark in marks]}
 
 
 def submissions(folder: Path, only: str | None = None) -> list[tuple[str, Assignment, Path]]:
-    """Return (student, assignment, folder) of everybody for all that anybody handed in.
-
-    Args:
-        folder: of all submissions.
-        only: name or id of one assignment.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """Return (student, assignment, folder) of everybody for all that anybody handed in."""
     if not folder.is_dir():
         raise ValueError(f"folder: got {folder}, which is no folder, wanted "
                          "STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb in it")
-    students = sorted(path for path in folder.iterdir() if path.is_dir()
-                      and not path.name.startswith("."))
+    students = sorted(path for path in folder.iterdir()
+                      if path.is_dir() and not path.name.startswith("."))
     wanted = [assignment for assignment in ASSIGNMENTS.values()
               if only in (None, assignment.id, assignment.name)
               and any((student / assignment.name).exists() for student in students)]
@@ -322,25 +266,14 @@ def secret(out: Path) -> str:
 
 def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = None, jobs: int = 1,
                  limits: Limits | None = None, kind: str | None = None,
-                 done: Callable[[str,
-                                 Record], None] = lambda student, record: None) -> list[Record]:
-    """Grade every submission of a folder, and keep each record in `out`/STUDENT/ASSIGNMENT.json.
+                 done: Callable[[str, Record], None] = lambda student, record: None
+                 ) -> list[Record]:
+    """Grade every submission of a folder, `jobs` at a time, and call `done` after each.
 
-    Args:
-        folder: of all submissions.
-        out: for records; what it holds already is not graded again unless something changed.
-        course: the folder `lab/`, for what students got.
-        only: one assignment.
-        jobs: submissions at a time.
-        limits, kind: as for `grade`.
-        done: called after each.
-
-    Returns:
-        The records, each with "student"; a submission whose grading failed for a reason of ours has
-        the status "failed" and is graded again the next time.
+    Records are kept in `out`/STUDENT/ASSIGNMENT.json: what is there is not graded again unless
+    something changed. Where grading failed for a reason of ours, the status is "failed".
     """
-    seed = secret(out)
-    version = fingerprint()
+    seed, version = secret(out), fingerprint()
 
     def grade_one(student: str, assignment: Assignment, folder_of: Path) -> Record:
         release = course / "release" / assignment.name / f"{assignment.name}.ipynb"
@@ -352,11 +285,10 @@ def grade_folder(folder: Path, out: Path, course: Path, *, only: str | None = No
                 return known
             record = grade(assignment, folder_of, release, seed, limits, kind)
         except Exception as error:  # ours, not the submission's: the others are graded all the same
-            record = {"assignment": assignment.name, "status": "failed", "notes":
-                          [clean(f"{type(error).__name__}: {error}")],
-                      "points": assignment.points, "read": assignment.read, "earned": 0.0, "tasks":
-                          [],
-                      "sandbox": "", "seconds": 0}
+            record = {"assignment": assignment.name, "status": "failed",
+                      "notes": [clean(f"{type(error).__name__}: {error}")],
+                      "points": assignment.points, "read": assignment.read, "earned": 0.0,
+                      "tasks": [], "sandbox": "", "seconds": 0}
         record = {"student": student, **record}
         if record["status"] != "failed":
             record["key"] = key

@@ -5,23 +5,19 @@ from importlib import import_module
 from cca_lab.course.tasks import Assignment, CourseTask
 
 MODULES = ("a1_tiles", "a2_sparsity", "a3_coding", "a4_pooling", "a5_cca", "a6_dga", "a7_kernels",
-           "a8_caches",
-           "a9_mutants", "a10_finetune")
+           "a8_caches", "a9_mutants", "a10_finetune")
 NOTEBOOKS = 17
 
 ASSIGNMENTS: dict[str, Assignment] = {
     name.partition("_")[0]: import_module(f"cca_lab.course.assignments.{name}").ASSIGNMENT
     for name in MODULES}
-TURNS: dict[str, CourseTask] = {task.id: task for number in range(NOTEBOOKS)
-                          for task in import_module(f"cca_lab.course.turns.nb{number:02}").TURNS}
+TURNS: dict[str, CourseTask] = {
+    task.id: task for number in range(NOTEBOOKS)
+    for task in import_module(f"cca_lab.course.turns.nb{number:02}").TURNS}
 
 
 def assignment_of(name: str) -> Assignment:
-    """Return an assignment by its id, such as "a5", or its folder's name.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """Return an assignment by its id, such as "a5", or its folder's name."""
     assignment = ASSIGNMENTS.get(name.partition("_")[0])
     if assignment is None or name not in (assignment.id, assignment.name):
         raise ValueError(f"assignment: got {name!r}, wanted one of {', '.join(ASSIGNMENTS)}")
@@ -29,11 +25,7 @@ def assignment_of(name: str) -> Assignment:
 
 
 def task_of(task_id: str) -> CourseTask:
-    """Return a task by its id, such as "a5.2" of an assignment or "05.2" of a notebook.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """Return a task by its id, such as "a5.2" of an assignment or "05.2" of a notebook."""
     tasks = {task.id: task for assignment in ASSIGNMENTS.values()
              for task in assignment.tasks} | TURNS
     if task_id not in tasks:

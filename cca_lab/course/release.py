@@ -32,11 +32,7 @@ import torch
 
 
 def read(course: Path, assignment: Assignment) -> NotebookNode:
-    """Return the solved notebook of an assignment.
-
-    Raises:
-        ValueError: if it is not there.
-    """
+    """Return the solved notebook of an assignment."""
     path = course / "source" / assignment.name / f"{assignment.name}.ipynb"
     if not path.is_file():
         raise ValueError(f"course: got {course}, without {path.relative_to(course)}; wanted the "
@@ -48,36 +44,27 @@ def released(source: NotebookNode) -> NotebookNode:
     """Return the notebook that students get, by nbgrader's own steps and without its database."""
     need("nbgrader")
     with contextlib.redirect_stderr(io.StringIO()):  # importing its database layer warns
-        from nbgrader.preprocessors import (
-            CheckCellMetadata,
-            ClearHiddenTests,
-            ClearOutput,
-            ClearSolutions,
-            ComputeChecksums,
-            LockCells,
-        )
+        from nbgrader import preprocessors
     notebook = deepcopy(source)
     resources: dict[str, Any] = {}
     logging.getLogger("traitlets").setLevel(logging.ERROR)
-    for step in (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ClearHiddenTests,
-                 ComputeChecksums):
-        notebook, resources = step().preprocess(notebook, resources)
+    for step in ("LockCells", "ClearSolutions", "ClearOutput", "CheckCellMetadata",
+                 "ClearHiddenTests", "ComputeChecksums"):
+        notebook, resources = getattr(preprocessors, step)().preprocess(notebook, resources)
     return notebook
 
 
-def solutions(source: NotebookNode, assignment: Assignment) -> NotebookNode:
+def solutions(source: NotebookNode) -> NotebookNode:
     """Return a notebook with the release's stubs, a folded hint and solution below each."""
     cells = []
     originals = {cell.id: cell for cell in source.cells}
     for cell in released(source).cells:
+        cell.metadata.pop("nbgrader", None)
         cells.append(cell)
         if cell.cell_type == "code" and cell.id.endswith("-answer"):
             cells.append(nbformat.v4.new_markdown_cell(folded(originals[cell.id].source),
                                                        id=f"{cell.id}-folded"))
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata=source.metadata)
-    for cell in notebook.cells:
-        cell.metadata.pop("nbgrader", None)
-    return notebook
+    return nbformat.v4.new_notebook(cells=cells, metadata=source.metadata)
 
 
 def folded(source: str) -> str:
@@ -94,8 +81,7 @@ def solution_of(source: str) -> tuple[str, str]:
         text = line.strip()
         if text in (BEGIN, END):
             inside = "start" if text == BEGIN else ""
-        elif inside in ("start",
-                        "hint") and text.startswith("#") and (inside == "hint" or "Hint:" in text):
+        elif text.startswith("#") and (inside == "hint" or inside == "start" and "Hint:" in text):
             inside = "hint"
             hints.append(text.lstrip("# ").removeprefix("Hint:").strip())
         else:
@@ -109,8 +95,8 @@ def adapters(course: Path) -> str:
     notebooks = {assignment.id: {cell.id: cell.source for cell in read(course, assignment).cells}
                  for assignment in ASSIGNMENTS.values()}
     imports = {line for cells in notebooks.values() for name, source in cells.items()
-               if name.startswith("given-")
-               if "triton" not in source for line in source.split("\n") if is_import(line)}
+               if name.startswith("given-") and "triton" not in source
+               for line in source.split("\n") if is_import(line)}
     text = ADAPTERS.replace("import torch\n", "\n".join([*sorted(imports), "", "import torch", ""]))
     for assignment in ASSIGNMENTS.values():
         cells = notebooks[assignment.id]
@@ -123,8 +109,8 @@ def adapters(course: Path) -> str:
 
 def is_import(line: str) -> bool:
     """Return True for an import of something else than the checker and torch."""
-    return line.startswith(("import ",
-                            "from ")) and not line.startswith(("from cca_lab", "import torch"))
+    return (line.startswith(("import ", "from "))
+            and not line.startswith(("from cca_lab", "import torch")))
 
 
 def given(cells: dict[str, str]) -> str:
@@ -155,28 +141,20 @@ def adapter(task: CourseTask, source: str) -> str:
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef)
                     and node.name == task.answer)
     returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
-    lines = [f"def {name}({ast.unparse(function.args)}){returns}:"]
     about = (ast.get_docstring(function) or "").split("\n")[0]
-    return "\n".join([*lines, f'    """{task.answer}: {about}"""', "    raise NotImplementedError",
-                      ""])
+    return (f"def {name}({ast.unparse(function.args)}){returns}:\n"
+            f'    """{task.answer}: {about}"""\n    raise NotImplementedError\n')
 
 
 def files(course: Path, *, solved: bool = False, only: str | None = None) -> dict[Path, str]:
-    """Return the notebooks that are made from the sources, with the texts that they should have.
-
-    Args:
-        course: the folder `lab/`.
-        solved: those with folded solutions, in `solutions/`, instead of `release/`.
-        only: id or name of one assignment.
-    """
-    texts = {}
+    """Return the texts of the notebooks in `release/`, or if `solved` in `solutions/`, by path."""
+    texts, folder = {}, course / ("solutions" if solved else "release")
     for assignment in ASSIGNMENTS.values():
         if only in (None, assignment.id, assignment.name):
             source = read(course, assignment)
-            notebook = solutions(source, assignment) if solved else released(source)
-            folder = course / ("solutions" if solved else "release")
-            texts[folder / assignment.name
-                  / f"{assignment.name}.ipynb"] = nbformat.writes(notebook) + "\n"
+            notebook = solutions(source) if solved else released(source)
+            path = folder / assignment.name / f"{assignment.name}.ipynb"
+            texts[path] = nbformat.writes(notebook) + "\n"
     return texts
 
 
@@ -191,12 +169,11 @@ def write(texts: dict[Path, str]) -> list[Path]:
 
 def stale(texts: dict[Path, str]) -> list[Path]:
     """Return the files that are missing or have another text."""
-    return [path for path, text in texts.items() if not path.is_file()
-            or path.read_text(encoding="utf-8") != text]
+    return [path for path, text in texts.items()
+            if not path.is_file() or path.read_text(encoding="utf-8") != text]
 
 
-# The notebooks for a reader who works: without outputs, and with stubs in the place of what is to
-# be written.
+# The notebooks for a reader who works: without outputs, with stubs for what is to be written.
 
 STUB = "raise NotImplementedError  # your turn"
 REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}$", flags=re.DOTALL | re.MULTILINE)
@@ -206,14 +183,11 @@ BESIDE = re.compile(r"\]\((\.\./[^)\s]+)\)")  # a link to another folder of the 
 def to_work_in(notebook: NotebookNode, *, up: str = "..") -> NotebookNode:
     """Return a notebook without outputs; below each stub, a hint and a solution are folded.
 
-    Args:
-        notebook: as committed.
-        up: the way from the folder of the new notebook to that above the committed ones, in the
-            place of "..".
+    In links `up` replaces "..": the way from the new folder to that above the committed notebooks.
     """
     made = deepcopy(notebook)
-    made.cells = []
-    for cell in deepcopy(notebook.cells):
+    cells, made.cells = made.cells, []
+    for cell in cells:
         made.cells.append(cell)
         if cell.cell_type == "markdown":
             cell.source = BESIDE.sub(lambda link: f"]({up}{link.group(1)[2:]})", cell.source)
@@ -227,18 +201,7 @@ def to_work_in(notebook: NotebookNode, *, up: str = "..") -> NotebookNode:
 
 
 def build(notebooks: Path, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write the notebooks to work in; those that are there already stay as they are.
-
-    Args:
-        notebooks: folder of the committed ones.
-        out: folder to write to; made if it is missing.
-
-    Returns:
-        The files that were written, and those that were left.
-
-    Raises:
-        ValueError: if `out` is the committed notebooks' folder, or cannot be written.
-    """
+    """Write the notebooks to work in; return which were written, and which were there and stay."""
     if out.resolve() == notebooks.resolve():
         raise ValueError(f"out: got {out}, where the committed notebooks are; choose another "
                          "folder")

@@ -1,7 +1,8 @@
 """Reports from a grading: tables (CSV), pages for students and the class, nbgrader's database.
 
 Pages for students say which properties failed, and why only on inputs that a cell shows too.
-Whatever came from a submission is escaped.
+Whatever came from a submission is escaped. nbgrader's database gets the marks too, so that a person
+goes on in formgrader: reads the texts, comments, changes a mark.
 """
 
 import contextlib
@@ -27,18 +28,14 @@ from cca_lab.files import replacing
 
 HERE = Path(__file__).parent
 UNSEEN = "fails on inputs that are not shown"
+COURSE = "long-context-attention"  # as in lab/nbgrader_config.py
 
 
 def write(records: list[Record], out: Path) -> list[Path]:
-    """Write all reports of a folder of marks, and return their paths.
-
-    Args:
-        records: of all students.
-        out: the folder.
-    """
+    """Write all reports of a folder of marks, and return their paths."""
     texts = {out / "marks.csv": marks(records), out / "tasks.csv": tasks(records),
-             out / "class.html":
-                 page("class.html", rows=class_rows(records), assignments=totals(records))}
+             out / "class.html": page("class.html", rows=class_rows(records),
+                                      assignments=totals(records))}
     for student in sorted({record["student"] for record in records}):
         handed_in = [shown(record) for record in records if record["student"] == student]
         texts[out / student / "feedback.html"] = page("student.html", student=student,
@@ -65,15 +62,13 @@ def marks(records: list[Record]) -> str:
 
 def tasks(records: list[Record]) -> str:
     """Return a line per student and task, with points that a person has to give."""
+    none = [{"id": "", "earned": 0, "points": "", "read": ""}]
     return table(["student", "assignment", "task", "earned", "points", "to be read", "status",
                   "sandbox", "notes"],
                  ([plain(record["student"]), record["assignment"], task["id"],
-                   f"{task['earned']:g}", task["points"],
-                   task["read"], record["status"], record["sandbox"],
-                   plain("; ".join(record["notes"]))]
-                  for record in records for task in record["tasks"]
-                  or [{"id": "", "earned": 0, "points": "",
-                       "read": ""}]))
+                   f"{task['earned']:g}", task["points"], task["read"], record["status"],
+                   record["sandbox"], plain("; ".join(record["notes"]))]
+                  for record in records for task in record["tasks"] or none))
 
 
 def table(head: list[str], lines: Iterable[list[Any]]) -> str:
@@ -93,16 +88,14 @@ def plain(text: str) -> str:
 
 def shown(record: Record) -> Record:
     """Return a record as its student may see it: messages only for inputs that a cell shows too."""
+    def message(finding: dict[str, Any]) -> str:
+        if finding["earned"] >= finding["points"]:
+            return ""
+        return finding["message"] if finding["shown"] else UNSEEN
+
     return record | {"tasks": [task | {"findings": [finding | {"message": message(finding)}
                                                     for finding in task["findings"]]}
                                for task in record["tasks"]]}
-
-
-def message(finding: dict[str, Any]) -> str:
-    """Return what a student may read about a property."""
-    if finding["earned"] >= finding["points"]:
-        return ""
-    return finding["message"] if finding["shown"] else UNSEEN
 
 
 def totals(records: list[Record]) -> list[dict[str, Any]]:
@@ -112,14 +105,12 @@ def totals(records: list[Record]) -> list[dict[str, Any]]:
         handed_in = [record for record in records if record["assignment"] == assignment.name]
         graded = [record["earned"] for record in handed_in if record["status"] == "graded"]
         if handed_in:
-            rows.append({"name": assignment.name, "title": assignment.title, "points":
-                             assignment.points, "graded":
-                              len(graded),
-                          "others": len(handed_in) - len(graded), "mean": sum(graded) / len(graded)
-                          if graded else 0.0,
-                          "sandboxes":
-                              sorted({record["sandbox"] for record in handed_in
-                                      if record["sandbox"]})})
+            rows.append({"name": assignment.name, "title": assignment.title,
+                         "points": assignment.points, "graded": len(graded),
+                         "others": len(handed_in) - len(graded),
+                         "mean": sum(graded) / len(graded) if graded else 0.0,
+                         "sandboxes": sorted({record["sandbox"] for record in handed_in
+                                              if record["sandbox"]})})
     return rows
 
 
@@ -128,21 +119,19 @@ def class_rows(records: list[Record]) -> list[dict[str, Any]]:
     rows = []
     for assignment in ASSIGNMENTS.values():
         handed_in = [record for record in records if record["assignment"] == assignment.name
-               and record["status"] == "graded"]
+                     and record["status"] == "graded"]
         for task in assignment.tasks if handed_in else ():
             for wanted in task.properties:
                 all_marks = [(record["student"], finding) for record in handed_in
-                             for entry in record["tasks"]
-                         if entry["id"] == task.id for finding in entry["findings"]
-                         if finding["name"] == wanted.name]
+                             for entry in record["tasks"] if entry["id"] == task.id
+                             for finding in entry["findings"] if finding["name"] == wanted.name]
                 failed = [(student, finding) for student, finding in all_marks
                           if finding["earned"] < finding["points"]]
                 said = Counter(finding["message"] for _, finding in failed
                                if not finding["unwritten"])
                 rows.append({"assignment": assignment.name, "task": task.id, "title": task.title,
-                             "property": wanted.name,
-                             "points": wanted.points, "of": len(all_marks), "failed":
-                                 [student for student, _ in failed],
+                             "property": wanted.name, "points": wanted.points,
+                             "of": len(all_marks), "failed": [student for student, _ in failed],
                              "unwritten": sum(finding["unwritten"] for _, finding in failed),
                              "message": said.most_common(1)[0][0] if said else ""})
     return rows
@@ -153,40 +142,29 @@ def page(template: str, **values: Any) -> str:
     need("jinja2")
     from jinja2 import Environment, FileSystemLoader
 
-    return Environment(loader=FileSystemLoader(HERE / "pages"), autoescape=True, trim_blocks=True,
-                       lstrip_blocks=True
-                       ).get_template(template).render(**values)
-
-
-# Marks into nbgrader's database, so that a person goes on in formgrader: reads the texts, comments,
-# changes a mark.
-
-COURSE = "long-context-attention"  # as in lab/nbgrader_config.py
+    pages = Environment(loader=FileSystemLoader(HERE / "pages"), autoescape=True, trim_blocks=True,
+                        lstrip_blocks=True)
+    return pages.get_template(template).render(**values)
 
 
 def export(records: list[Record], course: Path, database: Path, submitted: Path) -> None:
     """Write the points of every check into the database, and notebooks to formgrader's folder.
 
-    A mark that a person gave stays. A text waits for a person until it has one.
-
-    Args:
-        records: what `grading.grade_folder` returned.
-        course: the folder `lab/`.
-        database: nbgrader's, usually lab/gradebook.db; it is made if need be.
-        submitted: the folder of submissions.
+    A mark that a person gave stays. A text waits for a person until it has one. The database is
+    nbgrader's, usually lab/gradebook.db; it is made if need be.
     """
     with opened(database) as book:
         for name in dict.fromkeys(record["assignment"] for record in records):
             enter(course, assignment_of(name), database, book)
         for record in records:
             if record["status"] != "failed":
-                _write(record, book)
+                write_marks(record, book)
         book.db.commit()
     for record in records:
         if record["status"] == "graded":
-            show(submitted / record["student"] / record["assignment"],
-                 assignment_of(record["assignment"]),
-                 course / "autograded" / record["student"] / record["assignment"])
+            folder = Path(record["student"], record["assignment"])
+            show(submitted / folder, assignment_of(record["assignment"]),
+                 course / "autograded" / folder)
 
 
 @contextlib.contextmanager
@@ -218,7 +196,7 @@ def enter(course: Path, assignment: Assignment, database: Path, book: Any) -> No
         notebook, resources = step().preprocess(notebook, resources)
 
 
-def _write(record: Record, book: Any) -> None:
+def write_marks(record: Record, book: Any) -> None:
     """Write the marks of one submission."""
     name = record["assignment"]
     book.update_or_create_student(record["student"])
@@ -241,16 +219,15 @@ def show(folder: Path, assignment: Assignment, to: Path) -> None:
         notebook = nbformat.reads(plain_text(path), 4)
     except Exception:  # an editor's file, or a notebook too damaged to be shown; its marks stand
         return
-    notebook.metadata = nbformat.from_dict({"kernelspec":
-                                                {"name": "python3", "display_name": "Python 3"}})
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    notebook.metadata = nbformat.from_dict({"kernelspec": kernel})
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({"nbgrader": cell.metadata.get("nbgrader", {})})
         cell.pop("attachments", None)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         else:  # formgrader shows it in the teacher's browser: as text, not as HTML
-            cell.cell_type, cell.source = "markdown", cell.source.replace("<", "&lt;").replace("](",
-                                                                                               "] "
-                                                                                               "(")
+            cell.cell_type = "markdown"
+            cell.source = cell.source.replace("<", "&lt;").replace("](", "] (")
     with replacing(to / f"{assignment.name}.ipynb") as temporary:
         temporary.write_text(json.dumps(notebook), encoding="utf-8")

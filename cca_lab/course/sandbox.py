@@ -40,28 +40,20 @@ SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/
 
 @dataclass(frozen=True)
 class Limits:
-    """What a submission may use.
+    """What a submission may use."""
 
-    Attributes:
-        seconds: of one call.
-        total: seconds of all calls of one submission.
-        memory: bytes of address space.
-        processes: threads and processes together.
-    """
-
-    seconds: float = 10.0
-    total: float = 180.0
-    memory: int = MEMORY
-    processes: int = 256
+    seconds: float = 10.0  # of one call
+    total: float = 180.0  # seconds of all calls
+    memory: int = MEMORY  # bytes of address space
+    processes: int = 256  # and threads
 
     def settings(self, kind: str) -> str:
         """Return the limits, and whom to become, as `child.py` takes them."""
         limits = {"AS": self.memory, "NPROC": self.processes, "FSIZE": 64 * 2**20, "NOFILE": 256,
-                  "CORE": 0,
-                  "CPU": int(self.total) + 60}
+                  "CORE": 0, "CPU": int(self.total) + 60}
         root = kind == "bubblewrap" and os.getuid() == 0
-        return json.dumps({"limits": limits, "user": 10**6 + secrets.randbelow(10**6) if root
-                           else None})
+        user = 10**6 + secrets.randbelow(10**6) if root else None
+        return json.dumps({"limits": limits, "user": user})
 
 
 @cache
@@ -76,36 +68,25 @@ def works(kind: str) -> bool:
         return False
     try:
         return subprocess.run([*prefix(kind, HERE), sys.executable, "-I", "-S", "-c", ""],
-                              timeout=20, check=False,
-                              capture_output=True, cwd="/").returncode == 0
+                              timeout=20, check=False, capture_output=True,
+                              cwd="/").returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
 
 def command(kind: str, limits: Limits, scratch: Path) -> list[str]:
-    """Return the command that starts the child.
-
-    Args:
-        kind: of sandbox, one of `KINDS`.
-        limits: for the child.
-        scratch: an empty folder in which it may write; bubblewrap puts one in memory over it.
-
-    Raises:
-        ValueError: for an unknown kind.
-    """
+    """Return the command that starts the child, which may write in the empty folder `scratch`."""
     if kind not in KINDS:
         raise ValueError(f"sandbox: got {kind!r}, wanted one of {', '.join(KINDS)}")
     return [*prefix(kind, scratch), sys.executable, "-I", "-S", str(HERE / "child.py"),
-            limits.settings(kind),
-            *packages()]
+            limits.settings(kind), *packages()]
 
 
 def prefix(kind: str, scratch: Path) -> list[str]:
     """Return what stands before the interpreter."""
     if kind == "unshare":
         return ["unshare", "--user", "--map-root-user", "--net", "--ipc", "--pid", "--fork",
-                "--kill-child",
-                "--mount-proc"]
+                "--kill-child", "--mount-proc"]
     if kind == "none":
         return []
     words = ["bwrap", *alone(), "--die-with-parent", "--new-session", "--proc", "/proc", "--dev",
@@ -118,14 +99,14 @@ def prefix(kind: str, scratch: Path) -> list[str]:
     paths = [*readable(), str(HERE / "child.py"), str(HERE / "wire.py")]
     for folder in sorted({str(above) for path in paths for above in Path(path).parents} - {"/"}):
         words += ["--perms", "0755", "--dir", folder]
-    for shown in readable():
-        words += ["--ro-bind", shown, shown]
+    for folder in readable():
+        words += ["--ro-bind", folder, folder]
     for folder in packages():
         if (Path(folder) / "cca_lab").is_dir():
             words += ["--tmpfs", f"{folder}/cca_lab"]
     for name in ("child.py", "wire.py"):  # last: the package may lie in one of the folders above
         words += ["--ro-bind", str(HERE / name), str(HERE / name)]
-    if scratch != HERE:
+    if scratch != HERE:  # a folder in memory over it
         words += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", str(scratch), "--chdir",
                   str(scratch)]
     return words
@@ -140,8 +121,8 @@ def alone() -> list[str]:
     """
     if os.name == "posix" and os.getuid() == 0:
         return ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
-                "--unshare-cgroup-try",
-                "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+                "--unshare-cgroup-try", "--cap-drop", "ALL", "--cap-add", "CAP_SETUID",
+                "--cap-add", "CAP_SETGID"]
     return ["--unshare-all", "--cap-drop", "ALL"]
 
 
@@ -149,8 +130,7 @@ def readable() -> list[str]:
     """Return the folders of the interpreter and its packages that lie outside the system's."""
     executable = Path(sys.executable)
     folders = {sys.base_prefix, sys.base_exec_prefix, str(executable.parent),
-             str(executable.resolve().parent),
-             sysconfig.get_path("stdlib"), *packages()}
+             str(executable.resolve().parent), sysconfig.get_path("stdlib"), *packages()}
     return sorted(path for path in folders
                   if not any(Path(path).is_relative_to(top) for top in SYSTEM))
 
@@ -172,21 +152,14 @@ STARTS = 40  # of the process; each answer may end it once
 class Session:
     """The child, started when needed and again after it was stopped; use it in a `with` block.
 
-    Attributes:
-        cells: name and source of what is run first, in order; one that ends the process is left out
-            afterwards.
-        errors: what went wrong in a cell, by its name.
-        used: seconds of all calls.
+    Its cells (name and source) are run first, in order; one that ends the process is left out then.
     """
 
     def __init__(self, cells: list[tuple[str, str]], limits: Limits,
                  sandbox: str | None = None) -> None:
-        """Prepare a session; arguments as for `command`, with the best sandbox by default."""
-        self.cells = list(cells)
-        self.limits = limits
-        self.sandbox = sandbox or best()
-        self.errors: dict[str, str] = {}
-        self.used = 0.0
+        self.cells, self.limits, self.sandbox = list(cells), limits, sandbox or best()
+        self.errors: dict[str, str] = {}  # what went wrong in a cell, by its name
+        self.used = 0.0  # seconds of all calls
         self._stopped: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
@@ -209,12 +182,7 @@ class Session:
         return function
 
     def call(self, name: str, args: tuple[Any, ...]) -> Any:
-        """Call a function of the submission.
-
-        Raises:
-            Mistake: if it raises, takes too long, ends the process or returns what cannot be sent.
-            NotImplementedError: if it is not written yet.
-        """
+        """Call a function of the submission; whatever goes wrong in it is a Mistake."""
         if name in self._stopped:
             raise Mistake(self._stopped[name])
         self._in_time()
@@ -226,8 +194,8 @@ class Session:
             return len(functions) - 1
 
         request = packed({"call": name, "args": list(args)},
-                         f"the arguments of {name}, with what it returned before, cannot be "
-                         "sent", number)
+                         f"the arguments of {name}, with what it returned before, cannot be sent",
+                         number)
         try:
             reply = self._talk(request, self.limits.seconds, functions, number)
         except Ended as ended:
@@ -259,9 +227,7 @@ class Session:
                     self.stop()
                     break
                 if isinstance(reply, dict) and "raised" in reply:
-                    self.errors[cell[0]] = (
-                        f"the cell raised {clean(reply['raised'], 60)}: "
-                        f"{clean(reply.get('text'))}")
+                    self.errors[cell[0]] = f"the cell {raised(reply, 600)}"
 
     def _in_time(self) -> None:
         """Raise Mistake if the submission has used all its time or started too often."""
@@ -282,8 +248,7 @@ class Session:
         with tempfile.TemporaryFile() as said, theirs:
             self._process = subprocess.Popen(
                 command(self.sandbox, self.limits, self._scratch), stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=said, cwd=self._scratch, start_new_session=True,
+                stdout=subprocess.DEVNULL, stderr=said, cwd=self._scratch, start_new_session=True,
                 env=ENVIRONMENT | {"HOME": str(self._scratch), "TMPDIR": str(self._scratch)})
             theirs.close()
             try:
@@ -309,8 +274,8 @@ class Session:
               number: wire.Number | None = None) -> Any:
         """Send a request, answer callbacks, return the reply; after a Mistake the child waits."""
         begun = time.monotonic()
-        seconds = min(seconds,
-                      max(1.0, self.limits.total - self.used)) if seconds != STARTING else seconds
+        if seconds != STARTING:
+            seconds = min(seconds, max(1.0, self.limits.total - self.used))
         try:
             self._send(request, begun + seconds)
             while True:
@@ -344,17 +309,16 @@ class Session:
 
     def _read(self, size: int, deadline: float) -> bytes:
         assert self._link is not None
-        chunks, left = [], size
-        while left:
+        data = bytearray()
+        while len(data) < size:
             if time.monotonic() > deadline:
                 raise TimeoutError
             self._link.settimeout(max(0.01, deadline - time.monotonic()))
-            chunk = self._link.recv(min(left, 2**20))
+            chunk = self._link.recv(min(size - len(data), 2**20))
             if not chunk:
                 raise EOFError
-            chunks.append(chunk)
-            left -= len(chunk)
-        return b"".join(chunks)
+            data += chunk
+        return bytes(data)
 
 
 class Ended(Exception):
@@ -381,8 +345,7 @@ def packed(message: dict[str, Any], wrong: str, number: wire.Number | None = Non
 def answered(reply: dict[str, Any], functions: list[Callable[..., Any]]) -> Any:
     """Return what a callback of the check returns for the values that the submission gave it."""
     number, args = reply["callback"], reply.get("args")
-    if not isinstance(number,
-                      int) or not 0 <= number < len(functions) or not isinstance(args, list):
+    if not (isinstance(number, int) and 0 <= number < len(functions) and isinstance(args, list)):
         raise ValueError("a call of no function")
     try:
         return functions[number](*args)
@@ -399,11 +362,15 @@ def value_of(reply: Any, name: str, errors: dict[str, str]) -> Any:
         raise Mistake(f"{name} sent what cannot be read")
     if "missing" in reply:
         because = clean("; ".join(f"{cell}: {text}" for cell, text in errors.items()))
-        raise Mistake(f"there is no function {name}" + (f" ({because})" if because else (
-            ": was the cell deleted, or the function renamed?")))
+        more = f" ({because})" if because else ": was the cell deleted, or the function renamed?"
+        raise Mistake(f"there is no function {name}{more}")
     if reply.get("raised") == "NotImplementedError":
         raise NotImplementedError(name)
     if "raised" in reply:
-        raise Mistake(f"{name} raised {clean(reply['raised'], 60)}: "
-                      f"{clean(reply.get('text'), 300)}")
+        raise Mistake(f"{name} {raised(reply, 300)}")
     return reply.get("value")
+
+
+def raised(reply: dict[str, Any], most: int) -> str:
+    """Return which exception a reply tells of, with at most so many letters of its text."""
+    return f"raised {clean(reply['raised'], 60)}: {clean(reply.get('text'), most)}"

@@ -28,12 +28,7 @@ class GraderError(Exception):
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a property's points.
-
-    Attributes:
-        earned: from 0 to 1.
-        message: what is missing.
-    """
+    """A part of a property's points, from 0 to 1, and what is missing."""
 
     earned: float
     message: str = ""
@@ -42,8 +37,7 @@ class Share:
 class Draw(random.Random):
     """Random inputs of one property, always the same for the same seed.
 
-    Attributes:
-        secret: the seed is the instructor's; more and larger inputs may be drawn than in a cell.
+    If it is `secret`, the instructor's, more and larger inputs may be drawn than in a cell.
     """
 
     def __new__(cls, *seed: str, secret: bool = False) -> "Draw":
@@ -74,46 +68,27 @@ Check = Callable[[Answer, Draw], Share | None]
 
 @dataclass(frozen=True)
 class Property:
-    """One thing that is true of a right answer, and what it is worth.
+    """One thing that is true of a right answer, and what it is worth."""
 
-    Attributes:
-        name: in a few words, as a fact: "reads no token twice".
-        points: earned if the check passes.
-        check: called with the answer and a draw; raises `Mistake`, or returns a `Share` of the
-            points, or None for all.
-        hidden: is checked only when marks are given.
-    """
-
-    name: str
-    points: int
-    check: Check
-    hidden: bool = False
+    name: str  # a fact in a few words: "reads no token twice"
+    points: int  # earned if the check passes
+    check: Check  # raises `Mistake`, or returns a `Share` of the points, or None for all
+    hidden: bool = False  # checked only when marks are given
 
 
 @dataclass(frozen=True)
 class CourseTask:
-    """One task of an assignment.
+    """One task of an assignment."""
 
-    Attributes:
-        id: such as "a5.2"; in cells and pytest marks "a5-2" and "a5_2".
-        answer: name of the function that the student writes; or of the folder, if `files`.
-        title: a few words.
-        minutes: that it takes.
-        difficulty, importance: 1 to 5.
-        properties: what is checked; empty for a text that a person reads.
-        read: points that a person gives.
-        files: the answer is a folder beside the notebook, whose path the checks get.
-    """
-
-    id: str
-    answer: str
+    id: str  # such as "a5.2"; in cells and pytest marks "a5-2" and "a5_2"
+    answer: str  # name of the function that the student writes; or of the folder, if `files`
     title: str
     minutes: int
-    difficulty: int
-    importance: int
-    properties: tuple[Property, ...]
-    read: int = 0
-    files: bool = False
+    difficulty: int  # 1 to 5
+    importance: int  # 1 to 5
+    properties: tuple[Property, ...]  # empty for a text that a person reads
+    read: int = 0  # points that a person gives
+    files: bool = False  # the answer is a folder beside the notebook, whose path the checks get
 
     @property
     def points(self) -> int:
@@ -128,23 +103,14 @@ class CourseTask:
 
 @dataclass(frozen=True)
 class Assignment:
-    """An assignment: a notebook with several tasks.
+    """An assignment: a notebook with several tasks."""
 
-    Attributes:
-        id: "a1" to "a10".
-        topic: one word, for the folder.
-        title: what the reader rebuilds.
-        walkthroughs: numbers of the notebooks that explain it, such as "05".
-        tasks: in order.
-        seconds: that one call of an answer may take when marks are given.
-    """
-
-    id: str
-    topic: str
-    title: str
-    walkthroughs: tuple[str, ...]
+    id: str  # "a1" to "a10"
+    topic: str  # one word, for the folder
+    title: str  # what the reader rebuilds
+    walkthroughs: tuple[str, ...]  # numbers of the notebooks that explain it, such as "05"
     tasks: tuple[CourseTask, ...]
-    seconds: float = 10.0
+    seconds: float = 10.0  # that one call of an answer may take when marks are given
 
     @property
     def name(self) -> str:
@@ -185,28 +151,18 @@ def case(what: str) -> Iterator[None]:
         raise
 
 
-# Points of a task: every property, checked on an answer, whoever runs the answer.
-
 PUBLIC = "shown"  # the seed of the inputs that a cell uses
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What one property earned.
-
-    Attributes:
-        property: that was checked.
-        earned: points.
-        message: what is wrong, for the author of the answer; empty if nothing is.
-        shown: the message came from inputs that a cell shows too.
-        error: exception of the answer itself, if it raised one.
-    """
+    """What one property earned."""
 
     property: Property
     earned: float
-    message: str = ""
-    shown: bool = True
-    error: BaseException | None = field(default=None, compare=False)
+    message: str = ""  # what is wrong, for the author of the answer
+    shown: bool = True  # the message came from inputs that a cell shows too
+    error: BaseException | None = field(default=None, compare=False)  # of the answer itself
 
     @property  # type: ignore[operator]  # the field is no decorator; the class holds no such name
     def full(self) -> bool:
@@ -215,14 +171,9 @@ class Mark:
 
 
 def marks_of(task: CourseTask, answer: Answer, secret: str | None = None) -> Iterator[Mark]:
-    """Yield what each property earned.
+    """Yield what each property earned on what a cell shows; with a seed, on its inputs too.
 
-    Args:
-        task: with its properties.
-        answer: function or folder that is checked.
-        secret: the instructor's seed; without it, only what a cell shows is checked. With it, a
-            property earns the less of what it earns on the inputs that are shown and on those of
-            the seed.
+    With the instructor's seed, the less of both counts.
     """
     known = shown(task, answer)
     return iter(known.values()) if secret is None else unseen(task, answer, secret, known)
@@ -257,8 +208,8 @@ def _check(task: CourseTask, prop: Property, answer: Answer, draw: Draw,
         return Mark(prop, 0.0, f"{task.answer} is not written yet", shown, error)
     except Exception as error:  # the answer's own
         return Mark(prop, 0.0, clean(f"{task.answer} raised {type(error).__name__}: {error}"),
-                       shown, error)
+                    shown, error)
     if share is None:
         return Mark(prop, float(prop.points))
     return Mark(prop, round(prop.points * min(max(share.earned, 0.0), 1.0), 2),
-                   clean(share.message, 1200), shown)
+                clean(share.message, 1200), shown)

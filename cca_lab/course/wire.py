@@ -1,7 +1,6 @@
 """Values between two processes as bytes: JSON and safetensors. Nothing is ever executed.
 
-This file also runs where `cca_lab` is not installed, beside the submission, so it imports none of
-it.
+This file also runs beside the submission, where `cca_lab` is not installed: it imports none of it.
 """
 
 import json
@@ -21,15 +20,10 @@ Number = Callable[[Callable[..., Any]], int]
 
 
 def pack(value: Any, *, number: Number | None = None) -> bytes:
-    """Return a value as bytes.
+    """Return a value as bytes; TypeError names what cannot be sent.
 
-    Args:
-        value: None, truth values, numbers, strings, tensors (or arrays of numpy, which become
-            tensors), and lists, tuples and dicts of these.
-        number: for functions; without it, they are refused.
-
-    Raises:
-        TypeError: naming a type that cannot be sent.
+    None, truth values, numbers, strings, tensors (or arrays of numpy, which become tensors), and
+    lists, tuples and dicts of these can be; functions where `number` gives each a number.
     """
     tensors: dict[str, Tensor] = {}
 
@@ -46,8 +40,8 @@ def pack(value: Any, *, number: Number | None = None) -> bytes:
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (list, tuple)):
-            return {"list": [tree(item, depth + 1) for item in value], "tuple":
-                        isinstance(value, tuple)}
+            return {"list": [tree(item, depth + 1) for item in value],
+                    "tuple": isinstance(value, tuple)}
         if isinstance(value, dict):
             if any(not isinstance(key, str) for key in value):
                 raise TypeError("a dict whose keys are not strings")
@@ -70,15 +64,7 @@ def pack(value: Any, *, number: Number | None = None) -> bytes:
 
 
 def unpack(data: bytes, *, function: Callable[[int], Any] | None = None) -> Any:
-    """Return the value of `pack`.
-
-    Args:
-        data: what came.
-        function: makes a function from its number.
-
-    Raises:
-        ValueError: if the bytes are no such value.
-    """
+    """Return the value of `pack`, with `function(number)` for functions; ValueError for others."""
     try:
         size = int.from_bytes(data[:8], "big")
         if size > TEXT:

@@ -105,7 +105,7 @@ def test_the_untouched_release_scores_nothing(part):
 
 @every
 def test_solutions_for_learners_hold_hint_and_solution_folded(part):
-    made = release.solutions(release.read(COURSE, part), part)
+    made = release.solutions(release.read(COURSE, part))
     nbformat.validate(made)
     folded = [cell.source for cell in made.cells if cell.id.endswith("-folded")]
     written = sum(not task.properties or task.files for task in part.tasks)

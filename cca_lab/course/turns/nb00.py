@@ -34,38 +34,24 @@ def check_mean(answer: Answer, draw: Draw) -> None:
 # 00.2: the columns, as a matrix
 
 def check_matrix(answer: Answer, draw: Draw) -> None:
-    """Against a matrix that is filled number by number."""
+    """Against the matrix of a comparison: token t is in group t // group."""
     for length, group in [(5, 2), (6, 3), (11, 4), (3, 5), (4, 1)]:
         count = length // group
-        wanted = torch.zeros(count + length, length, dtype=torch.float64)
-        for p in range(count):
-            for t in range(length):
-                wanted[p, t] = 1 / group if t // group == p else 0
-        for t in range(length):
-            wanted[count + t, t] = 1
+        t, p = torch.arange(length), torch.arange(count)[:, None]
+        pooled = (t // group == p).double() / group
+        strided = ((t % max(count, 1) == p) & (t < count * group)).double() / group
+        raw = torch.eye(length).double()
+        causes = {
+            "the raw tokens stand first; the groups do": torch.cat([raw, pooled]),
+            "a group's weights are 1 each; they sum to 1, so each is 1 / group":
+                torch.cat([group * pooled, raw]),
+            "every n-th token is a group; neighbours are": torch.cat([strided, raw]),
+            "each group starts one token late": torch.cat([pooled.roll(1, dims=1), raw]),
+        }
         got = answer(length, group)
         with case(f"{length} tokens, groups of {group}"):
-            need_close(got if not isinstance(got, Tensor) else got.double(), wanted, "P",
-                       tolerance=1e-6,
-                       causes=_other_matrices(wanted, count, group))
-
-
-def _other_matrices(wanted: Tensor, count: int, group: int) -> dict[str, Tensor]:
-    """Return what usual mistakes make of the matrix."""
-    length = wanted.shape[1]
-    raw_first = torch.cat([wanted[count:], wanted[:count]])
-    sums, strided, shifted = wanted.clone(), wanted.clone(), wanted.clone()
-    sums[:count] *= group
-    strided[:count] = torch.tensor([[float(t % count == p) / group if t < count * group else 0.0
-                                     for t in range(length)]
-                                    for p in range(count)]).reshape(count, length)
-    shifted[:count] = wanted[:count].roll(1, dims=1)
-    return {
-        "the raw tokens stand first; the groups do": raw_first,
-        "a group's weights are 1 each; they sum to 1, so each is 1 / group": sums,
-        "every n-th token is a group; neighbours are": strided,
-        "each group starts one token late": shifted,
-    }
+            need_close(got if not isinstance(got, Tensor) else got.double(),
+                       torch.cat([pooled, raw]), "P", tolerance=1e-6, causes=causes)
 
 
 TURNS: tuple[CourseTask, ...] = (

@@ -17,6 +17,11 @@ def _past(length: int) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool).tril()
 
 
+def _hidden(scores: Tensor, seen: Tensor) -> Tensor:
+    """Return weights of what is seen: a softmax in which all other scores are -inf."""
+    return scores.masked_fill(~seen, -math.inf).softmax(1)
+
+
 # 01.2: the causal mask
 
 def check_mask(answer: Answer, draw: Draw) -> None:
@@ -33,11 +38,11 @@ def check_mask(answer: Answer, draw: Draw) -> None:
             "the finished weights are multiplied by the mask: the rows no longer sum to 1":
                 scores.softmax(1) * past,
             "the past is hidden, and the future is read: the other triangle":
-                scores.masked_fill(~past.T, -math.inf).softmax(1),
+                _hidden(scores, past.T),
             "the softmax runs over the columns of the matrix; each row is one word's weights":
                 scores.masked_fill(~past, -math.inf).softmax(0),
             "each row reads one word of the future":
-                scores.masked_fill(~torch.ones_like(past).tril(1), -math.inf).softmax(1),
+                _hidden(scores, torch.ones_like(past).tril(1)),
         }
         with case(f"{length} words"):
             need_close(answer(scores), wanted, "the weights", causes=causes,
@@ -47,34 +52,27 @@ def check_mask(answer: Answer, draw: Draw) -> None:
 def check_large(answer: Answer, draw: Draw) -> None:
     """Future scores that no fixed number outweighs."""
     scores, past = draw.normal(5, 5), _past(5)
-    wanted = scores.masked_fill(~past, -math.inf).softmax(1)
+    causes = {"a large negative number is added to what is hidden: it is not enough here, -inf is":
+              scores.masked_fill(~past, 1e12 - 1e9).softmax(1)}
     with case("scores of 1e12 in the future"):
-        need_close(answer(scores.masked_fill(~past, 1e12)), wanted, "the weights", causes={
-            "a large negative number is added to what is hidden: it is not enough here, -inf is":
-                scores.masked_fill(~past, 1e12 - 1e9).softmax(1)},
-            why="e^score overflows; torch.softmax subtracts the largest score first")
+        need_close(answer(scores.masked_fill(~past, 1e12)), _hidden(scores, past), "the weights",
+                   causes=causes,
+                   why="e^score overflows; torch.softmax subtracts the largest score first")
 
 
 # 01.3: a test for leaks
 
-def _scores(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.T / q.shape[1] ** 0.5
+def _masked(weights: Callable[[Tensor, Tensor], Tensor]) -> Attention:
+    """Return attention whose weights are a function of the scores and of the mask of the past."""
+    return lambda q, k, v: weights(q @ k.T / q.shape[1] ** 0.5, _past(len(q))) @ v
 
 
-def _masked(hide: Callable[[Tensor, Tensor], Tensor]) -> Attention:
-    """Return attention whose weights are `hide(scores, past)`."""
-    return lambda q, k, v: hide(_scores(q, k), _past(len(q))) @ v
-
-
-RIGHT: dict[str, Attention] = {
-    "the causal one": _masked(lambda s, past: s.masked_fill(~past, -math.inf).softmax(1)),
-    "a window of three": _masked(lambda s, past: s.masked_fill(~past | past.tril(-3),
-                                                               -math.inf).softmax(1)),
-}
+CAUSAL = _masked(_hidden)
+RIGHT = {"the causal one": CAUSAL,
+         "a window of three": _masked(lambda s, past: _hidden(s, past & ~past.tril(-3)))}
 LEAKING: dict[str, tuple[Attention, str]] = {
     "one word ahead": (
-        _masked(lambda s, past: s.masked_fill(~torch.ones_like(past).tril(1),
-                                              -math.inf).softmax(1)),
+        _masked(lambda s, past: _hidden(s, torch.ones_like(past).tril(1))),
         "only the row just before the last one moves: compare that row too"),
     "scores times mask": (
         _masked(lambda s, past: (s * past).softmax(1)),
@@ -82,13 +80,11 @@ LEAKING: dict[str, tuple[Attention, str]] = {
     "weights times mask": (
         _masked(lambda s, past: s.softmax(1) * past),
         "future values are gone, but future keys stand in the denominator: change the last key"),
-    "-10000 in the place of -inf":
-        (_masked(lambda s, past: (s - 1e4 * ~past).softmax(1)),
-         "it leaks only when a score comes close to 10000: change the last key by a lot as well"),
+    "-10000 in the place of -inf": (
+        _masked(lambda s, past: (s - 1e4 * ~past).softmax(1)),
+        "it leaks only when a score comes close to 10000: change the last key by a lot as well"),
     "a mean of all queries": (
-        lambda q, k, v: _masked(lambda s, past: s.masked_fill(~past,
-                                                              -math.inf).softmax(1))(q + q.mean(0),
-                                                                                     k, v),
+        lambda q, k, v: CAUSAL(q + q.mean(0), k, v),
         "it leaks through the queries: change the last query too"),
 }
 
@@ -129,9 +125,8 @@ def check_step(answer: Answer, draw: Draw) -> None:
             powers = (scores[: n + 1] - scores[: n + 1].max()).exp()
             states.append((scores[: n + 1].max(), powers.sum(), powers @ values[: n + 1]))
         for n in (3, *range(1, length), 0):  # the first key last: there -inf hides what is wrong
-            kind = "the first key" if n == 0 else "a new maximum" if scores[n] > states[n][
-                0] else "the maximum stays"
-            with case(f"key {n + 1} of {length}, {kind}"):
+            grows = "a new maximum" if scores[n] > states[n][0] else "the maximum stays"
+            with case(f"key {n + 1} of {length}, {grows if n else 'the first key'}"):
                 got = answer(*states[n], scores[n], values[n])
                 _need_state(got, states[n + 1], _causes(states[n], scores[n], values[n]))
 

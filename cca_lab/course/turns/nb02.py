@@ -11,10 +11,10 @@ from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 ROUNDING = 1e-6
 
 
-def _maps(draw: Draw, length: int, *, spread: float = 1.5) -> Tensor:
-    """Return random weights of causal attention, (L, L)."""
-    past = torch.ones(length, length, dtype=torch.bool).tril()
-    return draw.normal(length, length, scale=spread).masked_fill(~past, float("-inf")).softmax(1)
+def _causal(scores: Tensor) -> Tensor:
+    """Return the weights of causal attention, (L, L)."""
+    future = torch.ones(scores.shape, dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, float("-inf")).softmax(1)
 
 
 # 02.2: keys that hold a given part of a row
@@ -40,23 +40,22 @@ def check_count(answer: Answer, draw: Draw) -> None:
             "the sum may pass the mass by one key more than it has to": wanted + 1,
         }
         with case(f"{length} weights, mass {mass}"):
-            need_equal(need_number(answer(row, mass), "the number of keys"), wanted,
-                       "the number of keys",
-                       causes={cause: other for cause, other in causes.items() if other != wanted})
+            _need_count(answer(row, mass), wanted, causes)
+
+
+def _need_count(got: Any, wanted: int, causes: dict[str, int]) -> None:
+    need_equal(need_number(got, "the number of keys"), wanted, "the number of keys", causes=causes)
 
 
 def check_edges(answer: Answer, draw: Draw) -> None:
     """Sums that meet the mass exactly, and sums that meet it but for rounding."""
     with case("the weights 0.5, 0.25, 0.25, and mass 0.75"):
-        need_equal(need_number(answer([0.25, 0.5, 0.25], 0.75), "the number of keys"), 2,
-                   "the number of keys", causes={
+        _need_count(answer([0.25, 0.5, 0.25], 0.75), 2, {
             "a sum that is exactly the mass does not count: it is enough, so compare with >=": 3})
     with case("ten weights of 0.1, and mass 0.9"):
-        need_equal(need_number(answer([0.1] * 10, 0.9), "the number of keys"), 9,
-                   "the number of keys", causes={
+        _need_count(answer([0.1] * 10, 0.9), 9, {
             "rounding decides: nine times 0.1 is 0.8999999999999999 for a computer, so stop at "
-            "mass - 1e-6":
-                10})
+            "mass - 1e-6": 10})
 
 
 # 02.4: choose a token on some rows, test it on later ones
@@ -82,8 +81,7 @@ def _tempting(draw: Draw, length: int, first: int, split: int) -> Tensor:
     scores[first:split, tokens[0]] += 2  # the right choice
     scores[split::2, tokens[0]] += 2
     scores[split:, tokens[1]] += 5  # wins only if the rows of the test have a say
-    past = torch.ones(length, length, dtype=torch.bool).tril()
-    return scores.masked_fill(~past, float("-inf")).softmax(1)
+    return _causal(scores)
 
 
 def check_choice(answer: Answer, draw: Draw) -> None:
@@ -107,8 +105,7 @@ def check_choice(answer: Answer, draw: Draw) -> None:
                     _choose(weights, range(1, split), early),
                 "it is counted from the first candidate, token 1: add 1": token - 1,
             })
-            need_equal(need_number(got[1], "the share"), share, "the share", tolerance=1e-6,
-                       causes={
+            causes = {
                 "the rows that chose are tested too": _share(weights, token, range(first, length)),
                 "only the rows that chose are tested": _share(weights, token, early),
                 "an even share of row i is 1 / (i + 1), not 1 / L":
@@ -117,7 +114,9 @@ def check_choice(answer: Answer, draw: Draw) -> None:
                 "the weight itself is compared with 1; multiply it by i + 1 first": 0.0,
                 "the weights are averaged; count the rows instead":
                     float(weights[split:, token].mean()),
-            } if share else None)
+            }
+            need_equal(need_number(got[1], "the share"), share, "the share", tolerance=1e-6,
+                       causes=causes if share else None)
 
 
 # Text of 24 tokens, first 8, split 16, by (rows, token): the even shares that those rows give to
@@ -130,13 +129,13 @@ PLACES: tuple[tuple[dict[tuple[range, int], float], int, dict[int, str]], ...] =
         6: "the largest share of a single row does not choose: the mean of the shares does"}),
     ({(range(8, 16), 1): 2.0, (range(8, 16), 4): 1.0}, 1, {4: "token 1 is a candidate too"}),
     ({(range(8, 16), 7): 2.0, (range(8, 16), 8): 3.0, (range(8, 16), 4): 1.0}, 7, {
-        8: "token `first` is no candidate, only those before it", 4:
-            "token `first` - 1 is a candidate too"}),
+        8: "token `first` is no candidate, only those before it",
+        4: "token `first` - 1 is a candidate too"}),
     ({(range(8, 9), 2): 4.0, (range(15, 16), 3): 3.0}, 2, {3: "row `first` has a say too"}),
-    ({(range(8, 9), 2): 3.0, (range(15, 16), 3): 6.0, (range(16, 17), 4): 7.0, (range(7, 8), 5):
-          7.0}, 3, {
-        2: "row `split` - 1 has a say too", 4:
-            "row `split` has no say: it is the first of the test",
+    ({(range(8, 9), 2): 3.0, (range(15, 16), 3): 6.0, (range(16, 17), 4): 7.0,
+      (range(7, 8), 5): 7.0}, 3, {
+        2: "row `split` - 1 has a say too",
+        4: "row `split` has no say: it is the first of the test",
         5: "rows before `first` have no say"}),
     ({(range(8, 9), 3): 2.7, (range(15, 16), 5): 4.0}, 5, {
         3: "the weights are compared as they are; an even share of row i is 1 / (i + 1), so "
@@ -154,20 +153,15 @@ def _with_shares(shares: dict[tuple[range, int], float]) -> Tensor:
     return weights
 
 
-def _spoken(rows: range) -> str:
-    return f"row {rows.start}" if len(rows) == 1 else f"rows {rows.start} to {rows.stop - 1}"
-
-
 def check_places(answer: Answer, draw: Draw) -> None:
     """Texts in which one row or one token decides, and shares close to the even one."""
-    del draw
     for shares, token, causes in PLACES:
-        given = ", ".join(f"{share} to token {t} from {_spoken(rows)}"
-                          for (rows, t), share in shares.items())
+        given = ", ".join(f"{share} to token {t} from row" + (
+            f" {rows[0]}" if len(rows) == 1 else f"s {rows[0]} to {rows[-1]}")
+            for (rows, t), share in shares.items())
         with case(f"24 tokens, first 8, split 16; even shares: {given}"):
-            need_equal(need_number(_two(answer(_with_shares(shares), 8, 16))[0],
-                                   "the chosen token"), token,
-                       "the chosen token", causes={cause: other for other, cause in causes.items()})
+            got = _two(answer(_with_shares(shares), 8, 16))[0]
+            _need_token(got, token, {cause: other for other, cause in causes.items()})
     close = {(range(8, 16), 3): 2.0, (range(16, 20), 3): 1.03, (range(20, 24), 3): 0.97}
     with case("24 tokens, first 8, split 16; the rows of the test give 1.03 or 0.97 even shares, "
               "four rows each"):
@@ -178,8 +172,7 @@ def check_places(answer: Answer, draw: Draw) -> None:
 
 
 def _need_token(got: Any, wanted: int, causes: dict[str, int]) -> None:
-    need_equal(need_number(got, "the chosen token"), wanted, "the chosen token",
-               causes={cause: other for cause, other in causes.items() if other != wanted})
+    need_equal(need_number(got, "the chosen token"), wanted, "the chosen token", causes=causes)
 
 
 def _two(got: Any) -> tuple[Any, Any]:
@@ -200,9 +193,9 @@ def _beyond(weights: Tensor, window: int, sinks: int = 0) -> Tensor:
 
 def check_beyond(answer: Answer, draw: Draw) -> None:
     """Windows of many sizes, with and without sinks, the shortest and the longest included."""
-    for length, window, sinks in [(9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3,
-                                                                     5), (7, 7, 0), (6, 20, 1)]:
-        weights = _maps(draw, length)
+    for length, window, sinks in [(9, 3, 0), (12, 4, 2), (8, 1, 0), (10, 3, 5), (7, 7, 0),
+                                  (6, 20, 1)]:
+        weights = _causal(draw.normal(length, length, scale=1.5))
         causes = {
             "the window is one token too short: the row's own token is one of its tokens":
                 _beyond(weights, window - 1, sinks) if window > 1 else None,
@@ -219,8 +212,7 @@ def check_beyond(answer: Answer, draw: Draw) -> None:
         }
         with case(f"{length} tokens, window {window}, sinks {sinks}"):
             need_close(answer(weights, window, sinks), _beyond(weights, window, sinks),
-                       "the lost weight",
-                       causes=causes)
+                       "the lost weight", causes=causes)
 
 
 TURNS: tuple[CourseTask, ...] = (

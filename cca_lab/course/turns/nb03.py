@@ -25,10 +25,6 @@ def _law(draw: Draw, length: int) -> Law:
             for chance in chances]
 
 
-def _other_than(wanted: float, causes: dict[str, float]) -> dict[str, float]:
-    return {cause: other for cause, other in causes.items() if abs(other - wanted) > 1e-6}
-
-
 # 03.2: the chance of a sparse row
 
 def _sparse_chances(law: Law, rho: float) -> tuple[float, dict[str, float]]:
@@ -65,28 +61,27 @@ def check_chance(answer: Answer, draw: Draw) -> None:
         wanted, causes = _sparse_chances(law, rho)
         with case(f"{len(law)} rows of {len(law[0][1])} tokens, rho = {rho:g}"):
             need_equal(need_number(answer(law, rho)), wanted, "P_sparse", tolerance=1e-9,
-                       causes=_other_than(wanted, causes))
+                       causes=causes)
 
 
 # 03.6: the corrected bound
 
 def check_bound(answer: Answer, draw: Draw) -> None:
     """Laws of any dependence, at points that equal some X; best over the points."""
-    # Mistakes differ here.
     first: Law = [(0.4, [20, 1, 1, 1]), (0.35, [1, 1, 20, 20]), (0.25, [8, 8, 8, 8])]
+    cases = [(first, 0.5, [15.0, 20.5])]  # mistakes differ here
     points_of = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0]
-    for law, rho, points in [(first, 0.5, [15.0, 20.5]), *(
-            (_law(draw, 4), rho, sorted(draw.sample(points_of, 4)))
-            for rho in (0.5, 0.75, 1.0, 0.5))]:
+    cases += [(_law(draw, 4), rho, sorted(draw.sample(points_of, 4)))
+              for rho in (0.5, 0.75, 1.0, 0.5)]
+    for law, rho, points in cases:
         bounds = {name: [at(law, rho, x) for x in points] for name, at in _FORMS.items()}
         wanted = max(bounds["right"])
         causes = {name: max(values) for name, values in bounds.items() if name != "right"}
-        causes["the smallest over the points is taken; each point gives a bound, so take the best "
-               "one"] = min(
-            bounds["right"])
+        causes |= {"the smallest over the points is taken; each point gives a bound, so take the "
+                   "best one": min(bounds["right"])}
         with case(f"{len(law)} rows of {len(law[0][1])} tokens, rho = {rho:g}, points {points}"):
             need_equal(need_number(answer(law, rho, points)), wanted, "the bound", tolerance=1e-9,
-                       causes=_other_than(wanted, causes))
+                       causes=causes)
 
 
 def _over(law: Law, x: float) -> float:
@@ -111,8 +106,8 @@ _FORMS: dict[str, Callable[[Law, float, float], float]] = {
         lambda law, rho, x: _over(law, x) * (1 - _heavy(law, rho, x)),
     "the chance of both events at once is taken. That is a bound too (line 1 of the proof), but "
     "the theorem needs only the two single chances":
-        lambda law, rho, x: _chance(law,
-                                    lambda row: max(row) > x and sum(row) <= len(row) * rho * x),
+        lambda law, rho, x: _chance(
+            law, lambda row: max(row) > x and sum(row) <= len(row) * rho * x),
     "the largest X may also equal x; then no weight is over the bar for certain":
         lambda law, rho, x: _chance(law, lambda row: max(row) >= x) - _heavy(law, rho, x),
 }
@@ -146,8 +141,8 @@ def _need_row(row: list[float], bar: float) -> None:
         raise Mistake(f"the weights sum to {sum(row):.6g}, wanted 1: if one token has the weight "
                       "w, the others share what is left, 1 - w")
     if max(row) <= bar * (1 + 1e-12):
-        only = "only reaches the bar; it must be over it" if max(
-            row) > bar * (1 - 1e-9) else "is not over the bar"
+        only = ("only reaches the bar; it must be over it" if max(row) > bar * (1 - 1e-9)
+                else "is not over the bar")
         raise Mistake(f"the row is not rho-sparse: its largest weight, {max(row):.4g}, {only}, "
                       f"1 / (L rho) = {bar:.4g}")
     held, tokens = 0.0, 0
@@ -167,6 +162,5 @@ TURNS: tuple[CourseTask, ...] = (
     CourseTask("03.6", "corrected_bound", "The corrected bound, at its best point", 8, 3, 4, (
         Property("the best of the two-term bounds", 1, check_bound),)),
     CourseTask("03.8", "row_that_fools", "A rho-sparse row that needs most of its tokens", 6, 2, 5,
-               (
-        Property("sparse by definition, and spread out", 1, check_row),)),
+               (Property("sparse by definition, and spread out", 1, check_row),)),
 )

@@ -48,12 +48,10 @@ def check_variance(answer: Answer, draw: Draw) -> None:
     for weights in rows:
         for j, weight_j in enumerate(weights):
             wanted = sum((weight_j * ((i == j) - weight)) ** 2 for i, weight in enumerate(weights))
-            causes = {cause: other for cause, other in _other_variances(weights, j).items()
-                      if abs(other - wanted) > 1e-9}
             with case(f"token {j} of {len(weights)} with the weights "
                       f"{[round(weight, 3) for weight in weights]}"):
                 need_equal(need_number(answer(weights, j)), wanted, "the variance", tolerance=1e-9,
-                           causes=causes)
+                           causes=_other_variances(weights, j))
 
 
 # 04.4: the noise on a group's logit
@@ -82,7 +80,7 @@ def _slopes(pool: Pool, logits: list[float], step: float = 1e-5, *,
         up, down = ([a + (sign * step if i == j else 0.0) for i, a in enumerate(logits)]
                     for sign in (1, -1))
         slopes.append((pool(up) - pool(down)) / (2 * step) if both
-                     else (pool(up) - pool(logits)) / step)
+                      else (pool(up) - pool(logits)) / step)
     return slopes
 
 
@@ -100,12 +98,10 @@ def _other_factors(pool: Pool, logits: list[float]) -> dict[str, float]:
         "a change from both sides is divided by one step; the two sides are two steps apart":
             4 * sum(slope**2 for slope in slopes),
     }
-    for step in (1.0, 0.1, 0.01):
-        for both in (True, False):
-            causes[f"the step is {step:g}{'' if both else ', to one side'}: too large to follow "
-                   "the slope"] = sum(
-                slope**2 for slope in _slopes(pool, logits, step, both=both))
-    return causes
+    return causes | {
+        f"the step is {step:g}{side}: too large to follow the slope":
+            sum(slope**2 for slope in _slopes(pool, logits, step, both=not side))
+        for step in (1.0, 0.1, 0.01) for side in ("", ", to one side")}
 
 
 def check_factor(answer: Answer, draw: Draw) -> None:

@@ -100,8 +100,7 @@ def _need_cores(got: float, wanted: int, row: int, group: int, window: int) -> N
         "the window is forgotten: these are all groups that are complete": (row + 1) // group,
         "tokens are counted, not groups": max(0, older),
     }
-    need_equal(got, wanted, "the number of cores",
-               causes={c: x for c, x in causes.items() if x != wanted})
+    need_equal(got, wanted, "the number of cores", causes=causes)
 
 
 def _need_first(got: float, cores: int, row: int, group: int, window: int) -> None:
@@ -120,24 +119,18 @@ def _need_first(got: float, cores: int, row: int, group: int, window: int) -> No
         "it is the number of cores; each core stands for g tokens": cores,
         "nothing is left to the cores: they would be read twice": 0,
     }
-    need_equal(got, wanted, "the first raw token",
-               causes={c: x for c, x in causes.items() if x != wanted})
+    need_equal(got, wanted, "the first raw token", causes=causes)
 
 
 # 05.8: the cores of all groups, by a kernel
 
 def _by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
-                 score: float | None = -math.inf,
-                 masked: bool = True, judge: int | None = None) -> Pair:
-    """Return the cores as a right kernel makes them, or with a mistake.
+                 score: float | None = -math.inf, masked: bool = True,
+                 judge: int | None = None) -> Pair:
+    """Return the cores, (groups, D) each, as a right kernel makes them, or with a mistake.
 
-    Args:
-        q, k, v: (L, D).
-        group, scale: as in the notebook.
-        score: what the scores of the padding are replaced by; None for nothing.
-        masked: whether the padding of keys and values is 0.
-        judge: which query judges, counted from the group's first token; None for the group's last
-            one.
+    The padding's scores are replaced by `score` unless it is None, its keys and values by 0 if
+    `masked`; query `judge` of a group judges, or the last.
     """
     size, cores_of = 1 << (group - 1).bit_length(), []
     inside = torch.arange(size) < group
@@ -157,8 +150,7 @@ def _by_programs(q: Tensor, k: Tensor, v: Tensor, group: int, scale: float, *,
 def check_kernel(answer: Answer, draw: Draw) -> None:
     """All groups of a text whose length no group size divides."""
     for group, length in [(3, 23), (5, 39), (4, 21)]:
-        # Wider than a tile is high.
-        q, k, v = (draw.normal(length, 16, dtype=torch.float32) for _ in "qkv")
+        q, k, v = (draw.normal(length, 16, dtype=torch.float32) for _ in "qkv")  # wider than high
         made = partial(_by_programs, q, k, v, group)
         size = 1 << (group - 1).bit_length()
         wanted = made(1.5)
@@ -187,17 +179,12 @@ def check_padding(answer: Answer, draw: Draw) -> None:
         for x in (q, k, v):
             x[group:] = math.nan
         with case(f"groups of {group}, and NaN behind group 0"):
-            # Triton's interpreter would warn of the NaN of the other groups.
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore"):  # of the other groups, in Triton's interpreter
                 got = _two(answer(q, k, v, group, 1.0), "core keys and core values")
             for side, what in enumerate(("core key", "core value")):
-                need_close(got[side][0], wanted[side][0], f"{what} 0", why="a weight of 0 times "
-                                                                           "NaN is NaN, so the "
-                                                                           "padding may not be "
-                                                                           "read at all: give the "
-                                                                           "tl.load of keys and "
-                                                                           "values a mask, and "
-                                                                           "other=0.0")
+                need_close(got[side][0], wanted[side][0], f"{what} 0",
+                           why="a weight of 0 times NaN is NaN, so the padding may not be read at "
+                           "all: give the tl.load of keys and values a mask, and other=0.0")
 
 
 TURNS: tuple[CourseTask, ...] = (

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close, need_items
+from cca_lab.course.compare import cause_of, describe, need_close, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 # 06.2: importance
@@ -59,8 +59,8 @@ def _reads(row: int, focal: list[int], groups: list[Members], *,
            raw: Rule = lambda i, members: members[0] <= i <= members[-1],
            token: Callable[[int, int], bool] = lambda i, t: t <= i) -> list[list[int]]:
     """Return focal tokens, numbers of groups and raw tokens of a row, for given rules."""
-    return [[t for t in focal if t <= row], [z for z, members in enumerate(groups)
-                                             if pooled(row, members)],
+    return [[t for t in focal if t <= row],
+            [z for z, members in enumerate(groups) if pooled(row, members)],
             [t for members in groups if raw(row, members) for t in members if token(row, t)]]
 
 
@@ -84,11 +84,7 @@ WRONG_RULES: dict[str, dict[str, Any]] = {
 
 
 def _three(got: Any) -> list[list[int]]:
-    """Return the answer as three lists in ascending order.
-
-    Raises:
-        Mistake: if it is no such thing.
-    """
+    """Return the answer as three lists in ascending order."""
     need_items(got, 3, "three lists: focal tokens, groups, raw tokens")
     lists = [numbers.tolist() if isinstance(numbers, Tensor) else numbers for numbers in got]
     if not all(isinstance(numbers, (list, tuple)) and all(type(item) is int for item in numbers)
@@ -108,20 +104,18 @@ def reading(answer: Answer, draw: Draw) -> None:
     for length, group, focal in divisions:
         others = [t for t in range(length) if t not in focal]
         groups_of = [others[first : first + group] for first in range(0, len(others), group)]
-        results = [(_three(answer(row, focal, groups_of)), _reads(row, focal, groups_of))
-                   for row in range(length)]
-        wrong = [row for row, (got, wanted) in enumerate(results) if got != wanted]
-        if not wrong:
+        got = [_three(answer(row, focal, groups_of)) for row in range(length)]
+        wanted = [_reads(row, focal, groups_of) for row in range(length)]
+        if got == wanted:
             continue
-        row, (got, wanted) = wrong[0], results[wrong[0]]
+        row = next(row for row in range(length) if got[row] != wanted[row])
+        side = next(side for side in range(3) if got[row][side] != wanted[row][side])
+        what = ("the focal tokens", "the groups", "the raw tokens")[side]
+        causes = {cause: [_reads(i, focal, groups_of, **rule) for i in range(length)]
+                  for cause, rule in WRONG_RULES.items()}
         with case(f"focal {focal}, groups {groups_of}, row {row}"):
-            names = [cause for cause, rule in WRONG_RULES.items() if all(
-                got_row == _reads(i, focal, groups_of, **rule)
-                for i, (got_row, _) in enumerate(results))]
-            first = next(side for side in range(3) if got[side] != wanted[side])
-            what = ("the focal tokens", "the groups", "the raw tokens")[first]
-            raise Mistake(f"{what} are {got[first]}, wanted {wanted[first]}"
-                          + (f". This is what comes out when {names[0]}" if names else ""))
+            raise Mistake(f"{what} are {got[row][side]}, wanted {wanted[row][side]}"
+                          + cause_of(causes, got.__eq__))
 
 
 # 06.7: importance from some rows
@@ -138,8 +132,8 @@ def sampled(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"the result is {describe(got)}, wanted a tensor of {length} numbers")
             if not (got[unseen] == torch.inf).all():
                 token = int((unseen & (got != torch.inf)).nonzero()[0])
-                why = "0/0 is not a number: give these tokens infinity" if got[token].isnan() else (
-                    "it was not measured, so it is kept: its score is infinity")
+                why = ("0/0 is not a number: give these tokens infinity" if got[token].isnan() else
+                       "it was not measured, so it is kept: its score is infinity")
                 raise Mistake(f"no sampled row can see token {token}, and its score is "
                               f"{describe(got[token].item())}: {why}")
             wanted = (total / seen_by)[~unseen]

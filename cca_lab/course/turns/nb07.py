@@ -1,11 +1,12 @@
 """What the reader writes in notebook 07_convolutional_memory; rows and tokens count from 0."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from cca_lab.course.compare import describe, need_close
+from cca_lab.course.compare import cause_of, describe, need_close
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 # 07.2: what a row reads
@@ -24,7 +25,7 @@ def _columns(row: int, slots: int, segment: int, *,
     return held, first
 
 
-RULES = {
+RULES: dict[str, dict[str, Any]] = {
     "slots and raw tokens are compressed at every segment, also if they are not more than M":
         {"full": lambda held, slots: True},
     "exactly M columns are compressed too; there is room for M":
@@ -43,9 +44,8 @@ def reads(answer: Answer, draw: Draw) -> None:
         got = []
         for row in range(length):
             pair = answer(row, slots, segment)
-            if not isinstance(pair,
-                              (tuple,
-                               list)) or len(pair) != 2 or not all(type(x) is int for x in pair):
+            if not (isinstance(pair, (tuple, list)) and len(pair) == 2
+                    and all(type(x) is int for x in pair)):
                 raise Mistake(f"the result is {describe(pair)}, wanted two integers: slots and the "
                               "first raw token")
             got.append(tuple(pair))
@@ -53,15 +53,14 @@ def reads(answer: Answer, draw: Draw) -> None:
         if not wrong:
             continue
         wanted = _columns(wrong[0], slots, segment)
-        causes = [cause for cause, rule in RULES.items()
-                  if all(_columns(row, slots, segment, **rule) == got[row]
-                         for row in range(length))]  # type: ignore[arg-type]
-        if not causes and all(pair == (slots if first else 0, first) for row, pair in enumerate(got)
-                              for first in [row // segment * segment]):
-            causes = [next(iter(RULES))]
+        results = {cause: [_columns(row, slots, segment, **rule) for row in range(length)]
+                   for cause, rule in RULES.items()}
+        begins = [row // segment * segment for row in range(length)]
+        always = cause_of({next(iter(RULES)): [(slots if first else 0, first) for first in begins]},
+                          got.__eq__)
         with case(f"{slots} slots, segments of {segment}, row {wrong[0]}"):
             raise Mistake(f"slots and first raw token are {got[wrong[0]]}, wanted {wanted}"
-                          + (f". This is what comes out when {causes[0]}" if causes else ""))
+                          + (cause_of(results, got.__eq__) or always))
 
 
 # 07.5: mixing weights
@@ -95,19 +94,17 @@ def dead(answer: Answer, draw: Draw) -> None:
     numbers = draw.normal(4, 6)
     numbers[1], numbers[2, 3] = -numbers[1].abs(), numbers[2, 3].abs() + 0.1
     numbers[3], numbers[0, 0] = 0.0, 1.0
-    wanted, zero = _ratio(numbers.relu()), torch.zeros(6, dtype=torch.float64)
+    wanted = _ratio(numbers.relu())
     nothing = wanted.clone()
-    nothing[1] = nothing[3] = zero
+    nothing[[1, 3]] = 0.0
     first = nothing.clone()
-    first[1, 0] = first[3, 0] = 1.0
-    everywhere = torch.full_like(wanted, 1 / 6)
+    first[[1, 3], 0] = 1.0
+    causes = {"a dead row is left at zeros, so that its slot is empty": nothing,
+              "a dead row takes the first column": first,
+              "one dead row makes all rows even": torch.full_like(wanted, 1 / 6)}
     with case("row 1 has only negative numbers, row 3 only zeros"):
-        need_close(answer(numbers), wanted, "the weights", why="0/0: a row without a positive "
-                                                               "number gives every column the same "
-                                                               "weight", causes={
-                       "a dead row is left at zeros, so that its slot is empty": nothing,
-                       "a dead row takes the first column": first,
-                       "one dead row makes all rows even": everywhere})
+        need_close(answer(numbers), wanted, "the weights", causes=causes,
+                   why="0/0: a row without a positive number gives every column the same weight")
 
 
 TURNS: tuple[CourseTask, ...] = (

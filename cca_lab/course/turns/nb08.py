@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cca_lab.course.compare import describe
+from cca_lab.course.compare import cause_of, describe
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
 
 
@@ -14,19 +14,16 @@ def _need_list(got: Any, wanted: list[int], what: str, causes: dict[str, Sequenc
     got = got.tolist() if isinstance(got, Tensor) else got
     if not isinstance(got, (list, tuple)) or not all(type(token) is int for token in got):
         raise Mistake(f"{what} are {describe(got)}, wanted a list of integers")
-    if list(got) == wanted:
-        return
-    ends = [f". This is what comes out when {cause}" for cause, other in causes.items()
-            if list(got) == list(other)]
-    raise Mistake(f"{what} are {list(got)}, wanted {wanted}{ends[0] if ends else ''}")
+    if list(got) != wanted:
+        raise Mistake(f"{what} are {list(got)}, wanted {wanted}"
+                      + cause_of(causes, lambda other: list(got) == list(other)))
 
 
 # 08.2: which tokens H2O keeps
 
 def keep(scores: Sequence[float], heavy: int, recent: int, *, old_wins: bool = False,
-         lightest: bool = False,
-         in_order: bool = True) -> list[int]:
-    """Return the places that are kept; options are mistakes."""
+         lightest: bool = False, in_order: bool = True) -> list[int]:
+    """Return the tokens that are kept; options are mistakes."""
     older = range(max(0, len(scores) - recent))
     sign = 1 if lightest else -1
     chosen = sorted(older, key=lambda t: (sign * scores[t], t if old_wins else -t))[:heavy]
@@ -36,8 +33,8 @@ def keep(scores: Sequence[float], heavy: int, recent: int, *, old_wins: bool = F
 def kept(answer: Answer, draw: Draw) -> None:
     """Scores in the order of the text, as H2O has added them up."""
     cases = [([1.43, 1.47, 0.10], 1, 1), ([2.0, 0.5, 3.0, 1.0, 2.5], 2, 1),
-             ([3.0, 1.0, 2.0, 5.0, 4.0, 0.2], 2, 2),
-             ([1.0, 2.0], 3, 2), ([4.0], 1, 1), ([3.0, 2.0, 1.0], 0, 2), ([3.0, 1.0, 2.0], 2, 0),
+             ([3.0, 1.0, 2.0, 5.0, 4.0, 0.2], 2, 2), ([1.0, 2.0], 3, 2), ([4.0], 1, 1),
+             ([3.0, 2.0, 1.0], 0, 2), ([3.0, 1.0, 2.0], 2, 0),
              ([1.0, 3.0, 1.0, 2.0, 9.0], 2, 1), ([1.0, 1.0, 1.0, 1.0, 9.0], 2, 1)]
     for _ in range(6):
         scores = [round(draw.uniform(0, 5), 2) for _ in range(draw.randint(3, 12))]
@@ -47,8 +44,7 @@ def kept(answer: Answer, draw: Draw) -> None:
         heaviest = keep(scores, len(scores), 0, in_order=False)  # of all tokens, recent ones too
         causes: dict[str, Sequence[int]] = {
             "the recent tokens take part in the choice of the heavy ones; those are chosen from "
-            "the others":
-                sorted({*heaviest[:heavy], *last}),
+            "the others": sorted({*heaviest[:heavy], *last}),
             "the recent tokens are not kept whatever their score":
                 sorted(heaviest[: heavy + recent]),
             "the lightest are kept, and the heaviest leave":
@@ -68,13 +64,7 @@ def kept(answer: Answer, draw: Draw) -> None:
 
 def tokens_of(columns: Sequence[int], offsets: Sequence[int], last: int, low: int,
               high: int) -> list[int]:
-    """Return the chosen columns, and for each diagonal o the tokens low - o to high - o - 1.
-
-    Args:
-        columns, offsets: chosen columns and diagonals.
-        last: the last token that may be read.
-        low, high: the range of diagonal 0.
-    """
+    """Return, up to `last`, the columns and each diagonal o's tokens low - o to high - o - 1."""
     return [t for t in range(last + 1) if t in columns
             or any(low - o <= t < high - o for o in offsets)]
 
@@ -89,10 +79,9 @@ def in_blocks(answer: Answer, draw: Draw) -> None:
         cases.append((draw.randint(0, 19), columns, [0, *sorted(draw.sample(range(1, 18), 2))],
                       draw.randint(1, 5)))
     for row, columns, offsets, block in cases:
-        first = row - row % block
-        chosen, end = (columns, offsets), first + block
-        wanted, ranges = tokens_of(*chosen, row, first,
-                                   end), tokens_of([], offsets, row, first, end)
+        chosen, first = (columns, offsets), row - row % block
+        end = first + block
+        wanted, ranges = (tokens_of(read, offsets, row, first, end) for read in (columns, []))
         causes: dict[str, Sequence[int]] = {
             "a diagonal is one token; a block of rows reads `block` tokens of it":
                 tokens_of(*chosen, row, row, row + 1),
@@ -101,8 +90,8 @@ def in_blocks(answer: Answer, draw: Draw) -> None:
             "the range ends where it should begin":
                 tokens_of(*chosen, row, first - block + 1, first + 1),
             "the range is one token too long": tokens_of(*chosen, row, first, end + 1),
-            "later tokens are read too": (
-                tokens_of(*chosen, max([end - 1, *columns]), first, end)),
+            "later tokens are read too":
+                tokens_of(*chosen, max([end - 1, *columns]), first, end),
             "only the diagonals are read": ranges,
             "a token is listed twice": sorted([*ranges, *(t for t in columns if t <= row)]),
         }
@@ -146,10 +135,8 @@ def shifted(answer: Answer, draw: Draw) -> None:
                     raise Mistake(f"the first token is {describe(first)}, wanted an integer: "
                                   "divide with //")
                 if first != (wanted := first_token(row, group)):
-                    ends = [f". This is what comes out when {cause}"
-                            for cause, other in causes.items() if got == other]
-                    raise Mistake(f"the first token is {first}, wanted "
-                                  f"{wanted}{ends[0] if ends else ''}")
+                    raise Mistake(f"the first token is {first}, wanted {wanted}"
+                                  + cause_of(causes, got.__eq__))
 
 
 TURNS: tuple[CourseTask, ...] = (

@@ -36,8 +36,7 @@ def _compare(answer: Answer, reach: Reach, what: str) -> None:
             lambda i, t: _layers(turned, i, t),
         "only one layer is looked at": lambda i, t: int(reach[i][t]),
         "the rows in between are counted, not the layers: a token that is read at once takes one "
-        "layer":
-            lambda i, t: max(0, _layers(reach, i, t) - 1),
+        "layer": lambda i, t: max(0, _layers(reach, i, t) - 1),
         "a row does not keep its own input":
             lambda i, t: 0 if i == t and not reach[i][i] else _layers(reach, i, t),
         "a row's own input takes no layer; after one layer it is inside":
@@ -54,9 +53,7 @@ def _compare(answer: Answer, reach: Reach, what: str) -> None:
 
 def chains(answer: Answer, draw: Draw) -> None:
     """The words of the notebook, and random mechanisms."""
-    words = [[True, False, False, False, False], [True, True, False, False, False],
-             [True, True, True, False, False],
-             [True, False, True, True, False], [True, False, False, True, True]]
+    words = [[sign == "x" for sign in row] for row in ("x....", "xx...", "xxx..", "x.xx.", "x..xx")]
     _compare(answer, words, "the five words")
     _compare(answer, [[t == row - 1 for t in range(7)] for row in range(7)],
              "each row reads only the token before it")
@@ -103,29 +100,23 @@ def _faint(text: Tensor) -> Tensor:
 
 def _ahead(text: Tensor) -> Tensor:
     """The first row reads the third token; nothing else looks ahead."""
-    out = _mean(text).clone()
-    out[0] += text[2]
-    return out
+    return _mean(text) + text[2] * (torch.arange(len(text)) == 0)[:, None]
 
 
 LEAKING: dict[str, tuple[Attend, str]] = {
-    "the mean of each pair of tokens":
-        (_in_pairs, "both tokens of a pair read each other: the future may begin at every token, "
-                    "not only at the end or in the middle"),
-    "a mask after the softmax":
-        (_after_softmax, "later tokens stand in the normaliser of every row"),
+    "the mean of each pair of tokens": (
+        _in_pairs, "both tokens of a pair read each other: the future may begin at every token, "
+        "not only at the end or in the middle"),
+    "a mask after the softmax": (
+        _after_softmax, "later tokens stand in the normaliser of every row"),
     "the first row reads the third token": (_ahead, "replace all tokens from each place on"),
-    "a choice that later tokens make":
-        (_largest, "its derivative is 0: only a large edit shows it"),
-    "a mean with 1e-9 of all tokens":
-        (_faint, "the change is small and real: compare with torch.equal"),
+    "a choice that later tokens make": (
+        _largest, "its derivative is 0: only a large edit shows it"),
+    "a mean with 1e-9 of all tokens": (
+        _faint, "the change is small and real: compare with torch.equal"),
 }
-CAUSAL: dict[str, tuple[Attend, str]] = {
-    "the mean of the past": (_mean, "rows that are themselves replaced may change: compare only "
-                                    "the rows before them"),
-    "causal attention": (_attention, "rows that are themselves replaced may change: compare only "
-                                     "the rows before them"),
-}
+ACCUSED = "rows that are themselves replaced may change: compare only the rows before them"
+CAUSAL = {"the mean of the past": (_mean, ACCUSED), "causal attention": (_attention, ACCUSED)}
 
 
 def detects(answer: Answer, draw: Draw) -> None:

@@ -3,12 +3,6 @@
 from cca_lab.course.compare import need_equal, need_items
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Property, case
 
-
-def _without(causes: dict[str, int], wanted: int) -> dict[str, int]:
-    """Return the causes that can be told from the right number."""
-    return {cause: number for cause, number in causes.items() if number != wanted}
-
-
 # 10.2: the pairs of all rows
 
 def count(answer: Answer, draw: Draw) -> None:
@@ -17,7 +11,8 @@ def count(answer: Answer, draw: Draw) -> None:
     sizes += draw.sizes(8, (20, 60), (2, 7), (1, 12))
     for length, group, window in sizes:
         rows = [(row, max(0, row - window)) for row in range(1, length + 1)]
-        wanted = sum(old // group + old % group + min(row, window) for row, old in rows)
+        pairs = [old // group + old % group + min(row, window) for row, old in rows]
+        wanted = sum(pairs)
         causes = {
             "the tokens that fill no group, (i - s) mod g of them, are not read":
                 sum(old // group + min(row, window) for row, old in rows),
@@ -27,18 +22,14 @@ def count(answer: Answer, draw: Draw) -> None:
                 sum((row - window) // group + (row - window) % group + min(row, window)
                     for row, old in rows),
             "the last token of the last core is read raw as well":
-                sum(old // group + old % group + min(row, window) + (old >= group)
-                    for row, old in rows),
+                wanted + sum(old >= group for _, old in rows),
             "a core counts as all the tokens of its group": sum(row for row, _ in rows),
             "only the cores are counted": sum(old // group + old % group for row, old in rows),
-            "only the last row is counted":
-                rows[-1][1] // group + rows[-1][1] % group + min(rows[-1][0], window),
-            "the last row is left out: does your range end at length + 1?":
-                wanted - (rows[-1][1] // group + rows[-1][1] % group + min(rows[-1][0], window)),
+            "only the last row is counted": pairs[-1],
+            "the last row is left out: does your range end at length + 1?": sum(pairs[:-1]),
         }
         with case(f"length {length}, group {group}, window {window}"):
-            need_equal(answer(length, group, window), wanted, "the number of pairs",
-                       causes=_without(causes, wanted))
+            need_equal(answer(length, group, window), wanted, "the number of pairs", causes=causes)
 
 
 # 10.6: what a cache keeps
@@ -55,13 +46,12 @@ def kept(answer: Answer, draw: Draw) -> None:
             while group * (visible + 1) + window <= tokens + 1:
                 visible += 1
             complete = sum(start + group <= tokens for start in range(0, tokens, group))
-            need_equal(got[0], complete, "cores", causes=_without({
+            need_equal(got[0], complete, "cores", causes={
                 "only the cores are kept that the next row reads; the others close too, and nobody "
-                "could make them later":
-                    visible,
-                "a group that is not complete has a core": -(-tokens // group)}, complete))
+                "could make them later": visible,
+                "a group that is not complete has a core": -(-tokens // group)})
             before = max(0, tokens - window) // group
-            need_equal(got[1], tokens - group * visible, "raw tokens", causes=_without({
+            need_equal(got[1], tokens - group * visible, "raw tokens", causes={
                 "only the window is kept: the tokens that fill no group are raw too":
                     min(tokens, window),
                 "the window is kept without the next row's own token, and nothing else":
@@ -70,36 +60,37 @@ def kept(answer: Answer, draw: Draw) -> None:
                     tokens - group * before,
                 "a token is dropped when its group closes, although it is still in the window":
                     tokens % group,
-                "nothing is dropped": tokens}, tokens - group * visible))
+                "nothing is dropped": tokens})
 
 
 # 10.8: where attention is half of the work
 
 def half(answer: Answer, draw: Draw) -> None:
     """Against trying one length after the other."""
-    for width, inner in [(8, 21), (3, 5), (1, 2), *((draw.randint(2, 30), draw.randint(2, 80))
-                                                    for _ in range(4))]:
+    sizes = [(8, 21), (3, 5), (1, 2)]
+    sizes += [(draw.randint(2, 30), draw.randint(2, 80)) for _ in range(4)]
+    for width, inner in sizes:
         weights = 4 * width * width + 3 * width * inner
         wanted = 1
         while 4 * width * wanted * (wanted + 1) // 2 < 2 * weights * wanted:
             wanted += 1
         whole = 4 * width + 3 * inner
         with case(f"width {width}, inner width {inner}"):
-            need_equal(answer(width, inner), wanted, "the length", causes=_without({
+            need_equal(answer(width, inner), wanted, "the length", causes={
                 "every row reads every token: causal attention has L (L + 1) / 2 pairs":
                     -(-whole // 2),
                 "a token is multiplied with the weights once, but each takes two operations":
                     -(-whole // 2) - 1,
                 "pairs take two operations for each number; they take four": 2 * whole - 1,
                 "row i reads i - 1 tokens; it reads itself too": whole + 1,
-                "the pairs are taken as L^2 / 2: one token too late": whole}, wanted))
+                "the pairs are taken as L^2 / 2: one token too late": whole})
 
 
 TURNS: tuple[CourseTask, ...] = (
-    CourseTask("10.2", "count_pairs", "The pairs of all rows", 6, 2, 4,
-         (Property("equal to a list of rows", 1, count),)),
-    CourseTask("10.6", "kept_entries", "What a cache keeps", 8, 3, 4,
-         (Property("equal to counting", 1, kept),)),
+    CourseTask("10.2", "count_pairs", "The pairs of all rows", 6, 2, 4, (
+        Property("equal to a list of rows", 1, count),)),
+    CourseTask("10.6", "kept_entries", "What a cache keeps", 8, 3, 4, (
+        Property("equal to counting", 1, kept),)),
     CourseTask("10.8", "half_length", "Where attention is half of the work", 6, 2, 4, (
         Property("equal to trying all lengths", 1, half),)),
 )

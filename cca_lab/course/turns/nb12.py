@@ -21,8 +21,8 @@ def check_groups(answer: Answer, draw: Draw) -> None:
                 raise Mistake(f"the result is {describe(got)}, wanted the list of groups, such as "
                               f"{wanted}")
             if list(got) != wanted:
-                raise Mistake(f"the result is {list(got)}, wanted "
-                              f"{wanted}{_why(list(got), first, length, group)}")
+                why = _why(list(got), first, length, group)
+                raise Mistake(f"the result is {list(got)}, wanted {wanted}{why}")
 
 
 def _why(got: list[int], first: int, length: int, group: int) -> str:
@@ -31,8 +31,7 @@ def _why(got: list[int], first: int, length: int, group: int) -> str:
         "the token behind the document counts too; the last one is first + length - 1":
             range(first // group, (last + 1) // group + 1),
         "the last group is left out: a document that begins inside a group can reach one group "
-        "further":
-            range(first // group, last // group),
+        "further": range(first // group, last // group),
         "only groups that lie entirely inside the document are listed":
             range(-(-first // group), (last + 1) // group),
         "these are tokens, not groups": range(first, last + 1),
@@ -46,28 +45,26 @@ def check_by_offset(answer: Answer, draw: Draw) -> None:
     """Answers at offsets with different numbers of questions; every offset counts the same."""
     for counts in ((2, 2), (8, 2, 2), (3, 1, 5, 4)):
         answers = [(offset, draw.random() < (0.9 if offset == 3 else 0.4))
-                   # No offset looks like a share.
-                   for offset, count in enumerate(counts, 3) for _ in range(count)]
+                   for offset, count in enumerate(counts, 3)  # no offset looks like a share
+                   for _ in range(count)]
         answers += [(3, True), (3, True), (4, False), (4, True)]
         draw.shuffle(answers)
-        offsets = list(range(3, 3 + len(counts)))
-        hits_at = [[right for at, right in answers if at == offset] for offset in offsets]
+        hits_at = [[right for at, right in answers if at == offset]
+                   for offset in range(3, 3 + len(counts))]
         shares = [sum(hits) / len(hits) for hits in hits_at]
-        overall = sum(right for _, right in answers) / len(answers)
+        total = sum(right for _, right in answers)
         with case(f"{len(answers)} answers at {len(counts)} offsets"):
             got = answer(answers)
             need_items(got, 2, "two numbers: the mean, and the share at the worst offset")
             need_equal(got[0], sum(shares) / len(shares), "the mean over the offsets",
                        tolerance=1e-6, causes={
                 "all questions count the same; here all offsets do, however many questions each "
-                "has":
-                    overall,
-                "the right answers are added up, and divided by nothing":
-                    float(sum(right for _, right in answers)),
+                "has": total / len(answers),
+                "the right answers are added up, and divided by nothing": float(total),
                 "the shares are added up, and not divided by the number of offsets": sum(shares)})
             need_equal(got[1], min(shares), "the worst share", tolerance=1e-6, causes={
                 "it is the number of the worst offset, not the share that is right there":
-                    float(offsets[shares.index(min(shares))]),
+                    3.0 + shares.index(min(shares)),
                 "it is the best offset's": max(shares),
                 "it is the worst question's": float(min(right for _, right in answers)),
                 "it is the share that is wrong there": 1 - min(shares)})
@@ -88,9 +85,9 @@ def check_weight(answer: Answer, draw: Draw) -> None:
             core_of, member = divmod(token, group)
             where = f"token {token}, " + (f"in core {core_of}" if core_of < cores else "raw")
             with case(f"{cores} cores of {group} tokens, {raw} raw tokens; {where}"):
+                causes = _other_weights(row, phi, token, core_of, member) if cores else {}
                 need_close(torch.as_tensor(answer(row, phi, token)), weight, "the weight",
-                           causes=_other_weights(
-                    row, phi, token, core_of, member) if cores else {})
+                           causes=causes)
 
 
 def _other_weights(row: Tensor, phi: Tensor, token: int, core_of: int,

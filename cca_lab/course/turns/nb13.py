@@ -24,11 +24,6 @@ def _tail(x: Tensor, count: int) -> Tensor:
     return x[len(x) - min(count, len(x)):]
 
 
-def _parts(got: Any) -> tuple[Any, Any, Any]:
-    need_items(got, 3, "three things: the output, and the keys and values that stay")
-    return got[0], got[1], got[2]
-
-
 def streaming(answer: Answer, draw: Draw) -> None:
     """Token by token, the right past each time."""
     for sinks, recent, width in [(1, 2, 4), (2, 3, 3), (0, 2, 4), (3, 1, 5)]:
@@ -36,32 +31,25 @@ def streaming(answer: Answer, draw: Draw) -> None:
         for _ in range(sinks + recent + 4):
             query, key, value = draw.normal(3, width)
             with case(f"{sinks} sinks, {recent} recent, {len(keys)} tokens in the past"):
-                output, *stay = _parts(answer(query, key, value, keys, values, sinks, recent))
-                long_keys, long_values = torch.cat([keys,
-                                                    key[None]]), torch.cat([values, value[None]])
-                _check_output(output, query, long_keys, long_values, sinks, recent)
-                for what, came, long in (("the keys that stay", stay[0], long_keys),
-                                         ("the values that stay", stay[1], long_values)):
-                    _check_stay(came, long, sinks, recent, what)
-            keys, values = _kept(long_keys, sinks, recent), _kept(long_values, sinks, recent)
+                got = need_items(answer(query, key, value, keys, values, sinks, recent), 3,
+                                 "three things: the output, and the keys and values that stay")
+                keys, values = torch.cat([keys, key[None]]), torch.cat([values, value[None]])
+                _check_output(got[0], query, keys, values, sinks, recent)
+                _check_stay(got[1], keys, sinks, recent, "the keys that stay")
+                _check_stay(got[2], values, sinks, recent, "the values that stay")
+            keys, values = _kept(keys, sinks, recent), _kept(values, sinks, recent)
 
 
 def _check_output(output: Any, query: Tensor, keys: Tensor, values: Tensor, sinks: int,
                   recent: int) -> None:
     scale = len(query) ** -0.5
-    causes = {
-        "the token does not attend to itself":
-            lambda: _attended(query, keys[:-1], values[:-1], scale),
+    need_close(output, _attended(query, keys, values, scale), "the output", causes={
+        "the token does not attend to itself": _attended(query, keys[:-1], values[:-1], scale),
         "eviction comes first, so the row has lost one token":
-            lambda: _attended(query,
-                              _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
-        "the scores are not divided by sqrt(D)": lambda: _attended(query, keys, values, 1.0),
+            _attended(query, _kept(keys, sinks, recent), _kept(values, sinks, recent), scale),
+        "the scores are not divided by sqrt(D)": _attended(query, keys, values, 1.0),
         "the scores are not divided by sqrt(D), but by D":
-            lambda: _attended(query, keys, values, scale**2),
-    }
-    wanted = _attended(query, keys, values, scale)
-    need_close(output, wanted, "the output",
-               causes={cause: make() for cause, make in causes.items()})
+            _attended(query, keys, values, scale**2)})
 
 
 def _check_stay(came: Any, long: Tensor, sinks: int, recent: int, what: str) -> None:
@@ -97,8 +85,7 @@ def chunks(answer: Answer, draw: Draw) -> None:
         with case(f"{past} tokens in the past, a chunk of {chunk}"):
             need_same(answer(past, chunk), wanted, "the table", causes={
                 "the triangle begins at the top left, so the first row sees one token of the past "
-                "only":
-                    ones.tril(),
+                "only": ones.tril(),
                 "a row does not see its own token": ones.tril(past - 1),
                 "a row sees one token too many: the next one": ones.tril(past + 1),
                 "every row sees the whole chunk, its future included": ones,

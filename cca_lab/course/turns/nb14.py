@@ -30,20 +30,18 @@ def check_half_width(answer: Answer, draw: Draw) -> None:
             got = need_number(answer(a, b), "the half-width")
             for cause, wrong in {
                 "subtract seed by seed first: the spread of a and b alone is not that of the "
-                "difference":
-                    t * apart,
+                "difference": t * apart,
                 "divide the squares by the number of seeds minus one (ddof=1)":
                     t * gaps.std() / math.sqrt(seeds),
                 "the spread of the mean is that of one seed over the square root of their number":
                     t * gaps.std(ddof=1),
                 f"1.96 is for many seeds; with {seeds} take Student's t with {seeds - 1} degree(s) "
-                "of freedom":
-                    normal * spread,
+                "of freedom": normal * spread,
                 "95 % in the middle leaves 2.5 % on each side: take t at 0.975":
                     stats.t.ppf(0.95, seeds - 1) * spread,
             }.items():
-                if not math.isclose(wrong, t * spread,
-                                    rel_tol=1e-6) and math.isclose(got, wrong, rel_tol=1e-6):
+                if (not math.isclose(wrong, t * spread, rel_tol=1e-6)
+                        and math.isclose(got, wrong, rel_tol=1e-6)):
                     raise Mistake(f"the half-width is {got:.4g}, wanted {t * spread:.4g}: {cause}")
             need_equal(got, t * spread, "the half-width", tolerance=1e-6 * t * spread)
 

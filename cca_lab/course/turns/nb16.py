@@ -1,18 +1,16 @@
 """What the reader writes in notebook 16: tokens read twice or not at all, pooling by feature."""
 
-from torch import Tensor
-
 from cca_lab.course.compare import need_close, need_equal
 from cca_lab.course.tasks import Answer, CourseTask, Draw, Mistake, Property, case
+from cca_lab.mechanisms.indices import read_twice, unread
+from cca_lab.mechanisms.production.deepseek_v4 import pool
 
 
 def check_counts(answer: Answer, draw: Draw) -> None:
     """Rows before and after the window is full, windows longer and shorter than a group."""
-    from cca_lab.mechanisms.indices import read_twice, unread  # late: it imports torch
-
-    for row, window, group in [(11, 5, 4), (12, 5, 4), (38, 3, 8), (39, 3, 8), (3, 5, 4), (6, 8, 3),
-                               (draw.randrange(60, 90), draw.randrange(4, 9),
-                                draw.randrange(10, 20))]:
+    sizes = [(11, 5, 4), (12, 5, 4), (38, 3, 8), (39, 3, 8), (3, 5, 4), (6, 8, 3)]
+    sizes.append((draw.randrange(60, 90), draw.randrange(4, 9), draw.randrange(10, 20)))
+    for row, window, group in sizes:
         twice, missing = read_twice(row, window, group), unread(row, window, group)
         with case(f"row {row}, window {window}, groups of {group}"):
             got = answer(row, window, group)
@@ -34,25 +32,18 @@ def check_counts(answer: Answer, draw: Draw) -> None:
 
 def check_pooling(answer: Answer, draw: Draw) -> None:
     """One group, against the package's pooling; the usual slips are named."""
-    from cca_lab.mechanisms.production.deepseek_v4 import pool
-
     for tokens, features in [(4, 3), (1, 2), (5, 6)]:
-        values, gates = draw.normal(tokens, features), draw.normal(tokens, features)
-        bias = draw.normal(tokens, features)
-        wanted = pool(values[None], gates[None], bias[None][0], tokens)[0, 0]
-
-        def causes(values: Tensor = values, gates: Tensor = gates,
-                   bias: Tensor = bias) -> dict[str, Tensor]:
-            logits = gates + bias
-            return {"the softmax goes over the tokens (dim=0): each feature has weights of its own":
-                        (logits.softmax(dim=1) * values).sum(dim=0),
-                    "add the position bias to the gates before the softmax":
-                        (gates.softmax(dim=0) * values).sum(dim=0),
-                    "that is CCA's way: one weight for all features of a token":
-                        (logits.mean(dim=1).softmax(dim=0)[:, None] * values).sum(dim=0),
-                    "multiply by the values, not by the gates":
-                        (logits.softmax(dim=0) * gates).sum(dim=0)}
-
+        values, gates, bias = (draw.normal(tokens, features) for _ in range(3))
+        wanted, logits = pool(values[None], gates[None], bias, tokens)[0, 0], gates + bias
+        causes = {
+            "the softmax goes over the tokens (dim=0): each feature has weights of its own":
+                (logits.softmax(dim=1) * values).sum(dim=0),
+            "add the position bias to the gates before the softmax":
+                (gates.softmax(dim=0) * values).sum(dim=0),
+            "that is CCA's way: one weight for all features of a token":
+                (logits.mean(dim=1).softmax(dim=0)[:, None] * values).sum(dim=0),
+            "multiply by the values, not by the gates": (logits.softmax(dim=0) * gates).sum(dim=0),
+        }
         with case(f"{tokens} tokens, {features} features"):
             need_close(answer(values, gates, bias), wanted, "the entry", causes=causes)
 
