@@ -58,7 +58,7 @@ class Draw(random.Random):
         generator = torch.Generator().manual_seed(self.getrandbits(62))
         return torch.randint(low, high, shape, generator=generator)
 
-    def sizes(self, count: int, *ranges: tuple[int, int]) -> list[tuple[int, ...]]:
+    def sizes(self, count: int, *ranges: tuple[int, int]) -> list[tuple[Any, ...]]:
         """Return `count` examples in ascending order, an integer of each range (ends included)."""
         return sorted(tuple(self.randint(*ends) for ends in ranges) for _ in range(count))
 

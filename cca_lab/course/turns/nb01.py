@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -151,7 +152,7 @@ def _causes(state: State, score: Tensor, value: Tensor) -> dict[str, tuple[Tenso
     }
 
 
-def _need_state(got: object, wanted: State, causes: dict[str, tuple[Tensor, Tensor]]) -> None:
+def _need_state(got: Any, wanted: State, causes: dict[str, tuple[Tensor, Tensor]]) -> None:
     need_items(got, 3, "three: the maximum, the sum, the weighted sum")
     why = ("is the first key's old maximum, -inf, subtracted from itself, or an exp taken without "
            "a maximum?")
